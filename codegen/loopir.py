@@ -1,0 +1,104 @@
+"""The loop language: what the compiler turns tensors into before machine code.
+
+Expressions are those of `tensorad.ir`. A tensor is its own buffer: `Read` loads from it and
+`Store` writes to it. Scalars of a loop nest (accumulators) are `Param` nodes set by `Assign`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.expr import Axis, Expr, Param, Read
+from tensorad.ir.tensor import Tensor
+
+LoopKind = Literal["serial", "parallel", "vector"]
+"""parallel: iterations are independent and may run on several threads (outermost only).
+vector: iterations are independent, or only fold `Assign`s whose combination may be lane-wise;
+the code generator runs them in lanes."""
+
+
+@dataclass(frozen=True, eq=False)
+class For:
+    """The body for each value of `axis`; its bounds are evaluated once, at loop entry."""
+
+    axis: Axis
+    body: tuple[Stmt, ...]
+    kind: LoopKind = "serial"
+
+
+@dataclass(frozen=True, eq=False)
+class If:
+    """One of two blocks."""
+
+    cond: Expr
+    then: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Assign:
+    """targets = values; all values are computed before any target changes."""
+
+    targets: tuple[Param, ...]
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """targets = combiner(targets, values): one step of a reduction.
+
+    Inside a "vector" loop around which the targets live, lanes fold separately and are
+    combined in a fixed tree at the loop's end (only for combiners that allow it).
+    """
+
+    targets: tuple[Param, ...]
+    combiner: Combiner
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """tensors[n][indices] = values[n]; all values are computed before any is stored."""
+
+    tensors: tuple[Tensor, ...]
+    indices: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """One visited point of the op's written loops: counted by the interpreter, no code."""
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Fail the call unless `index` lies in [0, extent): a data-dependent read or write."""
+
+    read: Read
+    dimension: int
+    extent: Expr
+
+
+Stmt = For | If | Assign | Fold | Store | Visit | Check
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """The loops of one operation (or one fused group), run after the kernels before it."""
+
+    name: str
+    body: tuple[Stmt, ...]
+    writes: tuple[Tensor, ...]
+    reads: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LoopProgram:
+    """Kernels in execution order. Tensors that are neither inputs nor outputs nor constants
+    are temporaries."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    kernels: tuple[Kernel, ...]

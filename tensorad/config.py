@@ -1,0 +1,72 @@
+"""The TENSORAD_* environment flags, read once at import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+
+from tensorad.errors import DefinitionError
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of one process; `override` changes them for a block of code."""
+
+    debug: tuple[str, ...] = ()
+    """TENSORAD_DEBUG: comma-separated from ir, ir:<pass>, verify, check, llvm, asm, time."""
+    bisect: int | None = None
+    """TENSORAD_BISECT: stop optimising after this many passes."""
+    num_threads: int = 1
+    """TENSORAD_NUM_THREADS: threads of a compiled call; default: the CPUs of this process."""
+    max_bytes: int = 1 << 36
+    """TENSORAD_MAX_BYTES: largest single array (bytes) a call may allocate."""
+    isl_operations: int = 300_000
+    """TENSORAD_ISL_OPERATIONS: isl operations one elimination may spend before it falls back."""
+
+
+def _positive(name: str, text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise DefinitionError(
+            f"{name} must be a positive integer, got {text!r}.", hint=f"export {name}=4"
+        )
+    return int(text)
+
+
+def _from_environment() -> Config:
+    env = os.environ
+    debug = tuple(part for part in env.get("TENSORAD_DEBUG", "").split(",") if part)
+    config = Config(debug=debug, num_threads=len(os.sched_getaffinity(0)))
+    for field, name in (
+        ("num_threads", "TENSORAD_NUM_THREADS"),
+        ("bisect", "TENSORAD_BISECT"),
+        ("max_bytes", "TENSORAD_MAX_BYTES"),
+        ("isl_operations", "TENSORAD_ISL_OPERATIONS"),
+    ):
+        if name in env:
+            config = replace(config, **{field: _positive(name, env[name])})
+    return config
+
+
+_current = _from_environment()
+
+
+def current() -> Config:
+    """The settings in force."""
+    return _current
+
+
+@contextmanager
+def override(**changes: object) -> Iterator[Config]:
+    """Change settings inside a `with` block (for tests and debugging)."""
+    global _current
+    unknown = set(changes) - {f.name for f in fields(Config)}
+    if unknown:
+        raise DefinitionError(f"unknown setting {sorted(unknown)[0]!r}.")
+    before = _current
+    _current = replace(before, **changes)  # type: ignore[arg-type]  # names checked above
+    try:
+        yield _current
+    finally:
+        _current = before

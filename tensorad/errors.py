@@ -1,0 +1,65 @@
+"""Error classes: `UserError` blames the tensor program, `InternalError` blames tensorad."""
+
+from __future__ import annotations
+
+
+class TensoradError(Exception):
+    """Base class of everything tensorad raises on purpose."""
+
+
+class UserError(TensoradError):
+    """The tensor program or a call is wrong.
+
+    Args:
+        what: what is wrong, with the values.
+        where: the printed expression, tensor or argument at fault.
+        hint: what to do about it.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        lines = [what]
+        if where is not None:
+            lines.append(f"  in: {where}")
+        if hint is not None:
+            lines.append(f"  hint: {hint}")
+        super().__init__("\n".join(lines))
+
+
+class DefinitionError(UserError, ValueError):
+    """A compute, axis or reduction is put together wrongly."""
+
+
+class ShapeError(UserError, ValueError):
+    """Shapes, ranks or sizes do not fit."""
+
+
+class DTypeError(UserError, TypeError):
+    """A dtype is unsupported here or would lose information."""
+
+
+class BoundsError(UserError, IndexError):
+    """A tensor is read or written outside its shape."""
+
+
+class CombinerError(UserError, ValueError):
+    """A reducer's combiner or identity is put together wrongly."""
+
+
+class GradError(UserError, ValueError):
+    """A derivative was asked for that does not exist."""
+
+
+class BindError(UserError, TypeError):
+    """The arguments of a call do not fit the function's parameters."""
+
+
+class BuildError(UserError, ValueError):
+    """Outputs and inputs cannot be built into one function."""
+
+
+class LimitError(UserError, RuntimeError):
+    """A named limit would be exceeded."""
+
+
+class InternalError(TensoradError):
+    """tensorad is wrong; the text contains the IR and the pass."""

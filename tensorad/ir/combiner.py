@@ -1,0 +1,152 @@
+"""Combiners: how a reduction folds a new element into its state, and the built-in ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tensorad.ir.dtypes import BOOL, INT64, DType
+from tensorad.ir.expr import (
+    Const,
+    Expr,
+    Param,
+    add,
+    call,
+    const,
+    int_const,
+    logical_and,
+    logical_not,
+    logical_or,
+    mul,
+    param,
+    select,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Combiner:
+    """result[c] = combine(lhs, rhs)[c]; the fold starts from `identity`. Nominal.
+
+    `associative` is a promise (given by the user or known): without it a fold runs in
+    lexicographic axis order.
+    """
+
+    name: str
+    lhs: tuple[Param, ...]
+    rhs: tuple[Param, ...]
+    results: tuple[Expr, ...]
+    identity: tuple[Const, ...]
+    associative: bool = False
+
+    @property
+    def arity(self) -> int:
+        return len(self.results)
+
+    @property
+    def is_sum(self) -> bool:
+        """One component, x + y (or y + x), identity 0."""
+        if self.arity != 1 or self.identity[0].value != 0:
+            return False
+        x, y, result = self.lhs[0], self.rhs[0], self.results[0]
+        return result is add(x, y) or result is add(y, x)
+
+
+def make_combiner(
+    name: str,
+    combine: Callable[[tuple[Param, ...], tuple[Param, ...]], tuple[Expr, ...]],
+    identity: tuple[Const, ...],
+    *,
+    associative: bool = False,
+) -> Combiner:
+    """A combiner whose operands are called x, y (x0, x1, ... for tuples)."""
+
+    def operands(letter: str) -> tuple[Param, ...]:
+        if len(identity) == 1:
+            return (param(letter, identity[0].dtype),)
+        return tuple(param(f"{letter}{n}", c.dtype) for n, c in enumerate(identity))
+
+    lhs, rhs = operands("x"), operands("y")
+    return Combiner(name, lhs, rhs, combine(lhs, rhs), identity, associative)
+
+
+@lru_cache(maxsize=None)
+def sum_combiner(dtype: DType) -> Combiner:
+    """x + y from 0."""
+    zero = const(0, dtype)
+    return make_combiner("sum", lambda x, y: (add(x[0], y[0]),), (zero,), associative=True)
+
+
+@lru_cache(maxsize=None)
+def prod_combiner(dtype: DType) -> Combiner:
+    """x * y from 1."""
+    one = const(1, dtype)
+    return make_combiner("prod", lambda x, y: (mul(x[0], y[0]),), (one,), associative=True)
+
+
+def _extremum(op: str, identity: Const) -> Combiner:
+    name = "max" if op == "maximum" else "min"
+    return make_combiner(
+        name, lambda x, y: (call(op, x[0], y[0]),), (identity,), associative=True
+    )
+
+
+@lru_cache(maxsize=None)
+def max_combiner(dtype: DType) -> Combiner:
+    """The larger; the first of equals; NaN wins (the first NaN)."""
+    return _extremum("maximum", const(dtype.lowest, dtype))
+
+
+@lru_cache(maxsize=None)
+def min_combiner(dtype: DType) -> Combiner:
+    """The smaller; the first of equals; NaN wins (the first NaN)."""
+    return _extremum("minimum", const(dtype.highest, dtype))
+
+
+@lru_cache(maxsize=None)
+def any_combiner() -> Combiner:
+    """x | y from False."""
+    false = const(False, BOOL)
+    return make_combiner(
+        "any", lambda x, y: (logical_or(x[0], y[0]),), (false,), associative=True
+    )
+
+
+@lru_cache(maxsize=None)
+def all_combiner() -> Combiner:
+    """x & y from True."""
+    true = const(True, BOOL)
+    return make_combiner(
+        "all", lambda x, y: (logical_and(x[0], y[0]),), (true,), associative=True
+    )
+
+
+def beats(op: str, y: Expr, x: Expr) -> Expr:
+    """Whether a later y replaces x in maximum/minimum: strictly better, or the first NaN."""
+    better = call("gt" if op == "maximum" else "lt", y, x)
+    if not x.dtype.is_float:
+        return better
+    first_nan = logical_and(call("isnan", y), logical_not(call("isnan", x)))
+    return logical_or(better, first_nan)
+
+
+@lru_cache(maxsize=None)
+def arg_combiner(op: str, dtype: DType) -> Combiner:
+    """(value, position) of the first extremum; position -1 is "no operand yet"."""
+
+    def combine(x: tuple[Param, ...], y: tuple[Param, ...]) -> tuple[Expr, ...]:
+        (xv, xp), (yv, yp) = x, y
+        take = logical_and(yp >= 0, logical_or(xp < 0, beats(op, yv, xv)))
+        return (select(take, yv, xv), select(take, yp, xp))
+
+    start = const(dtype.lowest if op == "maximum" else dtype.highest, dtype)
+    name = "argmax" if op == "maximum" else "argmin"
+    return make_combiner(name, combine, (start, const(-1, INT64)), associative=True)
+
+
+def row_major_position(axes: tuple[Expr, ...], extents: tuple[Expr, ...]) -> Expr:
+    """((a0 * n1 + a1) * n2 + a2) ...: the position of an index in row-major order."""
+    position: Expr = int_const(0)
+    for a, n in zip(axes, extents, strict=True):
+        position = add(mul(position, n), a)
+    return position

@@ -1,0 +1,119 @@
+"""Element types: names, ranges and promotion."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tensorad.errors import DTypeError
+
+
+class DType(str):
+    """A dtype's name (it *is* the string, e.g. "float32") with its kind and width."""
+
+    kind: str
+    """One of "bool", "uint", "int", "float"."""
+    bits: int
+
+    def __new__(cls, name: str, kind: str, bits: int) -> DType:
+        self = super().__new__(cls, name)
+        self.kind = kind
+        self.bits = bits
+        return self
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    @property
+    def size_bytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    @property
+    def lowest(self) -> int | float:
+        """The identity of max: -inf or the smallest integer."""
+        if self.is_float:
+            return float("-inf")
+        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def highest(self) -> int | float:
+        """The identity of min: +inf or the largest integer."""
+        if self.is_float:
+            return float("inf")
+        return (1 << (self.bits - (self.kind == "int"))) - 1
+
+
+BOOL: Final = DType("bool", "bool", 1)
+UINT8: Final = DType("uint8", "uint", 8)
+INT8: Final = DType("int8", "int", 8)
+INT16: Final = DType("int16", "int", 16)
+INT32: Final = DType("int32", "int", 32)
+INT64: Final = DType("int64", "int", 64)
+FLOAT32: Final = DType("float32", "float", 32)
+FLOAT64: Final = DType("float64", "float", 64)
+
+DTYPES: Final = (BOOL, UINT8, INT8, INT16, INT32, INT64, FLOAT32, FLOAT64)
+_BY_NAME: Final = {str(d): d for d in DTYPES}
+_ORDER: Final = {"bool": 0, "uint": 1, "int": 2, "float": 3}
+
+
+def to_dtype(value: object) -> DType:
+    """A DType from its name, a NumPy dtype or a Python type.
+
+    Raises:
+        DTypeError: the dtype is not one of `DTYPES`.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    name = value
+    if not isinstance(value, str) or value not in ("float16", "bfloat16"):
+        try:
+            name = np.dtype(value).name  # type: ignore[call-overload]  # any object may come
+        except TypeError:
+            name = value
+    if isinstance(name, str) and name in _BY_NAME:
+        return _BY_NAME[name]
+    if name in ("float16", "bfloat16"):
+        raise DTypeError(
+            f"dtype {name} is not supported: there is no half-precision arithmetic.",
+            hint="use float32 and convert at the boundary, e.g. x.astype('float32').",
+        )
+    raise DTypeError(f"dtype {name!r} is not supported.", hint=f"use one of {', '.join(DTYPES)}.")
+
+
+def result_type(a: DType, b: DType) -> DType:
+    """bool < uint8 < intN < float32 < float64; NumPy's result between integers.
+
+    An integer with a float gives the float's dtype, whatever their widths.
+    """
+    if a is b:
+        return a
+    if a.kind == b.kind:
+        return a if a.bits >= b.bits else b
+    low, high = sorted((a, b), key=lambda d: _ORDER[d.kind])
+    if low is UINT8 and high is INT8:
+        return INT16
+    return high
+
+
+def float_type(dtype: DType) -> DType:
+    """The float dtype of a true division or math function of `dtype` operands."""
+    if dtype.is_float:
+        return dtype
+    return FLOAT64 if dtype.bits == 64 else FLOAT32
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """`value` modulo 2**bits, in the range of the integer `dtype`."""
+    value &= (1 << dtype.bits) - 1
+    if dtype.kind == "int" and value >> (dtype.bits - 1):
+        value -= 1 << dtype.bits
+    return value

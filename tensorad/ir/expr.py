@@ -1,0 +1,702 @@
+"""Scalar expressions: node classes (capital) and folding factories (lower case)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import numpy as np
+
+from tensorad.errors import DefinitionError, DTypeError
+from tensorad.ir.dtypes import (
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    DType,
+    float_type,
+    result_type,
+    to_dtype,
+    wrap,
+)
+from tensorad.ir.node import Node
+
+if TYPE_CHECKING:
+    from tensorad.ir.combiner import Combiner
+    from tensorad.ir.tensor import Tensor
+
+Number = bool | int | float
+ExprLike = "Expr | Number"
+
+ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "minimum", "maximum", "pow")
+COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
+LOGICAL: Final = ("and", "or", "not")
+UNARY_MATH: Final = (
+    "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos",
+    "tan", "asin", "acos", "atan", "sinh", "cosh",
+)  # fmt: skip
+ROUNDING: Final = ("floor", "ceil", "round", "trunc")
+BINARY_MATH: Final = ("atan2",)
+TESTS: Final = ("isnan", "isfinite")
+OPERATIONS: Final = (
+    *ARITHMETIC, "neg", "abs", "sign", *COMPARISONS, *LOGICAL, *UNARY_MATH, *ROUNDING,
+    *BINARY_MATH, *TESTS,
+)  # fmt: skip
+"""Every `Call.op`; the interpreter, the printer, the partials and LLVM all know each."""
+
+
+class Expr(Node):
+    """A scalar value; arithmetic operators build new expressions."""
+
+    dtype: DType
+
+    __array_ufunc__ = None  # NumPy scalars and arrays on the left defer to our operators
+    __hash__ = object.__hash__
+
+    def astype(self, dtype: object) -> Expr:
+        """This value converted to `dtype` (float to int saturates, NaN becomes 0)."""
+        return cast(self, to_dtype(dtype))
+
+    def __add__(self, other: object) -> Expr:
+        return _operator("add", self, other)
+
+    def __radd__(self, other: object) -> Expr:
+        return _operator("add", other, self)
+
+    def __sub__(self, other: object) -> Expr:
+        return _operator("sub", self, other)
+
+    def __rsub__(self, other: object) -> Expr:
+        return _operator("sub", other, self)
+
+    def __mul__(self, other: object) -> Expr:
+        return _operator("mul", self, other)
+
+    def __rmul__(self, other: object) -> Expr:
+        return _operator("mul", other, self)
+
+    def __truediv__(self, other: object) -> Expr:
+        return _operator("div", self, other)
+
+    def __rtruediv__(self, other: object) -> Expr:
+        return _operator("div", other, self)
+
+    def __floordiv__(self, other: object) -> Expr:
+        return _operator("floordiv", self, other)
+
+    def __rfloordiv__(self, other: object) -> Expr:
+        return _operator("floordiv", other, self)
+
+    def __mod__(self, other: object) -> Expr:
+        return _operator("mod", self, other)
+
+    def __rmod__(self, other: object) -> Expr:
+        return _operator("mod", other, self)
+
+    def __pow__(self, other: object) -> Expr:
+        return _operator("pow", self, other)
+
+    def __rpow__(self, other: object) -> Expr:
+        return _operator("pow", other, self)
+
+    def __neg__(self) -> Expr:
+        return neg(self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __abs__(self) -> Expr:
+        return call("abs", self)
+
+    def __and__(self, other: object) -> Expr:
+        return _operator("and", self, other)
+
+    def __rand__(self, other: object) -> Expr:
+        return _operator("and", other, self)
+
+    def __or__(self, other: object) -> Expr:
+        return _operator("or", self, other)
+
+    def __ror__(self, other: object) -> Expr:
+        return _operator("or", other, self)
+
+    def __invert__(self) -> Expr:
+        return logical_not(self)
+
+    def __lt__(self, other: object) -> Expr:
+        return _operator("lt", self, other)
+
+    def __le__(self, other: object) -> Expr:
+        return _operator("le", self, other)
+
+    def __gt__(self, other: object) -> Expr:
+        return _operator("gt", self, other)
+
+    def __ge__(self, other: object) -> Expr:
+        return _operator("ge", self, other)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
+        return _operator("eq", self, other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
+        return _operator("ne", self, other)
+
+    def __bool__(self) -> NoReturn:
+        raise DefinitionError(
+            "an expression has no truth value while the formula is being written.",
+            where=str(self),
+            hint="use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
+            "write a chained comparison as (a < b) & (b < c).",
+        )
+
+    def _no_number(self, name: str) -> NoReturn:
+        raise DefinitionError(
+            f"{name} needs a number, but this is an expression of the formula.",
+            where=str(self),
+            hint="use the functions of tensorad (ta.exp, ta.floor, .astype) inside a formula.",
+        )
+
+    def __int__(self) -> int:
+        self._no_number("int()")
+
+    def __float__(self) -> float:
+        self._no_number("float() or a function of the math module")
+
+    def __index__(self) -> int:
+        self._no_number("a Python index or range()")
+
+    def __len__(self) -> int:
+        self._no_number("len()")
+
+    def __iter__(self) -> Iterator[Expr]:
+        self._no_number("iteration")
+
+    def __str__(self) -> str:
+        from tensorad.ir.printer import format_expr
+
+        return format_expr(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self} : {self.dtype}>"
+
+
+class Const(Expr):
+    """A number; 0.0 and -0.0, 1 and True are different constants."""
+
+    value: Number
+
+
+class Axis(Expr):
+    """A loop index over lower, lower+step, ... below upper. Nominal: never interned.
+
+    Bounds and step may be expressions of sizes and of axes bound outside this one.
+    """
+
+    name: str
+    lower: Expr
+    upper: Expr
+    step: Expr
+    serial: int
+    """Makes each axis distinct and orders axes by creation; it is never printed."""
+
+    @property
+    def extent(self) -> int | None:
+        """How many values the axis takes, when its bounds are constant."""
+        lower, upper, step = self.lower, self.upper, self.step
+        if isinstance(lower, Const) and isinstance(upper, Const) and isinstance(step, Const):
+            return max(0, -((int(lower.value) - int(upper.value)) // int(step.value)))
+        return None
+
+
+class Size(Expr):
+    """A symbolic extent >= 0, identified by its name."""
+
+    name: str
+
+
+class Param(Expr):
+    """A formal operand of a combiner. Nominal."""
+
+    name: str
+    serial: int
+
+
+class Read(Expr):
+    """tensor[indices]."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+
+class Call(Expr):
+    """A scalar operation of `OPERATIONS`."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+class Select(Expr):
+    """`then` where `cond` holds, otherwise `orelse`; only the chosen side is evaluated."""
+
+    cond: Expr
+    then: Expr
+    orelse: Expr
+
+
+class Cast(Expr):
+    """`value` converted to the dtype."""
+
+    value: Expr
+
+
+class Reduce(Expr):
+    """Component `index` of the left fold of `sources` over `axes` where `condition` holds.
+
+    Axes are in nesting order, outermost first: bounds may use the axes before them.
+    """
+
+    combiner: Combiner
+    sources: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    condition: Expr
+    index: int
+
+
+_serial = iter(range(1, 1 << 62)).__next__
+
+
+def const(value: Number, dtype: DType) -> Const:
+    """The constant of `dtype`; integers must fit, float32 values are rounded."""
+    if dtype is BOOL:
+        return Const(dtype, bool(value))  # type: ignore[no-any-return]
+    if dtype.is_integer:
+        return Const(dtype, wrap(int(value), dtype))  # type: ignore[no-any-return]
+    if dtype is FLOAT32:
+        with np.errstate(over="ignore"):
+            return Const(dtype, float(np.float32(value)))  # type: ignore[no-any-return]
+    return Const(dtype, float(value))  # type: ignore[no-any-return]
+
+
+TRUE: Final = const(True, BOOL)
+FALSE: Final = const(False, BOOL)
+ZERO: Final = const(0, INT64)
+ONE: Final = const(1, INT64)
+
+
+def int_const(value: int) -> Const:
+    """An index constant."""
+    return const(value, INT64)
+
+
+def axis(
+    name: str, lower: int | Expr, upper: int | Expr, step: int | Expr = 1
+) -> Axis:
+    """A new axis [lower, upper) with the given step."""
+    bounds = [int_const(b) if isinstance(b, int) else b for b in (lower, upper, step)]
+    return Axis(INT64, name, *bounds, _serial())  # type: ignore[no-any-return]
+
+
+def param(name: str, dtype: DType) -> Param:
+    """A new combiner operand."""
+    return Param(dtype, name, _serial())  # type: ignore[no-any-return]
+
+
+def size_var(name: str) -> Size:
+    """The symbolic size called `name`."""
+    return Size(INT64, name)  # type: ignore[no-any-return]
+
+
+def weak_const(value: object, like: DType) -> Const:
+    """A Python or NumPy number beside an operand of dtype `like`."""
+    if isinstance(value, (bool, np.bool_)):
+        return const(bool(value), BOOL)
+    if isinstance(value, (int, np.integer)):
+        number = int(value)
+        dtype = INT64 if like is BOOL else like
+        if dtype.is_integer and wrap(number, dtype) != number:
+            raise DTypeError(
+                f"the number {number} does not fit into {dtype}.",
+                hint="convert the other operand first, e.g. x.astype('int64').",
+            )
+        return const(number, dtype)
+    if isinstance(value, (float, np.floating)):
+        return const(float(value), like if like.is_float else FLOAT32)
+    raise DTypeError(
+        f"{type(value).__name__} cannot stand in a formula: {_short(value)}.",
+        hint="use expressions, Python numbers, or read a tensor at indices: X[i, j].",
+    )
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def as_expr(value: object, like: DType = FLOAT32) -> Expr:
+    """`value` itself if it is an expression, otherwise the constant beside a `like`."""
+    if isinstance(value, Expr):
+        return value
+    scalar = getattr(value, "as_scalar", None)  # a 0-d tensor reads as its only element
+    if scalar is not None:
+        return scalar()  # type: ignore[no-any-return]
+    return weak_const(value, like)
+
+
+def _operator(op: str, a: object, b: object) -> Expr:
+    """A Python operator: NotImplemented (as Python wants it) beside a non-scalar tensor."""
+    for side in (a, b):
+        if getattr(side, "ndim", 0) and hasattr(side, "as_scalar"):
+            return NotImplemented
+    if isinstance(a, Expr):
+        return call(op, a, as_expr(b, a.dtype))
+    b = as_expr(b)
+    return call(op, as_expr(a, b.dtype), b)
+
+
+def cast(value: Expr, dtype: DType) -> Expr:
+    """value.astype(dtype); a constant is converted at once."""
+    if value.dtype is dtype:
+        return value
+    if isinstance(value, Const):
+        return const(convert_number(value.value, dtype), dtype)
+    return Cast(dtype, value)  # type: ignore[no-any-return]
+
+
+def convert_number(value: Number, dtype: DType) -> Number:
+    """The contract's conversion: float to int saturates, NaN to 0, int to int wraps."""
+    if dtype is BOOL:
+        return bool(value)
+    if dtype.is_float or not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return 0
+    if math.isinf(value):
+        return dtype.lowest if value < 0 else dtype.highest
+    return min(max(int(value), int(dtype.lowest)), int(dtype.highest))
+
+
+def promote(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Both operands in their common dtype."""
+    dtype = result_type(a.dtype, b.dtype)
+    return cast(a, dtype), cast(b, dtype)
+
+
+def call(op: str, *args: Expr) -> Expr:
+    """`op(*args)` with dtypes checked, operands promoted and local identities folded."""
+    if op in LOGICAL:
+        return _logical(op, args)
+    if op in COMPARISONS:
+        return _compare(op, *promote(*args))
+    if op in UNARY_MATH or op in BINARY_MATH or op == "div":
+        dtype = args[0].dtype
+        for a in args[1:]:
+            dtype = result_type(dtype, a.dtype)
+        dtype = float_type(dtype)
+        args = tuple([cast(a, dtype) for a in args])
+        if op == "div":
+            return div(*args)
+        return Call(dtype, op, args)  # type: ignore[no-any-return]
+    if op in TESTS:
+        (x,) = args
+        return Call(BOOL, op, args) if x.dtype.is_float else _bool(op == "isfinite")
+    if op in ROUNDING:
+        (x,) = args
+        return Call(x.dtype, op, args) if x.dtype.is_float else x
+    if op in ("neg", "abs", "sign"):
+        return _unary(op, *args)
+    if op in ARITHMETIC:
+        return _arithmetic(op, *args)
+    raise DefinitionError(f"{op!r} is not an operation of the language.")
+
+
+def _bool(value: bool) -> Const:
+    return TRUE if value else FALSE
+
+
+def _unary(op: str, x: Expr) -> Expr:
+    if x.dtype is BOOL:
+        x = cast(x, INT64)
+    if isinstance(x, Const):
+        v = x.value
+        if op == "neg":
+            return const(-v, x.dtype)
+        if op == "abs":
+            return const(abs(v), x.dtype)
+    if op == "abs" and x.dtype.kind == "uint":
+        return x
+    return Call(x.dtype, op, (x,))  # type: ignore[no-any-return]
+
+
+def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
+    if a.dtype is BOOL and b.dtype is BOOL and op not in ("minimum", "maximum"):
+        a, b = cast(a, INT64), cast(b, INT64)
+    if op == "pow":
+        return _pow(a, b)
+    a, b = promote(a, b)
+    match op:
+        case "add":
+            return add(a, b)
+        case "sub":
+            return sub(a, b)
+        case "mul":
+            return mul(a, b)
+        case "floordiv":
+            return floordiv(a, b)
+        case "mod":
+            return mod(a, b)
+    if a is b:
+        return a
+    if isinstance(a, Const) and isinstance(b, Const) and not a.dtype.is_float:
+        first = a.value <= b.value if op == "minimum" else a.value >= b.value
+        return a if first else b
+    return Call(a.dtype, op, (a, b))  # type: ignore[no-any-return]
+
+
+def _pow(a: Expr, b: Expr) -> Expr:
+    """A whole constant exponent stays an integer constant of the base's dtype."""
+    if a.dtype is BOOL:
+        a = cast(a, INT64)
+    dtype = result_type(a.dtype, b.dtype)
+    if dtype.is_integer and isinstance(b, Const) and b.value < 0:
+        raise DTypeError(
+            f"an integer cannot be raised to the negative power {b.value}.",
+            hint="convert the base to a float first: x.astype('float32').",
+        )
+    a, b = cast(a, dtype), cast(b, dtype)
+    if isinstance(b, Const) and b.value == 1:
+        return a
+    return Call(dtype, "pow", (a, b))  # type: ignore[no-any-return]
+
+
+def _is(e: Expr, value: int) -> bool:
+    return isinstance(e, Const) and e.value == value and e.dtype is not BOOL
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """a + b of one dtype. Integers: x + 0 -> x, constants are collected on the right."""
+    if a.dtype.is_integer:
+        if _is(a, 0):
+            return b
+        if _is(b, 0):
+            return a
+        if isinstance(b, Const):
+            if isinstance(a, Const):
+                return const(int(a.value) + int(b.value), a.dtype)
+            if isinstance(a, Call) and a.op in ("add", "sub") and isinstance(a.args[1], Const):
+                sign = 1 if a.op == "add" else -1
+                offset = wrap(sign * int(a.args[1].value) + int(b.value), a.dtype)
+                return _offset(a.args[0], offset)
+            if b.value < 0:
+                return _offset(a, int(b.value))
+    elif isinstance(a, Const) and isinstance(b, Const):
+        return const(a.value + b.value, a.dtype)
+    return Call(a.dtype, "add", (a, b))  # type: ignore[no-any-return]
+
+
+def _offset(a: Expr, offset: int) -> Expr:
+    if offset == 0:
+        return a
+    if offset < 0 and a.dtype.kind == "int":
+        return Call(a.dtype, "sub", (a, const(-offset, a.dtype)))  # type: ignore[no-any-return]
+    return Call(a.dtype, "add", (a, const(offset, a.dtype)))  # type: ignore[no-any-return]
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    """a - b of one dtype. Integers: x - 0 -> x, x - x -> 0."""
+    if a.dtype.is_integer:
+        if isinstance(b, Const):
+            return add(a, const(-int(b.value), a.dtype))
+        if a is b:
+            return const(0, a.dtype)
+        if isinstance(a, Call) and a.op == "add":
+            if a.args[1] is b:
+                return a.args[0]
+            if a.args[0] is b:
+                return a.args[1]
+    elif isinstance(a, Const) and isinstance(b, Const):
+        return const(a.value - b.value, a.dtype)
+    return Call(a.dtype, "sub", (a, b))  # type: ignore[no-any-return]
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    """a * b of one dtype: x * 1 -> x; integers also x * 0 -> 0."""
+    if _is(a, 1):
+        return b
+    if _is(b, 1):
+        return a
+    if a.dtype.is_integer:
+        if _is(a, 0) or _is(b, 0):
+            return const(0, a.dtype)
+        if isinstance(a, Const) and isinstance(b, Const):
+            return const(int(a.value) * int(b.value), a.dtype)
+    elif isinstance(a, Const) and isinstance(b, Const):
+        return const(_float_product(a, b), a.dtype)
+    return Call(a.dtype, "mul", (a, b))  # type: ignore[no-any-return]
+
+
+def _float_product(a: Const, b: Const) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.float64(a.value) * np.float64(b.value))
+
+
+def div(a: Expr, b: Expr) -> Expr:
+    """a / b of one float dtype: x / 1 -> x, constants divide."""
+    if _is(b, 1):
+        return a
+    if isinstance(a, Const) and isinstance(b, Const):
+        with np.errstate(all="ignore"):
+            if a.dtype is FLOAT32:
+                return const(float(np.float32(a.value) / np.float32(b.value)), FLOAT32)
+            return const(float(np.float64(a.value) / np.float64(b.value)), FLOAT64)
+    return Call(a.dtype, "div", (a, b))  # type: ignore[no-any-return]
+
+
+def _check_divisor(op: str, a: Expr, b: Expr) -> None:
+    symbol = "//" if op == "floordiv" else "%"
+    if a.dtype.is_float:
+        raise DTypeError(
+            f"{symbol} works on integers, not on {a.dtype}.",
+            where=f"({a} {symbol} {b})",
+            hint="write floor(x / y) or x - y*floor(x / y).",
+        )
+    if _is(b, 0):
+        raise DefinitionError(
+            f"integer {symbol} by the constant 0.",
+            where=f"({a} {symbol} {b})",
+            hint="divide by a nonzero integer.",
+        )
+
+
+def floordiv(a: Expr, b: Expr) -> Expr:
+    """Integer a // b rounded down; x // 1 -> x."""
+    _check_divisor("floordiv", a, b)
+    if _is(b, 1):
+        return a
+    if isinstance(b, Const) and isinstance(a, Const):
+        return const(int(a.value) // int(b.value), a.dtype)
+    return Call(a.dtype, "floordiv", (a, b))  # type: ignore[no-any-return]
+
+
+def mod(a: Expr, b: Expr) -> Expr:
+    """Integer a % b with the sign of b; x % 1 -> 0."""
+    _check_divisor("mod", a, b)
+    if _is(b, 1):
+        return const(0, a.dtype)
+    if isinstance(b, Const) and isinstance(a, Const):
+        return const(int(a.value) % int(b.value), a.dtype)
+    return Call(a.dtype, "mod", (a, b))  # type: ignore[no-any-return]
+
+
+def neg(x: Expr) -> Expr:
+    """-x."""
+    return _unary("neg", x)
+
+
+_COMPARE: Final[dict[str, Callable[[Number, Number], bool]]] = {
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y,
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+}
+
+
+def _compare(op: str, a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return _bool(_COMPARE[op](a.value, b.value))
+    if a is b and not a.dtype.is_float:
+        return _bool(op in ("le", "ge", "eq"))
+    return Call(BOOL, op, (a, b))  # type: ignore[no-any-return]
+
+
+def _logical(op: str, args: tuple[Expr, ...]) -> Expr:
+    for a in args:
+        if a.dtype is not BOOL:
+            raise DTypeError(
+                f"a condition must be boolean, got {a.dtype}.",
+                where=str(a),
+                hint="compare it with something, e.g. x != 0.",
+            )
+    if op == "not":
+        return logical_not(args[0])
+    return logical_and(*args) if op == "and" else logical_or(*args)
+
+
+def logical_and(*conditions: Expr) -> Expr:
+    """The conjunction, without duplicates and TRUE; FALSE wins."""
+    result = TRUE
+    for c in conditions:
+        if c is FALSE:
+            return FALSE
+        if c is TRUE or c is result:
+            continue
+        result = c if result is TRUE else Call(BOOL, "and", (result, c))
+    return result
+
+
+def logical_or(*conditions: Expr) -> Expr:
+    """The disjunction, without duplicates and FALSE; TRUE wins."""
+    result = FALSE
+    for c in conditions:
+        if c is TRUE:
+            return TRUE
+        if c is FALSE or c is result:
+            continue
+        result = c if result is FALSE else Call(BOOL, "or", (result, c))
+    return result
+
+
+_NEGATED: Final = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+
+
+def logical_not(x: Expr) -> Expr:
+    """not x; integer comparisons are turned round (float ones keep NaN's meaning)."""
+    if x.dtype is not BOOL:
+        _not_boolean(x)
+    if x is TRUE or x is FALSE:
+        return _bool(x is FALSE)
+    if isinstance(x, Call) and x.op == "not":
+        return x.args[0]
+    if isinstance(x, Call) and x.op in _NEGATED and not x.args[0].dtype.is_float:
+        return Call(BOOL, _NEGATED[x.op], x.args)  # type: ignore[no-any-return]
+    return Call(BOOL, "not", (x,))  # type: ignore[no-any-return]
+
+
+def _not_boolean(x: Expr) -> NoReturn:
+    raise DTypeError(
+        f"~ works on conditions, not on {x.dtype}.",
+        where=str(x),
+        hint="compare it with something, e.g. x != 0.",
+    )
+
+
+def select(cond: Expr, then: Expr, orelse: Expr) -> Expr:
+    """`then` if cond else `orelse`, in their common dtype."""
+    if cond.dtype is not BOOL:
+        _logical("and", (cond,))
+    then, orelse = promote(then, orelse)
+    if cond is TRUE or then is orelse:
+        return then
+    if cond is FALSE:
+        return orelse
+    return Select(then.dtype, cond, then, orelse)  # type: ignore[no-any-return]
+
+
+def read(tensor: Tensor, indices: tuple[Expr, ...]) -> Read:
+    """tensor[indices]; ranks and index dtypes are checked by `Tensor.__getitem__`."""
+    return Read(tensor.dtype, tensor, indices)  # type: ignore[no-any-return]
+
+
+def reduce_expr(
+    combiner: Combiner,
+    sources: tuple[Expr, ...],
+    axes: tuple[Axis, ...],
+    condition: Expr = TRUE,
+    index: int = 0,
+) -> Reduce:
+    """Component `index` of the fold; arities and dtypes must fit the combiner."""
+    return Reduce(  # type: ignore[no-any-return]
+        combiner.identity[index].dtype, combiner, sources, axes, condition, index
+    )

@@ -1,0 +1,92 @@
+"""Interned immutable nodes: equal structure is the same object, so `is` compares."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Any, dataclass_transform
+
+_table: dict[tuple[object, ...], weakref.KeyedRef[Any, Any]] = {}
+_lock = threading.RLock()
+
+
+def _forget_lock() -> None:
+    """A forked child may inherit the lock held by a thread that does not exist there."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
+def _remove(ref: weakref.KeyedRef[Any, Any]) -> None:
+    if _table.get(ref.key) is ref:
+        del _table[ref.key]
+
+
+def _key(value: object) -> object:
+    """Identity of a field: nodes and nominal objects by address, constants by their repr."""
+    kind = type(value)
+    if kind is tuple:
+        return tuple([_key(v) for v in value])  # type: ignore[attr-defined]
+    if kind is str or kind is int:
+        return value
+    if kind is float or kind is bool:
+        return (kind, repr(value))
+    return id(value)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class NodeMeta(type):
+    """Turns annotations into slots and makes construction intern."""
+
+    _setters: tuple[Any, ...]
+
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
+    ) -> NodeMeta:
+        own = tuple(namespace.get("__annotations__", ()))
+        namespace.setdefault("__slots__", own)
+        cls = super().__new__(mcls, name, bases, namespace)
+        fields = tuple(f for b in bases for f in getattr(b, "__match_args__", ())) + own
+        type.__setattr__(cls, "__match_args__", fields)
+        type.__setattr__(cls, "_setters", tuple(getattr(cls, f).__set__ for f in fields))
+        return cls
+
+    def __call__(cls, *values: Any, **named: Any) -> Any:
+        if named:
+            values += tuple(named.pop(f) for f in cls.__match_args__[len(values) :])  # type: ignore[attr-defined]
+        if named or len(values) != len(cls._setters):
+            raise TypeError(f"{cls.__name__} takes the fields {cls.__match_args__}")  # type: ignore[attr-defined]
+        key = (cls, *[_key(v) for v in values])
+        ref = _table.get(key)
+        if ref is not None and (found := ref()) is not None:
+            return found
+        self = cls.__new__(cls)  # type: ignore[call-overload]
+        for setter, value in zip(cls._setters, values, strict=True):
+            setter(self, value)
+        with _lock:
+            ref = _table.get(key)
+            if ref is not None and (found := ref()) is not None:
+                return found
+            _table[key] = weakref.KeyedRef(self, _remove, key)
+        return self
+
+
+def _refuse(self: object, name: str, *_: object) -> None:
+    raise AttributeError(f"{type(self).__name__} is immutable: cannot set {name!r}")
+
+
+class Node(metaclass=NodeMeta):
+    """Base of the interned nodes; hash and equality are identity."""
+
+    __slots__ = ("__weakref__",)
+    __setattr__ = _refuse
+    __delattr__ = _refuse
+
+    def __copy__(self) -> Node:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Node:
+        return self

@@ -1,0 +1,372 @@
+"""Tensors and the operations that define them. All are nominal: compared by identity."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+import numpy as np
+
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import DType
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, as_expr, int_const, read
+from tensorad.ir.node import Node
+
+Dim = int | Expr
+"""An extent: an integer >= 0 or an expression of symbolic sizes."""
+Shape = tuple[Dim, ...]
+
+_PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
+
+
+def source_line() -> str:
+    """"file:line" of the nearest frame outside tensorad: where the user wrote the compute."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+@dataclass(frozen=True, eq=False)
+class Placeholder:
+    """An input."""
+
+    name: str
+    shape: Shape
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A tensor known when the program is written; the array is never changed."""
+
+    name: str
+    array: np.ndarray
+    dtype: DType
+
+    @property
+    def shape(self) -> Shape:
+        return self.array.shape
+
+
+@dataclass(frozen=True, eq=False)
+class Compute:
+    """out[axes] = body, one tensor per body. All bodies of a tuple share the axes.
+
+    Several bodies are all `Reduce` nodes of one fold, or all free of such sharing.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    bodies: tuple[Expr, ...]
+    source: str = field(default_factory=source_line)
+    """"file:line" of the user's definition."""
+
+    @property
+    def shape(self) -> Shape:
+        return tuple([dim_of(a.upper) for a in self.axes])
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """One accumulation of a scatter: out[indices] += value where `condition` holds."""
+
+    indices: tuple[Expr, ...]
+    value: Expr
+    condition: Expr = TRUE
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """out = init; for each point of `axes` in order: out[indices] = out[indices] (+) value.
+
+    `init` is a tensor of the same shape and dtype, or None: the combiner's identity.
+    """
+
+    name: str
+    shape: Shape
+    dtype: DType
+    axes: tuple[Axis, ...]
+    updates: tuple[Update, ...]
+    combiner: Combiner
+    init: Tensor | None = None
+    source: str = field(default_factory=source_line)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """The prefix fold of `sources` (one tensor per component) along `axis`.
+
+    out[..., i, ...] folds the elements 0..i (0..i-1 if exclusive; from the end if reverse).
+    """
+
+    name: str
+    sources: tuple[Tensor, ...]
+    axis: int
+    combiner: Combiner
+    exclusive: bool
+    reverse: bool
+    source: str = field(default_factory=source_line)
+
+    @property
+    def shape(self) -> Shape:
+        return self.sources[0].shape
+
+
+Op = Placeholder | Constant | Compute | Scatter | Scan
+
+
+def dim_of(e: Expr) -> Dim:
+    """A constant extent as an integer."""
+    return int(e.value) if isinstance(e, Const) else e
+
+
+def dim_expr(n: Dim) -> Expr:
+    """An extent as an expression."""
+    return int_const(n) if isinstance(n, int) else n
+
+
+class Tensor(Node):
+    """Output `index` of an operation; reading it at indices gives a scalar expression.
+
+    Interned, so one output of one operation is one object. Operators broadcast as NumPy's.
+    """
+
+    op: Op
+    index: int
+    shape: Shape
+    dtype: DType
+
+    __array_ufunc__ = None
+
+    @property
+    def name(self) -> str:
+        if isinstance(self.op, (Compute, Scan)) and n_outputs(self.op) > 1:
+            return f"{self.op.name}.{self.index}"
+        return self.op.name
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: object) -> Read:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        return read(self, self._check_indices(given))
+
+    def __call__(self, *indices: object) -> Read:
+        return read(self, self._check_indices(indices))
+
+    def as_scalar(self) -> Read:
+        """The only element of a 0-d tensor.
+
+        Raises:
+            ShapeError: the tensor has axes.
+        """
+        if self.shape:
+            raise ShapeError(
+                f"tensor {self.name} of shape {format_shape(self.shape)} is not a scalar.",
+                hint=f"read one element: {self.name}[{', '.join('ijklmnpq'[: self.ndim])}].",
+            )
+        return read(self, ())
+
+    def _check_indices(self, given: tuple[object, ...]) -> tuple[Expr, ...]:
+        if len(given) != self.ndim:
+            raise ShapeError(
+                f"{self.name} has {self.ndim} axes, but {len(given)} "
+                f"{'index was' if len(given) == 1 else 'indices were'} given.",
+                where=f"{self.name}[{', '.join(map(_index_text, given))}] "
+                f"with shape {format_shape(self.shape)}",
+                hint="give one index per axis, e.g. "
+                f"{self.name}[{', '.join('ijklmnpq'[: self.ndim])}].",
+            )
+        return tuple([self._index(position, value) for position, value in enumerate(given)])
+
+    def _index(self, position: int, value: object) -> Expr:
+        if type(value) is Axis:
+            return value  # type: ignore[no-any-return]
+        if isinstance(value, slice) or value is Ellipsis or value is None:
+            raise DefinitionError(
+                f"index {position} of {self.name} is a slice; a formula reads one element.",
+                where=f"{self.name} with shape {format_shape(self.shape)}",
+                hint="define a new tensor over the slice, e.g. "
+                f"compute((n,), lambda i: {self.name}[i + start]).",
+            )
+        if isinstance(value, np.ndarray) or isinstance(value, (list, str)):
+            e: Expr | None = None
+        else:
+            e = as_expr(value, to_like(value))
+        if e is None or not e.dtype.is_integer:
+            kind = e.dtype if e is not None else type(value).__name__
+            raise DTypeError(
+                f"index {position} of {self.name} must be an integer, got {kind}.",
+                where=f"{self.name}[..., {_index_text(value)}, ...]"
+                if self.ndim > 1
+                else f"{self.name}[{_index_text(value)}]",
+                hint="use // for integer division, or .astype('int64').",
+            )
+        return e.astype("int64")
+
+    def __len__(self) -> NoReturn:
+        self._not_a_sequence()
+
+    def __iter__(self) -> Iterator[Expr]:
+        self._not_a_sequence()
+
+    def _not_a_sequence(self) -> NoReturn:
+        raise DefinitionError(
+            f"tensor {self.name} cannot be iterated over: it is a formula, not an array.",
+            hint="read elements with indices, X[i, j], or sum over a reduce_axis.",
+        )
+
+    def __bool__(self) -> NoReturn:
+        raise DefinitionError(
+            f"tensor {self.name} has no truth value: it is a formula, not an array.",
+            hint="compare tensors with `is`; build conditions with select, &, | and ~.",
+        )
+
+    def __setitem__(self, indices: object, value: object) -> NoReturn:
+        raise DefinitionError(
+            f"tensor {self.name} cannot be assigned to: tensors are defined once.",
+            hint="define a new tensor with compute, or use scatter.",
+        )
+
+    def __add__(self, other: object) -> Tensor:
+        return _elementwise("add", self, other)
+
+    def __radd__(self, other: object) -> Tensor:
+        return _elementwise("add", other, self)
+
+    def __sub__(self, other: object) -> Tensor:
+        return _elementwise("sub", self, other)
+
+    def __rsub__(self, other: object) -> Tensor:
+        return _elementwise("sub", other, self)
+
+    def __mul__(self, other: object) -> Tensor:
+        return _elementwise("mul", self, other)
+
+    def __rmul__(self, other: object) -> Tensor:
+        return _elementwise("mul", other, self)
+
+    def __truediv__(self, other: object) -> Tensor:
+        return _elementwise("div", self, other)
+
+    def __rtruediv__(self, other: object) -> Tensor:
+        return _elementwise("div", other, self)
+
+    def __floordiv__(self, other: object) -> Tensor:
+        return _elementwise("floordiv", self, other)
+
+    def __rfloordiv__(self, other: object) -> Tensor:
+        return _elementwise("floordiv", other, self)
+
+    def __mod__(self, other: object) -> Tensor:
+        return _elementwise("mod", self, other)
+
+    def __rmod__(self, other: object) -> Tensor:
+        return _elementwise("mod", other, self)
+
+    def __pow__(self, other: object) -> Tensor:
+        return _elementwise("pow", self, other)
+
+    def __rpow__(self, other: object) -> Tensor:
+        return _elementwise("pow", other, self)
+
+    def __and__(self, other: object) -> Tensor:
+        return _elementwise("and", self, other)
+
+    def __rand__(self, other: object) -> Tensor:
+        return _elementwise("and", other, self)
+
+    def __or__(self, other: object) -> Tensor:
+        return _elementwise("or", self, other)
+
+    def __ror__(self, other: object) -> Tensor:
+        return _elementwise("or", other, self)
+
+    def __lt__(self, other: object) -> Tensor:
+        return _elementwise("lt", self, other)
+
+    def __le__(self, other: object) -> Tensor:
+        return _elementwise("le", self, other)
+
+    def __gt__(self, other: object) -> Tensor:
+        return _elementwise("gt", self, other)
+
+    def __ge__(self, other: object) -> Tensor:
+        return _elementwise("ge", self, other)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        from tensorad.ir.elementwise import matmul
+
+        return matmul(self, other)
+
+    def __neg__(self) -> Tensor:
+        return _elementwise("neg", self)
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return _elementwise("abs", self)
+
+    def __invert__(self) -> Tensor:
+        return _elementwise("not", self)
+
+    def astype(self, dtype: object) -> Tensor:
+        """Every element converted to `dtype`."""
+        from tensorad.ir.elementwise import astype
+
+        return astype(self, dtype)
+
+    def __str__(self) -> str:
+        from tensorad.ir.printer import format_tensor
+
+        return format_tensor(self)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}, shape={format_shape(self.shape)}, dtype={self.dtype})"
+
+
+def _elementwise(op: str, *operands: object) -> Tensor:
+    from tensorad.ir.elementwise import elementwise
+
+    return elementwise(op, *operands)
+
+
+def to_like(value: object) -> DType:
+    """The dtype a number used as an index takes."""
+    from tensorad.ir.dtypes import FLOAT32, INT64
+
+    return FLOAT32 if isinstance(value, (float, np.floating)) else INT64
+
+
+def _index_text(value: object) -> str:
+    return value.name if isinstance(value, Tensor) else str(value)
+
+
+def format_shape(shape: Shape) -> str:
+    """(3, n) as Python prints tuples, sizes by their names."""
+    inner = ", ".join(str(n) for n in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def n_outputs(op: Op) -> int:
+    """How many tensors the operation defines."""
+    if isinstance(op, Compute):
+        return len(op.bodies)
+    return len(op.sources) if isinstance(op, Scan) else 1
+
+
+def outputs(op: Op) -> tuple[Tensor, ...]:
+    """The tensors of an operation (always the same objects)."""
+    if isinstance(op, Compute):
+        return tuple([Tensor(op, n, op.shape, b.dtype) for n, b in enumerate(op.bodies)])
+    if isinstance(op, Scan):
+        return tuple([Tensor(op, n, op.shape, t.dtype) for n, t in enumerate(op.sources)])
+    return (Tensor(op, 0, op.shape, op.dtype),)
+

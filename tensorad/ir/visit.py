@@ -1,0 +1,296 @@
+"""The only traversals: post-order, rewriting, substitution, and the order of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tensorad.errors import InternalError
+from tensorad.ir.expr import (
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Reduce,
+    Select,
+    Size,
+    axis,
+    call,
+    cast,
+    logical_and,
+    logical_not,
+    logical_or,
+    read,
+    reduce_expr,
+    select,
+)
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
+
+Rule = Callable[[Expr], Expr | None]
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """Direct operands; a reduction's include the bounds of its axes."""
+    match e:
+        case Call():
+            return e.args
+        case Read():
+            return e.indices
+        case Const() | Axis() | Size() | Param():
+            return ()
+        case Select():
+            return (e.cond, e.then, e.orelse)
+        case Cast():
+            return (e.value,)
+        case Reduce():
+            bounds = [b for a in e.axes for b in (a.lower, a.upper, a.step)]
+            return (*bounds, e.condition, *e.sources)
+    raise InternalError(f"unknown expression class {type(e).__name__}")
+
+
+def postorder(*roots: Expr) -> list[Expr]:
+    """Every distinct node under `roots`, operands before users, left to right."""
+    done: dict[Expr, None] = {}
+    stack: list[Expr] = list(reversed(roots))
+    while stack:
+        e = stack[-1]
+        if e in done:
+            stack.pop()
+            continue
+        missing = [c for c in children(e) if c not in done]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            done[e] = None
+            stack.pop()
+    return list(done)
+
+
+def rebuild(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
+    """`e` over its operands' images in `new`, folded by the factories; `e` if none changed."""
+    match e:
+        case Call():
+            args = tuple([new[a] for a in e.args])
+            if all(a is b for a, b in zip(args, e.args, strict=True)):
+                return e
+            return fold_call(e, args)
+        case Read():
+            indices = tuple([new[i] for i in e.indices])
+            if all(a is b for a, b in zip(indices, e.indices, strict=True)):
+                return e
+            return read(e.tensor, indices)
+        case Const() | Axis() | Size() | Param():
+            return e
+        case Select():
+            cond, then, orelse = new[e.cond], new[e.then], new[e.orelse]
+            if cond is e.cond and then is e.then and orelse is e.orelse:
+                return e
+            return select(cond, then, orelse)
+        case Cast():
+            return e if new[e.value] is e.value else cast(new[e.value], e.dtype)
+        case Reduce():
+            return _rebuild_reduce(e, new)
+    raise InternalError(f"unknown expression class {type(e).__name__}")
+
+
+def fold_call(e: Call, args: tuple[Expr, ...]) -> Expr:
+    """The operation of `e` on other operands of the same dtypes."""
+    if e.op == "and":
+        return logical_and(*args)
+    if e.op == "or":
+        return logical_or(*args)
+    if e.op == "not":
+        return logical_not(args[0])
+    return call(e.op, *args)
+
+
+def _rebuild_reduce(e: Reduce, new: Mapping[Expr, Expr]) -> Expr:
+    """Axes whose bounds changed are replaced by fresh ones."""
+    fresh: dict[Expr, Expr] = {}
+    axes: list[Axis] = []
+    for a in e.axes:
+        bounds = [substitute(new[b], fresh) for b in (a.lower, a.upper, a.step)]
+        if bounds[0] is a.lower and bounds[1] is a.upper and bounds[2] is a.step:
+            axes.append(a)
+        else:
+            axes.append(axis(a.name, *bounds))
+            fresh[a] = axes[-1]
+    sources, condition = tuple([new[s] for s in e.sources]), new[e.condition]
+    if fresh:
+        sources = tuple([substitute(s, fresh) for s in sources])
+        condition = substitute(condition, fresh)
+    elif condition is e.condition and all(
+        a is b for a, b in zip(sources, e.sources, strict=True)
+    ):
+        return e
+    return reduce_expr(e.combiner, sources, tuple(axes), condition, e.index)
+
+
+def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Expr:
+    """Apply `rule` once to every node, operands first; None means "unchanged".
+
+    `memo` carries results over several roots.
+    """
+    new: dict[Expr, Expr] = {} if memo is None else memo
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        if e in new:
+            stack.pop()
+            continue
+        missing = [c for c in children(e) if c not in new]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        rebuilt = rebuild(e, new)
+        image = rule(rebuilt)
+        new[e] = rebuilt if image is None else image
+        stack.pop()
+    return new[root]
+
+
+def substitute(
+    root: Expr, mapping: Mapping[Expr, Expr], memo: dict[Expr, Expr] | None = None
+) -> Expr:
+    """`root` with whole nodes replaced, at once; what replaces them is not visited again."""
+    if not mapping:
+        return root
+    new: dict[Expr, Expr] = {} if memo is None else memo
+    if not new:
+        new.update(mapping)
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        if e in new:
+            stack.pop()
+            continue
+        missing = [c for c in children(e) if c not in new]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        new[e] = rebuild(e, new)
+        stack.pop()
+    return new[root]
+
+
+def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -> dict[Expr, Expr]:
+    """New axes for a copy of a body, bounds rewritten with them (and with `outer`)."""
+    mapping: dict[Expr, Expr] = dict(outer or {})
+    for a in axes:
+        lower, upper, step = (substitute(b, mapping) for b in (a.lower, a.upper, a.step))
+        mapping[a] = axis(a.name, lower, upper, step)
+    return mapping
+
+
+def with_fresh_reductions(root: Expr) -> Expr:
+    """A copy whose reductions bind axes of their own (two reductions never share an axis)."""
+
+    def renew(e: Expr) -> Expr | None:
+        if not isinstance(e, Reduce):
+            return None
+        mapping = fresh_axes(e.axes)
+        sources = tuple([substitute(s, mapping) for s in e.sources])
+        axes = tuple([_as_axis(mapping[a]) for a in e.axes])
+        condition = substitute(e.condition, mapping)
+        return reduce_expr(e.combiner, sources, axes, condition, e.index)
+
+    return rewrite(root, renew) if any_node(root, lambda e: isinstance(e, Reduce)) else root
+
+
+def _as_axis(e: Expr) -> Axis:
+    if not isinstance(e, Axis):
+        raise InternalError(f"{e} should be an axis")
+    return e
+
+
+def any_node(root: Expr, test: Callable[[Expr], bool]) -> bool:
+    """Whether some node under `root` passes the test."""
+    return any(test(e) for e in postorder(root))
+
+
+def free_leaves(*roots: Expr) -> dict[Expr, None]:
+    """Axes and parameters used under `roots` but not bound by a reduction inside them."""
+    free: dict[Expr, dict[Expr, None]] = {}
+    for e in postorder(*roots):
+        if isinstance(e, (Axis, Param)):
+            free[e] = {e: None}
+            continue
+        found: dict[Expr, None] = {}
+        for c in children(e):
+            found.update(free[c])
+        if isinstance(e, Reduce):
+            for a in e.axes:
+                found.pop(a, None)
+        free[e] = found
+    result: dict[Expr, None] = {}
+    for r in roots:
+        result.update(free[r])
+    return result
+
+
+def uses_any(root: Expr, leaves: Iterable[Expr]) -> bool:
+    """Whether one of the leaves (axes, parameters, sizes) occurs under `root`."""
+    wanted = dict.fromkeys(leaves)
+    return any(e in wanted for e in postorder(root))
+
+
+def reads(*roots: Expr) -> list[Read]:
+    """The distinct reads, in post-order."""
+    return [e for e in postorder(*roots) if isinstance(e, Read)]
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The parts of a conjunction, left to right, without TRUE."""
+    parts: list[Expr] = []
+    stack = [condition]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Call) and e.op == "and":
+            stack.extend(reversed(e.args))
+        elif not (isinstance(e, Const) and e.value):
+            parts.append(e)
+    return parts
+
+
+def op_expressions(op: Op) -> tuple[Expr, ...]:
+    """Every expression an operation evaluates."""
+    if isinstance(op, Compute):
+        return op.bodies
+    if isinstance(op, Scatter):
+        return tuple(e for u in op.updates for e in (*u.indices, u.value, u.condition))
+    return ()
+
+
+def op_inputs(op: Op) -> list[Tensor]:
+    """The distinct tensors an operation reads, in order of first use."""
+    found: dict[Tensor, None] = {}
+    if isinstance(op, Scan):
+        found.update(dict.fromkeys(op.sources))
+    if isinstance(op, Scatter) and op.init is not None:
+        found[op.init] = None
+    found.update(dict.fromkeys(r.tensor for r in reads(*op_expressions(op))))
+    return list(found)
+
+
+def topological_ops(roots: Iterable[Tensor], stop: Iterable[Op] = ()) -> list[Op]:
+    """The operations `roots` depend on, producers first; `stop` operations are not entered."""
+    done: dict[Op, None] = {}
+    inputs: dict[Op, list[Op]] = {}
+    stopped = dict.fromkeys(stop)
+    stack = [t.op for t in roots][::-1]
+    while stack:
+        op = stack[-1]
+        if op in done:
+            stack.pop()
+            continue
+        if op not in inputs:
+            inputs[op] = [] if op in stopped else [t.op for t in op_inputs(op)]
+        missing = [o for o in inputs[op] if o not in done]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            done[op] = None
+            stack.pop()
+    return list(done)
