@@ -15,17 +15,27 @@ from tensorad.ir.tensor import Tensor
 
 LoopKind = Literal["serial", "parallel", "vector"]
 """parallel: iterations are independent and may run on several threads (outermost only).
-vector: iterations are independent, or only fold `Assign`s whose combination may be lane-wise;
-the code generator runs them in lanes."""
+vector: iterations are independent, or only `Fold` into scalars set outside; the code generator
+runs them in lanes. Promises of the schedule about a vector loop: no other vector loop inside or
+around it; bounds of loops inside and `If` conditions do not depend on the lane; every read is in
+bounds in every lane even under a `Select` whose condition varies by lane (both sides may then be
+evaluated); stores of different iterations never overlap."""
 
 
 @dataclass(frozen=True, eq=False)
 class For:
-    """The body for each value of `axis`; its bounds are evaluated once, at loop entry."""
+    """The body for each value of `axis`; its bounds are evaluated once, at loop entry.
+
+    `width` (vector loops only) is how many iterations the schedule would like side by side:
+    a power of two, usually a multiple of the machine's lanes (several registers are then in
+    flight); 0 leaves it to the code generator. Iterations beyond a multiple of it are a
+    masked or narrower tail.
+    """
 
     axis: Axis
     body: tuple[Stmt, ...]
     kind: LoopKind = "serial"
+    width: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,142 @@
+"""The canonical text of a kernel: equal texts are the same machine code on other buffers."""
+
+from __future__ import annotations
+
+from typing import cast as static_cast
+
+from tensorad.codegen.loopir import (
+    Assign,
+    Check,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Stmt,
+    Store,
+    Visit,
+)
+from tensorad.errors import InternalError
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Select, Size
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import children
+
+
+def kernel_key(kernel: Kernel) -> tuple[str, tuple[Tensor, ...]]:
+    """The kernel with its tensors, axes and scalars renamed by position, and the tensors.
+
+    Every distinct expression is named once, so the text is linear in the shared graph.
+    """
+    writer = _Writer()
+    writer.block(kernel.body)
+    return "\n".join(writer.lines), tuple(writer.tensors)
+
+
+class _Writer:
+    """Names given so far and the lines that define them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[Expr, str] = {}
+        self.tensors: dict[Tensor, str] = {}
+
+    def tensor(self, t: Tensor) -> str:
+        name = self.tensors.get(t)
+        if name is None:
+            dims = [str(n) if isinstance(n, int) else self.expr(n) for n in t.shape]
+            name = f"t{len(self.tensors)}"
+            self.tensors[t] = name
+            self.lines.append(f"{name}:{t.dtype}[{','.join(dims)}]")
+        return name
+
+    def expr(self, root: Expr) -> str:
+        """The name of an expression, after the lines that define it."""
+        names = self.names
+        found = names.get(root)
+        if found is not None:
+            return found
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if e in names:
+                stack.pop()
+                continue
+            missing = [c for c in children(e) if c not in names]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            self.define(e)
+        return names[root]
+
+    def exprs(self, many: tuple[Expr, ...]) -> str:
+        return ",".join([self.expr(e) for e in many])
+
+    def define(self, e: Expr) -> None:
+        """Name a node whose operands are named."""
+        names = self.names
+        kind = type(e)
+        if kind is Const:
+            names[e] = f"{e.dtype}:{static_cast(Const, e).value!r}"
+            return
+        name = f"e{len(names)}"
+        if kind is Read:
+            r = static_cast(Read, e)
+            text = f"{self.tensor(r.tensor)}[{','.join([names[i] for i in r.indices])}]"
+        elif kind is Call:
+            c = static_cast(Call, e)
+            text = f"{c.op}({','.join([names[a] for a in c.args])}){e.dtype}"
+        elif kind is Select:
+            text = "?".join([names[c] for c in children(e)])
+        elif kind is Cast:
+            text = f"{e.dtype}({names[static_cast(Cast, e).value]})"
+        elif kind is Param:
+            text = f"param {e.dtype}"
+        elif kind is Size:
+            text = f"size {static_cast(Size, e).name}"
+        else:
+            raise InternalError(f"a {kind.__name__} cannot stand in a loop nest")
+        names[e] = name
+        self.lines.append(f"{name}={text}")
+
+    def bind(self, a: Axis) -> str:
+        """An axis at the loop that introduces it; it may head several loops."""
+        bounds = self.exprs((a.lower, a.upper, a.step))
+        name = self.names.setdefault(a, f"i{len(self.names)}")
+        return f"{name} {bounds}"
+
+    def combiner(self, c: Combiner) -> str:
+        operands = self.exprs((*c.lhs, *c.rhs))
+        return f"{operands}->{self.exprs(c.results)} from {self.exprs(c.identity)} {c.associative}"
+
+    def block(self, body: tuple[Stmt, ...]) -> None:
+        self.lines.append("{")
+        for s in body:
+            self.statement(s)
+        self.lines.append("}")
+
+    def statement(self, s: Stmt) -> None:
+        match s:
+            case For():
+                self.lines.append(f"for {self.bind(s.axis)} {s.kind} {s.width}")
+                self.block(s.body)
+            case If():
+                self.lines.append(f"if {self.expr(s.cond)}")
+                self.block(s.then)
+                self.block(s.orelse)
+            case Assign():
+                self.lines.append(f"{self.exprs(s.targets)}:={self.exprs(s.values)}")
+            case Fold():
+                combiner = self.combiner(s.combiner)
+                self.lines.append(f"fold {self.exprs(s.targets)} {self.exprs(s.values)} {combiner}")
+            case Store():
+                tensors = ",".join([self.tensor(t) for t in s.tensors])
+                where = self.exprs(s.indices)
+                self.lines.append(f"{tensors}[{where}]={self.exprs(s.values)}")
+            case Visit():
+                pass
+            case Check():
+                extent = self.expr(s.extent)
+                self.lines.append(f"check {self.expr(s.read)} {s.dimension} {extent}")
+            case _:
+                raise InternalError(f"unknown statement {type(s).__name__}")

@@ -1,0 +1,183 @@
+"""Tensors to loops: one kernel per operation, producers first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopProgram, Stmt, Store, Visit
+from tensorad.codegen.lower_body import lower_values
+from tensorad.errors import BuildError, InternalError
+from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.expr import (
+    TRUE,
+    Expr,
+    Param,
+    axis,
+    int_const,
+    param,
+    read,
+    sub,
+)
+from tensorad.ir.tensor import (
+    Compute,
+    Constant,
+    Op,
+    Placeholder,
+    Scan,
+    Scatter,
+    Tensor,
+    Update,
+    dim_expr,
+    outputs as outputs_of,
+)
+from tensorad.ir.visit import op_inputs, substitute
+
+
+def lower_program(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    *,
+    schedule: bool = True,
+    assume_in_bounds: bool = False,
+) -> LoopProgram:
+    """The loops that compute `outputs` from `inputs`, which may be any tensors of the DAG.
+
+    An output that is also an input, a constant or listed twice is a copy: the program's
+    `outputs` then holds the copy's tensor.
+
+    Raises:
+        BuildError: an output needs a placeholder that is not an input.
+    """
+    distinct, copies = _separate_outputs(outputs, inputs)
+    kernels = []
+    for op, live in needed_ops(distinct, inputs):
+        kernel = lower_op(op, live)
+        kernels.append(kernel)
+    return LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
+
+
+def _separate_outputs(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    taken = dict.fromkeys(inputs)
+    result: list[Tensor] = []
+    for t in outputs:
+        is_leaf = isinstance(t.op, (Placeholder, Constant))
+        result.append(copy_of(t) if is_leaf or t in taken else t)
+        taken[t] = None
+    return result, result
+
+
+def copy_of(t: Tensor) -> Tensor:
+    """A compute of the same elements."""
+    axes = compute_axes(t.shape)
+    return outputs_of(Compute(t.name, axes, (read(t, axes),), ""))[0]
+
+
+def needed_ops(
+    outputs: Iterable[Tensor], inputs: Iterable[Tensor]
+) -> list[tuple[Op, tuple[Tensor, ...]]]:
+    """Operations to run, producers first, each with those of its tensors that are used."""
+    given = dict.fromkeys(inputs)
+    live: dict[Op, dict[Tensor, None]] = {}
+    done: dict[Op, None] = {}
+    operands: dict[Op, list[Tensor]] = {}
+    stack = list(outputs)[::-1]
+    while stack:
+        t = stack[-1]
+        if t in given or isinstance(t.op, Constant):
+            stack.pop()
+            continue
+        if isinstance(t.op, Placeholder):
+            raise _missing_input(t)
+        live.setdefault(t.op, {})[t] = None
+        if t.op in done:
+            stack.pop()
+            continue
+        if t.op not in operands:
+            operands[t.op] = op_inputs(t.op)
+            stack.extend(reversed(operands[t.op]))
+        else:
+            done[t.op] = None
+            stack.pop()
+    return [(op, tuple(sorted(live[op], key=lambda t: t.index))) for op in done]
+
+
+def _missing_input(t: Tensor) -> BuildError:
+    return BuildError(
+        f"the outputs need the placeholder {t.name}, which is not among the inputs.",
+        where=f"{t.name} : {t.dtype}",
+        hint=f"add {t.name} to the list of inputs.",
+    )
+
+
+def lower_op(op: Op, live: tuple[Tensor, ...]) -> Kernel:
+    """The loops of one operation, storing the tensors `live`, as its formula is written."""
+    if isinstance(op, Compute):
+        body = lower_compute(op, live)
+    elif isinstance(op, Scatter):
+        body = lower_scatter(op, live[0])
+    elif isinstance(op, Scan):
+        body = lower_scan(op, live)
+    else:
+        raise InternalError(f"{op.name} ({type(op).__name__}) has no loops")
+    return Kernel(op.name, body, live, tuple(op_inputs(op)))
+
+
+def nest(axes: Sequence[Expr], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` in serial loops over axes, the first outermost."""
+    for a in reversed(axes):
+        body = (For(a, body),)  # type: ignore[arg-type]  # axes are typed as expressions
+    return body
+
+
+def lower_compute(op: Compute, live: tuple[Tensor, ...]) -> tuple[Stmt, ...]:
+    """for axes: the reductions, then one store of all live bodies."""
+    before, values = lower_values(op.bodies)
+    store = Store(live, op.axes, tuple([values[t.index] for t in live]))
+    visit = () if before else (Visit(),)
+    return nest(op.axes, (*visit, *before, store))
+
+
+def lower_scatter(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
+    """Fill or copy, then the updates of each point in order."""
+    axes = compute_axes(op.shape)
+    start = op.combiner.identity[0] if op.init is None else read(op.init, axes)
+    fill = nest(axes, (Visit(), Store((out,), axes, (start,))))
+    updates = [s for u in op.updates for s in lower_update(op, u, out)]
+    return (*fill, *nest(op.axes, (Visit(), *updates)))
+
+
+def lower_update(op: Scatter, update: Update, out: Tensor) -> tuple[Stmt, ...]:
+    """if condition: out[indices] = out[indices] (+) value"""
+    before, values = lower_values((*update.indices, update.value))
+    indices, value = values[:-1], values[-1]
+    x, y = op.combiner.lhs[0], op.combiner.rhs[0]
+    combined = substitute(op.combiner.results[0], {x: read(out, indices), y: value})
+    body: tuple[Stmt, ...] = (*before, Store((out,), indices, (combined,)))
+    if update.condition is TRUE:
+        return body
+    before, (condition,) = lower_values((update.condition,))
+    return (*before, If(condition, body))
+
+
+def lower_scan(op: Scan, live: tuple[Tensor, ...]) -> tuple[Stmt, ...]:
+    """for the other axes: a fold along `op.axis` that stores every state."""
+    axes = list(compute_axes(op.shape))
+    along = axis("s", 0, dim_expr(op.shape[op.axis]))
+    position: Expr = along
+    if op.reverse:
+        position = sub(sub(along.upper, int_const(1)), along)
+    indices: list[Expr] = list(axes)
+    indices[op.axis] = position
+    names = ["acc"] if op.combiner.arity == 1 else [f"acc{n}" for n in range(op.combiner.arity)]
+    state: tuple[Param, ...] = tuple(
+        [param(n, c.dtype) for n, c in zip(names, op.combiner.identity, strict=True)]
+    )
+    sources = tuple([read(t, tuple(indices)) for t in op.sources])
+    fold = Fold(state, op.combiner, sources)
+    store = Store(live, tuple(indices), tuple([state[t.index] for t in live]))
+    step: tuple[Stmt, ...] = (store, fold) if op.exclusive else (fold, store)
+    loop = For(along, (Visit(), *step))
+    others = axes[: op.axis] + axes[op.axis + 1 :]
+    return nest(others, (Assign(state, op.combiner.identity), loop))
