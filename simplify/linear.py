@@ -1,0 +1,64 @@
+"""Linear combinations of index expressions, and how they read as expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorad.ir.expr import Expr, add, floordiv, int_const, mod, mul, sub
+
+
+class Linear:
+    """sum of coefficient * leaf, plus a constant; leaves may be floor divisions or remainders."""
+
+    def __init__(self, terms: Mapping[Expr, int], constant: int) -> None:
+        self.terms = {leaf: c for leaf, c in terms.items() if c}
+        self.constant = constant
+
+    def drop(self, leaf: Expr) -> None:
+        """Remove one leaf's term."""
+        self.terms.pop(leaf, None)
+
+    def scaled(self, factor: int) -> Linear:
+        """factor * self."""
+        return Linear({e: factor * c for e, c in self.terms.items()}, factor * self.constant)
+
+    def plus(self, other: Linear, factor: int = 1) -> Linear:
+        """self + factor * other."""
+        terms = dict(self.terms)
+        for e, c in other.terms.items():
+            terms[e] = terms.get(e, 0) + factor * c
+        return Linear(terms, self.constant + factor * other.constant)
+
+    def split_signs(self) -> tuple[Linear, Linear]:
+        """(p, n) with self = p - n and no negative coefficient in either."""
+        up = {e: c for e, c in self.terms.items() if c > 0}
+        down = {e: -c for e, c in self.terms.items() if c < 0}
+        constant = self.constant
+        return Linear(up, max(constant, 0)), Linear(down, max(-constant, 0))
+
+    def to_expr(self) -> Expr:
+        """Positive terms first, then negative ones, then the constant (first if all else is < 0)."""
+        positive = [mul(int_const(c), e) for e, c in self.terms.items() if c > 0]
+        start, end = (0, self.constant) if positive or self.constant < 0 else (self.constant, 0)
+        result: Expr = int_const(start)
+        for e in positive:
+            result = add(result, e)
+        for e, c in self.terms.items():
+            if c < 0:
+                result = sub(result, mul(int_const(-c), e))
+        return add(result, int_const(end))
+
+
+def modulo_form(linear: Linear, factor: int, numerator: Linear, divisor: int) -> Linear:
+    """linear + factor * (numerator // divisor), as a remainder where that is shorter.
+
+    t*n - t*d*(n // d) -> t*(n % d), applied when it removes terms of `linear`.
+    """
+    if factor % divisor == 0 and numerator.terms:
+        t = -factor // divisor
+        rest = linear.plus(numerator, -t)
+        if len(rest.terms) < len(linear.terms):
+            remainder = mod(numerator.to_expr(), int_const(divisor))
+            return rest.plus(Linear({remainder: t}, 0))
+    quotient = floordiv(numerator.to_expr(), int_const(divisor))
+    return linear.plus(Linear({quotient: factor}, 0))
