@@ -18,8 +18,8 @@ LoopKind = Literal["serial", "parallel", "vector"]
 vector: iterations are independent, or only `Fold` into scalars set outside; the code generator
 runs them in lanes. Promises of the schedule about a vector loop: no other vector loop inside or
 around it; bounds of loops inside and `If` conditions do not depend on the lane; every read is in
-bounds in every lane even under a `Select` whose condition varies by lane (both sides may then be
-evaluated); stores of different iterations never overlap."""
+bounds in every lane even under a `Select` (both sides may be evaluated); stores of different
+iterations never overlap."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,298 @@
+"""Runs a loop program in plain Python: floats in float64, integers wrapped, nothing clever."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tensorad.codegen.loopir import (
+    Assign,
+    Check,
+    Fold,
+    For,
+    If,
+    Kernel,
+    LoopProgram,
+    Stmt,
+    Store,
+    Visit,
+)
+from tensorad.errors import BoundsError, InternalError
+from tensorad.ir.dtypes import BOOL, DType, wrap
+from tensorad.ir.expr import (
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Number,
+    Read,
+    Select,
+    Size,
+    convert_number,
+    size_var,
+)
+from tensorad.ir.tensor import Constant, Tensor, dim_expr
+from tensorad.ir.visit import children
+
+Environment = dict[Expr, Any]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def interpret_loops(
+    program: LoopProgram,
+    arrays: Mapping[Tensor, Array],
+    sizes: Mapping[str, int] | None = None,
+) -> tuple[list[Array], int]:
+    """The outputs (float64, int64 or bool arrays) and how many `Visit`s were executed.
+
+    Inside a vector loop both sides of a `Select` are evaluated, as lanes do.
+
+    Raises:
+        BoundsError: a read, a write or a `Check` lies outside its tensor.
+    """
+    run = _Run(dict(_bind_sizes(arrays)))
+    run.scalars.update({size_var(n): v for n, v in (sizes or {}).items()})
+    for t, a in arrays.items():
+        run.buffers[t] = np.array(a, dtype=storage_dtype(t.dtype))
+    for kernel in program.kernels:
+        run.kernel(kernel)
+    return [run.buffer(t) for t in program.outputs], run.visits
+
+
+def storage_dtype(dtype: DType) -> type:
+    """What the interpreter keeps elements in."""
+    if dtype is BOOL:
+        return bool
+    return float if dtype.is_float else int
+
+
+def _bind_sizes(arrays: Mapping[Tensor, Array]) -> Environment:
+    found: Environment = {}
+    for t, a in arrays.items():
+        for extent, n in zip(t.shape, a.shape, strict=True):
+            if isinstance(extent, Size):
+                found[extent] = n
+    return found
+
+
+class _Run:
+    """Buffers, scalars in scope and the count of visits."""
+
+    def __init__(self, scalars: Environment) -> None:
+        self.scalars = scalars
+        self.buffers: dict[Tensor, Array] = {}
+        self.visits = 0
+        self.eager = False
+
+    def buffer(self, t: Tensor) -> Array:
+        found = self.buffers.get(t)
+        if found is None and isinstance(t.op, Constant):
+            found = np.array(t.op.array, dtype=storage_dtype(t.dtype))
+            self.buffers[t] = found
+        if found is None:
+            raise InternalError(f"{t.name} is read before it is written")
+        return found
+
+    def kernel(self, kernel: Kernel) -> None:
+        for t in kernel.writes:
+            shape = [int(self.value(dim_expr(n))) for n in t.shape]
+            empty = math.nan if t.dtype.is_float else 0
+            self.buffers[t] = np.full(shape, empty, dtype=storage_dtype(t.dtype))
+        self.block(kernel.body)
+
+    def block(self, body: Sequence[Stmt]) -> None:
+        for s in body:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        match s:
+            case For():
+                self.loop(s)
+            case If():
+                self.block(s.then if self.value(s.cond) else s.orelse)
+            case Assign():
+                self.assign(s.targets, [self.value(v) for v in s.values])
+            case Fold():
+                memo = self.scalars.copy()
+                memo.update(zip(s.combiner.lhs, [self.scalars[t] for t in s.targets], strict=True))
+                memo.update(zip(s.combiner.rhs, [self.value(v) for v in s.values], strict=True))
+                self.assign(s.targets, [self.evaluate(r, memo) for r in s.combiner.results])
+            case Store():
+                where = tuple([int(self.value(i)) for i in s.indices])
+                values = [self.value(v) for v in s.values]
+                for t, v in zip(s.tensors, values, strict=True):
+                    array = self.buffer(t)
+                    check_index(t, where, array.shape, "written")
+                    array[where] = v
+            case Visit():
+                self.visits += 1
+            case Check():
+                index = self.value(s.read.indices[s.dimension])
+                if not 0 <= index < self.value(s.extent):
+                    raise BoundsError(f"{s.read.tensor.name} is read at {index}.")
+            case _:
+                raise InternalError(f"unknown statement {type(s).__name__}")
+
+    def assign(self, targets: Sequence[Expr], values: Sequence[Number]) -> None:
+        self.scalars.update(zip(targets, values, strict=True))
+
+    def loop(self, s: For) -> None:
+        lower, upper, step = (int(self.value(b)) for b in (s.axis.lower, s.axis.upper, s.axis.step))
+        eager = self.eager
+        self.eager = eager or s.kind == "vector"
+        for i in range(lower, upper, step):
+            self.scalars[s.axis] = i
+            self.block(s.body)
+        self.eager = eager
+        self.scalars.pop(s.axis, None)
+
+    def value(self, root: Expr) -> Any:
+        if root in self.scalars:
+            return self.scalars[root]
+        return self.evaluate(root, self.scalars.copy())
+
+    def evaluate(self, root: Expr, memo: Environment) -> Any:
+        """`root` with `memo` holding the leaves; only the chosen side of a select is taken."""
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if e in memo:
+                stack.pop()
+                continue
+            if isinstance(e, Select) and not self.eager:
+                if e.cond not in memo:
+                    stack.append(e.cond)
+                    continue
+                chosen = e.then if memo[e.cond] else e.orelse
+                if chosen not in memo:
+                    stack.append(chosen)
+                    continue
+                memo[e] = memo[chosen]
+                stack.pop()
+                continue
+            missing = [c for c in children(e) if c not in memo]
+            if missing:
+                stack.extend(missing)
+                continue
+            memo[e] = self.apply(e, [memo[c] for c in children(e)])
+            stack.pop()
+        return memo[root]
+
+    def apply(self, e: Expr, args: list[Any]) -> Any:
+        """The value of one node from its operands'."""
+        match e:
+            case Const():
+                return e.value
+            case Read():
+                array = self.buffer(e.tensor)
+                where = tuple([int(i) for i in args])
+                check_index(e.tensor, where, array.shape, "read")
+                return array[where].item()
+            case Call():
+                return apply_call(e, args)
+            case Cast():
+                return convert(args[0], e.dtype)
+            case Select():
+                return args[1] if args[0] else args[2]
+        raise InternalError(f"{type(e).__name__} has no value here: it is not set or not in scope")
+
+
+def check_index(t: Tensor, where: Sequence[int], shape: Sequence[int], what: str) -> None:
+    """Raise unless the index lies inside the array."""
+    if not all(0 <= i < n for i, n in zip(where, shape, strict=True)):
+        raise BoundsError(f"{t.name} is {what} at {tuple(where)}, its shape is {tuple(shape)}.")
+
+
+def convert(value: Number, dtype: DType) -> Number:
+    """`astype` of one number."""
+    value = convert_number(value, dtype)
+    if dtype.is_float:
+        return float(value)
+    return wrap(int(value), dtype) if dtype.is_integer else bool(value)
+
+
+def apply_call(e: Call, args: list[Any]) -> Number:
+    """One operation; integers wrap in the result's dtype."""
+    if e.dtype.is_float:
+        with np.errstate(all="ignore"):
+            return float(_FLOAT[e.op](*args))
+    result = _INTEGER[e.op](*args)
+    return wrap(int(result), e.dtype) if e.dtype.is_integer else bool(result)
+
+
+def _numpy(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+    return lambda *args: function(*[np.float64(a) for a in args])
+
+
+def _maximum(x: float, y: float) -> float:
+    return x if x != x else y if y != y or y > x else x
+
+
+def _minimum(x: float, y: float) -> float:
+    return x if x != x else y if y != y or y < x else x
+
+
+def _sigmoid(x: float) -> float:
+    e = np.exp(-abs(np.float64(x)))
+    return float((1.0 if x >= 0 else e) / (1.0 + e))
+
+
+_FLOAT: Final[dict[str, Callable[..., Any]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "abs": abs,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "erf": math.erf,
+    "sigmoid": _sigmoid,
+    "div": _numpy("divide"),
+    "pow": _numpy("power"),
+    "rsqrt": lambda x: np.float64(1.0) / np.sqrt(np.float64(x)),
+    "round": _numpy("rint"),
+    "asin": _numpy("arcsin"),
+    "acos": _numpy("arccos"),
+    "atan": _numpy("arctan"),
+    "atan2": _numpy("arctan2"),
+    **{
+        name: _numpy(name)
+        for name in ("exp", "log", "log1p", "expm1", "sqrt", "tanh", "sin", "cos", "tan", "sinh")
+        + ("cosh", "floor", "ceil", "trunc", "sign")
+    },
+}
+
+
+def _integer_power(x: int, y: int) -> int:
+    return pow(x, y, 1 << 64) if y >= 0 else 0
+
+
+_INTEGER: Final[dict[str, Callable[..., Any]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "abs": abs,
+    "maximum": max,
+    "minimum": min,
+    "floordiv": lambda x, y: x // y if y else 0,
+    "mod": lambda x, y: x % y if y else 0,
+    "pow": _integer_power,
+    "sign": lambda x: (x > 0) - (x < 0),
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "and": lambda x, y: x and y,
+    "or": lambda x, y: x or y,
+    "not": operator.not_,
+    "isnan": math.isnan,
+    "isfinite": math.isfinite,
+}
