@@ -59,8 +59,10 @@ class Assign:
 class Fold:
     """targets = combiner(targets, values): one step of a reduction.
 
-    Inside a "vector" loop around which the targets live, lanes fold separately and are
-    combined in a fixed tree at the loop's end (only for combiners that allow it).
+    Inside a "vector" loop around which the targets live, lanes fold separately (only for
+    combiners that allow it). The target then stays in lanes from its `Assign` (which gives
+    the identity) through all vector loops that fold into it, also when they lie inside serial
+    reduce loops; lanes are combined in a fixed tree where the target is next read otherwise.
     """
 
     targets: tuple[Param, ...]
