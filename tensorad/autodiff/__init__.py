@@ -1,0 +1,22 @@
+"""Derivatives of tensor formulas: forward and reverse mode from one set of linear terms."""
+
+from tensorad.autodiff.forward import jvp
+from tensorad.autodiff.jacobian import generalized_matmul, hessian, hvp, jacobian
+from tensorad.autodiff.jacobian import inline_tensors as InlineNonReductions
+from tensorad.autodiff.jacobian import jacobian as Jacobian
+from tensorad.autodiff.jacobian import jacobian_recursive as JacobianRecursive
+from tensorad.autodiff.jacobian import optimize_and_lift as OptimizeAndLiftNonzeronessConditions
+from tensorad.autodiff.reverse import vjp
+
+__all__ = [
+    "InlineNonReductions",
+    "Jacobian",
+    "JacobianRecursive",
+    "OptimizeAndLiftNonzeronessConditions",
+    "generalized_matmul",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "vjp",
+]

@@ -68,7 +68,11 @@ def postorder(*roots: Expr) -> list[Expr]:
     return list(done)
 
 
-def rebuild(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
+FreshAxes = dict[tuple[Expr, ...], Axis]
+"""(axis, its new bounds) -> the axis that replaces it: one for all components of a fold."""
+
+
+def rebuild(e: Expr, new: Mapping[Expr, Expr], renewed: FreshAxes | None = None) -> Expr:
     """`e` over its operands' images in `new`, folded by the factories; `e` if none changed."""
     match e:
         case Call():
@@ -91,7 +95,7 @@ def rebuild(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
         case Cast():
             return e if new[e.value] is e.value else cast(new[e.value], e.dtype)
         case Reduce():
-            return _rebuild_reduce(e, new)
+            return _rebuild_reduce(e, new, {} if renewed is None else renewed)
     raise InternalError(f"unknown expression class {type(e).__name__}")
 
 
@@ -106,7 +110,7 @@ def fold_call(e: Call, args: tuple[Expr, ...]) -> Expr:
     return call(e.op, *args)
 
 
-def _rebuild_reduce(e: Reduce, new: Mapping[Expr, Expr]) -> Expr:
+def _rebuild_reduce(e: Reduce, new: Mapping[Expr, Expr], renewed: FreshAxes) -> Expr:
     """Axes whose bounds changed are replaced by fresh ones."""
     fresh: dict[Expr, Expr] = {}
     axes: list[Axis] = []
@@ -115,12 +119,15 @@ def _rebuild_reduce(e: Reduce, new: Mapping[Expr, Expr]) -> Expr:
         if bounds[0] is a.lower and bounds[1] is a.upper and bounds[2] is a.step:
             axes.append(a)
         else:
-            axes.append(axis(a.name, *bounds))
+            key = (a, *bounds)
+            if key not in renewed:
+                renewed[key] = axis(a.name, *bounds)
+            axes.append(renewed[key])
             fresh[a] = axes[-1]
     sources, condition = tuple([new[s] for s in e.sources]), new[e.condition]
     if fresh:
-        sources = tuple([substitute(s, fresh) for s in sources])
-        condition = substitute(condition, fresh)
+        *renamed, condition = substitute_all((*sources, condition), fresh)
+        sources = tuple(renamed)
     elif condition is e.condition and all(
         a is b for a, b in zip(sources, e.sources, strict=True)
     ):
@@ -134,6 +141,7 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Exp
     `memo` carries results over several roots.
     """
     new: dict[Expr, Expr] = {} if memo is None else memo
+    renewed: FreshAxes = {}
     stack = [root]
     while stack:
         e = stack[-1]
@@ -144,23 +152,25 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Exp
         if missing:
             stack.extend(reversed(missing))
             continue
-        rebuilt = rebuild(e, new)
+        rebuilt = rebuild(e, new, renewed)
         image = rule(rebuilt)
         new[e] = rebuilt if image is None else image
         stack.pop()
     return new[root]
 
 
-def substitute(
-    root: Expr, mapping: Mapping[Expr, Expr], memo: dict[Expr, Expr] | None = None
-) -> Expr:
+def substitute(root: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
     """`root` with whole nodes replaced, at once; what replaces them is not visited again."""
+    return substitute_all((root,), mapping)[0]
+
+
+def substitute_all(roots: Sequence[Expr], mapping: Mapping[Expr, Expr]) -> tuple[Expr, ...]:
+    """`substitute` for several roots that share parts (components of one fold stay together)."""
     if not mapping:
-        return root
-    new: dict[Expr, Expr] = {} if memo is None else memo
-    if not new:
-        new.update(mapping)
-    stack = [root]
+        return tuple(roots)
+    new: dict[Expr, Expr] = dict(mapping)
+    renewed: FreshAxes = {}
+    stack = list(roots)
     while stack:
         e = stack[-1]
         if e in new:
@@ -170,9 +180,9 @@ def substitute(
         if missing:
             stack.extend(reversed(missing))
             continue
-        new[e] = rebuild(e, new)
+        new[e] = rebuild(e, new, renewed)
         stack.pop()
-    return new[root]
+    return tuple([new[r] for r in roots])
 
 
 def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -> dict[Expr, Expr]:
@@ -186,17 +196,37 @@ def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -
 
 def with_fresh_reductions(root: Expr) -> Expr:
     """A copy whose reductions bind axes of their own (two reductions never share an axis)."""
+    if not any_node(root, lambda e: isinstance(e, Reduce)):
+        return root
+    return with_fresh_fold()(root)
+
+
+def copy_bodies(
+    axes: Sequence[Axis], bodies: Sequence[Expr]
+) -> tuple[tuple[Axis, ...], tuple[Expr, ...]]:
+    """The same formulas over fresh compute axes, with reductions of their own."""
+    mapping = fresh_axes(axes)
+    renew = with_fresh_fold()
+    copies = tuple([renew(b) for b in substitute_all(bodies, mapping)])
+    return tuple([_as_axis(mapping[a]) for a in axes]), copies
+
+
+def with_fresh_fold() -> Callable[[Expr], Expr]:
+    """A copier that keeps the components of one fold on the same fresh axes."""
+    memo: dict[Expr, Expr] = {}
+    folds: dict[tuple[Axis, ...], dict[Expr, Expr]] = {}
 
     def renew(e: Expr) -> Expr | None:
         if not isinstance(e, Reduce):
             return None
-        mapping = fresh_axes(e.axes)
-        sources = tuple([substitute(s, mapping) for s in e.sources])
+        mapping = folds.setdefault(e.axes, {})
+        if not mapping:
+            mapping.update(fresh_axes(e.axes))
+        *sources, condition = substitute_all((*e.sources, e.condition), mapping)
         axes = tuple([_as_axis(mapping[a]) for a in e.axes])
-        condition = substitute(e.condition, mapping)
-        return reduce_expr(e.combiner, sources, axes, condition, e.index)
+        return reduce_expr(e.combiner, tuple(sources), axes, condition, e.index)
 
-    return rewrite(root, renew) if any_node(root, lambda e: isinstance(e, Reduce)) else root
+    return lambda root: rewrite(root, renew, memo)
 
 
 def _as_axis(e: Expr) -> Axis:

@@ -1,0 +1,40 @@
+"""Inlining computes into the formulas that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad.ir.expr import Expr, Read
+from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.ir.visit import any_node, copy_bodies, rewrite, substitute, with_fresh_reductions
+from tensorad.simplify.reductions import is_reduce
+
+
+def inline_reads(root: Expr, tensors: Sequence[Tensor]) -> Expr:
+    """Reads of the given computes -> their bodies at the indices read."""
+    wanted = dict.fromkeys(tensors)
+
+    def inline(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or e.tensor not in wanted:
+            return None
+        op = e.tensor.op
+        if not isinstance(op, Compute):
+            return None
+        body = with_fresh_reductions(op.bodies[e.tensor.index])
+        return substitute(body, dict(zip(op.axes, e.indices, strict=True)))
+
+    return rewrite(root, inline)
+
+
+def inline_non_reductions(t: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """`t` with those of the tensors that are computes without a reduction written into it."""
+    if not isinstance(t.op, Compute):
+        return t
+    plain = [
+        u
+        for u in tensors
+        if isinstance(u.op, Compute) and not any_node(u.op.bodies[u.index], is_reduce)
+    ]
+    axes, bodies = copy_bodies(t.op.axes, t.op.bodies)
+    inlined = tuple([inline_reads(b, plain) for b in bodies])
+    return outputs(Compute(t.op.name, axes, inlined, t.op.source))[t.index]

@@ -1,0 +1,129 @@
+"""Where an expression can be nonzero: index conditions are lifted out of products."""
+
+from __future__ import annotations
+
+from tensorad.ir.dtypes import BOOL
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    Select,
+    Size,
+    cast,
+    const,
+    div,
+    logical_and,
+    logical_not,
+    mul,
+    neg,
+    select,
+)
+from tensorad.ir.visit import conjuncts, postorder
+
+
+def is_index_condition(e: Expr) -> bool:
+    """Whether a condition speaks of axes and sizes only, not of data."""
+    return not any(
+        isinstance(n, (Read, Reduce)) or n.dtype.is_float for n in postorder(e)
+    ) and any(isinstance(n, (Axis, Size)) for n in postorder(e))
+
+
+def is_zero(e: Expr) -> bool:
+    """The constant 0 (of either sign)."""
+    return isinstance(e, Const) and e.value == 0
+
+
+def lift(root: Expr) -> tuple[Expr, Expr]:
+    """root -> (condition, value) with root = value where the condition holds, otherwise 0.
+
+    Only index conditions are lifted; conditions on data stay where they are.
+    """
+    if not any(isinstance(e, Select) or _is_indicator(e) for e in postorder(root)):
+        return TRUE, root
+    lifted: dict[Expr, tuple[Expr, Expr]] = {}
+    for e in _factors(root):
+        lifted[e] = _lift_node(e, lifted)
+    return lifted[root]
+
+
+def _is_indicator(e: Expr) -> bool:
+    return isinstance(e, Cast) and e.value.dtype is BOOL
+
+
+def _factors(root: Expr) -> list[Expr]:
+    """The nodes a condition can be lifted through, operands first."""
+    found: dict[Expr, None] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e in found:
+            del found[e]  # seen again deeper: keep it after (below, once reversed) its users
+        found[e] = None
+        stack.extend(_lift_operands(e))
+    return list(found)[::-1]
+
+
+def _lift_operands(e: Expr) -> tuple[Expr, ...]:
+    match e:
+        case Call(op="mul"):
+            return e.args
+        case Call(op="div" | "neg"):
+            return e.args[:1]
+        case Select(then=a, orelse=b):
+            return (a,) if is_zero(b) else (b,) if is_zero(a) else ()
+        case Cast(value=v) if v.dtype is not BOOL:
+            return (v,)
+    return ()
+
+
+def _lift_node(e: Expr, lifted: dict[Expr, tuple[Expr, Expr]]) -> tuple[Expr, Expr]:
+    match e:
+        case Call(op="mul", args=(a, b)):
+            (p, x), (q, y) = lifted[a], lifted[b]
+            return logical_and(p, q), mul(x, y)
+        case Call(op="div", args=(a, b)):
+            p, x = lifted[a]
+            return p, div(x, b)
+        case Call(op="neg", args=(a,)):
+            p, x = lifted[a]
+            return p, neg(x)
+        case Select(cond=c, then=a, orelse=b) if is_zero(b):
+            return _lift_select(c, *lifted[a])
+        case Select(cond=c, then=a, orelse=b) if is_zero(a):
+            return _lift_select(logical_not(c), *lifted[b])
+        case Cast(value=v) if v.dtype is BOOL:
+            return _lift_select(v, TRUE, const(1, e.dtype))
+        case Cast(value=v):
+            p, x = lifted[v]
+            return p, cast(x, e.dtype)
+    return TRUE, e
+
+
+def _lift_select(c: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr]:
+    parts = conjuncts(c)
+    index = logical_and(*[q for q in parts if is_index_condition(q)])
+    data = logical_and(*[q for q in parts if not is_index_condition(q)])
+    return logical_and(index, p), select(data, x, const(0, x.dtype))
+
+
+def summands(root: Expr) -> list[tuple[int, Expr]]:
+    """root as a signed sum of terms that are not sums: [(+1 or -1, term)]."""
+    terms: list[tuple[int, Expr]] = []
+    stack = [(1, root)]
+    while stack:
+        sign, e = stack.pop()
+        match e:
+            case Call(op="add", args=(a, b)):
+                stack += [(sign, b), (sign, a)]
+            case Call(op="sub", args=(a, b)):
+                stack += [(-sign, b), (sign, a)]
+            case Call(op="neg", args=(a,)):
+                stack.append((-sign, a))
+            case _:
+                terms.append((sign, e))
+    return terms

@@ -1,0 +1,138 @@
+"""Zero elimination: the passes that make a body visit only its nonzero points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Expr,
+    Reduce,
+    Select,
+    add,
+    const,
+    logical_and,
+    logical_or,
+    neg,
+    reduce_expr,
+    select,
+)
+from tensorad.ir.visit import (
+    any_node,
+    conjuncts,
+    rebuild,
+    uses_any,
+    with_fresh_reductions,
+)
+from tensorad.simplify.eliminate import eliminate, solve_sum
+from tensorad.simplify.nonzeroness import is_index_condition, lift, summands
+from tensorad.simplify.pipeline import Pass, run_passes
+from tensorad.simplify.reductions import is_reduce, outside_reductions
+
+
+def _rewrite_outside(body: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Apply a rule to the nodes that are not below a reduction, operands first."""
+    new: dict[Expr, Expr] = {}
+    for e in outside_reductions(body):
+        rebuilt = e if isinstance(e, Reduce) else rebuild(e, new)
+        image = rule(rebuilt)
+        new[e] = rebuilt if image is None else image
+    return new[body]
+
+
+def split_sums(axes: Sequence[Axis], body: Expr) -> Expr:
+    """sum(a + b) -> sum(a) + sum(b), where a and b are nonzero under different conditions."""
+
+    def split(e: Expr) -> Expr | None:
+        if not isinstance(e, Reduce) or not e.combiner.is_sum:
+            return None
+        terms = summands(e.sources[0])
+        if len(terms) == 1 or len(dict.fromkeys(lift(t)[0] for _, t in terms)) == 1:
+            return None
+        total: Expr | None = None
+        for sign, t in terms:
+            source = t if sign > 0 else neg(t)
+            part = with_fresh_reductions(
+                reduce_expr(e.combiner, (source,), e.axes, e.condition)
+            )
+            total = part if total is None else add(total, part)
+        return total
+
+    return _rewrite_outside(body, split)
+
+
+def lift_nonzeroness(axes: Sequence[Axis], body: Expr) -> Expr:
+    """sum(select(c, v, 0) * w) -> sum(v * w where c); select(c, v, 0) * w -> select(c, v*w, 0).
+
+    Only conditions on indices move; other combiners do not skip a 0.
+    """
+
+    def lift_reduce(e: Expr) -> Expr | None:
+        if not isinstance(e, Reduce) or not e.combiner.is_sum:
+            return None
+        condition, value = lift(e.sources[0])
+        if condition is TRUE:
+            return None
+        return reduce_expr(e.combiner, (value,), e.axes, logical_and(e.condition, condition))
+
+    body = _rewrite_outside(body, lift_reduce)
+    if any_node(body, is_reduce):
+        return body
+    condition, value = lift(body)
+    return body if condition is TRUE else select(condition, value, const(0, body.dtype))
+
+
+def solve_domains(axes: Sequence[Axis], body: Expr) -> Expr:
+    """sum over a domain with conditions -> sums over its points only."""
+
+    def solve(e: Expr) -> Expr | None:
+        if not isinstance(e, Reduce) or not e.combiner.is_sum:
+            return None
+        if e.condition is TRUE and e.axes:
+            return None
+        return solve_sum(axes, e)
+
+    return _rewrite_outside(body, solve)
+
+
+def drop_implied_guards(axes: Sequence[Axis], body: Expr) -> Expr:
+    """select(c, a, b) -> select(c', a, b), c' without what the bounds of the axes imply."""
+
+    def drop(e: Expr) -> Expr | None:
+        if not isinstance(e, Select) or not is_index_condition(e.cond):
+            return None
+        pieces = eliminate(axes, (), e.cond).pieces
+        guard = logical_or(*[logical_and(p.guard, p.residual) for p in pieces])
+        return select(guard, e.then, e.orelse)
+
+    return _rewrite_outside(body, drop)
+
+
+NONZERO_PASSES: Final = (
+    Pass("split_sums", split_sums),  # before lifting: an `or` of conditions solves nothing
+    Pass("lift_nonzeroness", lift_nonzeroness),  # before solving: it makes the conditions
+    Pass("solve_domains", solve_domains),
+    Pass("drop_implied_guards", drop_implied_guards),
+)
+
+
+def nonzero_body(axes: Sequence[Axis], body: Expr) -> Expr:
+    """The same values, visiting only points that can be nonzero.
+
+    Requires: the body's free axes are `axes`.
+    Ensures: equal values for finite data (a product with a structural zero is dropped, so
+        0 * inf no longer shows).
+    """
+    return run_passes(NONZERO_PASSES, axes, body)
+
+
+def is_solved(body: Expr) -> bool:
+    """Whether no reduction still tests a condition on its own axes."""
+    for e in outside_reductions(body):
+        if isinstance(e, Reduce):
+            for part in conjuncts(e.condition):
+                if is_index_condition(part) and uses_any(part, e.axes):
+                    return False
+    return True

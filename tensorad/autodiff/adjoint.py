@@ -1,0 +1,238 @@
+"""Adjoint tensors under construction: gathered sums, scattered updates, and what to inline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.expr import (
+    TRUE,
+    UNARY_MATH,
+    Axis,
+    Call,
+    Const,
+    Expr,
+    Read,
+    Select,
+    add,
+    cast,
+    const,
+    logical_and,
+    read,
+    reduce_expr,
+    select,
+)
+from tensorad.ir.tensor import Compute, Scatter, Shape, Tensor, Update, outputs
+from tensorad.ir.visit import (
+    copy_bodies,
+    fresh_axes,
+    postorder,
+    substitute,
+    with_fresh_reductions,
+)
+from tensorad.simplify.islset import is_affine
+from tensorad.simplify.nonzeroness import is_zero, lift
+from tensorad.simplify.reductions import is_reduce
+from tensorad.simplify.zeros import is_solved, nonzero_body
+
+_INLINE_NODES = 40
+"""An adjoint used once, point by point, is inlined up to this many nodes."""
+_GATHER_TERMS = 64
+"""Beyond this many reads of one tensor in one body, the body is evaluated once and scattered."""
+
+Weight = Callable[[Sequence[Expr]], Expr]
+"""The value to accumulate, for given indices of the head's extra leading axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Adjoint:
+    """An adjoint as a formula over (batch axes, tensor axes), or stored in a tensor."""
+
+    axes: tuple[Axis, ...]
+    body: Expr
+    tensor: Tensor | None = None
+
+    def at(self, indices: Sequence[Expr]) -> Expr:
+        """The adjoint at (batch indices, tensor indices)."""
+        if self.tensor is not None:
+            return read(self.tensor, tuple(indices))
+        body = with_fresh_reductions(self.body)
+        return substitute(body, dict(zip(self.axes, indices, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """At all points of `axes` where condition and guard hold: adjoint[batch, indices] += weight.
+
+    The condition belongs to the domain; the guard comes from selects and may ask for data.
+    """
+
+    axes: tuple[Axis, ...]
+    condition: Expr
+    indices: tuple[Expr, ...]
+    weight: Weight
+    guard: Expr = TRUE
+
+
+@dataclass(eq=False)
+class Target:
+    """The adjoint of one tensor, collected from the operations that read it."""
+
+    of: Tensor
+    batch: Shape
+    contributions: list[Contribution] = field(default_factory=list)
+
+    def finish(self, name: str, stored: bool, uses: Uses) -> Adjoint | None:
+        """The sum of the contributions; None if there is none.
+
+        It is left as a formula when recomputing it at its uses is cheaper than storing it.
+        """
+        if not self.contributions:
+            return None
+        axes = self._axes()
+        gathered, scattered = self._gather(axes)
+        if gathered is not None and not scattered:
+            if not stored and may_inline(gathered, uses):
+                return Adjoint(axes, gathered)
+            return _stored(outputs(Compute(name, axes, (gathered,)))[0], axes)
+        init = None
+        if gathered is not None:
+            init = outputs(Compute(name, axes, (gathered,)))[0]
+        if not scattered:
+            return None
+        return _stored(self._scatter(name, scattered, init), axes)
+
+    def _axes(self) -> tuple[Axis, ...]:
+        """Axes named after the indices they stand for in the first contribution."""
+        names = []
+        for d, i in enumerate(self.contributions[0].indices):
+            names.append(i.name if isinstance(i, Axis) else f"x{d}")
+        if len(set(names)) < len(names):
+            names = [f"x{d}" for d in range(len(names))]
+        lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
+        return (*lead, *compute_axes(self.of.shape, tuple(names)))
+
+    def _gather(self, axes: tuple[Axis, ...]) -> tuple[Expr | None, list[Contribution]]:
+        """(the sum of what can be gathered, the rest)."""
+        total: Expr | None = None
+        scattered: list[Contribution] = []
+        crowded = _crowded(self.contributions)
+        for c in self.contributions:
+            part = None if c.axes in crowded else gather(c, axes, len(self.batch))
+            if part is None:
+                scattered.append(c)
+            elif not is_zero(part):
+                part = cast(part, self.of.dtype)
+                total = part if total is None else add(total, part)
+        if total is None and not scattered:
+            total = const(0, self.of.dtype)
+        return total, scattered
+
+    def _scatter(self, name: str, parts: list[Contribution], init: Tensor | None) -> Tensor:
+        """One accumulate loop per operation, each starting from the result of the one before."""
+        groups: dict[tuple[Axis, ...], list[Contribution]] = {}
+        for c in parts:
+            groups.setdefault(c.axes, []).append(c)
+        for axes, members in groups.items():
+            init = self._scatter_group(name, axes, members, init)
+        if init is None:
+            raise ValueError("nothing to scatter")
+        return init
+
+    def _scatter_group(
+        self, name: str, own: tuple[Axis, ...], parts: list[Contribution], init: Tensor | None
+    ) -> Tensor:
+        lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
+        mapping = fresh_axes(own)
+        axes = (*lead, *[a for a in mapping.values() if isinstance(a, Axis)])
+        updates = []
+        for c in parts:
+            value = cast(substitute(c.weight(lead), mapping), self.of.dtype)
+            indices = tuple([substitute(i, mapping) for i in c.indices])
+            condition = substitute(logical_and(c.condition, c.guard), mapping)
+            updates.append(Update((*lead, *indices), value, condition))
+        shape = (*self.batch, *self.of.shape)
+        combiner = sum_combiner(self.of.dtype)
+        op = Scatter(name, shape, self.of.dtype, axes, tuple(updates), combiner, init)
+        return outputs(op)[0]
+
+
+def _stored(tensor: Tensor, axes: tuple[Axis, ...]) -> Adjoint:
+    return Adjoint(axes, read(tensor, axes), tensor)
+
+
+def _crowded(contributions: Sequence[Contribution]) -> dict[tuple[Axis, ...], None]:
+    """The domains with so many reads that one pass over the forward points is cheaper."""
+    count: dict[tuple[Axis, ...], int] = {}
+    for c in contributions:
+        count[c.axes] = count.get(c.axes, 0) + 1
+    return {axes: None for axes, n in count.items() if n > _GATHER_TERMS and axes}
+
+
+def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None:
+    """The contribution as a sum over the points that reach each element of the adjoint.
+
+    None if the index map cannot be inverted exactly: then it has to be scattered.
+    """
+    batch, own = axes[:n_batch], axes[n_batch:]
+    leaves = (*own, *c.axes)
+    if not all(is_affine(i, leaves) for i in c.indices):
+        return None
+    hits = logical_and(*[x == i for x, i in zip(own, c.indices, strict=True)])
+    value = guarded(c.guard, c.weight(batch))
+    combiner = sum_combiner(value.dtype)
+    everywhere = reduce_expr(combiner, (value,), c.axes, logical_and(hits, c.condition))
+    body = nonzero_body(axes, everywhere)
+    return body if is_solved(body) else None
+
+
+@dataclass(frozen=True)
+class Uses:
+    """How an adjoint will be read: by how many terms, and whether each point just once."""
+
+    terms: int
+    pointwise: bool
+
+
+def may_inline(body: Expr, uses: Uses) -> bool:
+    """Whether recomputing a formula at its uses is cheaper than storing it."""
+    nodes = postorder(body)
+    if any(is_reduce(e) for e in nodes):
+        return False
+    if isinstance(body, (Read, Const)) or uses.terms == 0:
+        return True
+    if _is_delta(body):
+        return len(nodes) <= _INLINE_NODES
+    if uses.terms == 1 and uses.pointwise:
+        return len(nodes) <= _INLINE_NODES
+    heavy = [e for e in nodes if isinstance(e, Call) and e.dtype.is_float]
+    cheap = len(heavy) <= 1 and not any(e.op in (*UNARY_MATH, "div", "pow") for e in heavy)
+    selects = any(isinstance(e, Select) for e in nodes)
+    return cheap and not selects and uses.terms == 1
+
+
+def _is_delta(body: Expr) -> bool:
+    """Whether the formula is zero except on a set of indices (an identity head's image)."""
+    return lift(body)[0] is not TRUE and any(
+        isinstance(e, Call) and e.op == "eq" for e in postorder(lift(body)[0])
+    )
+
+
+def zeros(name: str, shape: Shape, like: Tensor) -> Tensor:
+    """A tensor of zeros."""
+    return outputs(Compute(name, compute_axes(shape), (const(0, like.dtype),)))[0]
+
+
+def store(adjoint: Adjoint, name: str) -> Tensor:
+    """The adjoint as a tensor."""
+    if adjoint.tensor is not None:
+        return adjoint.tensor
+    axes, bodies = copy_bodies(adjoint.axes, (adjoint.body,))
+    return outputs(Compute(name, axes, bodies))[0]
+
+
+def guarded(condition: Expr, value: Expr) -> Expr:
+    """value where the condition holds, otherwise 0."""
+    return select(condition, value, const(0, value.dtype))

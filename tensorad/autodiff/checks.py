@@ -1,0 +1,65 @@
+"""What derivatives ask of their arguments, in the user's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorad.errors import DTypeError, GradError, ShapeError
+from tensorad.ir.elementwise import same_dim
+from tensorad.ir.tensor import Tensor, format_shape
+
+
+def check_output(y: object) -> None:
+    """y is a float tensor."""
+    if not isinstance(y, Tensor):
+        raise GradError(
+            f"only a tensor can be differentiated, got {type(y).__name__}.",
+            hint="pass the tensor that compute returned; of several outputs, one of them.",
+        )
+    if not y.dtype.is_float:
+        raise DTypeError(
+            f"{y.name} has dtype {y.dtype}: integers and booleans have no derivative.",
+            hint="convert with .astype('float32') before differentiating.",
+        )
+
+
+def check_wrt(wrt: Iterable[object]) -> list[Tensor]:
+    """Distinct float tensors, at least one."""
+    tensors: dict[Tensor, None] = {}
+    for x in wrt:
+        if not isinstance(x, Tensor):
+            raise GradError(
+                f"cannot differentiate by a {type(x).__name__}; wrt holds tensors.",
+                hint="pass the placeholders or intermediate tensors themselves.",
+            )
+        if not x.dtype.is_float:
+            raise DTypeError(
+                f"cannot differentiate by {x.name} of dtype {x.dtype}: "
+                "integers and booleans have no derivative.",
+                hint="leave it out of wrt.",
+            )
+        if x in tensors:
+            raise GradError(f"{x.name} stands twice in wrt.", hint="name each tensor once.")
+        tensors[x] = None
+    if not tensors:
+        raise GradError("wrt is empty.", hint="name at least one tensor to differentiate by.")
+    return list(tensors)
+
+
+def check_head_shape(y: Tensor, head: Tensor) -> None:
+    """The head's last axes are those of y."""
+    last = head.shape[head.ndim - y.ndim :] if head.ndim >= y.ndim else ()
+    fits = head.ndim >= y.ndim and all(
+        same_dim(a, b) for a, b in zip(last, y.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            f"the head {head.name} has shape {format_shape(head.shape)}, but "
+            f"{y.name} has shape {format_shape(y.shape)}.",
+            hint="a head has the output's shape, after any extra leading axes.",
+        )
+    if not head.dtype.is_float:
+        raise DTypeError(
+            f"the head {head.name} has dtype {head.dtype}; it must be a float.",
+            hint="use placeholder(shape, dtype='float32').",
+        )

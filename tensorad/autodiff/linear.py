@@ -1,0 +1,176 @@
+"""Linear terms: the derivative of a compute, one term per textual read.
+
+A term says d out[o] = coefficient * d tensor[indices], summed over its reduce axes, where its
+guard holds. Forward mode, reverse mode and Jacobians are three uses of the same terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tensorad.autodiff.rules import partials_of
+from tensorad.errors import InternalError
+from tensorad.ir.combiner import beats
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Select,
+    add,
+    cast,
+    const,
+    logical_and,
+    logical_not,
+    logical_or,
+    mul,
+    select,
+)
+from tensorad.ir.visit import children, postorder
+from tensorad.simplify.nonzeroness import is_index_condition
+
+_MAX_GUARDS = 4
+Guarded = dict[Expr, Expr]
+"""A derivative as guard -> value: the sum of the values whose guards hold. A value is never
+multiplied by 0 to switch it off, so an infinite partial behind a false guard stays harmless."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """coefficient * d read, summed over `axes` where `condition` and `guard` hold.
+
+    Attributes:
+        component: which output of the operation.
+        coefficient: over the compute axes and `axes`.
+        axes: the reduction's axes; () outside reductions.
+        condition: the reduction's own condition.
+        guard: the selects between the read and the output.
+    """
+
+    component: int
+    coefficient: Expr
+    read: Read
+    axes: tuple[Axis, ...] = ()
+    condition: Expr = TRUE
+    guard: Expr = TRUE
+
+
+def differentiate(root: Expr, wanted: Callable[[Expr], bool]) -> dict[Expr, Guarded]:
+    """d root / d leaf for every wanted leaf (`Read` or `Param`) it depends on.
+
+    One reverse sweep over the expression's DAG: shared parts are differentiated once.
+    """
+    order = postorder(root)
+    active: dict[Expr, None] = {}
+    for e in order:
+        if not e.dtype.is_float:
+            continue
+        leaf = isinstance(e, (Read, Param)) and wanted(e)
+        if leaf or any(c in active for c in _differentiable_operands(e)):
+            active[e] = None
+    adjoint: dict[Expr, Guarded] = {}
+    if root in active:
+        adjoint[root] = {TRUE: const(1, root.dtype)}
+    found: dict[Expr, Guarded] = {}
+    for e in reversed(order):
+        values = adjoint.pop(e, None)
+        if values is None:
+            continue
+        if isinstance(e, (Read, Param)):
+            found[e] = values
+        else:
+            for operand, guard, factor in _local(e):
+                if operand in active:
+                    _accumulate(adjoint.setdefault(operand, {}), values, guard, factor)
+    return dict(reversed(found.items()))
+
+
+def _differentiable_operands(e: Expr) -> tuple[Expr, ...]:
+    if isinstance(e, (Read, Const, Param)):
+        return ()
+    if isinstance(e, Select):
+        return (e.then, e.orelse)
+    return children(e)
+
+
+def _local(e: Expr) -> Iterable[tuple[Expr, Expr, Expr | None]]:
+    """(operand, guard, factor) for each operand; factor None means 1 (after a cast)."""
+    match e:
+        case Select(cond=c, then=a, orelse=b):
+            yield a, c, None
+            yield b, logical_not(c), None
+        case Cast(value=v):
+            yield v, TRUE, None
+        case Call(op="maximum" | "minimum", args=(a, b)):
+            second = beats(e.op, b, a)
+            yield a, logical_not(second), None
+            yield b, second, None
+        case Call():
+            for operand, factor in zip(e.args, partials_of(e), strict=True):
+                if factor is not None:
+                    yield operand, TRUE, factor
+        case _:
+            raise InternalError(f"no derivative of {type(e).__name__}: {e}")
+
+
+def _accumulate(into: Guarded, values: Guarded, guard: Expr, factor: Expr | None) -> None:
+    for g, v in values.items():
+        new = v if factor is None else mul(cast(v, factor.dtype), factor)
+        both = logical_and(g, guard)
+        if both in into:
+            into[both] = add(into[both], cast(new, into[both].dtype))
+        else:
+            into[both] = new
+    if len(into) > _MAX_GUARDS:
+        merged = merge_guards(into)
+        into.clear()
+        into.update([merged])
+
+
+def merge_guards(values: Guarded) -> tuple[Expr, Expr]:
+    """One guard and one value for several."""
+    (guard, total), *rest = values.items()
+    if not rest:
+        return guard, total
+    total = select(guard, total, const(0, total.dtype))
+    for g, v in rest:
+        total = add(total, select(g, cast(v, total.dtype), const(0, total.dtype)))
+        guard = logical_or(guard, g)
+    return guard, total
+
+
+def body_terms(
+    component: int,
+    root: Expr,
+    wanted: Callable[[Read], bool],
+    axes: tuple[Axis, ...] = (),
+    condition: Expr = TRUE,
+    factor: Expr | None = None,
+) -> list[Term]:
+    """The terms of an expression without reductions, every one times `factor`.
+
+    Guards on indices keep terms apart (their domains are solved separately); guards on
+    data are merged, so that each read has one such term.
+    """
+    terms: list[Term] = []
+    derivatives = differentiate(root, lambda e: isinstance(e, Read) and wanted(e))
+    for leaf, guarded in derivatives.items():
+        if not isinstance(leaf, Read):
+            raise InternalError(f"{leaf} is not a read")
+        on_data: Guarded = {}
+        for guard, value in guarded.items():
+            scaled = cast(value, root.dtype)
+            scaled = scaled if factor is None else mul(factor, scaled)
+            if guard is TRUE or is_index_condition(guard):
+                terms.append(Term(component, scaled, leaf, axes, condition, guard))
+            else:
+                on_data[guard] = scaled
+        if on_data:
+            guard, value = merge_guards(on_data)
+            terms.append(Term(component, value, leaf, axes, condition, guard))
+    return terms

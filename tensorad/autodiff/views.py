@@ -1,0 +1,69 @@
+"""What differentiation sees of an operation: its terms, by the tensors they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tensorad.autodiff.combiners import reduce_terms
+from tensorad.autodiff.linear import Term, body_terms
+from tensorad.ir.expr import Expr, Read, Reduce
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
+from tensorad.ir.visit import reads
+from tensorad.simplify.reductions import extract_reductions
+
+
+def view(op: Op) -> Op:
+    """The operation with nested reductions as stages of their own."""
+    return extract_reductions(op) if isinstance(op, Compute) else op
+
+
+def differentiable_inputs(op: Op) -> list[Tensor]:
+    """The float tensors the values of a (viewed) operation depend on, in order of first read."""
+    found: dict[Tensor, None] = {}
+    if isinstance(op, Scan):
+        found.update(dict.fromkeys(op.sources))
+    elif isinstance(op, Scatter):
+        if op.init is not None:
+            found[op.init] = None
+        found.update(dict.fromkeys(_value_reads([u.value for u in op.updates])))
+    elif isinstance(op, Compute):
+        values: list[Expr] = []
+        for body in op.bodies:
+            values += body.sources if isinstance(body, Reduce) else (body,)
+        found.update(dict.fromkeys(_value_reads(values)))
+    return [t for t in found if t.dtype.is_float]
+
+
+def _value_reads(values: Iterable[Expr]) -> list[Tensor]:
+    return [r.tensor for r in reads(*values)]
+
+
+def derivation_order(root: Tensor) -> list[Op]:
+    """The operations `root` depends on through views, producers first."""
+    done: dict[Op, None] = {}
+    inputs: dict[Op, list[Op]] = {}
+    stack = [root.op]
+    while stack:
+        op = stack[-1]
+        if op in done:
+            stack.pop()
+            continue
+        if op not in inputs:
+            inputs[op] = [t.op for t in differentiable_inputs(view(op))]
+        missing = [o for o in inputs[op] if o not in done]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            done[op] = None
+            stack.pop()
+    return list(done)
+
+
+def compute_terms(op: Compute, component: int, wanted: Callable[[Read], bool]) -> list[Term]:
+    """The terms of one output of a viewed compute."""
+    body = op.bodies[component]
+    if not body.dtype.is_float:
+        return []
+    if isinstance(body, Reduce):
+        return reduce_terms(op, component, wanted)
+    return body_terms(component, body, wanted)
