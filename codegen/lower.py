@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.lower_body import lower_values
+from tensorad.codegen.schedule import schedule_compute, without_visits
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
@@ -52,6 +53,10 @@ def lower_program(
     kernels = []
     for op, live in needed_ops(distinct, inputs):
         kernel = lower_op(op, live)
+        if schedule and isinstance(op, Compute):
+            kernel = schedule_compute(op, live, kernel)
+        elif schedule:
+            kernel = without_visits(kernel)
         kernels.append(kernel)
     return LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
 

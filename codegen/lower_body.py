@@ -23,7 +23,7 @@ from tensorad.ir.expr import (
     reduce_expr,
     select,
 )
-from tensorad.ir.visit import children, conjuncts, postorder, substitute
+from tensorad.ir.visit import children, conjuncts, postorder, substitute, substitute_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ def lower_values(roots: Sequence[Expr]) -> tuple[tuple[Stmt, ...], tuple[Expr, .
     need = needs(roots, order)
     results: dict[Expr, Expr] = {}
     statements: list[Stmt] = []
-    for fold, guard in _fold_loops(order, need):
+    for fold, guard in fold_loops(order, need):
         body = lower_fold(fold)
         if guard is not TRUE:
             before, guard = _lower_guard(guard, results)
@@ -58,8 +58,7 @@ def lower_values(roots: Sequence[Expr]) -> tuple[tuple[Stmt, ...], tuple[Expr, .
         statements.extend(body)
         for index, value in enumerate(fold.accumulators):
             results[component(fold, index)] = value
-    memo: dict[Expr, Expr] = {}
-    return tuple(statements), tuple([substitute(r, results, memo) for r in roots])
+    return tuple(statements), substitute_all(roots, results)
 
 
 def component(fold: FoldLoop, index: int) -> Reduce:
@@ -137,7 +136,7 @@ def _widen(need: dict[Expr, Expr], e: Expr, condition: Expr) -> None:
         need[e] = TRUE if opposite else logical_or(before, condition)
 
 
-def _fold_loops(
+def fold_loops(
     order: Sequence[Expr], need: dict[Expr, Expr]
 ) -> list[tuple[FoldLoop, Expr]]:
     """The reductions in order, those of one fold together, each with its need."""

@@ -1,0 +1,124 @@
+"""How the reads and stores of a nest move through memory as one axis advances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tensorad.codegen.affine import Ranges, difference, linear_form
+from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.lower_body import needs, outside_reductions
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read
+from tensorad.ir.tensor import Shape, Tensor, dim_expr
+from tensorad.ir.visit import free_leaves, postorder
+
+FAR = 1 << 20
+"""Stands for a stride that is not a number."""
+ASSUMED_EXTENT = 1024
+"""What a symbolic extent counts as in estimates."""
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One distinct read or store, with what it costs per axis."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+    uses: dict[Expr, None]
+    """Axes the indices depend on."""
+
+    def stride(self, a: Axis) -> int | None:
+        """Elements between neighbours along `a`; None where the index is not affine."""
+        if a not in self.uses:
+            return 0
+        total = 0
+        for index, step in zip(self.indices, strides(self.tensor.shape), strict=True):
+            d = difference(index, a)
+            if d is None:
+                return None
+            total += d * step
+        return total
+
+
+def strides(shape: Shape) -> list[int]:
+    """Row-major strides in elements; FAR where an extent is symbolic."""
+    result = [1] * len(shape)
+    for d in range(len(shape) - 2, -1, -1):
+        n = shape[d + 1]
+        inner = result[d + 1]
+        result[d] = max(1, n) * inner if isinstance(n, int) and inner != FAR else FAR
+    return result
+
+
+def access(tensor: Tensor, indices: tuple[Expr, ...]) -> Access:
+    """The access at these indices."""
+    return Access(tensor, indices, free_leaves(*indices))
+
+
+def fold_accesses(nest: Nest) -> list[Access]:
+    """The distinct reads of the folds' sources."""
+    sources = [s for f in nest.folds for s in f.sources]
+    return [access(e.tensor, e.indices) for e in postorder(*sources) if isinstance(e, Read)]
+
+
+def outer_accesses(nest: Nest) -> list[Access]:
+    """The stores, and the distinct reads beside the folds."""
+    found = [access(t, nest.indices) for t in nest.tensors]
+    reads = [e for e in postorder(*nest.values, *nest.indices) if isinstance(e, Read)]
+    return found + [access(e.tensor, e.indices) for e in reads]
+
+
+def extent_of(a: Axis, ranges: Ranges | None = None) -> int:
+    """The number of iterations, at most; an assumption where it is symbolic."""
+    if a.extent is not None:
+        return a.extent
+    if ranges is not None:
+        low, high = ranges.of(a.lower)[0], ranges.of(a.upper)[1]
+        if -FAR < low <= high < FAR:
+            return int(high - low)
+    return ASSUMED_EXTENT
+
+
+def unsafe_reads(nest: Nest) -> bool:
+    """Whether some read is guarded and might be out of bounds where its guard fails."""
+    axes = [*nest.axes]
+    if _guarded_unsafe(nest.values, axes, guarded=False):
+        return True
+    return any(
+        _guarded_unsafe(f.sources, [*axes, *f.axes], guarded=f.condition is not TRUE)
+        for f in nest.folds
+    )
+
+
+def _guarded_unsafe(roots: Sequence[Expr], axes: Iterable[Axis], guarded: bool) -> bool:
+    order = outside_reductions(roots)
+    if not any(isinstance(e, Read) for e in order):
+        return False
+    need = needs(roots, order)
+    suspects = [e for e in order if isinstance(e, Read) and (guarded or need[e] is not TRUE)]
+    if not suspects:
+        return False
+    ranges = Ranges(axes)
+    return not all(
+        in_bounds(index, dim_expr(n), ranges)
+        for e in suspects
+        for index, n in zip(e.indices, e.tensor.shape, strict=True)
+    )
+
+
+def in_bounds(index: Expr, extent: Expr, ranges: Ranges) -> bool:
+    """Whether 0 <= index < extent over the whole ranges; False where not proved."""
+    form = linear_form(index)
+    if ranges.of_linear(form)[0] < 0:
+        return False
+    if isinstance(extent, Const):
+        return ranges.of_linear(form)[1] < int(extent.value)
+    if isinstance(index, Axis) and index.upper is extent:
+        return True
+    spare = linear_form(extent).plus(form, -1)
+    for leaf in list(spare.terms):  # replace an axis by its upper bound
+        if isinstance(leaf, Axis) and spare.terms[leaf] < 0:
+            c = spare.terms.pop(leaf)
+            spare = spare.plus(linear_form(leaf.upper), c)
+            spare.constant -= c
+    return ranges.of_linear(spare)[0] >= 1

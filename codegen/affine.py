@@ -1,0 +1,248 @@
+"""Index arithmetic of the schedules: linear forms, ranges, and folding by ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import gcd, inf
+
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import (
+    FALSE,
+    TRUE,
+    Axis,
+    Call,
+    Const,
+    Expr,
+    Size,
+    add,
+    floordiv,
+    int_const,
+    mod,
+    mul,
+)
+from tensorad.ir.visit import postorder, rewrite
+from tensorad.simplify.linear import Linear
+
+Range = tuple[float, float]
+"""Smallest and largest value, both inclusive; infinite where unknown; (1, 0)-like if empty."""
+ANY: Range = (-inf, inf)
+COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def among(a: object, axes: Iterable[Expr]) -> bool:
+    """Whether `a` is one of the axes (`in` would build comparisons)."""
+    return any(a is b for b in axes)
+
+
+def substitutor(mapping: Mapping[Expr, Expr]) -> Callable[[Expr], Expr]:
+    """`substitute` by one mapping, sharing its work between calls."""
+    memo: dict[Expr, Expr] = dict(mapping)
+    return lambda e: rewrite(e, lambda _: None, memo)
+
+
+def linear_form(root: Expr) -> Linear:
+    """The int64 expression as a linear combination; nonlinear parts are leaves."""
+    memo: dict[Expr, Linear] = {}
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        if e in memo:
+            stack.pop()
+            continue
+        parts = _linear_parts(e)
+        missing = [p for p in parts if p not in memo]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        memo[e] = _combine(e, [memo[p] for p in parts])
+    return memo[root]
+
+
+def _linear_parts(e: Expr) -> tuple[Expr, ...]:
+    if type(e) is Call and e.dtype is INT64:
+        if e.op in ("add", "sub", "neg"):
+            return e.args
+        if e.op == "mul":
+            a, b = e.args
+            return (b,) if isinstance(a, Const) else (a,) if isinstance(b, Const) else ()
+    return ()
+
+
+def _combine(e: Expr, parts: list[Linear]) -> Linear:
+    if isinstance(e, Const) and e.dtype is INT64:
+        return Linear({}, int(e.value))
+    if not parts or not isinstance(e, Call):
+        return Linear({e: 1}, 0)
+    match e.op:
+        case "add":
+            return parts[0].plus(parts[1])
+        case "sub":
+            return parts[0].plus(parts[1], -1)
+        case "neg":
+            return parts[0].scaled(-1)
+    factor = next(a for a in e.args if isinstance(a, Const))
+    return parts[0].scaled(int(factor.value))
+
+
+def difference(e: Expr, axis: Axis) -> int | None:
+    """How much `e` grows when the axis grows by one; None when it is not linear in it."""
+    form = linear_form(e)
+    for leaf in form.terms:
+        if leaf is not axis and any(n is axis for n in postorder(leaf)):
+            return None
+    return form.terms.get(axis, 0)
+
+
+class Ranges:
+    """Numeric ranges of axes, and of expressions over them."""
+
+    def __init__(self, axes: Iterable[Axis] = (), known: Mapping[Expr, Range] | None = None):
+        self.memo: dict[Expr, Range] = dict(known or {})
+        for a in axes:
+            self.enter(a)
+
+    def enter(self, a: Axis) -> None:
+        """Add an axis whose bounds use axes already entered."""
+        self.memo[a] = (self.of(a.lower)[0], self.of(a.upper)[1] - 1)
+
+    def of(self, e: Expr) -> Range:
+        """The range of an integer expression."""
+        found = self.memo.get(e)
+        if found is not None:
+            return found
+        for node in postorder(e):
+            if node not in self.memo:
+                self.memo[node] = self._range(node)
+        return self.memo[e]
+
+    def of_linear(self, form: Linear) -> Range:
+        """The range of a linear form; tighter than that of its expression."""
+        low: float = form.constant
+        high: float = form.constant
+        for leaf, c in form.terms.items():
+            a, b = self.of(leaf)
+            low += c * (a if c > 0 else b)
+            high += c * (b if c > 0 else a)
+        return (low, high)
+
+    def _range(self, e: Expr) -> Range:
+        if isinstance(e, Const):
+            value = e.value
+            return (value, value) if isinstance(value, int) else ANY
+        if isinstance(e, Size):
+            return (0, inf)
+        if not isinstance(e, Call) or e.dtype is not INT64:
+            return ANY
+        if e.op in ("add", "sub", "neg") or _linear_parts(e):
+            return self.of_linear(linear_form(e))
+        parts = [self.memo[a] for a in e.args]
+        return _call_range(e.op, parts)
+
+
+def _call_range(op: str, parts: list[Range]) -> Range:
+    match op:
+        case "maximum":
+            return (max(p[0] for p in parts), max(p[1] for p in parts))
+        case "minimum":
+            return (min(p[0] for p in parts), min(p[1] for p in parts))
+        case "floordiv" if parts[1][0] == parts[1][1] > 0:
+            (low, high), d = parts[0], parts[1][0]
+            return (low // d if low > -inf else low, high // d if high < inf else high)
+        case "mod" if parts[1][0] == parts[1][1] > 0:
+            (low, high), d = parts[0], parts[1][0]
+            return (low, high) if 0 <= low and high < d else (0, d - 1)
+        case "mul" if all(p[0] >= 0 and p[1] < inf for p in parts):
+            return (parts[0][0] * parts[1][0], parts[0][1] * parts[1][1])
+        case "mul" if all(p[0] >= 0 for p in parts):
+            return (0, inf)
+    return ANY
+
+
+def comparison(e: Expr) -> tuple[str, Linear] | None:
+    """(op, d) of an int64 comparison `d >= 0` ("ge"), `d == 0` ("eq") or `d != 0` ("ne")."""
+    if not isinstance(e, Call) or e.op not in COMPARES or e.args[0].dtype is not INT64:
+        return None
+    d = linear_form(e.args[0]).plus(linear_form(e.args[1]), -1)
+    match e.op:
+        case "ge" | "eq" | "ne":
+            return e.op, d
+        case "gt":
+            return "ge", d.plus(Linear({}, -1))
+        case "le":
+            return "ge", d.scaled(-1)
+    return "ge", d.scaled(-1).plus(Linear({}, -1))
+
+
+def decide(e: Expr, ranges: Ranges) -> Expr | None:
+    """TRUE or FALSE for a comparison that the ranges settle."""
+    found = comparison(e)
+    if found is None:
+        return None
+    op, d = found
+    low, high = ranges.of_linear(d)
+    if op == "ge":
+        return TRUE if low >= 0 else FALSE if high < 0 else None
+    if low > 0 or high < 0:
+        return FALSE if op == "eq" else TRUE
+    if low == high == 0:
+        return TRUE if op == "eq" else FALSE
+    return None
+
+
+def fold_by_ranges(root: Expr, ranges: Ranges, memo: dict[Expr, Expr]) -> Expr:
+    """Comparisons, max, min, // and % that the ranges settle are replaced."""
+
+    def fold(e: Expr) -> Expr | None:
+        if type(e) is not Call:
+            return None
+        if e.op in COMPARES:
+            return decide(e, ranges)
+        if e.dtype is not INT64:
+            return None
+        if e.op in ("maximum", "minimum"):
+            return _fold_extremum(e, ranges)
+        if e.op in ("floordiv", "mod"):
+            return fold_division(e, ranges)
+        return None
+
+    return rewrite(root, fold, memo)
+
+
+def _fold_extremum(e: Call, ranges: Ranges) -> Expr | None:
+    """max(a, b) -> a where a >= b always"""
+    a, b = e.args
+    low, high = ranges.of_linear(linear_form(a).plus(linear_form(b), -1))
+    if low >= 0:
+        return a if e.op == "maximum" else b
+    if high <= 0:
+        return b if e.op == "maximum" else a
+    return None
+
+
+def fold_division(e: Call, ranges: Ranges) -> Expr | None:
+    """(d*q + r) // d -> q and (d*q + r) % d -> r where 0 <= r < d; d may share a factor only."""
+    if not isinstance(e.args[1], Const) or int(e.args[1].value) <= 0:
+        return None
+    divisor = int(e.args[1].value)
+    form = linear_form(e.args[0])
+    whole = divisor
+    for factor in sorted({gcd(divisor, c) for c in form.terms.values()} | {divisor})[::-1]:
+        rest = Linear({t: c for t, c in form.terms.items() if c % factor}, form.constant % factor)
+        low, high = ranges.of_linear(rest)
+        shift = (low // factor) * factor if low > -inf else 0
+        if factor > 1 and 0 <= low - shift and high - shift < factor and shift > -inf:
+            rest = rest.plus(Linear({}, -int(shift)))
+            whole = factor
+            break
+    else:
+        return None
+    quotient = form.plus(rest, -1)
+    scaled = Linear({t: c // whole for t, c in quotient.terms.items()}, quotient.constant // whole)
+    above = divisor // whole
+    if e.op == "floordiv":
+        return floordiv(scaled.to_expr(), int_const(above))
+    if above == 1:
+        return rest.to_expr()
+    upper = mul(int_const(whole), mod(scaled.to_expr(), int_const(above)))
+    return add(upper, rest.to_expr())

@@ -1,0 +1,222 @@
+"""Loop programs as text: deterministic, one statement a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tensorad.codegen.loopir import (
+    Assign,
+    Check,
+    Fold,
+    For,
+    If,
+    Kernel,
+    LoopProgram,
+    Stmt,
+    Store,
+    Visit,
+)
+from tensorad.errors import InternalError
+from tensorad.ir.expr import (
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Select,
+    Size,
+)
+from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.ir.visit import children, postorder, substitute
+
+_BINARY: Final = {
+    "or": ("|", 1), "and": ("&", 2), "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4),
+    "ge": (">=", 4), "eq": ("==", 4), "ne": ("!=", 4), "add": ("+", 5), "sub": ("-", 5),
+    "mul": ("*", 6), "div": ("/", 6), "floordiv": ("//", 6), "mod": ("%", 6),
+}  # fmt: skip
+_PREFIX: Final = {"neg": "-", "not": "~"}
+_ATOM: Final = 9
+_LONGEST = 400
+"""Characters from which a subexpression gets a line of its own."""
+_SHARED = 16
+"""Characters from which a subexpression used twice gets a line of its own."""
+
+
+def format_loops(program: LoopProgram) -> str:
+    """The kernels in order; equal names are numbered in order of appearance."""
+    printer = _Printer()
+    for t in (*program.inputs, *program.outputs):
+        printer.tensor(t)
+    for kernel in program.kernels:
+        printer.kernel(kernel)
+    return "\n".join(printer.lines) + "\n"
+
+
+def format_kernel(kernel: Kernel) -> str:
+    """One kernel."""
+    printer = _Printer()
+    printer.kernel(kernel)
+    return "\n".join(printer.lines) + "\n"
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.taken: dict[str, int] = {}
+        self.tensors: dict[Tensor, str] = {}
+        self.text: dict[Expr, tuple[str, int]] = {}
+        self.local: dict[str, int] = {}
+
+    def unique(self, name: str, counts: dict[str, int]) -> str:
+        n = counts.get(name, 0)
+        counts[name] = n + 1
+        return name if n == 0 else self.unique(f"{name}_{n}", counts)
+
+    def tensor(self, t: Tensor) -> str:
+        if t not in self.tensors:
+            self.tensors[t] = self.unique(t.name, self.taken)
+        return self.tensors[t]
+
+    def kernel(self, kernel: Kernel) -> None:
+        self.text.clear()
+        self.local = dict.fromkeys(self.tensors.values(), 1)
+        for t in (*kernel.reads, *kernel.writes):
+            self.local.setdefault(self.tensor(t), 1)
+        written = [f"{self.tensor(t)} : {self.declare(t)}" for t in kernel.writes]
+        self.lines.append(f"# {', '.join(written)}")
+        self.block(kernel.body, 0)
+
+    def declare(self, t: Tensor) -> str:
+        dims = [self.expr(dim_expr(n), 0) for n in t.shape]
+        return f"{t.dtype} [{', '.join(dims)}]"
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+    def block(self, body: Sequence[Stmt], depth: int) -> None:
+        scope = dict(self.text)
+        for s in body:
+            self.statement(s, depth)
+        if not body:
+            self.line(depth, "pass")
+        self.text = scope
+
+    def statement(self, s: Stmt, depth: int) -> None:
+        match s:
+            case For():
+                self.loop(s, depth)
+            case If():
+                self.line(depth, f"if {self.expr(s.cond, depth)}:")
+                self.block(s.then, depth + 1)
+                if s.orelse:
+                    self.line(depth, "else:")
+                    self.block(s.orelse, depth + 1)
+            case Assign():
+                self.assign(s.targets, [self.expr(v, depth) for v in s.values], depth)
+            case Fold():
+                self.fold(s, depth)
+            case Store():
+                where = ", ".join([self.expr(i, depth) for i in s.indices])
+                values = ", ".join([self.expr(v, depth) for v in s.values])
+                targets = ", ".join([f"{self.tensor(t)}[{where}]" for t in s.tensors])
+                self.line(depth, f"{targets} = {values}")
+            case Visit():
+                self.line(depth, "visit")
+            case Check():
+                index = self.expr(s.read.indices[s.dimension], depth)
+                extent = self.expr(s.extent, depth)
+                self.line(depth, f"check 0 <= {index} < {extent}  # {self.tensor(s.read.tensor)}")
+            case _:
+                raise InternalError(f"unknown statement {type(s).__name__}")
+
+    def loop(self, s: For, depth: int) -> None:
+        a = s.axis
+        bounds = f"[{self.expr(a.lower, depth)}, {self.expr(a.upper, depth)})"
+        step = "" if isinstance(a.step, Const) and a.step.value == 1 else " step "
+        step += self.expr(a.step, depth) if step else ""
+        kind = "" if s.kind == "serial" else f" {s.kind}"
+        width = f" {s.width}" if s.width else ""
+        if a not in self.text:
+            self.text[a] = (self.unique(a.name, self.local), _ATOM)
+        self.line(depth, f"for {self.text[a][0]} in {bounds}{step}{kind}{width}:")
+        self.block(s.body, depth + 1)
+
+    def assign(self, targets: Sequence[Param], values: Sequence[str], depth: int) -> None:
+        names = [self.scalar(t) for t in targets]
+        self.line(depth, f"{', '.join(names)} = {', '.join(values)}")
+
+    def scalar(self, p: Param) -> str:
+        if p not in self.text:
+            self.text[p] = (self.unique(p.name, self.local), _ATOM)
+        return self.text[p][0]
+
+    def fold(self, s: Fold, depth: int) -> None:
+        if s.combiner.is_sum:
+            self.line(depth, f"{self.scalar(s.targets[0])} += {self.expr(s.values[0], depth)}")
+            return
+        operands = dict(zip(s.combiner.lhs, s.targets, strict=True))
+        operands.update(zip(s.combiner.rhs, s.values, strict=True))
+        for t in s.targets:
+            self.scalar(t)
+        results = [substitute(r, operands) for r in s.combiner.results]
+        self.assign(s.targets, [self.expr(r, depth) for r in results], depth)
+
+    def expr(self, root: Expr, depth: int) -> str:
+        """The expression's text, after lines for its long and its shared parts."""
+        order = [e for e in postorder(root) if e not in self.text]
+        uses: dict[Expr, int] = {}
+        for e in order:
+            for c in children(e):
+                uses[c] = uses.get(c, 0) + 1
+        made: list[Expr] = []
+        for e in order:
+            text, strength = self.node(e)
+            is_long = len(text) > (_SHARED if uses.get(e, 0) > 1 else _LONGEST)
+            if is_long and e is not root and not isinstance(e, (Axis, Param, Size)):
+                name = self.unique("v", self.local)
+                self.line(depth, f"{name} = {text}")
+                text, strength = name, _ATOM
+            self.text[e] = (text, strength)
+            made.append(e)
+        result = self.text[root][0]
+        for e in made:  # a later statement may see other values of scalars
+            if not isinstance(e, (Axis, Size)):
+                self.text.pop(e, None)
+        return result
+
+    def operand(self, e: Expr, least: int) -> str:
+        text, strength = self.text[e]
+        return text if strength >= least else f"({text})"
+
+    def node(self, e: Expr) -> tuple[str, int]:
+        match e:
+            case Const():
+                return _number(e)
+            case Axis() | Param() | Size():
+                return e.name, _ATOM
+            case Read():
+                where = ", ".join([self.text[i][0] for i in e.indices])
+                return f"{self.tensor(e.tensor)}[{where}]", _ATOM
+            case Select():
+                parts = ", ".join([self.text[c][0] for c in children(e)])
+                return f"select({parts})", _ATOM
+            case Cast():
+                return f"{e.dtype}({self.text[e.value][0]})", _ATOM
+            case Call() if e.op in _BINARY:
+                symbol, strength = _BINARY[e.op]
+                left, right = self.operand(e.args[0], strength), self.operand(e.args[1], strength + 1)
+                glue = symbol if strength == 6 else f" {symbol} "
+                return f"{left}{glue}{right}", strength
+            case Call() if e.op in _PREFIX:
+                return f"{_PREFIX[e.op]}{self.operand(e.args[0], 8)}", 7
+            case Call():
+                return f"{e.op}({', '.join([self.text[a][0] for a in e.args])})", _ATOM
+        raise InternalError(f"{type(e).__name__} cannot stand in a loop nest")
+
+
+def _number(e: Const) -> tuple[str, int]:
+    text = repr(e.value)
+    return text, _ATOM if not text.startswith("-") else 7

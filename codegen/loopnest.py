@@ -1,0 +1,269 @@
+"""The form schedules work on: output axes around folds around one store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tensorad.codegen.affine import Ranges, comparison, fold_by_ranges, substitutor
+from tensorad.codegen.lower_body import (
+    FoldLoop,
+    component,
+    fold_loops,
+    needs,
+    outside_reductions,
+)
+from tensorad.ir.expr import (
+    FALSE,
+    TRUE,
+    Axis,
+    Const,
+    Expr,
+    Param,
+    Reduce,
+    add,
+    axis,
+    call,
+    floordiv,
+    int_const,
+    logical_and,
+    neg,
+)
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute, substitute_all
+from tensorad.simplify.linear import Linear
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """for axes: accumulators = identities; folds in order; tensors[indices] = values.
+
+    Folds that share accumulators continue each other. Iterations of `axes` are independent.
+    """
+
+    axes: tuple[Axis, ...]
+    folds: tuple[FoldLoop, ...]
+    tensors: tuple[Tensor, ...]
+    indices: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+
+    def expressions(self) -> tuple[Expr, ...]:
+        """Everything the nest evaluates, bounds excepted."""
+        folded = [e for f in self.folds for e in (*f.sources, f.condition)]
+        return (*folded, *self.indices, *self.values)
+
+
+def nest_of(
+    axes: tuple[Axis, ...], tensors: tuple[Tensor, ...], bodies: tuple[Expr, ...]
+) -> Nest | None:
+    """The nest of a compute, or None where a reduction stands inside another.
+
+    A reduction under a branch of a select gets the branch's condition.
+    """
+    order = outside_reductions(bodies)
+    results: dict[Expr, Expr] = {}
+    folds: list[FoldLoop] = []
+    if any(isinstance(e, Reduce) for e in order):
+        for fold, guard in fold_loops(order, needs(bodies, order)):
+            guard = substitute(guard, results)
+            if any(isinstance(e, Reduce) for e in postorder(guard, fold.condition, *fold.sources)):
+                return None
+            folds.append(replace(fold, condition=logical_and(guard, fold.condition)))
+            for index, value in enumerate(fold.accumulators):
+                results[component(fold, index)] = value
+    values = substitute_all([bodies[t.index] for t in tensors], results)
+    return Nest(axes, tuple(folds), tensors, axes, values)
+
+
+def map_nest(
+    nest: Nest, image: Callable[[Expr], Expr], axes: Iterable[Axis] | None = None
+) -> Nest:
+    """The nest with every expression replaced; reduce axes whose bounds change are renewed."""
+    folds = tuple([map_fold(f, image) for f in nest.folds])
+    return Nest(
+        nest.axes if axes is None else tuple(axes),
+        folds,
+        nest.tensors,
+        tuple([image(i) for i in nest.indices]),
+        tuple([image(v) for v in nest.values]),
+    )
+
+
+def map_fold(fold: FoldLoop, image: Callable[[Expr], Expr]) -> FoldLoop:
+    """The fold with every expression replaced."""
+    fresh: dict[Expr, Expr] = {}
+    axes: list[Axis] = []
+    for a in fold.axes:
+        bounds = [substitute(image(b), fresh) for b in (a.lower, a.upper, a.step)]
+        if bounds[0] is a.lower and bounds[1] is a.upper and bounds[2] is a.step:
+            axes.append(a)
+        else:
+            axes.append(axis(a.name, *bounds))
+            fresh[a] = axes[-1]
+    renew = substitutor(fresh)
+    sources = tuple([renew(image(s)) for s in fold.sources])
+    condition = renew(image(fold.condition))
+    return replace(fold, sources=sources, axes=tuple(axes), condition=condition)
+
+
+def substitute_nest(nest: Nest, mapping: Mapping[Expr, Expr], axes: Iterable[Axis]) -> Nest:
+    """The nest over other axes."""
+    return map_nest(nest, substitutor(mapping), axes)
+
+
+def simplify_nest(nest: Nest) -> Nest | None:
+    """Fold what the ranges settle, tighten reduce bounds, drop axes of one value.
+
+    None when an output axis is empty.
+    """
+    nest = _drop_single_axes(nest)
+    ranges = Ranges(nest.axes)
+    if any(ranges.of(a)[0] > ranges.of(a)[1] for a in nest.axes):
+        return None
+    memo: dict[Expr, Expr] = {}
+    folds: list[FoldLoop] = []
+    for f in nest.folds:
+        folds.extend(_simplify_fold(f, ranges, memo))
+    dropped: dict[Expr, Expr] = {}
+    alive = {p for f in folds for p in f.accumulators}
+    for f in nest.folds:
+        if f.accumulators[0] not in alive:
+            dropped.update(zip(f.accumulators, f.combiner.identity, strict=True))
+    result = replace(nest, folds=tuple(folds))
+    if dropped:
+        result = substitute_nest(result, dropped, nest.axes)
+    fold = lambda e: fold_by_ranges(e, ranges, memo)  # noqa: E731  # shares the memo
+    return replace(
+        result,
+        indices=tuple([fold(i) for i in result.indices]),
+        values=tuple([fold(v) for v in result.values]),
+    )
+
+
+def _drop_single_axes(nest: Nest) -> Nest:
+    single: dict[Expr, Expr] = {a: a.lower for a in nest.axes if a.extent == 1}
+    if not single:
+        return nest
+    return substitute_nest(nest, single, [a for a in nest.axes if a not in single])
+
+
+def _simplify_fold(fold: FoldLoop, outer: Ranges, shared: dict[Expr, Expr]) -> list[FoldLoop]:
+    """The fold over tight bounds; nothing when it has no points."""
+    fold = map_fold(fold, lambda e: fold_by_ranges(e, outer, {}))
+    fold = _tighten(fold, outer)
+    if fold.condition is FALSE:
+        return []
+    ranges = Ranges(known=outer.memo)
+    single: dict[Expr, Expr] = {}
+    axes: list[Axis] = []
+    memo: dict[Expr, Expr] = {}
+    for a in fold.axes:
+        bounds = [
+            fold_by_ranges(substitute(b, single), ranges, memo) for b in (a.lower, a.upper, a.step)
+        ]
+        if bounds[0] is not a.lower or bounds[1] is not a.upper or bounds[2] is not a.step:
+            fresh = axis(a.name, *bounds)
+            single[a] = fresh
+        else:
+            fresh = a
+        if fresh.extent == 0:
+            return []
+        if fresh.extent == 1:
+            single[a] = fresh.lower
+        else:
+            axes.append(fresh)
+        ranges.enter(fresh)
+    inside: dict[Expr, Expr] = {}
+
+    def image(e: Expr) -> Expr:
+        return fold_by_ranges(substitute(e, single), ranges, inside)
+
+    condition = logical_and(*[image(c) for c in conjuncts(fold.condition)])
+    if condition is FALSE:
+        return []
+    sources = tuple([image(s) for s in fold.sources])
+    return [replace(fold, sources=sources, axes=tuple(axes), condition=condition)]
+
+
+def _tighten(fold: FoldLoop, outer: Ranges) -> FoldLoop:
+    """Affine conjuncts become bounds of the innermost reduce axis they use."""
+    if fold.condition is TRUE:
+        return fold
+    kept: list[Expr] = []
+    lower: dict[Axis, list[Expr]] = {}
+    upper: dict[Axis, list[Expr]] = {}
+    for c in conjuncts(fold.condition):
+        if not _as_bound(c, fold.axes, lower, upper):
+            kept.append(c)
+    if not lower and not upper:
+        return fold
+    fresh: dict[Expr, Expr] = {}
+    axes: list[Axis] = []
+    for a in fold.axes:
+        low, high = substitute(a.lower, fresh), substitute(a.upper, fresh)
+        for e in lower.get(a, ()):
+            low = call("maximum", low, substitute(e, fresh))
+        for e in upper.get(a, ()):
+            high = call("minimum", high, substitute(e, fresh))
+        axes.append(axis(a.name, low, high, substitute(a.step, fresh)))
+        fresh[a] = axes[-1]
+    return replace(
+        fold,
+        axes=tuple(axes),
+        sources=tuple([substitute(s, fresh) for s in fold.sources]),
+        condition=substitute(logical_and(*kept), fresh),
+    )
+
+
+def _as_bound(
+    condition: Expr,
+    axes: tuple[Axis, ...],
+    lower: dict[Axis, list[Expr]],
+    upper: dict[Axis, list[Expr]],
+) -> bool:
+    found = comparison(condition)
+    if found is None or found[0] == "ne":
+        return False
+    op, d = found
+    used = free_leaves(condition)
+    inner = [a for a in axes if a in used]
+    if not inner or inner[-1] not in d.terms or not _only_linear_in(d, inner[-1]):
+        return False
+    a = inner[-1]
+    c = d.terms[a]
+    rest = Linear({t: k for t, k in d.terms.items() if t is not a}, d.constant)
+    if op == "eq" and abs(c) != 1:
+        return False
+    one = isinstance(a.step, Const) and a.step.value == 1
+    if not one and (op == "eq" or c > 0):
+        return False
+    if op == "eq":
+        value = rest.scaled(-c).to_expr()
+        lower.setdefault(a, []).append(value)
+        upper.setdefault(a, []).append(add(value, int_const(1)))
+    elif c > 0:  # a >= ceil(-rest / c) = -(rest // c)
+        lower.setdefault(a, []).append(neg(floordiv(rest.to_expr(), int_const(c))))
+    else:  # a <= rest // -c
+        quotient = floordiv(rest.to_expr(), int_const(-c))
+        upper.setdefault(a, []).append(add(quotient, int_const(1)))
+    return True
+
+
+def _only_linear_in(d: Linear, a: Axis) -> bool:
+    """Whether the axis occurs in no other leaf of the form."""
+    return not any(a in free_leaves(t) for t in d.terms if t is not a)
+
+
+def fresh_accumulators(fold: FoldLoop) -> dict[Expr, Expr]:
+    """New scalars for a copy of the fold."""
+    from tensorad.ir.expr import param
+
+    return {p: param(p.name, p.dtype) for p in fold.accumulators}
+
+
+def accumulators_of(nest: Nest) -> list[tuple[tuple[Param, ...], tuple[Const, ...]]]:
+    """Each set of accumulators once, with its identities."""
+    found: dict[Param, tuple[tuple[Param, ...], tuple[Const, ...]]] = {}
+    for f in nest.folds:
+        found.setdefault(f.accumulators[0], (f.accumulators, f.combiner.identity))
+    return list(found.values())

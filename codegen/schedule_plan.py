@@ -1,0 +1,339 @@
+"""Chooses a nest's plan: the lanes, the order, the register tile and the threads.
+
+The estimates assume 64-byte registers, 32 of them, two loads and one fused multiply-add per
+cycle. They use the formula and its sizes alone, so a plan is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, prod
+
+from tensorad.codegen.access import (
+    Access,
+    extent_of,
+    fold_accesses,
+    outer_accesses,
+    unsafe_reads,
+)
+from tensorad.codegen.affine import Ranges, among
+from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.schedule_emit import Plan
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import BOOL
+from tensorad.ir.expr import Axis, Call, Const, Expr
+from tensorad.ir.visit import free_leaves, postorder
+
+REGISTER_BYTES = 64
+MOST_ACCUMULATORS = 16
+"""Registers of accumulators at most; the other half holds operands."""
+PARALLEL_COST = 100_000
+"""Estimated cycles from which several threads pay."""
+UNROLLED_STEPS = 12
+"""Most fold steps written out for short constant reduce axes."""
+JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
+LANE_COMBINERS = ("add", "mul", "maximum", "minimum", "or", "and")
+
+
+def folds_in_lanes(c: Combiner) -> bool:
+    """Whether lanes may fold apart: one component, a commutative and associative operation."""
+    if c.arity != 1:
+        return False
+    x, y, result = c.lhs[0], c.rhs[0], c.results[0]
+    if not isinstance(result, Call) or result.op not in LANE_COMBINERS:
+        return False
+    both = all(any(a is p for a in result.args) for p in (x, y))
+    return both and _is_identity(result.op, c.identity[0])
+
+
+def _is_identity(op: str, identity: Const) -> bool:
+    dtype = identity.dtype
+    wanted = {
+        "add": 0,
+        "mul": 1,
+        "maximum": dtype.lowest if dtype is not BOOL else False,
+        "minimum": dtype.highest if dtype is not BOOL else True,
+        "or": False,
+        "and": True,
+    }[op]
+    return identity.value == wanted
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What a choice of lanes, width and tile costs."""
+
+    cost: float
+    vector: Axis | None
+    width: int
+    jam: Mapping[Axis, int]
+
+
+def plan_nest(nest: Nest) -> Plan:
+    """The plan of a nest.
+
+    Ensures: conditions and bounds inside a vector loop do not vary by lane, except conditions
+    that may be evaluated in every lane.
+    """
+    if nest.folds:
+        return _plan_folds(nest)
+    return _plan_elementwise(nest)
+
+
+def lanes_of(nest: Nest) -> int:
+    """Elements per register: by the widest stored or folded dtype."""
+    dtypes = [t.dtype for t in nest.tensors] + [p.dtype for f in nest.folds for p in f.accumulators]
+    return REGISTER_BYTES // max(1, max(d.size_bytes for d in dtypes))
+
+
+def _unit(stride: int | None, lanes: int) -> float:
+    """Cost of one register's worth of an access."""
+    if stride == 0:
+        return 0.6
+    if stride in (1, -1):
+        return 1.0
+    if stride is not None and abs(stride) <= 4:
+        return 0.5 * lanes
+    return 1.0 * lanes
+
+
+def _filled(extent: int, step: int) -> float:
+    """The share of useful lanes or copies when `extent` is covered in steps."""
+    return extent / (step * ceil(extent / step)) if extent else 1.0
+
+
+def _plan_elementwise(nest: Nest) -> Plan:
+    if not nest.axes:
+        return Plan(())
+    lanes = lanes_of(nest)
+    accesses = outer_accesses(nest)
+    best: tuple[float, Axis | None] = (0.0, None)
+    if not unsafe_reads(nest):
+        costs = []
+        for position, a in enumerate(nest.axes):
+            cost = sum(_unit(x.stride(a), lanes) for x in accesses) + 0.5
+            costs.append((cost / _filled(extent_of(a), lanes), -position, a))
+        cost, _, a = min(costs, key=lambda c: c[:2])
+        best = (cost, a)
+    vector = best[1]
+    jam = _replicated(nest, vector)
+    order = [a for a in nest.axes if a is not vector and a not in jam]
+    order += [a for a in nest.axes if a in jam and a is not vector]
+    if vector is not None:
+        order.insert(len(order) - len(jam), vector)
+    plan = Plan(tuple(order), vector, 0, jam)
+    return _threads(nest, plan, _points(nest.axes) * (len(accesses) + _operations(nest.values)))
+
+
+def _replicated(nest: Nest, vector: Axis | None) -> dict[Axis, int]:
+    """Short axes along which something stored stays the same: written out beside each other."""
+    jam: dict[Axis, int] = {}
+    for a in nest.axes:
+        short = a.extent is not None and a.extent <= 4
+        if a is not vector and short and vector is not None and len(nest.axes) > 1:
+            reads = outer_accesses(nest)[len(nest.tensors) :]
+            if any(a not in x.uses for x in reads) and prod(jam.values()) * (a.extent or 1) <= 8:
+                jam[a] = a.extent or 1
+    return jam
+
+
+def _points(axes: Iterable[Axis]) -> float:
+    axes = list(axes)
+    ranges = Ranges(axes)
+    return prod(float(extent_of(a, ranges)) for a in axes)
+
+
+def _operations(roots: Sequence[Expr]) -> int:
+    heavy = ("exp", "log", "tanh", "pow", "sin", "cos", "erf", "sigmoid", "atan2")
+    calls = [e for e in postorder(*roots) if isinstance(e, Call)]
+    return sum(8 if c.op in heavy else 1 for c in calls if c.dtype.is_float or c.op in heavy)
+
+
+def _threads(nest: Nest, plan: Plan, cost: float) -> Plan:
+    """Several threads where the work is worth it; a longer axis goes first if need be."""
+    order = list(plan.order)
+    if not order or cost < PARALLEL_COST:
+        return plan
+
+    def trips(a: Axis) -> int:
+        step = plan.jam.get(a, 1)
+        if a is plan.vector:
+            step = plan.width or lanes_of(nest)
+        return extent_of(a) // step
+
+    if trips(order[0]) < 8:
+        movable = [a for a in order if a is not plan.vector]
+        longest = max(movable, key=trips, default=order[0])
+        if trips(longest) > 2 * trips(order[0]):
+            order = [longest, *[a for a in order if a is not longest]]
+    if trips(order[0]) < 2:
+        return plan
+    return Plan(tuple(order), plan.vector, plan.width, plan.jam, plan.unroll, parallel=True)
+
+
+def _plan_folds(nest: Nest) -> Plan:
+    unroll = _unrolled(nest)
+    estimates = list(_estimates(nest, unroll))
+    best = min(estimates, key=lambda e: e.cost)
+    order = best_order(nest, best)
+    unroll = frozenset(a for a in unroll if a is not best.vector)
+    plan = Plan(order, best.vector, best.width, best.jam, unroll)
+    steps = sum(_points([*nest.axes, *f.axes]) for f in nest.folds)
+    return _threads(nest, plan, steps * best.cost)
+
+
+def _unrolled(nest: Nest) -> frozenset[Axis]:
+    """Short constant reduce axes at the inner end of their fold."""
+    found: set[Axis] = set()
+    for f in nest.folds:
+        steps = 1
+        used: dict[Expr, None] = {}
+        for a in reversed(f.axes):
+            steps *= a.extent or UNROLLED_STEPS + 1
+            if steps > UNROLLED_STEPS or a in used:
+                break
+            found.add(a)
+            used.update(free_leaves(a.lower, a.upper, a.step))
+    return frozenset(found)
+
+
+def _estimates(nest: Nest, unroll: frozenset[Axis]) -> Iterator[Estimate]:
+    """Every sensible choice with its cost per fold step."""
+    reads = fold_accesses(nest)
+    operations = max(1, _operations([s for f in nest.folds for s in f.sources]))
+    components = sum(len(f.accumulators) for f in nest.folds)
+    lanes = lanes_of(nest)
+    steps = min([_points(f.axes) for f in nest.folds], default=1.0)
+    yield Estimate(4.0 + len(reads) + operations, None, 0, {})
+    if unsafe_reads(nest):
+        return
+    for vector in _vector_candidates(nest):
+        inside = not among(vector, nest.axes)
+        extent = extent_of(vector)
+        strides_ = [_unit(x.stride(vector), lanes) if vector in x.uses else 0.6 for x in reads]
+        around = 0.0 if inside else _outer_cost(nest, vector, lanes) / steps
+        for registers in (1, 2, 4):
+            if registers > 1 and extent <= lanes * (registers // 2):
+                continue
+            if inside and vector in unroll and extent < lanes:
+                continue
+            filled = _filled(extent, lanes * registers)
+            for jam in _jams(nest, reads, vector, registers * components):
+                copies = prod(jam.values())
+                loads = sum(
+                    unit
+                    * (registers if vector in x.uses else 1)
+                    * prod(f for a, f in jam.items() if a in x.uses)
+                    for x, unit in zip(reads, strides_, strict=True)
+                )
+                busy = copies * registers * operations
+                chain = 4.0 * components
+                cost = max(loads * 0.5, busy, chain) + 0.15 * loads + 0.5 / len(unroll or (1,))
+                if inside:
+                    cost += copies * registers * 12.0 * lanes / max(steps, 1.0)
+                share = filled * prod(_filled(extent_of(a), f) for a, f in jam.items())
+                per_step = (cost / (copies * registers) + around) / (lanes * share)
+                yield Estimate(per_step, vector, lanes * registers, jam)
+
+
+def _outer_cost(nest: Nest, vector: Axis, lanes: int) -> float:
+    return sum(_unit(x.stride(vector), lanes) for x in outer_accesses(nest))
+
+
+def _vector_candidates(nest: Nest) -> list[Axis]:
+    """Axes whose lanes agree on all bounds inside; a reduce axis only where lanes may fold."""
+    bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper, a.step)]
+    used = free_leaves(*bounds)
+    output = [a for a in nest.axes if a not in used and _step_one(a)]
+    if len(nest.folds) == 1 and folds_in_lanes(nest.folds[0].combiner):
+        output += [a for a in nest.folds[0].axes if a not in used and _step_one(a)]
+    return output
+
+
+def _step_one(a: Axis) -> bool:
+    return isinstance(a.step, Const) and a.step.value == 1
+
+
+def _jams(
+    nest: Nest, reads: Sequence[Access], vector: Axis, registers: int
+) -> Iterator[dict[Axis, int]]:
+    """Register tiles over at most two output axes along which some read stays the same."""
+    yield {}
+    fixed = free_leaves(
+        *(b for f in nest.folds for a in f.axes for b in (a.lower, a.upper, a.step)),
+        *(f.condition for f in nest.folds),
+    )
+    able = [
+        a
+        for a in nest.axes
+        if a is not vector
+        and a not in fixed
+        and _step_one(a)
+        and any(a not in x.uses for x in reads)
+        and any(a in x.uses for x in reads)
+    ]
+    able = sorted(able, key=lambda a: -min(extent_of(a), 8))[:4]
+    for position, a in enumerate(able):
+        for f in _factors(a):
+            if f > 1 and f * registers <= MOST_ACCUMULATORS:
+                yield {a: f}
+        for b in able[position + 1 :]:
+            for f, g in product(_factors(a), _factors(b)):
+                if f > 1 and g > 1 and f * g * registers <= MOST_ACCUMULATORS:
+                    yield {a: f, b: g}
+
+
+def _factors(a: Axis) -> Sequence[int]:
+    return [f for f in JAM_FACTORS if f <= extent_of(a)]
+
+
+def best_order(nest: Nest, choice: Estimate) -> tuple[Axis, ...]:
+    """The output axes in the order that moves the fewest bytes through the caches."""
+    base = [a for a in nest.axes if a is not choice.vector]
+    if among(choice.vector, nest.axes):
+        base.append(choice.vector)  # type: ignore[arg-type]  # it is an axis here
+    orders = [tuple(base)]
+    for a in base[1:]:
+        orders.append((a, *[b for b in base if b is not a]))
+    accesses = fold_accesses(nest) + outer_accesses(nest)
+    return min(orders, key=lambda o: _traffic(nest, o, choice, accesses))
+
+
+def _traffic(
+    nest: Nest, order: Sequence[Axis], choice: Estimate, accesses: Sequence[Access]
+) -> float:
+    """Bytes from memory, and a quarter of those from the last cache."""
+    reduced = [a for f in nest.folds for a in f.axes]
+    ranges = Ranges([*order, *reduced])
+    sizes = {a: extent_of(a, ranges) for a in [*order, *reduced]}
+    steps = {a: sizes[a] / choice.jam.get(a, 1) for a in order}
+    if choice.vector in steps:
+        steps[choice.vector] = sizes[choice.vector] / max(1, choice.width)  # type: ignore[index]
+    total = 0.0
+    for capacity, weight in ((8_000_000, 1.0), (600_000, 0.25)):
+        trips = 1.0
+        for depth in range(len(order) + 1):
+            inside = {a: sizes[a] for a in [*order[depth:], *reduced]}
+            for a in order[:depth]:
+                inside[a] = choice.jam.get(a, choice.width if a is choice.vector else 1)
+            footprint = [_footprint(x, inside) for x in accesses]
+            if sum(footprint) <= capacity or depth == len(order):
+                total += weight * trips * sum(footprint)
+                break
+            trips *= max(1.0, steps[order[depth]])
+    return total
+
+
+def _footprint(x: Access, extents: Mapping[Axis, int]) -> float:
+    """Bytes an access touches while the axes run over these extents, in whole cache lines."""
+    used = [a for a in extents if a in x.uses]
+    elements = prod(float(extents[a]) for a in used)
+    size = x.tensor.dtype.size_bytes
+    runs = [extents[a] for a in used if x.stride(a) in (1, -1)]
+    line = 64 // size
+    short = max(runs, default=1)
+    waste = ceil(short / line) * line / short if x.indices else 1.0
+    whole = prod(float(n) if isinstance(n, int) else 1024.0 for n in x.tensor.shape)
+    return min(elements * waste, max(whole, 1.0)) * size
