@@ -110,7 +110,7 @@ def _stage_read(
             needed.update(dict.fromkeys(free_leaves(a.lower, a.upper, a.step)))  # type: ignore[arg-type]
     used = [a for a in context if a in needed]
     if key not in stages:
-        stages[key] = _make_stage(op, e, used)
+        stages[key] = extract_reductions(_make_stage(op, e, used))
     stage = stages[key]
     indices = tuple([sub(a, _box_start(a)) for a in used])
     return read(outputs(stage)[e.index], indices)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorad.autodiff.adjoint import guarded, zeros
 from tensorad.autodiff.checks import check_output, check_wrt
-from tensorad.autodiff.linear import Term, body_terms
+from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.scans import scan_tangents
 from tensorad.autodiff.views import (
     compute_terms,
@@ -20,7 +20,7 @@ from tensorad.errors import GradError, ShapeError
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import compute_axes, same_dim
-from tensorad.ir.expr import Axis, Expr, Read, add, cast, const, mul, read, reduce_expr
+from tensorad.ir.expr import Axis, Expr, Read, add, cast, const, read, reduce_expr
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -137,7 +137,7 @@ class Push:
         for u in op.updates:
             value: Expr | None = None
             for t in body_terms(0, u.value, self._wanted):
-                product = guarded(t.guard, mul(t.coefficient, self._tangent_read(t)))
+                product = guarded(t.guard, times(self._tangent_read(t), t.coefficient))
                 value = product if value is None else add(value, product)
             if value is not None:
                 indices = tuple([substitute(i, mapping) for i in u.indices])
@@ -165,7 +165,7 @@ def directional(
     groups: dict[tuple[tuple[Axis, ...], Expr], Expr] = {}
     for t in terms:
         value = cast(tangent(t.read), t.coefficient.dtype)
-        part = guarded(t.guard, mul(t.coefficient, value))
+        part = guarded(t.guard, times(value, t.coefficient))
         part = cast(part, made.dtype)
         key = (t.axes, t.condition)
         groups[key] = part if key not in groups else add(groups[key], part)

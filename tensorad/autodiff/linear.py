@@ -25,10 +25,12 @@ from tensorad.ir.expr import (
     add,
     cast,
     const,
+    div,
     logical_and,
     logical_not,
     logical_or,
     mul,
+    neg,
     select,
 )
 from tensorad.ir.visit import children, postorder
@@ -120,7 +122,7 @@ def _local(e: Expr) -> Iterable[tuple[Expr, Expr, Expr | None]]:
 
 def _accumulate(into: Guarded, values: Guarded, guard: Expr, factor: Expr | None) -> None:
     for g, v in values.items():
-        new = v if factor is None else mul(cast(v, factor.dtype), factor)
+        new = v if factor is None else times(cast(v, factor.dtype), factor)
         both = logical_and(g, guard)
         if both in into:
             into[both] = add(into[both], cast(new, into[both].dtype))
@@ -130,6 +132,25 @@ def _accumulate(into: Guarded, values: Guarded, guard: Expr, factor: Expr | None
         merged = merge_guards(into)
         into.clear()
         into.update([merged])
+
+
+def times(v: Expr, factor: Expr) -> Expr:
+    """v * factor as one would write it: -1 * v is -v, v * (1 / b) is v / b."""
+    match factor:
+        case Const(value=-1):
+            return neg(v)
+        case Call(op="neg", args=(x,)):
+            return neg(times(v, x))
+        case Call(op="div", args=(Const(value=1), b)):
+            return div(v, b)
+    match v:
+        case Call(op="neg", args=(x,)):
+            return neg(times(x, factor))
+        case Call(op="div", args=(Const(value=1), b)):
+            return div(factor, b)
+        case Const(value=1):
+            return factor
+    return mul(v, factor)
 
 
 def merge_guards(values: Guarded) -> tuple[Expr, Expr]:
@@ -165,7 +186,7 @@ def body_terms(
         on_data: Guarded = {}
         for guard, value in guarded.items():
             scaled = cast(value, root.dtype)
-            scaled = scaled if factor is None else mul(factor, scaled)
+            scaled = scaled if factor is None else times(factor, scaled)
             if guard is TRUE or is_index_condition(guard):
                 terms.append(Term(component, scaled, leaf, axes, condition, guard))
             else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
 from tensorad.autodiff.checks import check_head_shape, check_output, check_wrt
-from tensorad.autodiff.linear import Term, body_terms
+from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.scans import scan_adjoints
 from tensorad.autodiff.views import (
     compute_terms,
@@ -21,17 +22,18 @@ from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
     TRUE,
     Axis,
+    Call,
     Expr,
     Read,
     cast,
     const,
     logical_and,
-    mul,
     read,
     select,
 )
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.tensor import Compute, Constant, Op, Scan, Scatter, Shape, Tensor, outputs
+from tensorad.ir.visit import reads, substitute
 
 Head = Tensor | np.ndarray | float | int | None
 
@@ -103,6 +105,8 @@ class Sweep:
         self.active = self._active()
         self.targets: dict[Tensor, Target] = {}
         self.done: dict[Tensor, Adjoint | None] = {}
+        self.needed: dict[Tensor, None] = {}
+        """Forward values that the coefficients so far read."""
 
     def _active(self) -> dict[Tensor, None]:
         """The tensors that depend on one of `wrt` (those included)."""
@@ -145,6 +149,7 @@ class Sweep:
         if isinstance(viewed, Compute):
             for c, t in enumerate(made):
                 terms = compute_terms(viewed, c, self._wanted) if flows else []
+                terms = self._read_back(viewed, t, terms)
                 adjoint = self._finish(t, Uses(len(terms), _pointwise(viewed, terms)))
                 if adjoint is not None:
                     for term in terms:
@@ -156,6 +161,16 @@ class Sweep:
         else:
             for t in made:
                 self._finish(t, Uses(0, False))
+
+    def _read_back(self, op: Compute, made: Tensor, terms: list[Term]) -> list[Term]:
+        """Coefficients that contain the value of `made` read it, if it is needed anyway."""
+        root = op.bodies[made.index]
+        if made in self.needed and isinstance(root, Call) and root.op != "add":
+            value = {root: read(made, op.axes)}
+            terms = [replace(t, coefficient=substitute(t.coefficient, value)) for t in terms]
+        for t in terms:
+            self.needed.update(dict.fromkeys(r.tensor for r in reads(t.coefficient)))
+        return terms
 
     def _finish(self, t: Tensor, uses: Uses) -> Adjoint | None:
         if t in self.done:
@@ -176,7 +191,7 @@ class Sweep:
 
         def weight(batch: Sequence[Expr]) -> Expr:
             head = cast(adjoint.at((*batch, *op.axes)), coefficient.dtype)
-            return mul(head, coefficient)
+            return times(head, coefficient)
 
         axes = (*op.axes, *term.axes)
         self._push(
@@ -202,7 +217,7 @@ class Sweep:
                     batch: Sequence[Expr], where: tuple[Expr, ...] = where, t: Term = t
                 ) -> Expr:
                     head = cast(adjoint.at((*batch, *where)), t.coefficient.dtype)
-                    return mul(head, t.coefficient)
+                    return times(head, t.coefficient)
 
                 self._push(
                     t.read.tensor,
