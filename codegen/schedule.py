@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, LoopKind, Stmt, Store
-from tensorad.codegen.loopnest import Nest, nest_of, simplify_nest
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
+from tensorad.codegen.loopnest import nest_of
 from tensorad.codegen.schedule_emit import emit_nest
 from tensorad.codegen.schedule_plan import plan_nest
-from tensorad.errors import InternalError
+from tensorad.codegen.schedule_split import split_nest
 from tensorad.ir.tensor import Compute, Tensor
 from tensorad.ir.visit import op_inputs
 
@@ -19,12 +19,9 @@ def schedule_compute(op: Compute, live: tuple[Tensor, ...], serial: Kernel) -> K
     nest = nest_of(op.axes, live, op.bodies)
     if nest is None:
         return without_visits(serial)
-    pieces = [nest]
     body: list[Stmt] = []
-    for piece in pieces:
-        simple = simplify_nest(piece)
-        if simple is not None:
-            body.extend(emit_nest(simple, plan_nest(simple)))
+    for piece in split_nest(nest):
+        body.extend(emit_nest(piece, plan_nest(piece)))
     return Kernel(op.name, tuple(body), live, tuple(op_inputs(op)))
 
 
@@ -45,6 +42,3 @@ def strip_visits(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
             case Assign() | Fold() | Store() | Check():
                 result.append(s)
     return tuple(result)
-
-
-__all__ = ["InternalError", "LoopKind", "Nest", "schedule_compute", "without_visits"]

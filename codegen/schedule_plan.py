@@ -127,6 +127,21 @@ def _plan_elementwise(nest: Nest) -> Plan:
     return _threads(nest, plan, _points(nest.axes) * (len(accesses) + _operations(nest.values)))
 
 
+def preferred_axis(nest: Nest) -> Axis | None:
+    """The output axis that would be best in lanes if nothing stood in its way."""
+    lanes = lanes_of(nest)
+    accesses = [*outer_accesses(nest), *fold_accesses(nest)]
+    costs = [
+        (
+            sum(_unit(x.stride(a), lanes) for x in accesses) / _filled(extent_of(a), lanes),
+            -position,
+            a,
+        )
+        for position, a in enumerate(nest.axes)
+    ]
+    return min(costs, key=lambda c: c[:2])[2] if costs else None
+
+
 def _replicated(nest: Nest, vector: Axis | None) -> dict[Axis, int]:
     """Short axes along which something stored stays the same: written out beside each other."""
     jam: dict[Axis, int] = {}
