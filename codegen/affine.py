@@ -26,6 +26,7 @@ from tensorad.simplify.linear import Linear
 Range = tuple[float, float]
 """Smallest and largest value, both inclusive; infinite where unknown; (1, 0)-like if empty."""
 ANY: Range = (-inf, inf)
+_LINEAR = ("add", "sub", "mul", "neg")
 COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -204,6 +205,8 @@ def fold_by_ranges(root: Expr, ranges: Ranges, memo: dict[Expr, Expr]) -> Expr:
             return _fold_extremum(e, ranges)
         if e.op in ("floordiv", "mod"):
             return fold_division(e, ranges)
+        if e.op == "mul" and any(type(a) is Call and a.op in _LINEAR for a in e.args):
+            return linear_form(e).to_expr()
         return None
 
     return rewrite(root, fold, memo)

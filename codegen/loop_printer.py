@@ -115,12 +115,14 @@ class _Printer:
                     self.line(depth, "else:")
                     self.block(s.orelse, depth + 1)
             case Assign():
-                self.assign(s.targets, [self.expr(v, depth) for v in s.values], depth)
+                self.assign(s.targets, self.exprs(s.values, depth), depth)
             case Fold():
                 self.fold(s, depth)
             case Store():
-                where = ", ".join([self.expr(i, depth) for i in s.indices])
-                values = ", ".join([self.expr(v, depth) for v in s.values])
+                texts = self.exprs((*s.indices, *s.values), depth)
+                where, values = (
+                    ", ".join(part) for part in (texts[: len(s.indices)], texts[len(s.indices) :])
+                )
                 targets = ", ".join([f"{self.tensor(t)}[{where}]" for t in s.tensors])
                 self.line(depth, f"{targets} = {values}")
             case Visit():
@@ -162,11 +164,15 @@ class _Printer:
         for t in s.targets:
             self.scalar(t)
         results = [substitute(r, operands) for r in s.combiner.results]
-        self.assign(s.targets, [self.expr(r, depth) for r in results], depth)
+        self.assign(s.targets, self.exprs(results, depth), depth)
 
     def expr(self, root: Expr, depth: int) -> str:
-        """The expression's text, after lines for its long and its shared parts."""
-        order = [e for e in postorder(root) if e not in self.text]
+        """One expression's text."""
+        return self.exprs((root,), depth)[0]
+
+    def exprs(self, roots: Sequence[Expr], depth: int) -> list[str]:
+        """The expressions' texts, after lines for their long and their shared parts."""
+        order = [e for e in postorder(*roots) if e not in self.text]
         uses: dict[Expr, int] = {}
         for e in order:
             for c in children(e):
@@ -175,13 +181,13 @@ class _Printer:
         for e in order:
             text, strength = self.node(e)
             is_long = len(text) > (_SHARED if uses.get(e, 0) > 1 else _LONGEST)
-            if is_long and e is not root and not isinstance(e, (Axis, Param, Size)):
+            if is_long and e in uses and not isinstance(e, (Axis, Param, Size)):
                 name = self.unique("v", self.local)
                 self.line(depth, f"{name} = {text}")
                 text, strength = name, _ATOM
             self.text[e] = (text, strength)
             made.append(e)
-        result = self.text[root][0]
+        result = [self.text[r][0] for r in roots]
         for e in made:  # a later statement may see other values of scalars
             if not isinstance(e, (Axis, Size)):
                 self.text.pop(e, None)

@@ -33,6 +33,8 @@ PARALLEL_COST = 100_000
 """Estimated cycles from which several threads pay."""
 UNROLLED_STEPS = 12
 """Most fold steps written out for short constant reduce axes."""
+UNROLLED_FOLDS = 64
+"""Most folds written out, over all copies of a register tile."""
 JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
 LANE_COMBINERS = ("add", "mul", "maximum", "minimum", "or", "and")
 
@@ -193,7 +195,7 @@ def _plan_folds(nest: Nest) -> Plan:
     estimates = list(_estimates(nest, unroll))
     best = min(estimates, key=lambda e: e.cost)
     order = best_order(nest, best)
-    unroll = frozenset(a for a in unroll if a is not best.vector)
+    unroll = _affordable(nest, unroll, best)
     plan = Plan(order, best.vector, best.width, best.jam, unroll)
     steps = sum(_points([*nest.axes, *f.axes]) for f in nest.folds)
     return _threads(nest, plan, steps * best.cost)
@@ -212,6 +214,20 @@ def _unrolled(nest: Nest) -> frozenset[Axis]:
             found.add(a)
             used.update(free_leaves(a.lower, a.upper, a.step))
     return frozenset(found)
+
+
+def _affordable(nest: Nest, unroll: frozenset[Axis], choice: Estimate) -> frozenset[Axis]:
+    """Those unrolled axes, innermost first, that the register tile leaves room for."""
+    copies = prod(choice.jam.values())
+    kept: set[Axis] = set()
+    for f in nest.folds:
+        steps = copies
+        switched = free_leaves(f.condition, *[e for e in postorder(*f.sources) if e.dtype is BOOL])
+        for a in reversed(f.axes):
+            steps *= a.extent or 1
+            if a in unroll and a is not choice.vector and (steps <= UNROLLED_FOLDS or a in switched):
+                kept.add(a)
+    return frozenset(kept)
 
 
 def _estimates(nest: Nest, unroll: frozenset[Axis]) -> Iterator[Estimate]:

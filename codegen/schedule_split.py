@@ -167,7 +167,7 @@ class Cut:
 
     axis: Axis
     points: tuple[Expr, ...]
-    switch: Call
+    switch: Call | None
     images: tuple[Expr | None, ...]
     """One per part; None where the switch stays."""
 
@@ -207,6 +207,18 @@ def _next_cut(nest: Nest, seen: dict[Expr, None]) -> Cut | None:
             cut = _cut(e, [target], ranges)
             if cut is not None:
                 return cut
+    return _singles(nest)
+
+
+def _singles(nest: Nest) -> Cut | None:
+    """A short output axis in the bounds of a fold is cut into single values."""
+    used = free_leaves(*[b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)])
+    for a in nest.axes:
+        if a in used and a.extent is not None and 1 < a.extent <= SHORT:
+            if isinstance(a.lower, Const) and isinstance(a.step, Const) and a.step.value == 1:
+                low = int(a.lower.value)
+                points = [int_const(low + n) for n in range(1, a.extent)]
+                return Cut(a, tuple(points), None, (None,) * a.extent)
     return None
 
 
@@ -340,7 +352,10 @@ def _condition(e: Call) -> tuple[Linear, Expr, Expr]:
     if e.op in ("maximum", "minimum"):
         x, y = e.args
         d = linear_form(x).plus(linear_form(y), -1)
-        return (d, x, y) if e.op == "maximum" else (d, y, x)
+        images = (x, y) if e.op == "maximum" else (y, x)
+        if isinstance(images[1], Const):  # where both are equal the constant is simpler
+            d = d.plus(Linear({}, -1))
+        return (d, *images)
     found = comparison(e)
     assert found is not None
     return found[1], TRUE, FALSE
@@ -357,9 +372,12 @@ def _apply(
     folds: list[FoldLoop] = []
     for start, stop, image in zip(ends, ends[1:], cut.images, strict=False):
         fresh = axis(a.name, start, stop)
-        settle = {cut.switch: image} if image is not None else {}
-        settled = substitute_nest(nest, settle, nest.axes) if settle else nest
-        keep: Iterable[Expr] = [*seen, cut.switch]
+        settled = nest
+        keep = list(seen)
+        if cut.switch is not None:
+            keep.append(cut.switch)
+            if image is not None:
+                settled = substitute_nest(nest, {cut.switch: image}, nest.axes)
         renew = substitutor({a: fresh})
         kept = dict.fromkeys(renew(k) for k in keep)
         if is_output:
@@ -372,8 +390,8 @@ def _apply(
     if is_output:
         return parts
     whole = [f for f in nest.folds if not among(a, f.axes)]
-    keep = dict.fromkeys([*seen, cut.switch])
-    return [(replace(nest, folds=_in_order(nest, folds, whole)), keep)]
+    kept = dict.fromkeys([*seen, *([cut.switch] if cut.switch is not None else [])])
+    return [(replace(nest, folds=_in_order(nest, folds, whole)), kept)]
 
 
 def _in_order(

@@ -1,0 +1,339 @@
+"""Addresses, loads and stores: offsets split by loop level, vectors where lanes are adjacent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensorad.codegen.affine import linear_form
+from tensorad.codegen.llvm_ops import iota
+from tensorad.codegen.llvm_text import Value, memory_type, type_text, vector_constant
+from tensorad.ir.dtypes import BOOL, INT64, DType
+from tensorad.ir.expr import Const, Expr, Read, int_const, mul
+from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.simplify.linear import Linear
+
+if TYPE_CHECKING:
+    from tensorad.codegen.llvm_expr import Expressions
+
+_MAX_STRIDE = 4
+"""Lanes up to this many elements apart are loaded as whole vectors and shuffled."""
+
+
+@dataclass(frozen=True)
+class Offset:
+    """An element offset: constant + sum of coefficient * unit + lane * stride."""
+
+    units: dict[Expr, int]
+    constant: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the elements are: a scalar pointer, and how the lanes lie around it."""
+
+    pointer: Value
+    constant: int
+    stride: int
+    offsets: Value | None
+    """Element offsets per lane from the pointer, when they are not evenly spaced."""
+
+
+class Memory:
+    """Loads and stores of one kernel."""
+
+    def __init__(self, values: Expressions) -> None:
+        self.values = values
+        self._plans: dict[object, Offset] = {}
+        self._strides: dict[Tensor, list[Expr]] = {}
+
+    def strides(self, t: Tensor) -> list[Expr]:
+        """Row-major strides in elements."""
+        found = self._strides.get(t)
+        if found is None:
+            found, stride = [], int_const(1)
+            for n in reversed(t.shape):
+                found.append(stride)
+                stride = mul(dim_expr(n), stride)  # type: ignore[assignment]
+            found.reverse()
+            self._strides[t] = found
+        return found
+
+    def plan(self, t: Tensor, indices: tuple[Expr, ...]) -> Offset:
+        """The offset of t[indices], the vector axis replaced by its first lane."""
+        lanes = self.values.vector
+        key = (t, indices, None if lanes is None else lanes.axis)
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = self._make_plan(t, indices)
+        return found
+
+    def _make_plan(self, t: Tensor, indices: tuple[Expr, ...]) -> Offset:
+        lanes = self.values.vector
+        total: Linear = Linear({}, 0)
+        for index, stride in zip(indices, self.strides(t), strict=True):
+            form = linear_form(index)
+            if isinstance(stride, Const):
+                total = total.plus(form, int(stride.value))
+                continue
+            terms = {mul(leaf, stride): c for leaf, c in form.terms.items()}
+            total = total.plus(Linear(terms, 0)).plus(Linear({stride: form.constant}, 0))
+        if lanes is None:
+            return Offset(dict(total.terms), total.constant, 0)
+        units = dict(total.terms)
+        stride_of_lane = units.pop(lanes.axis, 0)
+        if stride_of_lane:
+            units[lanes.base] = units.get(lanes.base, 0) + stride_of_lane
+        return Offset(units, total.constant, stride_of_lane)
+
+    def operands(self, t: Tensor, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """What must have a value before the address can be formed."""
+        return tuple(self.plan(t, indices).units)
+
+    def place(self, t: Tensor, indices: tuple[Expr, ...]) -> Place:
+        """The address; operands that differ between lanes give offsets per lane."""
+        values, plan = self.values, self.plan(t, indices)
+        uniform: dict[int, dict[Expr, int]] = {}
+        varying: dict[Expr, int] = {}
+        for unit, c in plan.units.items():
+            v = values.value(unit)
+            if v.lanes:
+                varying[unit] = c
+            else:
+                uniform.setdefault(v.level, {})[unit] = c
+        if varying and plan.stride and values.vector is not None:
+            base, axis = values.vector.base, values.vector.axis
+            level = values.value(base).level
+            uniform[level].pop(base)
+            varying[axis] = plan.stride
+        pointer = self._pointer(t, uniform)
+        if not varying:
+            return Place(pointer, plan.constant, plan.stride, None)
+        offsets = values.value(Linear(varying, 0).to_expr())
+        return Place(pointer, plan.constant, 0, offsets)
+
+    def _pointer(self, t: Tensor, groups: dict[int, dict[Expr, int]]) -> Value:
+        """The tensor's base plus the offsets of each level, outermost first."""
+        key: tuple[object, ...] = ("pointer", t)
+        pointer = self.values.cache.get(key)
+        if pointer is None:
+            pointer = self.values.keep(key, self._base(t))
+        element = memory_type(t.dtype)
+        for level in sorted(groups):
+            if not groups[level]:
+                continue
+            offset = Linear(groups[level], 0).to_expr()
+            key = (*key, offset)
+            found = self.values.cache.get(key)
+            if found is None:
+                v = self.values.value(offset)
+                at = max(pointer.level, v.level)
+                text = f"getelementptr {element}, ptr {pointer.name}, i64 {v.name}"
+                name = self.values.code.put(text, at)
+                found = Value((name,), INT64, 0, at, pointer.mask | v.mask)
+                self.values.keep(key, found)
+            pointer = found
+        return pointer
+
+    def _base(self, t: Tensor) -> Value:
+        put = self.values.code.put
+        where = put(f"getelementptr i64, ptr %index, i64 {self.values.slots[t]}", 0)
+        slot = put(f"load i64, ptr {where}, !invariant.load !0", 0)
+        where = put(f"getelementptr ptr, ptr %slots, i64 {slot}", 0)
+        return Value((put(f"load ptr, ptr {where}, !invariant.load !0", 0),), INT64, 0, 0, 0)
+
+    def _shifted(self, t: Tensor, pointer: str, elements: int, level: int) -> str:
+        if elements == 0:
+            return pointer
+        element = memory_type(t.dtype)
+        return self.values.code.put(f"getelementptr {element}, ptr {pointer}, i64 {elements}", level)
+
+    def load(self, e: Read, guard: Expr | None) -> Value:
+        """t[indices]; under a guard that fails, some number that nothing uses."""
+        values, t = self.values, e.tensor
+        place = self.place(t, e.indices)
+        level, mask = place.pointer.level, place.pointer.mask
+        if place.offsets is not None:
+            level = max(level, place.offsets.level)
+            mask |= place.offsets.mask
+        if t in values.written_level:
+            level = max(level, values.written_level[t])
+            mask |= values.bit(t)
+        level = max(level, values.check_level)
+        if guard is not None:
+            condition = values.value(guard)
+            return self._guarded(t, place, condition, max(level, condition.level), mask)
+        lanes = values.vector
+        in_lanes = lanes is not None and (place.stride != 0 or place.offsets is not None)
+        if in_lanes and lanes is not None and lanes.mask is not None:
+            level = max(level, lanes.level)
+        level = values.outermost(level)
+        if not in_lanes or lanes is None:
+            pointer = self._shifted(t, place.pointer.name, place.constant, level)
+            return Value((self._load_scalar(t, pointer, level),), t.dtype, 0, level, mask)
+        names = [self._load_lanes(t, place, r, level) for r in range(lanes.count)]
+        return Value(tuple(names), t.dtype, lanes.lanes, level, mask)
+
+    def _guarded(
+        self, t: Tensor, place: Place, condition: Value, level: int, mask: int
+    ) -> Value:
+        """A scalar load from the element if the condition holds, else from a dummy."""
+        put = self.values.code.put
+        pointer = self._shifted(t, place.pointer.name, place.constant, level)
+        chosen = put(f"select i1 {condition.name}, ptr {pointer}, ptr %dummy", level)
+        name = self._load_scalar(t, chosen, level)
+        return Value((name,), t.dtype, 0, level, mask | condition.mask | 1)
+
+    def _metadata(self, t: Tensor) -> str:
+        return "" if t in self.values.written_level else ", !invariant.load !0"
+
+    def _load_scalar(self, t: Tensor, pointer: str, level: int) -> str:
+        put = self.values.code.put
+        text = f"load {memory_type(t.dtype)}, ptr {pointer}{self._metadata(t)}"
+        name = put(text, level)
+        return put(f"icmp ne i8 {name}, 0", level) if t.dtype is BOOL else name
+
+    def _load_lanes(self, t: Tensor, place: Place, r: int, level: int) -> str:
+        """Register `r` of a read whose lanes differ."""
+        lanes = self.values.vector
+        assert lanes is not None  # only called for reads in lanes
+        n, put = lanes.lanes, self.values.code.put
+        shift = place.constant + r * n * place.stride
+        pointer = self._shifted(t, place.pointer.name, shift, level)
+        if place.offsets is None and abs(place.stride) <= _MAX_STRIDE and lanes.mask is None:
+            name = self._load_strided(t, pointer, place.stride, n, level)
+        elif place.offsets is None and place.stride == 1:
+            name = self._masked_load(t, pointer, n, level)
+        else:
+            name = self._gather(t, pointer, self._lane_offsets(place, r, n), n, level)
+        if t.dtype is not BOOL:
+            return name
+        return put(f"icmp ne {memory_type(BOOL, n)} {name}, zeroinitializer", level)
+
+    def _lane_offsets(self, place: Place, r: int, n: int) -> str:
+        if place.offsets is None:
+            return iota(n, 0, place.stride)
+        return place.offsets.names[r]
+
+    def _load_strided(self, t: Tensor, pointer: str, stride: int, n: int, level: int) -> str:
+        """Lanes `stride` apart: as many whole vectors as needed, never past the last lane."""
+        ty, put = memory_type(t.dtype, n), self.values.code.put
+        tail = f", align {t.dtype.size_bytes}{self._metadata(t)}"
+        if stride < 0:
+            pointer = self._shifted(t, pointer, stride * (n - 1), level)
+        step = abs(stride)
+        last = step * (n - 1) - (n - 1)
+        starts = [min(part * n, last) for part in range(step)]
+        parts = []
+        for start in starts:
+            where = self._shifted(t, pointer, start, level)
+            parts.append(put(f"load {ty}, ptr {where}{tail}", level))
+        if stride == 1:
+            return parts[0]
+        if step == 1:
+            return self._reverse(parts[0], ty, n, level)
+        return self._pick(parts, starts, stride, n, ty, level)
+
+    def _reverse(self, name: str, ty: str, n: int, level: int) -> str:
+        order = ", ".join([f"i32 {n - 1 - lane}" for lane in range(n)])
+        return self.values.code.put(
+            f"shufflevector {ty} {name}, {ty} poison, <{n} x i32> <{order}>", level
+        )
+
+    def _pick(
+        self, parts: Sequence[str], starts: Sequence[int], stride: int, n: int, ty: str, level: int
+    ) -> str:
+        """Lane l from element l * |stride| of the loaded parts, two parts at a time."""
+        wanted = [abs(stride) * lane for lane in range(n)]
+        if stride < 0:
+            wanted.reverse()
+        chosen = [max(p for p in range(len(parts)) if starts[p] <= w) for w in wanted]
+        result = parts[0]
+        for p in range(1, len(parts)):
+            order = []
+            for lane, w in enumerate(wanted):
+                if p == 1:
+                    keep = w if chosen[lane] == 0 else 0
+                else:
+                    keep = lane
+                order.append(n + w - starts[p] if chosen[lane] == p else keep)
+            mask = ", ".join([f"i32 {o}" for o in order])
+            result = self.values.code.put(
+                f"shufflevector {ty} {result}, {ty} {parts[p]}, <{n} x i32> <{mask}>", level
+            )
+        return result
+
+    def _mask(self, n: int) -> str:
+        lanes = self.values.vector
+        if lanes is None or lanes.mask is None:
+            return vector_constant(True, BOOL, n)
+        return lanes.mask
+
+    def _masked_load(self, t: Tensor, pointer: str, n: int, level: int) -> str:
+        ty = memory_type(t.dtype, n)
+        name = f"llvm.masked.load.{_suffix(t.dtype, n)}.p0"
+        flags = f"<{n} x i1>"
+        self.values.code.declare(name, ty, "ptr", "i32", flags, ty)
+        align = t.dtype.size_bytes
+        args = f"ptr {pointer}, i32 {align}, {flags} {self._mask(n)}, {ty} zeroinitializer"
+        return self.values.code.put(f"call {ty} @{name}({args})", level)
+
+    def _gather(self, t: Tensor, pointer: str, offsets: str, n: int, level: int) -> str:
+        put = self.values.code.put
+        ty, pointers, flags = memory_type(t.dtype, n), f"<{n} x ptr>", f"<{n} x i1>"
+        where = put(
+            f"getelementptr {memory_type(t.dtype)}, ptr {pointer}, <{n} x i64> {offsets}", level
+        )
+        name = f"llvm.masked.gather.{_suffix(t.dtype, n)}.v{n}p0"
+        self.values.code.declare(name, ty, pointers, "i32", flags, ty)
+        align = t.dtype.size_bytes
+        args = f"{pointers} {where}, i32 {align}, {flags} {self._mask(n)}, {ty} zeroinitializer"
+        return put(f"call {ty} @{name}({args})", level)
+
+    def store(self, t: Tensor, indices: tuple[Expr, ...], v: Value) -> None:
+        """t[indices] = v."""
+        values, lanes = self.values, self.values.vector
+        place = self.place(t, indices)
+        if lanes is None or (place.stride == 0 and place.offsets is None):
+            pointer = self._shifted(t, place.pointer.name, place.constant, values.code.depth)
+            name = self._stored(v.names[0], t.dtype, 0)
+            values.code.line(f"store {memory_type(t.dtype)} {name}, ptr {pointer}")
+            return
+        v = values.spread(v, lanes.lanes, lanes.count)
+        for r, name in enumerate(v.names):
+            self._store_lanes(t, place, r, self._stored(name, t.dtype, lanes.lanes), lanes.lanes)
+
+    def _stored(self, name: str, dtype: DType, n: int) -> str:
+        if dtype is not BOOL:
+            return name
+        source, target = type_text(BOOL, n), memory_type(BOOL, n)
+        return self.values.code.put(f"zext {source} {name} to {target}")
+
+    def _store_lanes(self, t: Tensor, place: Place, r: int, name: str, n: int) -> None:
+        code, lanes = self.values.code, self.values.vector
+        shift = place.constant + r * n * place.stride
+        pointer = self._shifted(t, place.pointer.name, shift, code.depth)
+        ty, flags, align = memory_type(t.dtype, n), f"<{n} x i1>", t.dtype.size_bytes
+        unit = place.offsets is None and place.stride == 1
+        if unit and (lanes is None or lanes.mask is None):
+            code.line(f"store {ty} {name}, ptr {pointer}, align {align}")
+        elif unit:
+            full = f"llvm.masked.store.{_suffix(t.dtype, n)}.p0"
+            code.declare(full, "void", ty, "ptr", "i32", flags)
+            args = f"{ty} {name}, ptr {pointer}, i32 {align}, {flags} {self._mask(n)}"
+            code.line(f"call void @{full}({args})")
+        else:
+            offsets = self._lane_offsets(place, r, n)
+            element = memory_type(t.dtype)
+            where = code.put(f"getelementptr {element}, ptr {pointer}, <{n} x i64> {offsets}")
+            full = f"llvm.masked.scatter.{_suffix(t.dtype, n)}.v{n}p0"
+            code.declare(full, "void", ty, f"<{n} x ptr>", "i32", flags)
+            args = f"{ty} {name}, <{n} x ptr> {where}, i32 {align}, {flags} {self._mask(n)}"
+            code.line(f"call void @{full}({args})")
+
+
+def _suffix(dtype: DType, n: int) -> str:
+    letter = "f" if dtype.is_float else "i"
+    return f"v{n}{letter}{max(8, dtype.bits)}"
