@@ -23,6 +23,7 @@ from tensorad.ir.visit import (
     any_node,
     conjuncts,
     rebuild,
+    substitute_all,
     uses_any,
     with_fresh_reductions,
 )
@@ -85,16 +86,35 @@ def lift_nonzeroness(axes: Sequence[Axis], body: Expr) -> Expr:
 
 
 def solve_domains(axes: Sequence[Axis], body: Expr) -> Expr:
-    """sum over a domain with conditions -> sums over its points only."""
+    """sum over a domain with conditions -> sums over its points only.
+
+    Other folds keep their axes and their order; their bounds become tight.
+    """
 
     def solve(e: Expr) -> Expr | None:
-        if not isinstance(e, Reduce) or not e.combiner.is_sum:
+        if not isinstance(e, Reduce) or (e.condition is TRUE and e.axes):
             return None
-        if e.condition is TRUE and e.axes:
-            return None
-        return solve_sum(axes, e)
+        return solve_sum(axes, e) if e.combiner.is_sum else _tighten(axes, e)
 
     return _rewrite_outside(body, solve)
+
+
+def _tighten(axes: Sequence[Axis], e: Reduce) -> Expr | None:
+    """A fold over the points of its domain, in the same order; None if axes would be lost."""
+    pieces = eliminate(axes, e.axes, e.condition).pieces
+    if len(pieces) != 1:
+        return None
+    (piece,) = pieces
+    kept = [a for a in e.axes if isinstance(piece.values[a], Axis)]
+    if len(kept) != len(e.axes) or len(piece.axes) != len(kept):
+        return None
+    order = {new: n for n, new in enumerate(piece.axes)}
+    positions = [order[new] for new in (piece.values[a] for a in e.axes) if isinstance(new, Axis)]
+    if positions != sorted(positions):
+        return None
+    sources = substitute_all(e.sources, piece.values)
+    condition = logical_and(piece.guard, piece.residual)
+    return reduce_expr(e.combiner, sources, piece.axes, condition, e.index)
 
 
 def drop_implied_guards(axes: Sequence[Axis], body: Expr) -> Expr:

@@ -1,0 +1,134 @@
+"""Products of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad import te
+from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.elementwise import matmul as broadcast_matmul
+from tensorad.ir.elementwise import same_dim
+from tensorad.ir.expr import Axis, Expr
+from tensorad.ir.tensor import Dim, Tensor, format_shape
+from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """NumPy's a @ b: vectors, matrices, batches of matrices.
+
+    Raises:
+        ShapeError: a 0-d operand, or contracted extents that differ.
+    """
+    return broadcast_matmul(check_tensor("matmul", "a", a), check_tensor("matmul", "b", b))
+
+
+def batch_matmul(a: Tensor, b: Tensor) -> Tensor:
+    """out[n, i, j] = sum_k a[n, i, k] * b[n, j, k]."""
+    check_tensor("batch_matmul", "a", a, 3)
+    check_tensor("batch_matmul", "b", b, 3)
+    check_equal("batch_matmul", f"the batches of {a.name} and {b.name}", a.shape[0], b.shape[0])
+    check_equal("batch_matmul", f"the last axes of {a.name} and {b.name}", a.shape[2], b.shape[2])
+    k = te.reduce_axis(a.shape[2], name="k")
+    made: Tensor = te.compute(
+        (a.shape[0], a.shape[1], b.shape[1]),
+        lambda n, i, j: te.sum(a[n, i, k] * b[n, j, k], axis=k),
+        name="batch_matmul",
+    )
+    return made
+
+
+def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+    """The sum over pairs of axes: the last n of a with the first n of b, or as listed.
+
+    Raises:
+        ShapeError: paired extents differ.
+    """
+    check_tensor("tensordot", "a", a)
+    check_tensor("tensordot", "b", b)
+    if isinstance(axes, int):
+        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    else:
+        left = [normalize_axis("tensordot", d, a.ndim) for d in axes[0]]
+        right = [normalize_axis("tensordot", d, b.ndim) for d in axes[1]]
+    if len(left) != len(right) or min([*left, 0]) < 0 or max([*right, -1]) >= b.ndim:
+        raise DefinitionError(f"tensordot: cannot pair the axes {axes} of {a.name} and {b.name}.")
+    for d, e in zip(left, right, strict=True):
+        check_equal("tensordot", f"axis {d} of {a.name} and axis {e} of {b.name}",
+                    a.shape[d], b.shape[e])  # fmt: skip
+    rows = [d for d in range(a.ndim) if d not in left]
+    columns = [d for d in range(b.ndim) if d not in right]
+    inner = [te.reduce_axis(a.shape[d], name=f"k{n}") for n, d in enumerate(left)]
+
+    def body(*i: Expr) -> Expr:
+        at_a = dict(zip(rows, i[: len(rows)], strict=True)) | dict(zip(left, inner, strict=True))
+        at_b = dict(zip(columns, i[len(rows) :], strict=True))
+        at_b |= dict(zip(right, inner, strict=True))
+        product = a[tuple(at_a[d] for d in range(a.ndim))] * b[
+            tuple(at_b[d] for d in range(b.ndim))
+        ]
+        return te.sum(product, axis=inner) if inner else product
+
+    shape = (*[a.shape[d] for d in rows], *[b.shape[d] for d in columns])
+    made: Tensor = te.compute(shape, body, name="tensordot")
+    return made
+
+
+def einsum(subscripts: str, *operands: Tensor) -> Tensor:
+    """NumPy's einsum with letters (no ellipsis), e.g. einsum("ik,kj->ij", a, b).
+
+    Without "->" the output has the letters that occur once, in alphabetic order.
+
+    Raises:
+        DefinitionError: malformed subscripts.
+        ShapeError: one letter stands for different extents.
+    """
+    terms, output = _parse(subscripts, operands)
+    extents: dict[str, Dim] = {}
+    for term, t in zip(terms, operands, strict=True):
+        for letter, n in zip(term, t.shape, strict=True):
+            if not same_dim(extents.setdefault(letter, n), n):
+                raise ShapeError(
+                    f"einsum: {letter!r} in {subscripts!r} stands for extents "
+                    f"{extents[letter]} and {n}.",
+                    where=", ".join(f"{o.name} {format_shape(o.shape)}" for o in operands),
+                )
+    summed = [c for c in extents if c not in output]
+
+    def body(*i: Expr) -> Expr:
+        axes: dict[str, Expr] = dict(zip(output, i, strict=True))
+        inner: list[Axis] = [te.reduce_axis(extents[c], name=c) for c in summed]
+        axes |= dict(zip(summed, inner, strict=True))
+        product: Expr | None = None
+        for term, t in zip(terms, operands, strict=True):
+            factor = t[tuple(axes[c] for c in term)]
+            product = factor if product is None else product * factor
+        return te.sum(product, axis=inner) if inner else product  # type: ignore[return-value]  # operands: checked
+
+    made: Tensor = te.compute(tuple(extents[c] for c in output), body, name="einsum")
+    return made
+
+
+def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
+    text = subscripts.replace(" ", "")
+    left, arrow, output = text.partition("->")
+    terms = left.split(",")
+    if not operands or len(terms) != len(operands):
+        raise DefinitionError(
+            f"einsum: {subscripts!r} names {len(terms)} operands, {len(operands)} were given."
+        )
+    for n, (term, t) in enumerate(zip(terms, operands, strict=True)):
+        check_tensor("einsum", f"operand {n}", t)
+        if not (term.isalpha() or not term) or len(term) != t.ndim:
+            raise DefinitionError(
+                f"einsum: {term!r} does not name the {t.ndim} axes of {t.name}.",
+                where=subscripts,
+                hint="use one letter per axis.",
+            )
+    if not arrow:
+        output = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
+    if len(set(output)) < len(output) or not set(output) <= set(left) - {","}:
+        raise DefinitionError(
+            f"einsum: the output {output!r} repeats a letter or has one that no operand has.",
+            where=subscripts,
+        )
+    return terms, output

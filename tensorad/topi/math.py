@@ -1,0 +1,167 @@
+"""Elementwise operators on whole tensors, with NumPy's broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tensorad import te
+from tensorad.ir.elementwise import broadcast_shapes, elementwise
+from tensorad.ir.tensor import Dim, Tensor
+from tensorad.topi.checks import check_tensor
+
+Operand = Tensor | float | int
+
+
+def _unary(name: str, function: Callable[..., object]) -> Callable[[Tensor], Tensor]:
+    def operator(x: Tensor) -> Tensor:
+        check_tensor(name, "x", x)
+        made: Tensor = te.compute(x.shape, lambda *i: function(x[i]), name=name)
+        return made
+
+    operator.__name__ = name
+    operator.__doc__ = f"{name} of every element; shape of x."
+    return operator
+
+
+UNARY: Final = (
+    "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "abs", "sign", "floor", "ceil", "round",
+    "trunc", "isnan", "isfinite",
+)  # fmt: skip
+
+exp = _unary("exp", te.exp)
+log = _unary("log", te.log)
+log1p = _unary("log1p", te.log1p)
+expm1 = _unary("expm1", te.expm1)
+sqrt = _unary("sqrt", te.sqrt)
+rsqrt = _unary("rsqrt", te.rsqrt)
+tanh = _unary("tanh", te.tanh)
+sigmoid = _unary("sigmoid", te.sigmoid)
+erf = _unary("erf", te.erf)
+sin = _unary("sin", te.sin)
+cos = _unary("cos", te.cos)
+tan = _unary("tan", te.tan)
+asin = _unary("asin", te.asin)
+acos = _unary("acos", te.acos)
+atan = _unary("atan", te.atan)
+sinh = _unary("sinh", te.sinh)
+cosh = _unary("cosh", te.cosh)
+abs = _unary("abs", te.abs)
+sign = _unary("sign", te.sign)
+floor = _unary("floor", te.floor)
+ceil = _unary("ceil", te.ceil)
+round = _unary("round", te.round)
+trunc = _unary("trunc", te.trunc)
+isnan = _unary("isnan", te.isnan)
+isfinite = _unary("isfinite", te.isfinite)
+
+
+def negative(x: Tensor) -> Tensor:
+    """-x."""
+    return -check_tensor("negative", "x", x)
+
+
+def square(x: Tensor) -> Tensor:
+    """x * x."""
+    check_tensor("square", "x", x)
+    made: Tensor = te.compute(x.shape, lambda *i: x[i] * x[i], name="square")
+    return made
+
+
+def _binary(name: str, op: str) -> Callable[[Operand, Operand], Tensor]:
+    def operator(a: Operand, b: Operand) -> Tensor:
+        if not isinstance(a, Tensor):
+            check_tensor(name, "b", b)
+        return elementwise(op, a, b)
+
+    operator.__name__ = name
+    operator.__doc__ = f"{name} of two tensors, or a tensor and a number; shapes broadcast."
+    return operator
+
+
+add = _binary("add", "add")
+subtract = _binary("subtract", "sub")
+multiply = _binary("multiply", "mul")
+divide = _binary("divide", "div")
+floor_divide = _binary("floor_divide", "floordiv")
+mod = _binary("mod", "mod")
+power = _binary("power", "pow")
+maximum = _binary("maximum", "maximum")
+minimum = _binary("minimum", "minimum")
+atan2 = _binary("atan2", "atan2")
+less = _binary("less", "lt")
+less_equal = _binary("less_equal", "le")
+greater = _binary("greater", "gt")
+greater_equal = _binary("greater_equal", "ge")
+equal = _binary("equal", "eq")
+not_equal = _binary("not_equal", "ne")
+logical_and = _binary("logical_and", "and")
+logical_or = _binary("logical_or", "or")
+
+
+def logical_not(x: Tensor) -> Tensor:
+    """The negation of a boolean tensor."""
+    return ~check_tensor("logical_not", "x", x)
+
+
+def clip(x: Tensor, low: float, high: float) -> Tensor:
+    """min(max(x, low), high); at the edges the gradient follows maximum and minimum (x wins)."""
+    check_tensor("clip", "x", x)
+    made: Tensor = te.compute(
+        x.shape, lambda *i: te.minimum(te.maximum(x[i], low), high), name="clip"
+    )
+    return made
+
+
+def cast(x: Tensor, dtype: object) -> Tensor:
+    """Every element converted to `dtype`."""
+    return check_tensor("cast", "x", x).astype(dtype)
+
+
+def where(condition: Tensor, a: Operand, b: Operand) -> Tensor:
+    """a where the condition holds, otherwise b; shapes broadcast."""
+    check_tensor("where", "condition", condition)
+    shapes = [t.shape for t in (condition, a, b) if isinstance(t, Tensor)]
+    shape = broadcast_shapes("where", *shapes)
+    c, x, y = (broadcast_to(t, shape) if isinstance(t, Tensor) else t for t in (condition, a, b))
+
+    def at(t: object, i: tuple[object, ...]) -> object:
+        return t[i] if isinstance(t, Tensor) else t
+
+    made: Tensor = te.compute(
+        shape, lambda *i: te.select(at(c, i), at(x, i), at(y, i)), name="where"
+    )
+    return made
+
+
+def broadcast_to(x: Tensor, shape: Sequence[Dim]) -> Tensor:
+    """x repeated along its axes of extent 1 and along new leading axes.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+    """
+    check_tensor("broadcast_to", "x", x)
+    wanted = tuple(shape)
+    if x.shape == wanted:
+        return x
+    broadcast_shapes("broadcast_to", x.shape, wanted)
+    lead = len(wanted) - x.ndim
+
+    def body(*i: object) -> object:
+        own = [0 if n == 1 else k for n, k in zip(x.shape, i[lead:], strict=True)]
+        return x[tuple(own)]
+
+    made: Tensor = te.compute(wanted, body, name="broadcast")
+    return made
+
+
+def full(shape: Sequence[Dim], value: float, dtype: object = "float32") -> Tensor:
+    """A tensor of one value."""
+    made: Tensor = te.compute(tuple(shape), lambda *i: te.const(value, dtype), name="full")
+    return made
+
+
+def full_like(x: Tensor, value: float) -> Tensor:
+    """One value in the shape and dtype of x."""
+    return full(check_tensor("full_like", "x", x).shape, value, x.dtype)

@@ -1,0 +1,91 @@
+"""Reductions of whole tensors along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorad import te
+from tensorad.errors import ShapeError
+from tensorad.ir.expr import Axis, Expr
+from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.topi.checks import check_tensor, normalize_axes
+
+Axes = int | Sequence[int] | None
+
+
+def _reduce(
+    name: str,
+    reducer: Callable[..., Expr],
+    x: Tensor,
+    axis: Axes,
+    keepdims: bool,
+    finish: Callable[[Expr], Expr] = lambda e: e,
+) -> Tensor:
+    check_tensor(name, "x", x)
+    over = normalize_axes(name, axis, x.ndim)
+    kept = [d for d in range(x.ndim) if d not in over]
+    if not over:
+        return x
+    shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
+
+    def body(*i: Expr) -> Expr:
+        inner = {d: te.reduce_axis(x.shape[d], name=f"k{d}" if len(over) > 1 else "k") for d in over}
+        outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
+        element = x[tuple(inner.get(d, outer.get(d)) for d in range(x.ndim))]
+        axes: list[Axis] = list(inner.values())
+        return finish(reducer(element, axis=axes))
+
+    made: Tensor = te.compute(tuple(shape), body, name=name)
+    return made
+
+
+def sum(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The sum along `axis` (all axes: None); dtype of x (bool: int64)."""
+    return _reduce("sum", te.sum, x, axis, keepdims)
+
+
+def prod(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The product along `axis`."""
+    return _reduce("prod", te.prod, x, axis, keepdims)
+
+
+def max(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The maximum along `axis`; NaN propagates; the gradient goes to the first maximum."""
+    return _reduce("max", te.max, x, axis, keepdims)
+
+
+def min(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The minimum along `axis`; NaN propagates; the gradient goes to the first minimum."""
+    return _reduce("min", te.min, x, axis, keepdims)
+
+
+def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The mean along `axis`.
+
+    Raises:
+        ShapeError: an axis has extent 0.
+    """
+    check_tensor("mean", "x", x)
+    over = normalize_axes("mean", axis, x.ndim)
+    count: Expr = dim_expr(1)
+    for d in over:
+        count = count * dim_expr(x.shape[d])
+        if x.shape[d] == 0:
+            raise ShapeError(f"mean: axis {d} of {x.name} has extent 0; its mean is undefined.")
+    dtype = x.dtype if x.dtype.is_float else "float32"
+    if all(isinstance(x.shape[d], int) for d in over):
+        scale: object = 1.0
+        for d in over:
+            scale = scale / x.shape[d]  # type: ignore[operator]  # integers: checked above
+        return _reduce("mean", te.sum, x.astype(dtype), axis, keepdims, lambda e: e * scale)
+    return _reduce("mean", te.sum, x.astype(dtype), axis, keepdims, lambda e: e / count.astype(dtype))
+
+
+def argmax(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """int64 row-major position of the first maximum over the axes."""
+    return _reduce("argmax", te.argmax, x, axis, keepdims)
+
+
+def argmin(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """int64 row-major position of the first minimum over the axes."""
+    return _reduce("argmin", te.argmin, x, axis, keepdims)

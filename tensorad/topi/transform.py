@@ -1,0 +1,322 @@
+"""Operators that move elements: reshape, transpose, joining, cutting, padding, gathering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad import te
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.elementwise import same_dim
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
+from tensorad.topi.checks import check_tensor, normalize_axis
+
+
+def _product(extents: Sequence[Dim]) -> Dim:
+    total = dim_expr(1)
+    for n in extents:
+        total = total * dim_expr(n)
+    return dim_of(total)
+
+
+def reshape(x: Tensor, shape: Sequence[Dim]) -> Tensor:
+    """The elements of x in row-major order in another shape; one extent may be -1.
+
+    Raises:
+        ShapeError: the numbers of elements differ.
+    """
+    check_tensor("reshape", "x", x)
+    new = _complete_shape(x, tuple(shape))
+    if not same_dim(_product(new), _product(x.shape)):
+        raise ShapeError(
+            f"reshape: {x.name} of shape {format_shape(x.shape)} has {_product(x.shape)} "
+            f"elements, the new shape {format_shape(new)} has {_product(new)}."
+        )
+    groups = _matching_groups(x.shape, new)
+
+    def body(*i: Expr) -> Expr:
+        index: list[Expr] = []
+        for (a, b), (c, d) in groups:
+            index += _digits(_position(i[c:d], new[c:d]), x.shape[a:b])
+        return x[tuple(index)]
+
+    made: Tensor = te.compute(new, body, name="reshape")
+    return made
+
+
+def _complete_shape(x: Tensor, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    unknown = [d for d, n in enumerate(shape) if isinstance(n, int) and n == -1]
+    if not unknown:
+        return shape
+    known = _product([n for d, n in enumerate(shape) if d not in unknown])
+    total = _product(x.shape)
+    fits = isinstance(known, int) and isinstance(total, int) and known > 0 and total % known == 0
+    if len(unknown) > 1 or not fits:
+        raise ShapeError(
+            f"reshape: cannot complete the shape {format_shape(shape)} for {x.name} of shape "
+            f"{format_shape(x.shape)}.",
+            hint="at most one extent may be -1, and the others must divide the element count.",
+        )
+    missing = int(total) // int(known)  # type: ignore[arg-type]  # both integers: checked above
+    return tuple(missing if d in unknown else n for d, n in enumerate(shape))
+
+
+Group = tuple[tuple[int, int], tuple[int, int]]
+
+
+def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[Group]:
+    """Runs of old and new axes with equal element counts, as short as possible."""
+    groups: list[Group] = []
+    a = c = 0
+    while a < len(old) or c < len(new):
+        b, d = min(a + 1, len(old)), min(c + 1, len(new))
+        while not same_dim(_product(old[a:b]), _product(new[c:d])):
+            left, right = _product(old[a:b]), _product(new[c:d])
+            if not (isinstance(left, int) and isinstance(right, int)):
+                b, d = len(old), len(new)
+                break
+            if (left < right and b < len(old)) or d == len(new):
+                b += 1
+            else:
+                d += 1
+        groups.append(((a, b), (c, d)))
+        a, c = b, d
+    return groups
+
+
+def _position(index: Sequence[Expr], extents: Sequence[Dim]) -> Expr:
+    position: Expr = dim_expr(0)
+    for i, n in zip(index, extents, strict=True):
+        position = position * dim_expr(n) + i
+    return position
+
+
+def _digits(position: Expr, extents: Sequence[Dim]) -> list[Expr]:
+    """The row-major index of a position; the leading digit needs no remainder."""
+    digits: list[Expr] = []
+    inner: Expr = dim_expr(1)
+    for d in range(len(extents) - 1, -1, -1):
+        digit = position if d == len(extents) - 1 else position // inner
+        digits.append(digit % dim_expr(extents[d]) if d and len(extents) > 1 else digit)
+        inner = inner * dim_expr(extents[d])
+    return digits[::-1]
+
+
+def flatten(x: Tensor) -> Tensor:
+    """(n, a, b, ...) -> (n, a*b*...).
+
+    Raises:
+        ShapeError: x is 0-d.
+    """
+    check_tensor("flatten", "x", x)
+    if not x.ndim:
+        raise ShapeError(f"flatten: {x.name} is 0-d; it has no axis to keep.")
+    rest = x.shape[1:]
+
+    def body(i: Expr, k: Expr) -> Expr:
+        return x[(i, *_digits(k, rest))]
+
+    made: Tensor = te.compute((x.shape[0], _product(rest)), body, name="flatten")
+    return made
+
+
+def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """out[i...] with axis d of out being axis axes[d] of x; None reverses the axes.
+
+    Raises:
+        DefinitionError: axes is no permutation.
+    """
+    check_tensor("transpose", "x", x)
+    given = range(x.ndim)[::-1] if axes is None else axes
+    order = [normalize_axis("transpose", a, x.ndim) for a in given]
+    if sorted(order) != list(range(x.ndim)):
+        raise DefinitionError(
+            f"transpose: axes {tuple(given)} are no permutation of the {x.ndim} axes of {x.name}."
+        )
+
+    def body(*i: Expr) -> Expr:
+        return x[tuple(i[order.index(d)] for d in range(x.ndim))]
+
+    made: Tensor = te.compute(tuple(x.shape[a] for a in order), body, name="transpose")
+    return made
+
+
+def expand_dims(x: Tensor, axis: int) -> Tensor:
+    """A new axis of extent 1 before position `axis`."""
+    check_tensor("expand_dims", "x", x)
+    at = normalize_axis("expand_dims", axis, x.ndim + 1)
+    shape = (*x.shape[:at], 1, *x.shape[at:])
+    made: Tensor = te.compute(shape, lambda *i: x[i[:at] + i[at + 1 :]], name="expand_dims")
+    return made
+
+
+def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
+    """x without its axes of extent 1 (all of them, or the given ones).
+
+    Raises:
+        ShapeError: a given axis has another extent.
+    """
+    check_tensor("squeeze", "x", x)
+    if axis is None:
+        gone = [d for d, n in enumerate(x.shape) if n == 1]
+    else:
+        given = [axis] if isinstance(axis, int) else list(axis)
+        gone = [normalize_axis("squeeze", a, x.ndim) for a in given]
+    for d in gone:
+        if x.shape[d] != 1:
+            raise ShapeError(f"squeeze: axis {d} of {x.name} has extent {x.shape[d]}, not 1.")
+    kept = [d for d in range(x.ndim) if d not in gone]
+
+    def body(*i: Expr) -> Expr:
+        index: list[Expr | int] = [0] * x.ndim
+        for d, k in zip(kept, i, strict=True):
+            index[d] = k
+        return x[tuple(index)]
+
+    made: Tensor = te.compute(tuple(x.shape[d] for d in kept), body, name="squeeze")
+    return made
+
+
+def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The tensors one after the other along `axis`.
+
+    Raises:
+        ShapeError: their other extents differ.
+        DefinitionError: there is no tensor.
+    """
+    if not tensors:
+        raise DefinitionError("concatenate: needs at least one tensor.")
+    first = check_tensor("concatenate", "tensors[0]", tensors[0])
+    along = normalize_axis("concatenate", axis, first.ndim)
+    for n, t in enumerate(tensors):
+        check_tensor("concatenate", f"tensors[{n}]", t, first.ndim)
+        others = [d for d in range(first.ndim) if d != along]
+        if not all(same_dim(t.shape[d], first.shape[d]) for d in others):
+            raise ShapeError(
+                f"concatenate: {t.name} {format_shape(t.shape)} and {first.name} "
+                f"{format_shape(first.shape)} differ outside axis {along}."
+            )
+    ends: list[Expr] = []
+    total: Expr = dim_expr(0)
+    for t in tensors:
+        total = total + dim_expr(t.shape[along])
+        ends.append(total)
+    shape = (*first.shape[:along], dim_of(total), *first.shape[along + 1 :])
+
+    def body(*i: Expr) -> Expr:
+        def part(n: int) -> Expr:
+            start = ends[n - 1] if n else dim_expr(0)
+            return tensors[n][(*i[:along], i[along] - start, *i[along + 1 :])]
+
+        result = part(len(tensors) - 1)
+        for n in range(len(tensors) - 2, -1, -1):
+            result = te.select(i[along] < ends[n], part(n), result)
+        return result
+
+    made: Tensor = te.compute(shape, body, name="concatenate")
+    return made
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    return concatenate([expand_dims(t, axis) for t in tensors], axis)
+
+
+def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """x cut along `axis` into equal parts, or at the given positions.
+
+    Raises:
+        ShapeError: the extent is no multiple of the number of parts, or positions do not
+            increase within it.
+    """
+    check_tensor("split", "x", x)
+    along = normalize_axis("split", axis, x.ndim)
+    extent = x.shape[along]
+    if not isinstance(extent, int):
+        raise ShapeError(f"split: axis {along} of {x.name} has the symbolic extent {extent}.")
+    if isinstance(sections, int):
+        if sections < 1 or extent % sections:
+            raise ShapeError(
+                f"split: axis {along} of {x.name} has extent {extent}, which does not divide "
+                f"into {sections} equal parts."
+            )
+        cuts = [extent // sections * n for n in range(sections + 1)]
+    else:
+        cuts = [0, *sections, extent]
+        if any(a > b for a, b in zip(cuts, cuts[1:], strict=False)):
+            raise ShapeError(
+                f"split: positions {tuple(sections)} do not increase within the extent {extent}."
+            )
+
+    def piece(start: int, stop: int) -> Tensor:
+        shape = (*x.shape[:along], stop - start, *x.shape[along + 1 :])
+
+        def body(*i: Expr) -> Expr:
+            return x[(*i[:along], i[along] + start, *i[along + 1 :])]
+
+        made: Tensor = te.compute(shape, body, name="split")
+        return made
+
+    return [piece(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+def pad(
+    x: Tensor, before: Sequence[int], after: Sequence[int] | None = None, value: float = 0.0
+) -> Tensor:
+    """x surrounded by `value`: before[d] and after[d] elements on axis d.
+
+    Raises:
+        ShapeError: not one non-negative integer per axis.
+    """
+    check_tensor("pad", "x", x)
+    end = before if after is None else after
+    for name, widths in (("before", before), ("after", end)):
+        good = len(widths) == x.ndim and all(isinstance(w, int) and w >= 0 for w in widths)
+        if not good:
+            raise ShapeError(
+                f"pad: {name} must hold {x.ndim} integers >= 0, one per axis of {x.name}, "
+                f"got {tuple(widths)}."
+            )
+    shape = tuple(
+        dim_of(dim_expr(n) + b + a) for n, b, a in zip(x.shape, before, end, strict=True)
+    )
+
+    def body(*i: Expr) -> Expr:
+        inside = []
+        for d, k in enumerate(i):
+            if before[d]:
+                inside.append(k >= before[d])
+            if end[d]:
+                inside.append(k < dim_expr(x.shape[d]) + before[d])
+        element = x[tuple(k - b for k, b in zip(i, before, strict=True))]
+        if not inside:
+            return element
+        return te.select(te.all_of(*inside), element, te.const(value, x.dtype))
+
+    made: Tensor = te.compute(shape, body, name="pad")
+    return made
+
+
+def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+    """x at run-time positions along `axis`; checked at the call.
+
+    Shape: x.shape with that axis replaced by indices.shape.
+
+    Raises:
+        DTypeError: indices are not integers.
+    """
+    check_tensor("take", "x", x)
+    check_tensor("take", "indices", indices)
+    if not indices.dtype.is_integer:
+        raise DTypeError(
+            f"take: indices must be integers, but {indices.name} has dtype {indices.dtype}."
+        )
+    along = normalize_axis("take", axis, x.ndim)
+    shape = (*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
+
+    def body(*i: Expr) -> Expr:
+        where = indices[i[along : along + indices.ndim]]
+        return x[(*i[:along], where, *i[along + indices.ndim :])]
+
+    made: Tensor = te.compute(shape, body, name="take")
+    return made
