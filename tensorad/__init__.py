@@ -1,9 +1,131 @@
 """tensorad: tensor operators by index formula, differentiated and compiled."""
 
-from pathlib import Path
+from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+_here = Path(__file__).resolve().parent
 __path__ = [*__path__]
-_root = Path(__file__).resolve().parent.parent
-for _name in ("codegen", "simplify"):  # a checkout that lost its links still finds the folders
-    if not (Path(__file__).parent / _name / "__init__.py").exists():
-        __path__.append(str(_root))
+for _folder in ("codegen", "simplify"):  # a checkout that lost its links still finds the folders
+    if not (_here / _folder / "__init__.py").exists():
+        __path__.append(str(_here.parent))
+
+if TYPE_CHECKING:
+    from tensorad import config as config
+    from tensorad import errors as errors
+    from tensorad import topi as topi
+    from tensorad.autodiff import InlineNonReductions as InlineNonReductions
+    from tensorad.autodiff import Jacobian as Jacobian
+    from tensorad.autodiff import JacobianRecursive as JacobianRecursive
+    from tensorad.autodiff import (
+        OptimizeAndLiftNonzeronessConditions as OptimizeAndLiftNonzeronessConditions,
+    )
+    from tensorad.autodiff import PrintTensorRecursively as PrintTensorRecursively
+    from tensorad.autodiff import Simplify as Simplify
+    from tensorad.autodiff import generalized_matmul as generalized_matmul
+    from tensorad.autodiff import hessian as hessian
+    from tensorad.autodiff import hvp as hvp
+    from tensorad.autodiff import jvp as jvp
+    from tensorad.autodiff import vjp as vjp
+    from tensorad.autodiff.jacobian import jacobian as jacobian
+    from tensorad.building import CompiledFunction as CompiledFunction
+    from tensorad.building import build as build
+    from tensorad.building import evaluate as evaluate
+    from tensorad.building import lower as lower
+    from tensorad.building import measure_performance as measure_performance
+    from tensorad.building import show_lowered as show_lowered
+    from tensorad.checking import gradcheck as gradcheck
+    from tensorad.counting import Work as Work
+    from tensorad.counting import work as work
+    from tensorad.ir.expr import Axis as Axis
+    from tensorad.ir.expr import Expr as Expr
+    from tensorad.ir.interpret import interpret as interpret
+    from tensorad.ir.tensor import Tensor as Tensor
+    from tensorad.te import abs as abs
+    from tensorad.te import acos as acos
+    from tensorad.te import all_of as all_of
+    from tensorad.te import any_of as any_of
+    from tensorad.te import argmax as argmax
+    from tensorad.te import argmin as argmin
+    from tensorad.te import asin as asin
+    from tensorad.te import assume as assume
+    from tensorad.te import atan as atan
+    from tensorad.te import atan2 as atan2
+    from tensorad.te import ceil as ceil
+    from tensorad.te import comm_reducer as comm_reducer
+    from tensorad.te import compute as compute
+    from tensorad.te import const as const
+    from tensorad.te import cos as cos
+    from tensorad.te import cosh as cosh
+    from tensorad.te import erf as erf
+    from tensorad.te import exp as exp
+    from tensorad.te import expm1 as expm1
+    from tensorad.te import floor as floor
+    from tensorad.te import isfinite as isfinite
+    from tensorad.te import isnan as isnan
+    from tensorad.te import log as log
+    from tensorad.te import log1p as log1p
+    from tensorad.te import max as max
+    from tensorad.te import maximum as maximum
+    from tensorad.te import min as min
+    from tensorad.te import minimum as minimum
+    from tensorad.te import placeholder as placeholder
+    from tensorad.te import pow as pow
+    from tensorad.te import prod as prod
+    from tensorad.te import reduce_axis as reduce_axis
+    from tensorad.te import round as round
+    from tensorad.te import rsqrt as rsqrt
+    from tensorad.te import scan as scan
+    from tensorad.te import scatter as scatter
+    from tensorad.te import select as select
+    from tensorad.te import sigmoid as sigmoid
+    from tensorad.te import sign as sign
+    from tensorad.te import sin as sin
+    from tensorad.te import sinh as sinh
+    from tensorad.te import size as size
+    from tensorad.te import sqrt as sqrt
+    from tensorad.te import sum as sum
+    from tensorad.te import tan as tan
+    from tensorad.te import tanh as tanh
+    from tensorad.te import trunc as trunc
+
+_HOME: Final = {
+    "tensorad.te": (
+        "abs acos all_of any_of argmax argmin asin assume atan atan2 ceil comm_reducer compute "
+        "const cos cosh erf exp expm1 floor isfinite isnan log log1p max maximum min minimum "
+        "placeholder pow prod reduce_axis round rsqrt scan scatter select sigmoid sign sin sinh "
+        "size sqrt sum tan tanh trunc"
+    ),
+    "tensorad.autodiff": (
+        "InlineNonReductions Jacobian JacobianRecursive OptimizeAndLiftNonzeronessConditions "
+        "PrintTensorRecursively Simplify generalized_matmul hessian hvp jacobian jvp vjp"
+    ),
+    "tensorad.building": ("CompiledFunction build evaluate lower measure_performance show_lowered"),
+    "tensorad.checking": "gradcheck",
+    "tensorad.counting": "Work work",
+    "tensorad.ir.expr": "Axis Expr",
+    "tensorad.ir.interpret": "interpret",
+    "tensorad.ir.tensor": "Tensor",
+}
+"""Which module defines each public name; it is imported when the name is first used."""
+
+_MODULE_OF: Final = {name: module for module, names in _HOME.items() for name in names.split()}
+_SUBMODULES: Final = ("config", "errors", "topi")
+
+__all__ = sorted([*_MODULE_OF, *_SUBMODULES])
+
+
+def __getattr__(name: str) -> object:
+    if name in _SUBMODULES:
+        return import_module(f"tensorad.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'tensorad' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value  # the next use does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
