@@ -1,0 +1,54 @@
+"""Shared fixtures: hypothesis profiles and golden texts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "soak",
+    derandomize=False,
+    deadline=None,
+    max_examples=2_000,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write tests/golden/*.txt anew instead of comparing with them",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """golden(name, text): text must equal tests/golden/<name>.txt."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        if update:
+            GOLDEN.mkdir(exist_ok=True)
+            path.write_text(text + "\n")
+            return
+        assert path.exists(), f"no {path}: run pytest --update-golden and read the new file"
+        assert text + "\n" == path.read_text()
+
+    return check
