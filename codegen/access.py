@@ -82,15 +82,16 @@ def extent_of(a: Axis, ranges: Ranges | None = None) -> int:
 def unsafe_reads(nest: Nest) -> bool:
     """Whether some read is guarded and might be out of bounds where its guard fails."""
     axes = [*nest.axes]
-    if _guarded_unsafe(nest.values, axes, guarded=False):
+    if guarded_unsafe(nest.values, axes, guarded=False):
         return True
     return any(
-        _guarded_unsafe(f.sources, [*axes, *f.axes], guarded=f.condition is not TRUE)
+        guarded_unsafe(f.sources, [*axes, *f.axes], guarded=f.condition is not TRUE)
         for f in nest.folds
     )
 
 
-def _guarded_unsafe(roots: Sequence[Expr], axes: Iterable[Axis], guarded: bool) -> bool:
+def guarded_unsafe(roots: Sequence[Expr], axes: Iterable[Axis], guarded: bool) -> bool:
+    """Whether a read under a select (or, if `guarded`, any) may be out of bounds by itself."""
     order = outside_reductions(roots)
     if not any(isinstance(e, Read) for e in order):
         return False

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopProgram, Stmt, Store, Visit
+from tensorad.codegen.loopir import Assign, Fold, For, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.lower_body import lower_values
-from tensorad.codegen.schedule import schedule_compute, without_visits
+from tensorad.codegen.lower_checks import check_kernel
+from tensorad.codegen.lower_parts import lower_update, scan_parts
+from tensorad.codegen.schedule import schedule_op
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
-    TRUE,
     Expr,
-    Param,
-    axis,
-    int_const,
-    param,
     read,
-    sub,
 )
 from tensorad.ir.tensor import (
     Compute,
@@ -27,11 +23,11 @@ from tensorad.ir.tensor import (
     Scan,
     Scatter,
     Tensor,
-    Update,
-    dim_expr,
+)
+from tensorad.ir.tensor import (
     outputs as outputs_of,
 )
-from tensorad.ir.visit import op_inputs, substitute
+from tensorad.ir.visit import op_inputs
 
 
 def lower_program(
@@ -50,14 +46,12 @@ def lower_program(
         BuildError: an output needs a placeholder that is not an input.
     """
     distinct, copies = _separate_outputs(outputs, inputs)
-    kernels = []
+    kernels: list[Kernel] = []
     for op, live in needed_ops(distinct, inputs):
-        kernel = lower_op(op, live)
-        if schedule and isinstance(op, Compute):
-            kernel = schedule_compute(op, live, kernel)
-        elif schedule:
-            kernel = without_visits(kernel)
-        kernels.append(kernel)
+        checks = None if assume_in_bounds else check_kernel(op)
+        if checks is not None:
+            kernels.append(checks)
+        kernels.extend(schedule_op(op, live) if schedule else [lower_op(op, live)])
     return LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
 
 
@@ -153,36 +147,11 @@ def lower_scatter(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
     return (*fill, *nest(op.axes, (Visit(), *updates)))
 
 
-def lower_update(op: Scatter, update: Update, out: Tensor) -> tuple[Stmt, ...]:
-    """if condition: out[indices] = out[indices] (+) value"""
-    before, values = lower_values((*update.indices, update.value))
-    indices, value = values[:-1], values[-1]
-    x, y = op.combiner.lhs[0], op.combiner.rhs[0]
-    combined = substitute(op.combiner.results[0], {x: read(out, indices), y: value})
-    body: tuple[Stmt, ...] = (*before, Store((out,), indices, (combined,)))
-    if update.condition is TRUE:
-        return body
-    before, (condition,) = lower_values((update.condition,))
-    return (*before, If(condition, body))
-
-
 def lower_scan(op: Scan, live: tuple[Tensor, ...]) -> tuple[Stmt, ...]:
     """for the other axes: a fold along `op.axis` that stores every state."""
-    axes = list(compute_axes(op.shape))
-    along = axis("s", 0, dim_expr(op.shape[op.axis]))
-    position: Expr = along
-    if op.reverse:
-        position = sub(sub(along.upper, int_const(1)), along)
-    indices: list[Expr] = list(axes)
-    indices[op.axis] = position
-    names = ["acc"] if op.combiner.arity == 1 else [f"acc{n}" for n in range(op.combiner.arity)]
-    state: tuple[Param, ...] = tuple(
-        [param(n, c.dtype) for n, c in zip(names, op.combiner.identity, strict=True)]
-    )
-    sources = tuple([read(t, tuple(indices)) for t in op.sources])
-    fold = Fold(state, op.combiner, sources)
-    store = Store(live, tuple(indices), tuple([state[t.index] for t in live]))
+    parts = scan_parts(op)
+    fold = Fold(parts.state, op.combiner, parts.sources)
+    store = Store(live, parts.indices, tuple([parts.state[t.index] for t in live]))
     step: tuple[Stmt, ...] = (store, fold) if op.exclusive else (fold, store)
-    loop = For(along, (Visit(), *step))
-    others = axes[: op.axis] + axes[op.axis + 1 :]
-    return nest(others, (Assign(state, op.combiner.identity), loop))
+    loop = For(parts.along, (Visit(), *step))
+    return nest(parts.others, (Assign(parts.state, op.combiner.identity), loop))

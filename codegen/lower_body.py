@@ -155,11 +155,13 @@ def fold_loops(
 
 
 def _fold_loop(e: Reduce) -> FoldLoop:
-    names = ["acc"] if e.combiner.arity == 1 else [f"acc{n}" for n in range(e.combiner.arity)]
-    accumulators = tuple(
-        [param(n, c.dtype) for n, c in zip(names, e.combiner.identity, strict=True)]
-    )
-    return FoldLoop(e.combiner, e.sources, e.axes, e.condition, accumulators)
+    return FoldLoop(e.combiner, e.sources, e.axes, e.condition, accumulators_for(e.combiner))
+
+
+def accumulators_for(combiner: Combiner) -> tuple[Param, ...]:
+    """New scalars for the state of a fold."""
+    names = ["acc"] if combiner.arity == 1 else [f"acc{n}" for n in range(combiner.arity)]
+    return tuple([param(n, c.dtype) for n, c in zip(names, combiner.identity, strict=True)])
 
 
 def lower_fold(fold: FoldLoop) -> tuple[Stmt, ...]:

@@ -1,33 +1,74 @@
-"""The schedule: named passes from an operation to the loops that are compiled."""
+"""The schedule: from an operation to the loops that are compiled.
+
+Each step is a pure function. Fusion of operations and tuned contractions belong between
+`split_stages` and `split_nest`, where a kernel is still axes and formulas.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loopnest import nest_of
+from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.schedule_emit import emit_nest
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.codegen.schedule_split import split_nest
-from tensorad.ir.tensor import Compute, Tensor
-from tensorad.ir.visit import op_inputs
+from tensorad.codegen.schedule_stages import split_stages, stage_uses
+from tensorad.codegen.schedule_sweep import schedule_scan, schedule_scatter
+from tensorad.errors import InternalError
+from tensorad.ir.expr import Axis, Expr, Read
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
+from tensorad.ir.visit import postorder
 
 
-def schedule_compute(op: Compute, live: tuple[Tensor, ...], serial: Kernel) -> Kernel:
-    """The loops of a compute: split into pieces, each run by a plan of its own.
+def schedule_op(op: Op, live: tuple[Tensor, ...]) -> list[Kernel]:
+    """The kernels of one operation, in order."""
+    if isinstance(op, Compute):
+        return schedule_compute(op, live)
+    if isinstance(op, Scatter):
+        return [schedule_scatter(op, live[0])]
+    if isinstance(op, Scan):
+        return [schedule_scan(op, live)]
+    raise InternalError(f"{op.name} ({type(op).__name__}) has no loops")
 
-    `serial` is the unscheduled kernel, kept where no nest of folds fits the body.
-    """
-    nest = nest_of(op.axes, live, op.bodies)
-    if nest is None:
-        return without_visits(serial)
+
+def schedule_compute(op: Compute, live: tuple[Tensor, ...]) -> list[Kernel]:
+    """One kernel per stage, the last of which stores `live`."""
+    stages, bodies = split_stages(op)
+    used = stage_uses(stages, bodies) if stages else set()
+    kernels = []
+    for s in stages:
+        stored = tuple([t for t in outputs(s) if t in used])
+        kernels.append(schedule_bodies(s.name, s.axes, s.bodies, stored))
+    return [*kernels, schedule_bodies(op.name, op.axes, bodies, live)]
+
+
+def schedule_bodies(
+    name: str, axes: tuple[Axis, ...], bodies: tuple[Expr, ...], live: tuple[Tensor, ...]
+) -> Kernel:
+    """The loops of live[n][axes] = bodies[n's index]: pieces, each run by a plan of its own."""
     body: list[Stmt] = []
-    for piece in split_nest(nest):
-        body.extend(emit_nest(piece, plan_nest(piece)))
-    return Kernel(op.name, tuple(body), live, tuple(op_inputs(op)))
+    nest = nest_of(axes, live, bodies)
+    if nest is None:
+        body.extend(serial_loops(axes, bodies, live))
+    else:
+        for piece in split_nest(nest):
+            body.extend(emit_nest(piece, plan_nest(piece)))
+    used = dict.fromkeys(e.tensor for e in postorder(*bodies) if isinstance(e, Read))
+    return Kernel(name, tuple(body), live, tuple(used))
 
 
-def without_visits(kernel: Kernel) -> Kernel:
-    """The kernel's statements without counters, as machine code runs them."""
-    return Kernel(kernel.name, strip_visits(kernel.body), kernel.writes, kernel.reads)
+def serial_loops(
+    axes: tuple[Axis, ...], bodies: tuple[Expr, ...], live: Sequence[Tensor]
+) -> tuple[Stmt, ...]:
+    """The loops as written, rows on several threads: for folds that hold folds."""
+    before, values = lower_values(bodies)
+    store = Store(tuple(live), axes, tuple([values[t.index] for t in live]))
+    body: tuple[Stmt, ...] = strip_visits((*before, store))
+    for a in reversed(axes):
+        body = (For(a, body, "parallel" if a is axes[0] else "serial"),)
+    return body
 
 
 def strip_visits(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -126,7 +126,7 @@ def _plan_elementwise(nest: Nest) -> Plan:
     if vector is not None:
         order.insert(len(order) - len(jam), vector)
     plan = Plan(tuple(order), vector, 0, jam)
-    return _threads(nest, plan, _points(nest.axes) * (len(accesses) + _operations(nest.values)))
+    return _threads(nest, plan, extent_product(nest.axes) * (len(accesses) + _operations(nest.values)))
 
 
 def preferred_axis(nest: Nest) -> Axis | None:
@@ -156,7 +156,8 @@ def _replicated(nest: Nest, vector: Axis | None) -> dict[Axis, int]:
     return jam
 
 
-def _points(axes: Iterable[Axis]) -> float:
+def extent_product(axes: Iterable[Axis]) -> float:
+    """How many points the axes span, at most; symbolic extents count as assumed."""
     axes = list(axes)
     ranges = Ranges(axes)
     return prod(float(extent_of(a, ranges)) for a in axes)
@@ -197,7 +198,7 @@ def _plan_folds(nest: Nest) -> Plan:
     order = best_order(nest, best)
     unroll = _affordable(nest, unroll, best)
     plan = Plan(order, best.vector, best.width, best.jam, unroll)
-    steps = sum(_points([*nest.axes, *f.axes]) for f in nest.folds)
+    steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
     return _threads(nest, plan, steps * best.cost)
 
 
@@ -236,7 +237,7 @@ def _estimates(nest: Nest, unroll: frozenset[Axis]) -> Iterator[Estimate]:
     operations = max(1, _operations([s for f in nest.folds for s in f.sources]))
     components = sum(len(f.accumulators) for f in nest.folds)
     lanes = lanes_of(nest)
-    steps = min([_points(f.axes) for f in nest.folds], default=1.0)
+    steps = min([extent_product(f.axes) for f in nest.folds], default=1.0)
     yield Estimate(4.0 + len(reads) + operations, None, 0, {})
     if unsafe_reads(nest):
         return

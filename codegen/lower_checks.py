@@ -1,0 +1,109 @@
+"""Data-dependent indices are verified by loops of their own, before the loops that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tensorad.codegen.access import in_bounds
+from tensorad.codegen.affine import Ranges
+from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
+from tensorad.codegen.lower_body import lower_values, needs, outside_reductions
+from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, read, select
+from tensorad.ir.tensor import Compute, Op, Scatter, dim_expr, outputs
+from tensorad.ir.visit import free_leaves, op_expressions, postorder, reads
+
+
+@dataclass(frozen=True, eq=False)
+class _Scope:
+    """Expressions evaluated in loops over `axes` where `guard` holds."""
+
+    roots: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    guard: Expr
+
+
+def check_kernel(op: Op) -> Kernel | None:
+    """Loops that check every data-dependent read and write of `op`; None without any."""
+    if not _has_dynamic(op):
+        return None
+    body: list[Stmt] = []
+    todo = list(_scopes(op))[::-1]
+    while todo:
+        scope = todo.pop()
+        order = outside_reductions(scope.roots)
+        need = needs(scope.roots, order)
+        for e in order:
+            guard = _both(scope.guard, need[e])
+            if isinstance(e, Read):
+                body.extend(_checks(e, scope.axes, guard))
+            elif isinstance(e, Reduce):
+                axes = (*scope.axes, *e.axes)
+                todo.append(_Scope(e.sources, axes, _both(guard, e.condition)))
+                todo.append(_Scope((e.condition,), axes, guard))
+    if not body:
+        return None
+    used = dict.fromkeys(r.tensor for r in reads(*op_expressions(op)))
+    return Kernel(f"{op.name}.check", tuple(body), (), tuple(used))
+
+
+def _has_dynamic(op: Op) -> bool:
+    if isinstance(op, Scatter):
+        return True
+    return any(_depends_on_data(r) for r in reads(*op_expressions(op)))
+
+
+def _depends_on_data(r: Read) -> bool:
+    return any(isinstance(e, (Read, Reduce)) for e in postorder(*r.indices))
+
+
+def _scopes(op: Op) -> Iterator[_Scope]:
+    if isinstance(op, Compute):
+        yield _Scope(op.bodies, op.axes, TRUE)
+    if isinstance(op, Scatter):
+        (out,) = outputs(op)
+        for u in op.updates:
+            yield _Scope((u.condition,), op.axes, TRUE)
+            yield _Scope((u.value, read(out, u.indices)), op.axes, u.condition)
+
+
+def _both(first: Expr, second: Expr) -> Expr:
+    """The second condition is evaluated only where the first holds."""
+    if first is TRUE:
+        return second
+    return first if second is TRUE else select(first, second, FALSE)
+
+
+def _checks(r: Read, axes: Sequence[Axis], guard: Expr) -> list[Stmt]:
+    """One loop nest per index that is not proved in bounds."""
+    if not _depends_on_data(r):
+        return []
+    ranges = Ranges(axes)
+    result: list[Stmt] = []
+    for dimension, (index, n) in enumerate(zip(r.indices, r.tensor.shape, strict=True)):
+        extent = dim_expr(n)
+        if in_bounds(index, extent, ranges):
+            continue
+        before, (condition,) = lower_values((guard,))
+        inner, (value,) = lower_values((index,))
+        indices: list[Expr] = [ZERO] * len(r.indices)  # the other indices are checked on their own
+        indices[dimension] = value
+        checked = read(r.tensor, tuple(indices))
+        block: tuple[Stmt, ...] = (*inner, Check(checked, dimension, extent))
+        if condition is not TRUE:
+            block = (*before, If(condition, block))
+        for a in reversed(_needed_axes(axes, (index, guard))):
+            block = (For(a, block),)
+        result.extend(block)
+    return result
+
+
+def _needed_axes(axes: Sequence[Axis], roots: Sequence[Expr]) -> list[Axis]:
+    """The axes that the roots use, directly or through bounds."""
+    used = free_leaves(*roots)
+    needed: list[Axis] = []
+    for a in reversed(axes):
+        if a in used:
+            needed.append(a)
+            used.update(free_leaves(a.lower, a.upper, a.step))
+    return needed[::-1]

@@ -1,0 +1,143 @@
+"""Stage splitting: reductions that depend on fewer axes than their body are stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad.codegen.access import guarded_unsafe
+from tensorad.codegen.lower_body import (
+    FoldLoop,
+    component,
+    fold_loops,
+    needs,
+    outside_reductions,
+)
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    logical_and,
+    read,
+)
+from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.ir.visit import (
+    copy_bodies,
+    free_leaves,
+    postorder,
+    substitute_all,
+)
+
+Stage = tuple[tuple[Axis, ...], tuple[Expr, ...]]
+"""Axes and bodies."""
+
+
+def split_stages(op: Compute) -> tuple[list[Compute], tuple[Expr, ...]]:
+    """New computes for reductions that save work as tensors of their own, and the bodies left.
+
+    A reduction alone at the top stays. Inner reductions are split before the outer ones.
+    """
+    order = outside_reductions(op.bodies)
+    if not any(isinstance(e, Reduce) for e in order):
+        return [], op.bodies
+    stages: list[Compute] = []
+    bodies = _split_nested(op, op.bodies, op.axes, stages, TRUE)
+    return stages, _split_level(op, bodies, op.axes, stages, TRUE)
+
+
+def _split_nested(
+    op: Compute,
+    roots: tuple[Expr, ...],
+    axes: tuple[Axis, ...],
+    stages: list[Compute],
+    guard: Expr,
+) -> tuple[Expr, ...]:
+    """Roots with the reductions inside their reductions' sources replaced by reads."""
+    order = outside_reductions(roots)
+    replaced: dict[Expr, Expr] = {}
+    for fold, need in fold_loops(order, needs(roots, order)):
+        if not any(isinstance(e, Reduce) for e in postorder(*fold.sources)):
+            continue
+        inside = (*axes, *fold.axes)
+        holds = logical_and(guard, need, fold.condition)
+        sources = _split_nested(op, fold.sources, inside, stages, holds)
+        sources = _split_level(op, sources, inside, stages, holds)
+        if all(a is b for a, b in zip(sources, fold.sources, strict=True)):
+            continue
+        changed = FoldLoop(fold.combiner, sources, fold.axes, fold.condition, fold.accumulators)
+        for index in range(fold.combiner.arity):
+            replaced[component(fold, index)] = component(changed, index)
+    return substitute_all(roots, replaced)
+
+
+def _split_level(
+    op: Compute,
+    roots: tuple[Expr, ...],
+    axes: tuple[Axis, ...],
+    stages: list[Compute],
+    guard: Expr,
+) -> tuple[Expr, ...]:
+    """Roots with their outermost reductions replaced by reads where that saves work."""
+    order = outside_reductions(roots)
+    if not any(isinstance(e, Reduce) for e in order):
+        return roots
+    need = needs(roots, order)
+    loops = fold_loops(order, need)
+    replaced: dict[Expr, Expr] = {}
+    for fold, condition in loops:
+        alone = len(loops) == 1 and axes is op.axes
+        made = _stage(op, fold, axes, logical_and(guard, condition), alone)
+        if made is None:
+            continue
+        stage, where = made
+        stages.append(stage)
+        for t in outputs(stage):
+            replaced[component(fold, t.index)] = read(t, where)
+    return substitute_all(roots, replaced)
+
+
+def _stage(
+    op: Compute, fold: FoldLoop, axes: Sequence[Axis], guard: Expr, alone: bool
+) -> tuple[Compute, tuple[Expr, ...]] | None:
+    """The stage of one fold and the indices it is read at; None where it would not help."""
+    used = free_leaves(component(fold, 0))
+    own = [a for a in axes if a in used]
+    missing = [a for a in axes if a not in used]
+    if alone and not missing:
+        return None
+    if not missing and len(axes) > len(op.axes):
+        return None
+    if not missing and len(fold.axes) and all((a.extent or 9) < 8 for a in fold.axes):
+        return None
+    if not all(_is_range(a) for a in own):
+        return None
+    condition = fold.condition
+    if guard is not TRUE:
+        inside = free_leaves(guard)
+        plain = not any(isinstance(e, (Read, Reduce)) for e in postorder(guard))
+        if plain and not any(a in inside for a in missing):
+            condition = logical_and(guard, condition)
+        elif guarded_unsafe(fold.sources, [*own, *fold.axes], guarded=True):
+            return None
+    changed = FoldLoop(fold.combiner, fold.sources, fold.axes, condition, fold.accumulators)
+    bodies = tuple([component(changed, n) for n in range(fold.combiner.arity)])
+    fresh, copies = copy_bodies(own, bodies)
+    stage = Compute(f"{op.name}.{fold.combiner.name}", fresh, copies, op.source)
+    return stage, tuple(own)
+
+
+def stage_uses(stages: Sequence[Compute], bodies: Sequence[Expr]) -> set[Tensor]:
+    """The stage tensors that are read."""
+    roots = [*bodies, *[b for s in stages for b in s.bodies]]
+    return {e.tensor for e in postorder(*roots) if isinstance(e, Read)}
+
+
+def _is_range(a: Axis) -> bool:
+    """[0, n) by one, n free of axes: the axis of a tensor."""
+    if not isinstance(a.lower, Const) or a.lower.value != 0:
+        return False
+    if not isinstance(a.step, Const) or a.step.value != 1:
+        return False
+    return not any(isinstance(e, Axis) for e in free_leaves(a.upper))
