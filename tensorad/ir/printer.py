@@ -1,0 +1,394 @@
+"""Expressions and tensors as text: deterministic, without addresses, linear in the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from tensorad.errors import InternalError
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import FLOAT32
+from tensorad.ir.expr import (
+    ONE,
+    TRUE,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Reduce,
+    Select,
+    Size,
+    call,
+    int_const,
+    sub,
+)
+from tensorad.ir.tensor import (
+    Compute,
+    Constant,
+    Op,
+    Placeholder,
+    Scan,
+    Scatter,
+    Tensor,
+    dim_expr,
+    outputs,
+)
+from tensorad.ir.visit import children, op_expressions, op_inputs, postorder
+
+_BINARY: Final = {
+    "or": (" or ", 1), "and": (" and ", 2), "lt": (" < ", 4), "le": (" <= ", 4),
+    "gt": (" > ", 4), "ge": (" >= ", 4), "eq": (" == ", 4), "ne": (" != ", 4),
+    "add": (" + ", 5), "sub": (" - ", 5), "mul": ("*", 6), "div": ("/", 6),
+    "floordiv": ("//", 6), "mod": (" % ", 6),
+}  # fmt: skip
+_PREFIX: Final = {"not": ("not ", 3), "neg": ("-", 7)}
+_POWER: Final = 8
+_ATOM: Final = 9
+_FUNCTIONS: Final = {"minimum": "min", "maximum": "max"}
+_MANY_NODES: Final = 200
+_BLOW_UP: Final = 4
+"""An expression whose tree is so much larger than its DAG prints shared parts once."""
+_WORTH_A_NAME: Final = 4
+"""Shared parts of fewer nodes are repeated."""
+
+_Item = str | tuple[Expr, int]
+"""Text, or an expression with the least binding strength that needs no parentheses."""
+
+
+def format_expr(e: Expr) -> str:
+    """One line; a huge shared expression is written `{t0 = ...; t1 = ...} ...`."""
+    lines, text = format_expr_lines(e)
+    return f"{{{'; '.join(lines)}}} {text}" if lines else text
+
+
+def format_expr_lines(e: Expr) -> tuple[list[str], str]:
+    """Lines `t0 = ...` for shared parts (none unless it pays) and the expression over them."""
+    lines, (text,) = _Writer().write((e,))
+    return lines, text
+
+
+def format_tensor(t: Tensor) -> str:
+    """The operation that defines `t`, without what it reads."""
+    return _format_op(t.op, _TensorNames(outputs(t.op)))
+
+
+def format_tensor_recursively(tensors: Tensor | Sequence[Tensor]) -> str:
+    """The operations behind `tensors`, consumers first, each once; equal names are numbered."""
+    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    order = _consumers_first(roots)
+    names = _TensorNames([t for op in order for t in outputs(op)])
+    return "\n\n".join([_format_op(op, names) for op in order])
+
+
+def number_text(e: Const) -> str:
+    """The shortest text that reads back as the same number of its dtype."""
+    if e.dtype is FLOAT32:
+        return str(np.float32(e.value))
+    return repr(e.value)
+
+
+def _consumers_first(roots: Sequence[Tensor]) -> list[Op]:
+    """The reverse of a post-order that enters operands from the last to the first."""
+    done: dict[Op, None] = {}
+    inputs: dict[Op, list[Op]] = {}
+    stack = [t.op for t in roots]
+    while stack:
+        op = stack[-1]
+        if op in done:
+            stack.pop()
+            continue
+        if op not in inputs:
+            inputs[op] = [t.op for t in op_inputs(op)]
+            stack.extend([o for o in inputs[op] if o not in done])
+        else:
+            done[op] = None
+            stack.pop()
+    return list(done)[::-1]
+
+
+class _Names:
+    """Distinct names: the first keeps its own, later ones get _1, _2, ..."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(taken, 1)
+
+    def unique(self, name: str) -> str:
+        number = self.counts.get(name, 0)
+        text = name if number == 0 else f"{name}_{number}"
+        while number and text in self.counts:
+            number += 1
+            text = f"{name}_{number}"
+        self.counts[name] = number + 1
+        self.counts.setdefault(text, 1)
+        return text
+
+
+class _TensorNames:
+    """Names of operations, numbered in the order they are first asked for."""
+
+    def __init__(self, first: Iterable[Tensor]) -> None:
+        self.names = _Names()
+        self.by_op: dict[Op, str] = {}
+        for t in first:
+            self(t)
+
+    def __call__(self, t: Tensor) -> str:
+        if t.op not in self.by_op:
+            self.by_op[t.op] = self.names.unique(t.op.name)
+        return self.by_op[t.op] + t.name[len(t.op.name) :]
+
+
+class _Writer:
+    """Writes expressions of one scope: equal names of different axes become distinct."""
+
+    def __init__(self, tensor_name: Callable[[Tensor], str] | None = None) -> None:
+        self.tensor_name = tensor_name or _TensorNames(())
+        self.names = _Names()
+        self.leaves: dict[Expr, str] = {}
+        self.shared: dict[Expr, str] = {}
+
+    def declare(self, leaves: Iterable[Expr]) -> None:
+        """Give axes and parameters their names, in this order."""
+        for e in leaves:
+            if isinstance(e, (Axis, Param)) and e not in self.leaves:
+                self.leaves[e] = self.names.unique(e.name)
+
+    def write(
+        self, roots: Sequence[Expr], axes: Sequence[Axis] = ()
+    ) -> tuple[list[str], list[str]]:
+        """Lines for shared parts, and the texts of `roots`; `axes` are named first."""
+        order = postorder(*roots)
+        for e in order:
+            if isinstance(e, Size):
+                self.names.counts.setdefault(e.name, 1)
+        self.declare(axes)
+        self.declare([leaf for e in order for leaf in (e.axes if isinstance(e, Reduce) else (e,))])
+        worth = _shared_parts(roots, order)
+        lines = []
+        for e in worth:
+            text = self.text(e)
+            self.shared[e] = self.names.unique(f"t{len(self.shared)}")
+            lines.append(f"{self.shared[e]} = {text}")
+        return lines, [self.text(r) for r in roots]
+
+    def text(self, root: Expr) -> str:
+        """One expression, written with an explicit stack of what is still to come."""
+        out: list[str] = []
+        stack: list[_Item] = [(root, 0)]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, str):
+                out.append(item)
+                continue
+            e, least = item
+            if e in self.shared:
+                out.append(self.shared[e])
+                continue
+            items, strength = self.node(e)
+            if strength < least:
+                items = ["(", *items, ")"]
+            stack.extend(reversed(items))
+        return "".join(out)
+
+    def node(self, e: Expr) -> tuple[list[_Item], int]:
+        """The parts of one node and how strongly it binds."""
+        match e:
+            case Const():
+                text = number_text(e)
+                return [text], 7 if text.startswith("-") else _ATOM
+            case Axis() | Param():
+                return [self.leaves.get(e, e.name)], _ATOM
+            case Size():
+                return [e.name], _ATOM
+            case Read():
+                return [f"{self.tensor_name(e.tensor)}[", *_listed(e.indices), "]"], _ATOM
+            case Select():
+                return ["select(", *_listed(children(e)), ")"], _ATOM
+            case Cast():
+                return [f"{e.dtype}(", (e.value, 0), ")"], _ATOM
+            case Call():
+                return _call_items(e)
+            case Reduce():
+                return self.reduction(e), _ATOM
+        raise InternalError(f"unknown expression class {type(e).__name__}")
+
+    def reduction(self, e: Reduce) -> list[_Item]:
+        """sum(source, axes (k : [0, 9]), where condition), and .1 for a later component."""
+        sources = _listed(e.sources)
+        items: list[_Item] = [f"{e.combiner.name}("]
+        items.extend(sources if len(e.sources) == 1 else ["(", *sources, ")"])
+        items.extend([", ", *self.axes(e.axes)])
+        if e.condition is not TRUE:
+            items.extend([", where ", (e.condition, 0)])
+        items.append(f").{e.index}" if len(e.sources) > 1 else ")")
+        return items
+
+    def axes(self, axes: Sequence[Axis]) -> list[_Item]:
+        """axes (i : [0, 31], j : [0, 2999]): both ends included."""
+        items: list[_Item] = ["axes ("]
+        for n, a in enumerate(axes):
+            items.append(f"{', ' if n else ''}{self.leaves.get(a, a.name)} : [")
+            items.extend([(a.lower, 0), ", ", (_minus_one(a.upper), 0), "]"])
+            if a.step is not ONE:
+                items.extend([" step ", (a.step, 0)])
+        return [*items, ")"]
+
+    def axes_text(self, axes: Sequence[Axis]) -> str:
+        """The text of `axes`."""
+        parts = [i if isinstance(i, str) else self.text(i[0]) for i in self.axes(axes)]
+        return "".join(parts)
+
+
+def _listed(exprs: Sequence[Expr]) -> list[_Item]:
+    items: list[_Item] = []
+    for n, e in enumerate(exprs):
+        items.extend([", ", (e, 0)] if n else [(e, 0)])
+    return items
+
+
+def _call_items(e: Call) -> tuple[list[_Item], int]:
+    if e.op in _BINARY:
+        symbol, strength = _BINARY[e.op]
+        left = strength + 1 if strength == 4 else strength
+        right = strength if strength < 4 else strength + 1
+        return [(e.args[0], left), symbol, (e.args[1], right)], strength
+    if e.op in _PREFIX:
+        symbol, strength = _PREFIX[e.op]
+        return [symbol, (e.args[0], strength)], strength
+    if e.op == "pow":
+        return [(e.args[0], _ATOM), "**", (e.args[1], _ATOM)], _POWER
+    return [f"{_FUNCTIONS.get(e.op, e.op)}(", *_listed(e.args), ")"], _ATOM
+
+
+def _minus_one(upper: Expr) -> Expr:
+    """upper - 1, taken into minima and maxima: min(3, y + 1) - 1 -> min(2, y)."""
+    done: dict[Expr, Expr] = {}
+    stack = [upper]
+    while stack:
+        e = stack[-1]
+        if e in done:
+            stack.pop()
+        elif isinstance(e, Call) and e.op in _FUNCTIONS:
+            missing = [a for a in e.args if a not in done]
+            stack.extend(missing)
+            if not missing:
+                done[e] = call(e.op, *[done[a] for a in e.args])
+        else:
+            done[e] = sub(e, int_const(1)) if e.dtype.is_integer else e
+    return done[upper]
+
+
+def _shared_parts(roots: Sequence[Expr], order: Sequence[Expr]) -> list[Expr]:
+    """Nodes to print once, in post-order; none unless the tree is much larger than the DAG."""
+    size: dict[Expr, int] = {}
+    uses: dict[Expr, int] = {}
+    limit = 1 << 62
+    for e in order:
+        below = children(e)
+        size[e] = min(limit, 1 + sum([size[c] for c in below]))
+        for c in below:
+            uses[c] = uses.get(c, 0) + 1
+    whole = sum([size[r] for r in roots])
+    if whole <= max(_MANY_NODES, _BLOW_UP * len(order)):
+        return []
+    return [e for e in order if uses.get(e, 0) > 1 and size[e] >= _WORTH_A_NAME]
+
+
+def _format_op(op: Op, names: _TensorNames) -> str:
+    writer = _Writer(names)
+    shape = ", ".join([writer.text(dim_expr(n)) for n in op.shape])
+    heads = [f"{names(t)} : {t.dtype} [{shape}]" for t in outputs(op)]
+    lines = [f"tensor {', '.join(heads)}"]
+    match op:
+        case Placeholder():
+            lines.append(f"    placeholder({names(outputs(op)[0])})")
+        case Constant():
+            lines.append(f"    constant({_array_text(op.array)})")
+        case Compute():
+            lines.extend(_compute_lines(op, writer))
+        case Scatter():
+            lines.extend(_scatter_lines(op, writer))
+        case Scan():
+            lines.extend(_scan_lines(op, names))
+    return "\n".join(lines)
+
+
+def _array_text(array: np.ndarray) -> str:
+    """All elements of a small array, the first ones of a large one."""
+    flat = array.reshape(-1)
+    shown = ", ".join([str(v) for v in flat[:8]])
+    return shown if flat.size <= 8 else f"{shown}, ..."
+
+
+def _compute_lines(op: Compute, writer: _Writer) -> list[str]:
+    first = op.bodies[0]
+    if isinstance(first, Reduce) and all(_same_fold(first, b) for b in op.bodies):
+        return _reduction_lines(op, first, writer)
+    shared, texts = writer.write(op.bodies, op.axes)
+    lines = [writer.axes_text(op.axes), *[f"    {line}" for line in shared]]
+    if len(texts) == 1:
+        return [*lines, f"    {texts[0]}"]
+    return [*lines, *[f"    body[{n}] = {text}" for n, text in enumerate(texts)]]
+
+
+def _same_fold(a: Reduce, b: Expr) -> bool:
+    if not isinstance(b, Reduce) or len(a.sources) != len(b.sources) or len(a.axes) != len(b.axes):
+        return False
+    pairs = zip((*a.sources, *a.axes, a.condition), (*b.sources, *b.axes, b.condition), strict=True)
+    return a.combiner is b.combiner and all(x is y for x, y in pairs)
+
+
+def _reduction_lines(op: Compute, e: Reduce, writer: _Writer) -> list[str]:
+    bounds = [b for a in e.axes for b in (a.lower, _minus_one(a.upper), a.step)]
+    shared, texts = writer.write((e.condition, *e.sources, *bounds), (*op.axes, *e.axes))
+    condition, sources = texts[0], texts[1 : 1 + len(e.sources)]
+    lines = [writer.axes_text(op.axes), "Reduction", *_combiner_lines(e.combiner)]
+    lines.append(f"    {writer.axes_text(e.axes)}")
+    lines.extend([f"    {line}" for line in shared])
+    lines.append(f"    condition {condition}")
+    lines.extend([f"    source[{n}] = {text}" for n, text in enumerate(sources)])
+    wanted = [b.index for b in op.bodies if isinstance(b, Reduce)]
+    if wanted != list(range(e.combiner.arity)):
+        lines.append(f"    component {', '.join(map(str, wanted))}")
+    return lines
+
+
+def _combiner_lines(c: Combiner) -> list[str]:
+    writer = _Writer()
+    writer.declare((*c.lhs, *c.rhs))
+    shared, results = writer.write(c.results)
+    lhs, rhs = ([writer.leaves[p] for p in side] for side in (c.lhs, c.rhs))
+    return [
+        f"    identity [{', '.join([number_text(v) for v in c.identity])}]",
+        f"    lhs [{', '.join(lhs)}]  rhs [{', '.join(rhs)}]",
+        *[f"    {line}" for line in shared],
+        f"    combiner [{', '.join(results)}]",
+    ]
+
+
+def _scatter_lines(op: Scatter, writer: _Writer) -> list[str]:
+    shared, texts = writer.write(op_expressions(op), op.axes)
+    name = writer.tensor_name(outputs(op)[0])
+    lines = [writer.axes_text(op.axes), "Scatter", *_combiner_lines(op.combiner)]
+    lines.append(f"    init {'identity' if op.init is None else writer.tensor_name(op.init)}")
+    lines.extend([f"    {line}" for line in shared])
+    rest = iter(texts)
+    for n, u in enumerate(op.updates):
+        where = ", ".join([next(rest) for _ in u.indices])
+        lines.append(f"    update[{n}] {name}[{where}] += {next(rest)}")
+        condition = next(rest)
+        if u.condition is not TRUE:
+            lines[-1] += f" where {condition}"
+    return lines
+
+
+def _scan_lines(op: Scan, names: _TensorNames) -> list[str]:
+    lines = ["Scan", *_combiner_lines(op.combiner)]
+    lines.append(f"    along axis {op.axis}")
+    lines.append(f"    exclusive {op.exclusive}  reverse {op.reverse}")
+    return [*lines, *[f"    source[{n}] = {names(t)}" for n, t in enumerate(op.sources)]]
