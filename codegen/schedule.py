@@ -12,14 +12,18 @@ from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, 
 from tensorad.codegen.loopnest import nest_of
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.schedule_emit import emit_nest
-from tensorad.codegen.schedule_plan import plan_nest
+from tensorad.codegen.schedule_plan import extent_product, plan_nest
 from tensorad.codegen.schedule_split import split_nest
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
-from tensorad.codegen.schedule_sweep import schedule_scan, schedule_scatter
+from tensorad.codegen.schedule_sweep import free_loops, schedule_scan, schedule_scatter
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr, Read
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import postorder
+
+
+FOLDED = 256
+"""Points that a fold of folds is taken to visit per element."""
 
 
 def schedule_op(op: Op, live: tuple[Tensor, ...]) -> list[Kernel]:
@@ -66,9 +70,7 @@ def serial_loops(
     before, values = lower_values(bodies)
     store = Store(tuple(live), axes, tuple([values[t.index] for t in live]))
     body: tuple[Stmt, ...] = strip_visits((*before, store))
-    for a in reversed(axes):
-        body = (For(a, body, "parallel" if a is axes[0] else "serial"),)
-    return body
+    return free_loops(axes, extent_product(axes) * FOLDED, body)
 
 
 def strip_visits(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -78,11 +78,7 @@ class _Emitter:
         width = self.plan.width
         if kind != "parallel":
             return (For(a, self.level(depth + 1, copies), "vector", width),)
-        strip = max(width, 1)
-        count = floordiv(add(sub(a.upper, a.lower), int_const(strip - 1)), int_const(strip))
-        outer = axis(f"{a.name}o", 0, count)
-        lower = add(a.lower, mul(int_const(strip), outer))
-        lane = axis(a.name, lower, call("minimum", a.upper, add(lower, int_const(strip))))
+        outer, lane = strips(a, max(width, 1))
         body = self.level(depth + 1, [{**c, a: lane} for c in copies])
         return (For(outer, (For(lane, body, "vector", width),), "parallel"),)
 
@@ -224,6 +220,14 @@ class _Emitter:
         results = [substitute(r, mapping) for r in fold.combiner.results]
         chosen = tuple([select(test, r, t) for r, t in zip(results, targets, strict=True)])
         return [Assign(targets, chosen)]
+
+
+def strips(a: Axis, width: int) -> tuple[Axis, Axis]:
+    """(number of the strip, position in it): `a` in strips of `width` values."""
+    count = floordiv(add(sub(a.upper, a.lower), int_const(width - 1)), int_const(width))
+    outer = axis(f"{a.name}o", 0, count)
+    lower = add(a.lower, mul(int_const(width), outer))
+    return outer, axis(a.name, lower, call("minimum", a.upper, add(lower, int_const(width))))
 
 
 def _tile(copies: list[Copy], a: Axis, base: Expr, factor: int) -> list[Copy]:

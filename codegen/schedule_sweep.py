@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorad.codegen.access import guarded_unsafe
-from tensorad.codegen.loopir import Assign, Fold, For, Kernel, LoopKind, Stmt, Store
+from tensorad.codegen.affine import substitutor
+from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_parts import lower_update, scan_parts
-from tensorad.codegen.schedule_emit import emit_nest
+from tensorad.codegen.schedule_emit import emit_nest, strips
 from tensorad.codegen.schedule_plan import PARALLEL_COST, extent_product, plan_nest
+from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import Axis, Reduce, read
+from tensorad.ir.expr import Axis, Const, Reduce, read
 from tensorad.ir.tensor import Scan, Scatter, Tensor
 from tensorad.ir.visit import free_leaves, op_expressions, op_inputs, postorder
 
 STRIP = 64
-"""Lanes one thread takes at a time where the parallel axis is also the vector axis."""
+"""Lanes a thread takes at a time where the axis of the threads is also that of the lanes."""
 
 
 def schedule_scan(op: Scan, live: tuple[Tensor, ...]) -> Kernel:
@@ -29,9 +31,11 @@ def schedule_scan(op: Scan, live: tuple[Tensor, ...]) -> Kernel:
         Assign(parts.state, op.combiner.identity),
         For(parts.along, step),
     )
-    lane = parts.others[-1] if parts.others and op.axis != len(op.shape) - 1 else None
-    loops = free_loops(parts.others, lane, extent_product([*parts.others, parts.along]), body)
-    return Kernel(op.name, loops, live, tuple(op_inputs(op)))
+    others = list(parts.others)
+    if others and op.axis != len(op.shape) - 1:
+        body = (For(others.pop(), body, "vector"),)
+    points = extent_product([*parts.others, parts.along])
+    return Kernel(op.name, free_loops(others, points, body), live, tuple(op_inputs(op)))
 
 
 def schedule_scatter(op: Scatter, out: Tensor) -> Kernel:
@@ -39,15 +43,45 @@ def schedule_scatter(op: Scatter, out: Tensor) -> Kernel:
     axes = compute_axes(op.shape)
     start = op.combiner.identity[0] if op.init is None else read(op.init, axes)
     fill = Nest(axes, (), (out,), axes, (start,))
-    free = _free_axes(op)
-    lane = free[-1] if free and _fits_lanes(op, free[-1]) else None
-    updates = tuple([s for u in op.updates for s in lower_update(op, u, out)])
-    for a in reversed([a for a in op.axes if a not in free]):
-        updates = (For(a, updates),)
-    outside = [a for a in op.axes if a in free]
-    loops = free_loops(outside, lane, extent_product(op.axes), updates)
-    body = (*emit_nest(fill, plan_nest(fill)), *loops)
+    body = (*emit_nest(fill, plan_nest(fill)), *_updates(op, out))
     return Kernel(op.name, body, (out,), tuple(op_inputs(op)))
+
+
+def _updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
+    body: tuple[Stmt, ...] = tuple([s for u in op.updates for s in lower_update(op, u, out)])
+    free = _free_axes(op)
+    points = extent_product(op.axes)
+    lane = next((a for a in reversed(op.axes) if a in free and _fits_lanes(op, a)), None)
+    ordered = [a for a in op.axes if a not in free]
+    outside = [a for a in op.axes if a in free and a is not lane]
+    if lane is not None and not outside and points * 4 > PARALLEL_COST:
+        outer, inner = strips(lane, STRIP)
+        body = _serial(ordered, (For(inner, _renamed(body, lane, inner), "vector"),))
+        return (For(outer, body, "parallel"),)
+    if lane is not None:
+        body = (For(lane, body, "vector"),)
+    return free_loops(outside, points, _serial(ordered, body))
+
+
+def _renamed(body: tuple[Stmt, ...], old: Axis, new: Axis) -> tuple[Stmt, ...]:
+    """Stores and guards of updates with one axis replaced."""
+    image = substitutor({old: new})
+    result: list[Stmt] = []
+    for s in body:
+        if isinstance(s, Store):
+            indices, values = ([image(e) for e in part] for part in (s.indices, s.values))
+            result.append(Store(s.tensors, tuple(indices), tuple(values)))
+        elif isinstance(s, If):
+            result.append(If(image(s.cond), _renamed(s.then, old, new)))
+        else:
+            raise InternalError(f"an update in lanes holds a {type(s).__name__}")
+    return tuple(result)
+
+
+def _serial(axes: Sequence[Axis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    for a in reversed(axes):
+        body = (For(a, body),)
+    return body
 
 
 def _free_axes(op: Scatter) -> dict[Axis, None]:
@@ -63,6 +97,8 @@ def _free_axes(op: Scatter) -> dict[Axis, None]:
 
 def _fits_lanes(op: Scatter, a: Axis) -> bool:
     """Whether conditions are the same in all lanes and reads are safe in each."""
+    if not isinstance(a.step, Const) or a.step.value != 1:
+        return False
     if any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
         return False
     if a in free_leaves(*[u.condition for u in op.updates]):
@@ -70,17 +106,10 @@ def _fits_lanes(op: Scatter, a: Axis) -> bool:
     return not any(guarded_unsafe((u.value,), op.axes, guarded=False) for u in op.updates)
 
 
-def free_loops(
-    axes: Sequence[Axis], lane: Axis | None, points: float, body: tuple[Stmt, ...]
-) -> tuple[Stmt, ...]:
-    """Independent loops around `body`: the lane axis innermost, the first on several threads."""
-    if lane is not None:
-        body = (For(lane, body, "vector"),)
-    rest = [a for a in axes if a is not lane]
-    for a in reversed(rest):
-        wide = a is rest[0] and points * 4 > PARALLEL_COST
+def free_loops(axes: Sequence[Axis], points: float, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Independent loops around `body`, the first on several threads where that pays."""
+    for a in reversed(axes):
+        wide = a is axes[0] and points * 4 > PARALLEL_COST
         kind: LoopKind = "parallel" if wide else "serial"
         body = (For(a, body, kind),)
     return body
-
-
