@@ -28,7 +28,7 @@ from tensorad.ir.visit import (
     rebuild,
     substitute,
 )
-from tensorad.simplify.bounds import interval
+from tensorad.simplify.intervals import interval
 from tensorad.simplify.islset import axis_conditions
 
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()

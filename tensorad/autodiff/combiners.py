@@ -46,7 +46,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Scan, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, substitute
-from tensorad.simplify.bounds import interval
+from tensorad.simplify.intervals import interval
 from tensorad.simplify.islset import axis_conditions
 
 Matrix = list[list[Expr | None]]

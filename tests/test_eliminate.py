@@ -1,0 +1,198 @@
+"""Elimination against brute force over every point of small domains."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tensorad import config
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Const,
+    Expr,
+    axis,
+    call,
+    int_const,
+    logical_and,
+    logical_or,
+    select,
+    size_var,
+)
+from tensorad.simplify.eliminate import eliminate
+from tests.oracles import box, check_solution
+
+Problem = tuple[list[Axis], list[Axis], Expr]
+
+
+def _conv(stride: int, pad: int, kernel: int, dilation: int, wrt: str) -> Problem:
+    extent = 9
+    out = (extent + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+    inner = box(co=2, oy=out, ci=2, ky=kernel)
+    co, oy, ci, ky = inner
+    iy = oy * stride + ky * dilation - pad
+    inside = logical_and(iy >= 0, iy < extent)
+    if wrt == "x":
+        outer = box(c=2, y=extent)
+        return outer, inner, logical_and(outer[0] == ci, outer[1] == iy, inside)
+    outer = box(c=2, k=kernel)
+    return outer, inner, logical_and(outer[0] == ci, outer[1] == ky, inside)
+
+
+def _reflect(i: Expr) -> Expr:
+    j = i - 3
+    return select(j < 0, -j, select(j >= 10, 18 - j, j))
+
+
+def _simple(extent: int, outer_extent: int, index: object) -> Problem:
+    outer, inner = box(x=outer_extent), box(i=extent)
+    return outer, inner, outer[0] == index(inner[0])  # type: ignore[operator]
+
+
+def _cases() -> dict[str, Problem]:
+    cases: dict[str, Problem] = {}
+    for wrt in "xw":
+        for s in (1, 2, 3):
+            for p in (0, 1):
+                for k in (1, 2, 3):
+                    for d in (1, 2):
+                        cases[f"conv s{s} p{p} k{k} d{d} d{wrt}"] = _conv(s, p, k, d, wrt)
+    x, v = box(a=2, b=3, c=4, d=5), box(i=2, k=60)
+    cases["flatten"] = (x, v, logical_and(
+        x[0] == v[0], x[1] == v[1] // 20, x[2] == v[1] // 5 % 4, x[3] == v[1] % 5))  # fmt: skip
+    x, v = box(a=6, b=20), box(i=8, k=15)
+    f = v[0] * 15 + v[1]
+    cases["reshape"] = (x, v, logical_and(x[0] == f // 20, x[1] == f % 20))
+    x, v = box(a=60), box(i=3, k=4, m=5)
+    cases["unflatten"] = (x, v, x[0] == v[0] * 20 + v[1] * 5 + v[2])
+    x, v = box(a=12), box(i=12, k=12)
+    cases["cumsum"] = (x, v, logical_and(x[0] == v[1], v[1] <= v[0]))
+    cases["hole"] = (x, v, logical_and(x[0] == v[1], v[1] != v[0]))
+    cases["banded"] = (x, v, logical_and(x[0] == v[1], v[1] <= v[0] + 2, v[0] <= v[1] + 1))
+    cases["or"] = (x, v, logical_and(x[0] == v[1], logical_or(v[0] == 3, v[0] > x[0] + 4)))
+    cases["pad reflect"] = _simple(16, 10, _reflect)
+    cases["pad edge"] = _simple(
+        16, 10, lambda i: call("minimum", call("maximum", i - 3, int_const(0)), int_const(9)))  # fmt: skip
+    cases["pad wrap"] = _simple(16, 10, lambda i: (i - 3) % 10)
+    cases["flip"] = _simple(20, 20, lambda i: 19 - i)
+    cases["slice"] = _simple(7, 20, lambda i: 2 * i + 3)
+    cases["repeat"] = _simple(30, 10, lambda i: i // 3)
+    cases["resize"] = _simple(10, 7, lambda i: i * 7 // 10)
+    x, v = box(a=16, y=2, x=3), box(c=4, h=4, w=6)
+    cases["pixel shuffle"] = (x, v, logical_and(
+        x[0] == v[0] * 4 + v[1] % 2 * 2 + v[2] % 2, x[1] == v[1] // 2, x[2] == v[2] // 2))  # fmt: skip
+    x, v = box(a=12), box(i=7, j=5)
+    cases["lattice"] = (x, v, 2 * v[0] + 3 * v[1] == x[0] * 2)
+    x, v = box(a=9), box(i=9, j=9, k=9)
+    cases["correlation"] = (x, v, x[0] * 2 == v[0] + v[1] + v[2])
+    x, v = box(a=8, b=8), box(i=8, j=8)
+    cases["transpose"] = (x, v, logical_and(x[0] == v[1], x[1] == v[0]))
+    cases["diagonal"] = (x, v, logical_and(x[0] == v[0], x[1] == v[0], v[1] == 3))
+    cases["empty"] = (x, v, logical_and(v[0] > v[1], v[1] > v[0]))
+    outer = box(n=6)
+    i = axis("i", 0, 6)
+    k = axis("k", i, 6, 2)
+    cases["dependent bounds"] = (outer, [i, k], outer[0] == k)
+    return cases
+
+
+CASES = _cases()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pieces_are_the_domain_and_visit_nothing_else(name: str) -> None:
+    outer, inner, condition = CASES[name]
+    solution = eliminate(outer, inner, condition)
+    visited, wanted = check_solution(outer, inner, condition, solution)
+    assert solution.exact
+    assert visited <= wanted
+
+
+def test_determined_axes_leave_no_loop() -> None:
+    outer, inner, condition = CASES["flatten"]
+    (piece,) = eliminate(outer, inner, condition).pieces
+    assert piece.axes == ()
+    assert piece.guard is TRUE
+    assert str(piece.values[inner[1]]) == "20*b + 5*c + d"
+
+
+def test_small_window_is_kept_rather_than_the_image() -> None:
+    outer, inner, condition = CASES["conv s1 p1 k3 d1 dx"]
+    (piece,) = eliminate(outer, inner, condition).pieces
+    assert [a.name for a in piece.axes] == ["co", "ky"]
+    assert str(piece.axes[1].lower) == "max(0, y - 7)"
+    assert str(piece.axes[1].upper) == "min(3, y + 2)"
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_symbolic_sizes(n: int) -> None:
+    size = size_var("n")
+    x, i, k = axis("x", 0, size), axis("i", 0, size), axis("k", 0, size)
+    condition = logical_and(x == k, k <= i)
+    solution = eliminate([x], [i, k], condition)
+    assert solution.exact
+    visited, wanted = check_solution([x], [i, k], condition, solution, {size: n})
+    assert visited == wanted
+
+
+def test_conditions_on_data_stay_as_residual() -> None:
+    from tensorad import te
+
+    a = te.placeholder((8,), name="A")
+    outer, inner = box(x=8), box(i=8)
+    data = a[inner[0]] > 0
+    (piece,) = eliminate(outer, inner, logical_and(outer[0] == inner[0], data)).pieces
+    assert piece.axes == ()
+    assert str(piece.residual) == "A[x] > 0.0"
+
+
+def test_budget_ends_in_the_untouched_domain() -> None:
+    outer, inner = box(x=200), box(i=30, j=31, k=37)
+    i, j, k = inner
+    condition = outer[0] == (6 * i + 10 * j + 15 * k) % 199
+    with config.override(isl_operations=200):
+        solution = eliminate(outer, inner, condition)
+    assert not solution.exact
+    assert [a.name for a in solution.pieces[0].axes] == ["i", "j", "k"]
+
+
+def _random_index(rng: random.Random, axes: list[Axis]) -> Expr:
+    e: Expr = int_const(rng.randrange(-3, 4))
+    for a in axes:
+        e = e + rng.choice([-2, -1, 0, 1, 1, 2, 3]) * a
+    for _ in range(rng.randrange(3)):
+        c = rng.choice([2, 3, 4, 5])
+        e = rng.choice([lambda e=e, c=c: e // c, lambda e=e, c=c: e % c, lambda e=e: e + axes[0]])()
+    return e
+
+
+def _random_problem(seed: int) -> Problem:
+    rng = random.Random(seed)
+    outer = [axis(f"x{n}", 0, rng.randrange(1, 7)) for n in range(rng.randrange(1, 3))]
+    inner = [axis(f"v{n}", 0, rng.randrange(1, 6)) for n in range(rng.randrange(1, 4))]
+    parts = [x == _random_index(rng, inner) for x in outer]
+    for _ in range(rng.randrange(2)):
+        compare = rng.choice(["le", "ne", "lt"])
+        parts.append(call(compare, _random_index(rng, inner), rng.choice([*outer, *inner])))
+    return outer, inner, logical_and(*parts)
+
+
+def _check_random(seed: int) -> None:
+    outer, inner, condition = _random_problem(seed)
+    if isinstance(condition, Const):
+        return
+    visited, wanted = check_solution(outer, inner, condition, solution := eliminate(outer, inner, condition))
+    if solution.exact:
+        assert visited <= wanted
+
+
+def test_random_problems() -> None:
+    for seed in range(150):
+        _check_random(seed)
+
+
+@pytest.mark.slow
+def test_many_random_problems() -> None:
+    for seed in range(150, 2000):
+        _check_random(seed)
