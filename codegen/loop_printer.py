@@ -29,15 +29,17 @@ from tensorad.ir.expr import (
     Select,
     Size,
 )
+from tensorad.ir.printer import number_text
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import children, postorder, substitute
 
 _BINARY: Final = {
-    "or": ("|", 1), "and": ("&", 2), "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4),
+    "or": ("or", 1), "and": ("and", 2), "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4),
     "ge": (">=", 4), "eq": ("==", 4), "ne": ("!=", 4), "add": ("+", 5), "sub": ("-", 5),
     "mul": ("*", 6), "div": ("/", 6), "floordiv": ("//", 6), "mod": ("%", 6),
 }  # fmt: skip
-_PREFIX: Final = {"neg": "-", "not": "~"}
+_PREFIX: Final = {"neg": ("-", 7), "not": ("not ", 3)}
+_FUNCTIONS: Final = {"minimum": "min", "maximum": "max"}
 _ATOM: Final = 9
 _LONGEST = 400
 """Characters from which a subexpression gets a line of its own."""
@@ -86,7 +88,7 @@ class _Printer:
         for t in (*kernel.reads, *kernel.writes):
             self.local.setdefault(self.tensor(t), 1)
         written = [f"{self.tensor(t)} : {self.declare(t)}" for t in kernel.writes]
-        self.lines.append(f"# {', '.join(written)}")
+        self.lines.append(f"# {', '.join(written) or kernel.name}")
         self.block(kernel.body, 0)
 
     def declare(self, t: Tensor) -> str:
@@ -213,16 +215,19 @@ class _Printer:
                 return f"{e.dtype}({self.text[e.value][0]})", _ATOM
             case Call() if e.op in _BINARY:
                 symbol, strength = _BINARY[e.op]
-                left, right = self.operand(e.args[0], strength), self.operand(e.args[1], strength + 1)
-                glue = symbol if strength == 6 else f" {symbol} "
+                left = self.operand(e.args[0], strength)
+                right = self.operand(e.args[1], strength + 1)
+                glue = symbol if symbol in ("*", "/", "//") else f" {symbol} "
                 return f"{left}{glue}{right}", strength
             case Call() if e.op in _PREFIX:
-                return f"{_PREFIX[e.op]}{self.operand(e.args[0], 8)}", 7
+                symbol, strength = _PREFIX[e.op]
+                return f"{symbol}{self.operand(e.args[0], strength)}", strength
             case Call():
-                return f"{e.op}({', '.join([self.text[a][0] for a in e.args])})", _ATOM
+                name = _FUNCTIONS.get(e.op, e.op)
+                return f"{name}({', '.join([self.text[a][0] for a in e.args])})", _ATOM
         raise InternalError(f"{type(e).__name__} cannot stand in a loop nest")
 
 
 def _number(e: Const) -> tuple[str, int]:
-    text = repr(e.value)
+    text = number_text(e)
     return text, _ATOM if not text.startswith("-") else 7

@@ -126,7 +126,8 @@ def _plan_elementwise(nest: Nest) -> Plan:
     if vector is not None:
         order.insert(len(order) - len(jam), vector)
     plan = Plan(tuple(order), vector, 0, jam)
-    return _threads(nest, plan, extent_product(nest.axes) * (len(accesses) + _operations(nest.values)))
+    cost = extent_product(nest.axes) * (len(accesses) + _operations(nest.values))
+    return _threads(nest, plan, cost)
 
 
 def preferred_axis(nest: Nest) -> Axis | None:
@@ -226,7 +227,8 @@ def _affordable(nest: Nest, unroll: frozenset[Axis], choice: Estimate) -> frozen
         switched = free_leaves(f.condition, *[e for e in postorder(*f.sources) if e.dtype is BOOL])
         for a in reversed(f.axes):
             steps *= a.extent or 1
-            if a in unroll and a is not choice.vector and (steps <= UNROLLED_FOLDS or a in switched):
+            fits = steps <= UNROLLED_FOLDS or a in switched
+            if a in unroll and a is not choice.vector and fits:
                 kept.add(a)
     return frozenset(kept)
 

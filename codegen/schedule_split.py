@@ -41,6 +41,8 @@ from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.linear import Linear
 
 MOST_PIECES = 32
+MOST_NODES = 30_000
+"""Expression nodes in all pieces together, about."""
 SHORT = 4
 """A mixed border of at most this many values is cut into single values."""
 SWITCHES = (*COMPARES, "maximum", "minimum", "floordiv", "mod")
@@ -54,10 +56,10 @@ def split_nest(nest: Nest) -> list[Nest]:
     simple = simplify_nest(nest)
     if simple is None:
         return []
-    if not _switches(simple):
+    if not _switches(simple) and not any(f.axes for f in simple.folds):
         return [simple]
-    pieces = [p for d in split_divisions(simple) for p in split_conditions(d)]
-    return pieces
+    most = max(1, min(MOST_PIECES, MOST_NODES // len(postorder(*simple.expressions()))))
+    return [p for d in split_divisions(simple, most) for p in split_conditions(d, most)]
 
 
 def _switches(nest: Nest) -> list[Call]:
@@ -70,13 +72,13 @@ def _switches(nest: Nest) -> list[Call]:
     ]
 
 
-def split_divisions(nest: Nest) -> list[Nest]:
+def split_divisions(nest: Nest, most: int) -> list[Nest]:
     """i // c and i % c: i becomes (outer, inner) with inner < c, and a rest piece."""
     done: list[Nest] = []
     todo = [nest]
     while todo:
         piece = todo.pop()
-        found = _division(piece) if len(done) + len(todo) < MOST_PIECES else None
+        found = _division(piece) if len(done) + len(todo) < most else None
         if found is None:
             done.append(piece)
             continue
@@ -172,14 +174,14 @@ class Cut:
     """One per part; None where the switch stays."""
 
 
-def split_conditions(nest: Nest) -> list[Nest]:
+def split_conditions(nest: Nest, most: int) -> list[Nest]:
     """Cut output and reduce axes where comparisons, max and min switch."""
     done: list[Nest] = []
     todo: list[tuple[Nest, dict[Expr, None]]] = [(nest, {})]
     while todo:
         piece, seen = todo.pop()
         cut = None
-        if len(done) + len(todo) < MOST_PIECES:
+        if len(done) + len(todo) < most:
             cut = _next_cut(piece, seen)
         if cut is None:
             done.append(piece)
@@ -214,11 +216,12 @@ def _singles(nest: Nest) -> Cut | None:
     """A short output axis in the bounds of a fold is cut into single values."""
     used = free_leaves(*[b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)])
     for a in nest.axes:
-        if a in used and a.extent is not None and 1 < a.extent <= SHORT:
-            if isinstance(a.lower, Const) and isinstance(a.step, Const) and a.step.value == 1:
-                low = int(a.lower.value)
-                points = [int_const(low + n) for n in range(1, a.extent)]
-                return Cut(a, tuple(points), None, (None,) * a.extent)
+        if a not in used or a.extent is None or not 1 < a.extent <= SHORT:
+            continue
+        if isinstance(a.lower, Const) and isinstance(a.step, Const) and a.step.value == 1:
+            low = int(a.lower.value)
+            points = [int_const(low + n) for n in range(1, a.extent)]
+            return Cut(a, tuple(points), None, (None,) * a.extent)
     return None
 
 
@@ -259,13 +262,14 @@ def _cut(e: Call, axes: Iterable[Axis], ranges: Ranges) -> Cut | None:
         one = isinstance(a.step, Const) and a.step.value == 1
         if not one or a.extent == 1:
             continue
-        cut = _cut_division(e, a, ranges) if e.op in ("floordiv", "mod") else _cut_order(e, a, ranges)
+        divides = e.op in ("floordiv", "mod")
+        cut = _cut_division(e, a) if divides else _cut_order(e, a, ranges)
         if cut is not None:
             return cut
     return None
 
 
-def _cut_division(e: Call, a: Axis, ranges: Ranges) -> Cut | None:
+def _cut_division(e: Call, a: Axis) -> Cut | None:
     """(a + r) // d switches where a + r passes a multiple of d: cut a short axis there."""
     form = linear_form(e.args[0])
     if not isinstance(e.args[1], Const) or a not in form.terms or a.extent is None:
