@@ -19,7 +19,9 @@ from tensorad.autodiff.linear import Term, body_terms, differentiate, merge_guar
 from tensorad.ir.combiner import Combiner, beats, make_combiner
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import (
+    ONE,
     TRUE,
+    ZERO,
     Axis,
     Call,
     Expr,
@@ -136,14 +138,15 @@ class Box:
         return result
 
     def at(self, position: Expr) -> dict[Expr, Expr]:
-        """Each axis' value at a position in the box."""
+        """Each axis' value at a position in the box (an empty box has none to divide)."""
         values: dict[Expr, Expr] = {}
         rest = position
         for n, a in reversed(list(enumerate(self.axes))):
-            digit = mod(rest, self.extents[n]) if n else rest
+            extent = ONE if self.extents[n] is ZERO else self.extents[n]
+            digit = mod(rest, extent) if n else rest
             values[a] = add(digit, self.starts[n])
             if n:
-                rest = floordiv(rest, self.extents[n])
+                rest = floordiv(rest, extent)
         return values
 
     def inside(self) -> Expr:
@@ -202,7 +205,7 @@ def _selection_terms(
     """out[o] = source(o, winner[o]): the source's terms at the winner, where there is one."""
     position = read(winner(op, e), op.axes)
     at_winner = Box.around(e.axes).at(call("maximum", position, int_const(0)))
-    source = substitute(e.sources[component], at_winner)
+    source = substitute(e.sources[e.index], at_winner)
     chosen = position >= 0
     return [
         Term(t.component, t.coefficient, t.read, (), TRUE, logical_and(chosen, t.guard))
@@ -216,20 +219,18 @@ def _selection_terms(
 def _fold_terms(
     op: Compute, component: int, e: Reduce, wanted: Callable[[Read], bool]
 ) -> list[Term]:
-    factors = _fold_factors(op, e)[component]
+    factors = _fold_factors(op, e)[e.index]
     where = (*op.axes, Box.around(e.axes).position())
     terms: list[Term] = []
     for source, factor in zip(e.sources, factors, strict=True):
         if factor is not None:
-            terms += body_terms(
-                component, source, wanted, e.axes, e.condition, read(factor, where)
-            )
+            terms += body_terms(component, source, wanted, e.axes, e.condition, read(factor, where))
     return terms
 
 
-_factors: WeakKeyDictionary[
-    Compute, dict[tuple[object, ...], list[list[Tensor | None]]]
-] = WeakKeyDictionary()
+_factors: WeakKeyDictionary[Compute, dict[tuple[object, ...], list[list[Tensor | None]]]] = (
+    WeakKeyDictionary()
+)
 
 
 def _fold_factors(op: Compute, e: Reduce) -> list[list[Tensor | None]]:
