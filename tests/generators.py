@@ -349,6 +349,7 @@ class Writer:
         shape = tuple([self.rng.choice((1, 2, 3, 5)) for _ in range(self.rng.randint(1, 2))])
         axes = tuple([axis(n, 0, self.rng.choice((1, 3, 4))) for n in "uv"])
         scope = [axis_index(a) for a in axes]
+        self.reductions = 2  # a scatter's value holds no reduction
         value, mag = damp(self.value(scope, 1), 8.0)
         indices = tuple([self.indices.affine(scope).expr % n for n in shape])
         combiner = sum_combiner(value.dtype)
