@@ -64,7 +64,7 @@ class Memory:
     def plan(self, t: Tensor, indices: tuple[Expr, ...]) -> Offset:
         """The offset of t[indices], the vector axis replaced by its first lane."""
         lanes = self.values.vector
-        key = (t, indices, None if lanes is None else lanes.axis)
+        key = (t, indices, None if lanes is None else lanes.base)
         found = self._plans.get(key)
         if found is None:
             found = self._plans[key] = self._make_plan(t, indices)
@@ -148,7 +148,9 @@ class Memory:
         if elements == 0:
             return pointer
         element = memory_type(t.dtype)
-        return self.values.code.put(f"getelementptr {element}, ptr {pointer}, i64 {elements}", level)
+        return self.values.code.put(
+            f"getelementptr {element}, ptr {pointer}, i64 {elements}", level
+        )
 
     def load(self, e: Read, guard: Expr | None) -> Value:
         """t[indices]; under a guard that fails, some number that nothing uses."""
@@ -176,9 +178,7 @@ class Memory:
         names = [self._load_lanes(t, place, r, level) for r in range(lanes.count)]
         return Value(tuple(names), t.dtype, lanes.lanes, level, mask)
 
-    def _guarded(
-        self, t: Tensor, place: Place, condition: Value, level: int, mask: int
-    ) -> Value:
+    def _guarded(self, t: Tensor, place: Place, condition: Value, level: int, mask: int) -> Value:
         """A scalar load from the element if the condition holds, else from a dummy."""
         put = self.values.code.put
         pointer = self._shifted(t, place.pointer.name, place.constant, level)

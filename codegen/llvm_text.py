@@ -99,6 +99,10 @@ class Region:
     lines: list[str] = field(default_factory=list)
     cached: list[object] = field(default_factory=list)
     """What the expression cache holds at this level: forgotten with the region."""
+    label_at_start: str = ""
+
+    def __post_init__(self) -> None:
+        self.label_at_start = self.label
 
 
 class Code:

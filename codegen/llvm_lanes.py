@@ -1,0 +1,133 @@
+"""Which loops run in lanes, how wide, and which scalars are folded in lanes around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
+from tensorad.errors import InternalError
+from tensorad.ir.expr import ONE, Expr, Param
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import postorder
+
+MAX_REGISTERS = 8
+"""Registers of one lane group at most."""
+
+
+def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Every statement of a block, outer ones first."""
+    stack = list(body)[::-1]
+    while stack:
+        s = stack.pop()
+        yield s
+        if isinstance(s, For):
+            stack.extend(reversed(s.body))
+        elif isinstance(s, If):
+            stack.extend(reversed(s.orelse))
+            stack.extend(reversed(s.then))
+
+
+def expressions(s: Stmt) -> tuple[Expr, ...]:
+    """What a statement itself evaluates (not the statements inside it)."""
+    match s:
+        case For():
+            return (s.axis.lower, s.axis.upper, s.axis.step)
+        case If():
+            return (s.cond,)
+        case Assign() | Fold():
+            return s.values
+        case Store():
+            return (*s.indices, *s.values)
+        case Check():
+            return (s.read.indices[s.dimension], s.extent)
+        case Visit():
+            return ()
+    raise InternalError(f"unknown statement {type(s).__name__}")
+
+
+def runs_in_lanes(s: Stmt) -> bool:
+    """Whether a loop is executed as vectors."""
+    return isinstance(s, For) and s.kind == "vector" and s.axis.step is ONE
+
+
+def params_of(s: Stmt) -> list[Param]:
+    """Scalars a statement itself reads or writes."""
+    found = [e for e in postorder(*expressions(s)) if isinstance(e, Param)]
+    return [*found, *s.targets] if isinstance(s, (Assign, Fold)) else found
+
+
+def lanes_for(tensors: Iterable[Tensor]) -> int:
+    """Lanes of one register: fixed by the widest element, not by the machine."""
+    return 8 if any(t.dtype.bits == 64 and t.dtype.is_float for t in tensors) else 16
+
+
+def registers_for(s: For, lanes: int) -> int:
+    """Registers of the lane group of a vector loop; short loops need fewer."""
+    wanted = max(1, (s.width or lanes) // lanes)
+    extent = s.axis.extent
+    if extent is not None:
+        wanted = min(wanted, max(1, extent // lanes))
+    return min(MAX_REGISTERS, wanted)
+
+
+class LaneUse:
+    """For every block of a kernel: which scalars it folds in lanes and which it uses as such."""
+
+    def __init__(self, body: Iterable[Stmt], lanes: int) -> None:
+        self.folded: dict[Stmt, dict[tuple[Param, ...], tuple[Fold, int]]] = {}
+        """Per statement: targets set outside that vector loops in it fold into, and the
+        registers needed."""
+        self.used: dict[Stmt, dict[Param, None]] = {}
+        """Per statement: scalars read or written otherwise in it."""
+        self.assigned: dict[Stmt, dict[Param, None]] = {}
+        """Per statement: scalars set in it by any statement."""
+        self.stored: dict[Stmt, dict[Tensor, None]] = {}
+        self._lanes = lanes
+        order = list(statements(body))
+        inside = _vector_loops(order)
+        for s in reversed(order):
+            self._visit(s, inside.get(s))
+
+    def _visit(self, s: Stmt, loop: For | None) -> None:
+        folded: dict[tuple[Param, ...], tuple[Fold, int]] = {}
+        used = {e: None for e in postorder(*expressions(s)) if isinstance(e, Param)}
+        assigned: dict[Param, None] = {}
+        stored: dict[Tensor, None] = {}
+        if isinstance(s, Store):
+            stored.update(dict.fromkeys(s.tensors))
+        if isinstance(s, Assign):
+            assigned.update(dict.fromkeys(s.targets))
+            used.update(dict.fromkeys(s.targets))
+        if isinstance(s, Fold):
+            assigned.update(dict.fromkeys(s.targets))
+            if loop is not None and not _set_inside(s, loop):
+                folded[s.targets] = (s, registers_for(loop, self._lanes))
+            else:
+                used.update(dict.fromkeys(s.targets))
+        inner = s.body if isinstance(s, For) else (*s.then, *s.orelse) if isinstance(s, If) else ()
+        for c in inner:
+            used.update(self.used[c])
+            assigned.update(self.assigned[c])
+            stored.update(self.stored[c])
+            for targets, (fold, count) in self.folded[c].items():
+                before = folded.get(targets)
+                folded[targets] = (fold, max(count, before[1] if before else 0))
+        self.folded[s], self.used[s] = folded, used
+        self.assigned[s], self.stored[s] = assigned, stored
+
+
+def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, For]:
+    """Each statement inside a vector loop, with the loop."""
+    inside: dict[Stmt, For] = {}
+    for s in order:
+        if isinstance(s, For) and runs_in_lanes(s) and s not in inside:
+            for c in statements(s.body):
+                inside[c] = s
+    return inside
+
+
+def _set_inside(fold: Fold, loop: For) -> bool:
+    return any(
+        isinstance(s, Assign) and fold.targets[0] in dict.fromkeys(s.targets)
+        for s in statements(loop.body)
+    )

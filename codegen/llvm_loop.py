@@ -1,0 +1,289 @@
+"""Loops to LLVM: counted loops with phi nodes, vector loops with masked tails, whole kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tensorad.codegen.llvm_expr import Lanes
+from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
+from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
+from tensorad.codegen.llvm_ops import iota, is_constant
+from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
+from tensorad.codegen.loopir import Assign, For, Stmt
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import Axis, Param, Size, axis
+from tensorad.ir.tensor import Tensor
+
+BIG_BODY = 300
+"""A vector loop with more expressions than this is emitted once, masked."""
+
+
+@dataclass(frozen=True)
+class FunctionText:
+    """One phase of a kernel as LLVM IR."""
+
+    name: str
+    text: str
+    parallel: bool
+    """Whether a call with end < 0 asks for the number of iterations."""
+    sizes: tuple[Size, ...]
+    largest_block: int
+    """Instructions of the longest stretch without a branch."""
+    declarations: dict[str, str]
+    functions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a vector loop: [start, stop) in steps of `count` registers."""
+
+    start: str
+    stop: str
+    count: int
+    masked: bool
+    always_entered: bool
+    mask: str | None = None
+
+
+class Loops(Statements):
+    """Adds loops to the statements."""
+
+    def loop(self, s: For) -> None:
+        """Emit a loop of any kind."""
+        self.axes[s.axis] = None
+        if runs_in_lanes(s) and self.values.vector is None:
+            self._vector_loop(s)
+        else:
+            lower, upper, step = (
+                self.values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step)
+            )
+            entered = bool(s.axis.extent)
+            if s.axis.extent != 0:
+                self.counted(s, s.axis, (lower, upper, step), entered, lambda: self.block(s.body))
+        del self.axes[s.axis]
+
+    def counted(
+        self,
+        s: For,
+        counter: Axis,
+        bounds: tuple[str, str, str],
+        always_entered: bool,
+        body: Callable[[], None],
+    ) -> None:
+        """for counter in range(*bounds): body(), scalars that change as phi nodes."""
+        lower, upper, step = bounds
+        code, values = self.code, self.values
+        before = self.changing(s)
+        folded = [t for t in self.use.folded[s] if t in self.partials]
+        groups_before = [list(self.partials[t].lanes) for t in folded]
+        code.regions.append(Region("preheader", code.fresh("pre"), always_entered))
+        code.regions.append(Region("body", code.fresh("loop")))
+        start = code.region.label
+        number = f"%{code.fresh('i')}"
+        values.keep(counter, Value((number,), INT64, 0, code.depth, 0))
+        self.renew(s)
+        inside = [self._phi_names(v) for v in before.values()]
+        for p, v in zip(before, inside, strict=True):
+            values.set_param(p, v)
+        groups_inside = [[self._phi_names(v) for v in group] for group in groups_before]
+        for t, group in zip(folded, groups_inside, strict=True):
+            self.partials[t].lanes = list(group)
+        body()
+        ends = self.current(before)
+        groups_end = [list(self.partials[t].lanes) for t in folded]
+        following = code.put(f"add i64 {number}, {step}")
+        again = code.put(f"icmp slt i64 {following}, {upper}")
+        body_region = code.region
+        self.close()
+        preheader = code.region
+        self.close()
+        entry, leave = code.region.label, code.fresh("done")
+        if always_entered:
+            code.line(f"br label %{preheader.label_at_start}")
+        else:
+            runs = code.put(f"icmp slt i64 {lower}, {upper}")
+            code.line(f"br i1 {runs}, label %{preheader.label_at_start}, label %{leave}")
+        self.join(preheader, f"br label %{start}")
+        edges = (preheader.label, body_region.label)
+        phis = [f"{number} = phi i64 [{lower}, %{edges[0]}], [{following}, %{edges[1]}]"]
+        triples = [*zip(before.values(), inside, ends, strict=True)]
+        for first, middle, last in zip(groups_before, groups_inside, groups_end, strict=True):
+            triples.extend(zip(first, middle, last, strict=True))
+        for first_value, phi, last_value in triples:
+            phis.extend(_phi_lines(first_value, phi, last_value, edges))
+        body_region.lines[:0] = phis
+        self.join(body_region, f"br i1 {again}, label %{start}, label %{leave}")
+        code.start_block(leave)
+        self.renew(s)
+        if always_entered:
+            for p, v in zip(before, ends, strict=True):
+                values.set_param(p, v)
+            for t, group in zip(folded, groups_end, strict=True):
+                self.partials[t].lanes = [v._replace(level=code.depth) for v in group]
+            return
+        labels = (entry, body_region.label)
+        self.merge(before, [list(before.values()), ends], labels)
+        for t, first, last in zip(folded, groups_before, groups_end, strict=True):
+            self.partials[t].lanes = [
+                self.phi(pair, labels) for pair in zip(first, last, strict=True)
+            ]
+
+    def finish(self, name: str, parallel: bool) -> FunctionText:
+        """The whole function, declarations and helpers included."""
+        code = self.code
+        code.line("ret i64 0")
+        blocks = ["entry:", *code.regions[0].lines, *code.failures]
+        blocks.insert(1, "%dummy = alloca i64")
+        head = f"define i64 @{name}({PARAMETERS}) nounwind {{"
+        text = "\n".join([head, *blocks, "}"])
+        return FunctionText(
+            name, text, parallel, self.sizes(), largest_block(blocks), code.declarations,
+            code.functions,
+        )  # fmt: skip
+
+    def _phi_names(self, v: Value) -> Value:
+        names = tuple([f"%{self.code.fresh('p')}" for _ in v.names])
+        return v._replace(names=names, level=self.code.depth)
+
+    # Vector loops
+
+    def _vector_loop(self, s: For) -> None:
+        for stage in self._stages(s):
+            base = axis(s.axis.name, s.axis.lower, s.axis.upper)
+            step = str(stage.count * self.width)
+            bounds = (stage.start, stage.stop, step)
+            self.counted(
+                s,
+                base,
+                bounds,
+                stage.always_entered,
+                lambda st=stage, b=base: self._lanes(s, st, b),
+            )
+
+    def _lanes(self, s: For, stage: Stage, base: Axis) -> None:
+        values = self.values
+        level = self.code.depth
+        mask = stage.mask
+        if stage.masked and mask is None:
+            w = Writer(self.code, level, INT64, self.width)
+            here = values.value(base)
+            left = self.code.put(f"sub i64 {stage.stop}, {here.name}")
+            splat = values.spread(Value((left,), INT64, 0, level, 0), self.width, 1)
+            mask = w.compare("slt", iota(self.width, 0), splat.name)
+        values.vector = Lanes(s.axis, base, self.width, stage.count, mask, level)
+        self.block(s.body)
+        values.vector = None
+
+    def _stages(self, s: For) -> list[Stage]:
+        lanes, count = self.width, registers_for(s, self.width)
+        lower, upper = self.values.scalar(s.axis.lower).name, self.values.scalar(s.axis.upper).name
+        if is_constant(lower) and is_constant(upper):
+            return _constant_stages(int(lower), int(upper), lanes, count)
+        put = self.code.put
+        extent = put(f"sub i64 {upper}, {lower}")
+        positive = put(f"icmp sgt i64 {extent}, 0")
+        extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
+        whole = put(f"and i64 {extent}, {-lanes * count}")
+        middle = put(f"add i64 {lower}, {whole}")
+        return [
+            Stage(lower, middle, count, False, False),
+            Stage(middle, upper, 1, True, False),
+        ]
+
+
+def _constant_stages(lower: int, upper: int, lanes: int, count: int) -> list[Stage]:
+    """Whole groups, then single registers, then the masked rest."""
+    stages = []
+    at = lower
+    for registers in dict.fromkeys((count, 1)):
+        step = registers * lanes
+        whole = max(0, upper - at) // step * step
+        if whole:
+            stages.append(Stage(str(at), str(at + whole), registers, False, True))
+        at += whole
+    if at < upper:
+        bits = ", ".join(["i1 true" if n < upper - at else "i1 false" for n in range(lanes)])
+        stages.append(Stage(str(at), str(upper), 1, True, True, f"<{bits}>"))
+    return stages
+
+
+def largest_block(lines: list[str]) -> int:
+    """Instructions of the longest basic block."""
+    largest = current = 0
+    for line in lines:
+        current = 0 if line.endswith(":") else current + 1
+        largest = max(largest, current)
+    return largest
+
+
+def _phi_lines(first: Value, phi: Value, last: Value, edges: tuple[str, str]) -> list[str]:
+    ty = type_text(phi.dtype, phi.lanes)
+    return [
+        f"{p} = phi {ty} [{x}, %{edges[0]}], [{y}, %{edges[1]}]"
+        for p, x, y in zip(phi.names, first.names, last.names, strict=True)
+    ]
+
+
+def phases(body: tuple[Stmt, ...]) -> list[tuple[tuple[Stmt, ...], bool]]:
+    """The block cut into parallel loops and what runs between them."""
+    parts: list[tuple[list[Stmt], bool]] = []
+    for s in body:
+        parallel = isinstance(s, For) and s.kind == "parallel"
+        if parallel or not parts or parts[-1][1]:
+            parts.append(([s], parallel))
+        else:
+            parts[-1][0].append(s)
+    cut = [(tuple(part), parallel) for part, parallel in parts]
+    if any(not _is_closed(part) for part, _ in cut):
+        return [(body, False)]
+    return cut
+
+
+def _is_closed(body: tuple[Stmt, ...]) -> bool:
+    """Whether every scalar the block uses is set in it."""
+    used: dict[Param, None] = {}
+    assigned: dict[Param, None] = {}
+    for s in statements(body):
+        if isinstance(s, Assign):
+            assigned.update(dict.fromkeys(s.targets))
+        used.update(dict.fromkeys(params_of(s)))
+    return all(p in assigned for p in used)
+
+
+def function_text(
+    name: str, body: tuple[Stmt, ...], parallel: bool, tensors: tuple[Tensor, ...], first_check: int
+) -> FunctionText:
+    """The LLVM function of one phase; tensors are passed by position."""
+    loops = Loops(body, tensors, first_check)
+    if parallel and isinstance(body[0], For):
+        _parallel_loop(loops, body[0])
+    else:
+        loops.block(body)
+    return loops.finish(name, parallel)
+
+
+def _parallel_loop(loops: Loops, s: For) -> None:
+    """Iterations [begin, end) of the loop; end < 0 asks how many there are."""
+    code, values = loops.code, loops.values
+    lower, upper, step = (values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step))
+    put = code.put
+    extent = put(f"sub i64 {upper}, {lower}")
+    rounded = put(f"add i64 {extent}, {step}")
+    rounded = put(f"sub i64 {rounded}, 1")
+    positive = put(f"icmp sgt i64 {extent}, 0")
+    safe = put(f"select i1 {positive}, i64 {rounded}, i64 0")
+    query, run = code.fresh("query"), code.fresh("run")
+    asked = put("icmp slt i64 %end, 0")
+    code.line(f"br i1 {asked}, label %{query}, label %{run}")
+    code.start_block(query)
+    count = put(f"sdiv i64 {safe}, {step}")
+    code.line(f"ret i64 {count}")
+    code.start_block(run)
+    start = put(f"add i64 {lower}, {put(f'mul i64 %begin, {step}')}")
+    wanted = put(f"add i64 {lower}, {put(f'mul i64 %end, {step}')}")
+    below = put(f"icmp slt i64 {wanted}, {upper}")
+    stop = put(f"select i1 {below}, i64 {wanted}, i64 {upper}")
+    loops.axes[s.axis] = None
+    loops.settle(s)
+    loops.counted(s, s.axis, (start, stop, step), True, lambda: loops.block(s.body))

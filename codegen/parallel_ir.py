@@ -1,0 +1,405 @@
+"""The driver that runs a table of kernels and the thread pool it uses, as LLVM IR.
+
+Call block, pool block and step table are plain memory shared with Python; a step is three
+words: the kernel's address, where its slot numbers start, and whether it is parallel.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Final
+
+# The call block: 64-bit words that Python fills in and the driver reads.
+STEPS, COUNT, SLOTS, INDICES, SIZES, THREADS, POOL, STEP, CODE, VALUE, EXTENT = range(11)
+CALL_WORDS: Final = 16
+MAX_WORKERS: Final = 255
+_SPINS: Final = 2000
+"""Pauses before a waiting thread sleeps: some 50 us."""
+
+# Byte offsets in the pool's block; what different threads write has its own cache line.
+GENERATION, _PENDING, _SLEEPERS, _WAITING, _NEXT, _BUSY, _STOP = 0, 64, 128, 192, 256, 320, 384
+WORKERS: Final = _BUSY + 8
+_JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr
+_ERRORS: Final = 576  # per thread: begin, code, value, extent (64 bytes)
+ARGUMENTS: Final = _ERRORS + 64 * (MAX_WORKERS + 1)  # per worker: block, number, generation
+ARGUMENT_BYTES: Final = 64
+POOL_BYTES: Final = ARGUMENTS + 64 * (MAX_WORKERS + 1)
+
+_X86: Final = platform.machine().lower() in ("x86_64", "amd64")
+_SAVE_MODE: Final = "call void @llvm.x86.sse.stmxcsr(ptr %mode)" if _X86 else ""
+_LOAD_MODE: Final = "call void @llvm.x86.sse.ldmxcsr(ptr %mode)" if _X86 else ""
+_PAUSE: Final = "call void @llvm.x86.sse2.pause()" if _X86 else ""
+_DEFAULT_MODE: Final = 0x1F80
+"""All exceptions masked, round to nearest, subnormals kept."""
+_FUTEX: Final = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98}
+_WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
+
+_KERNEL: Final = (
+    "i64 %fn(ptr {slots}, ptr {index}, ptr {sizes}, i64 {begin}, i64 {end}, ptr {error})"
+)
+
+
+def _field(name: str, block: str, offset: str | int) -> str:
+    return f"{name} = getelementptr i8, ptr {block}, i64 {offset}"
+
+
+def driver_text() -> str:
+    """The module: @run, @worker, @stop, @acquire, @release."""
+    number = _FUTEX.get(platform.machine().lower(), 202)
+    futex = f"call i64 (i64, ...) @syscall(i64 {number}, ptr"
+    return f"""
+declare i64 @syscall(i64, ...)
+{_declarations()}
+define internal void @relax() nounwind {{
+  {_PAUSE}
+  ret void
+}}
+define internal void @wait(ptr %word, i32 %old) nounwind {{
+  %r = {futex} %word, i32 {_WAIT_PRIVATE}, i32 %old, ptr null)
+  ret void
+}}
+define internal void @wake(ptr %word) nounwind {{
+  %r = {futex} %word, i32 {_WAKE_PRIVATE}, i32 2147483647)
+  ret void
+}}
+{_PART}
+{_WORKER}
+{_LAUNCH}
+{_DRIVER}
+{_CONTROL}
+"""
+
+
+def _declarations() -> str:
+    if not _X86:
+        return ""
+    return (
+        "declare void @llvm.x86.sse.stmxcsr(ptr)\n"
+        "declare void @llvm.x86.sse.ldmxcsr(ptr)\n"
+        "declare void @llvm.x86.sse2.pause()"
+    )
+
+
+_PART: Final = f"""
+define internal void @part(ptr %pool, i64 %id) nounwind {{
+entry:
+  %local = alloca [2 x i64]
+  {_field("%job", "%pool", _JOB)}
+  %fn = load ptr, ptr %job
+  {_field("%j1", "%job", 8)}
+  %slots = load ptr, ptr %j1
+  {_field("%j2", "%job", 16)}
+  %index = load ptr, ptr %j2
+  {_field("%j3", "%job", 24)}
+  %sizes = load ptr, ptr %j3
+  {_field("%j4", "%job", 32)}
+  %count = load i64, ptr %j4
+  {_field("%j5", "%job", 40)}
+  %chunk = load i64, ptr %j5
+  {_field("%next", "%pool", _NEXT)}
+  %eo = mul i64 %id, 64
+  %eo2 = add i64 %eo, {_ERRORS}
+  {_field("%mine", "%pool", "%eo2")}
+  {_field("%mine1", "%mine", 8)}
+  {_field("%mine2", "%mine", 16)}
+  {_field("%mine3", "%mine", 24)}
+  store i64 0, ptr %mine1
+  br label %claim
+claim:
+  %b = atomicrmw add ptr %next, i64 %chunk monotonic
+  %more = icmp slt i64 %b, %count
+  br i1 %more, label %run, label %out
+run:
+  %e0 = add i64 %b, %chunk
+  %small = icmp slt i64 %e0, %count
+  %e = select i1 %small, i64 %e0, i64 %count
+  %code = call {_KERNEL.format(slots="%slots", index="%index", sizes="%sizes", begin="%b", end="%e", error="%local")}
+  %failed = icmp ne i64 %code, 0
+  %known = load i64, ptr %mine1
+  %first = icmp eq i64 %known, 0
+  %keep = and i1 %failed, %first
+  br i1 %keep, label %note, label %claim
+note:
+  store i64 %b, ptr %mine
+  store i64 %code, ptr %mine1
+  %v = load i64, ptr %local
+  store i64 %v, ptr %mine2
+  {_field("%local1", "%local", 8)}
+  %x = load i64, ptr %local1
+  store i64 %x, ptr %mine3
+  br label %claim
+out:
+  ret void
+}}"""
+
+_WORKER: Final = f"""
+define ptr @worker(ptr %argument) nounwind {{
+entry:
+  %mode = alloca i32
+  %pool = load ptr, ptr %argument
+  {_field("%a1", "%argument", 8)}
+  %id = load i64, ptr %a1
+  {_field("%a2", "%argument", 16)}
+  %start = load i32, ptr %a2
+  {_field("%gen", "%pool", GENERATION)}
+  {_field("%pending", "%pool", _PENDING)}
+  {_field("%sleepers", "%pool", _SLEEPERS)}
+  {_field("%waiting", "%pool", _WAITING)}
+  {_field("%stopped", "%pool", _STOP)}
+  {_field("%threads", "%pool", _JOB + 48)}
+  {_field("%jobmode", "%pool", _JOB + 56)}
+  br label %idle
+idle:
+  %last = phi i32 [%start, %entry], [%now, %done], [%now, %finish]
+  br label %spin
+spin:
+  %n = phi i32 [0, %idle], [%n1, %again]
+  %g = load atomic i32, ptr %gen acquire, align 4
+  %new = icmp ne i32 %g, %last
+  br i1 %new, label %go, label %again
+again:
+  call void @relax()
+  %n1 = add i32 %n, 1
+  %tired = icmp sgt i32 %n1, {_SPINS}
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  %s0 = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  call void @wait(ptr %gen, i32 %last)
+  %s1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  %g2 = load atomic i32, ptr %gen acquire, align 4
+  %same = icmp eq i32 %g2, %last
+  br i1 %same, label %sleep, label %go
+go:
+  %now = phi i32 [%g, %spin], [%g2, %sleep]
+  %stop = load atomic i32, ptr %stopped acquire, align 4
+  %ends = icmp ne i32 %stop, 0
+  br i1 %ends, label %leave, label %work
+work:
+  %wanted = load i64, ptr %threads
+  %mine = icmp slt i64 %id, %wanted
+  br i1 %mine, label %do, label %after
+do:
+  %m = load i32, ptr %jobmode
+  store i32 %m, ptr %mode
+  {_LOAD_MODE}
+  call void @part(ptr %pool, i64 %id)
+  br label %after
+after:
+  %left = atomicrmw sub ptr %pending, i32 1 seq_cst
+  %final = icmp eq i32 %left, 1
+  br i1 %final, label %done, label %finish
+done:
+  %w = load atomic i32, ptr %waiting seq_cst, align 4
+  %asleep = icmp ne i32 %w, 0
+  br i1 %asleep, label %rouse, label %idle
+rouse:
+  call void @wake(ptr %pending)
+  br label %finish
+finish:
+  br label %idle
+leave:
+  ret ptr null
+}}"""
+
+_LAUNCH: Final = f"""
+define internal i64 @launch(ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %count, i64 %threads, i64 %workers, i32 %mode, ptr %error) nounwind {{
+entry:
+  {_field("%gen", "%pool", GENERATION)}
+  {_field("%pending", "%pool", _PENDING)}
+  {_field("%sleepers", "%pool", _SLEEPERS)}
+  {_field("%waiting", "%pool", _WAITING)}
+  {_field("%next", "%pool", _NEXT)}
+  {_field("%job", "%pool", _JOB)}
+  store ptr %fn, ptr %job
+  {_field("%j1", "%job", 8)}
+  store ptr %slots, ptr %j1
+  {_field("%j2", "%job", 16)}
+  store ptr %index, ptr %j2
+  {_field("%j3", "%job", 24)}
+  store ptr %sizes, ptr %j3
+  {_field("%j4", "%job", 32)}
+  store i64 %count, ptr %j4
+  %parts = mul i64 %threads, 4
+  %above = add i64 %count, %parts
+  %above1 = sub i64 %above, 1
+  %chunk = udiv i64 %above1, %parts
+  {_field("%j5", "%job", 40)}
+  store i64 %chunk, ptr %j5
+  {_field("%j6", "%job", 48)}
+  store i64 %threads, ptr %j6
+  {_field("%j7", "%job", 56)}
+  store i32 %mode, ptr %j7
+  store i64 0, ptr %next
+  %waiters = trunc i64 %workers to i32
+  store atomic i32 0, ptr %waiting seq_cst, align 4
+  store atomic i32 %waiters, ptr %pending seq_cst, align 4
+  %g = atomicrmw add ptr %gen, i32 1 seq_cst
+  %s = load atomic i32, ptr %sleepers seq_cst, align 4
+  %asleep = icmp ne i32 %s, 0
+  br i1 %asleep, label %rouse, label %work
+rouse:
+  call void @wake(ptr %gen)
+  br label %work
+work:
+  call void @part(ptr %pool, i64 0)
+  br label %spin
+spin:
+  %n = phi i32 [0, %work], [%n1, %again]
+  %p = load atomic i32, ptr %pending acquire, align 4
+  %over = icmp eq i32 %p, 0
+  br i1 %over, label %collect, label %again
+again:
+  call void @relax()
+  %n1 = add i32 %n, 1
+  %tired = icmp sgt i32 %n1, {_SPINS}
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  store atomic i32 1, ptr %waiting seq_cst, align 4
+  %p2 = load atomic i32, ptr %pending seq_cst, align 4
+  %over2 = icmp eq i32 %p2, 0
+  br i1 %over2, label %collect, label %nap
+nap:
+  call void @wait(ptr %pending, i32 %p2)
+  br label %sleep
+collect:
+  br label %look
+look:
+  %t = phi i64 [0, %collect], [%t1, %skip]
+  %best = phi i64 [9223372036854775807, %collect], [%best1, %skip]
+  %code = phi i64 [0, %collect], [%code1, %skip]
+  %o = mul i64 %t, 64
+  %o1 = add i64 %o, {_ERRORS}
+  {_field("%slot", "%pool", "%o1")}
+  {_field("%slot1", "%slot", 8)}
+  %c = load i64, ptr %slot1
+  %bad = icmp ne i64 %c, 0
+  %b = load i64, ptr %slot
+  %lower = icmp slt i64 %b, %best
+  %take = and i1 %bad, %lower
+  br i1 %take, label %copy, label %skip
+copy:
+  {_field("%slot2", "%slot", 16)}
+  {_field("%slot3", "%slot", 24)}
+  %v = load i64, ptr %slot2
+  %x = load i64, ptr %slot3
+  store i64 %v, ptr %error
+  {_field("%error1", "%error", 8)}
+  store i64 %x, ptr %error1
+  br label %skip
+skip:
+  %best1 = phi i64 [%best, %look], [%b, %copy]
+  %code1 = phi i64 [%code, %look], [%c, %copy]
+  %t1 = add i64 %t, 1
+  %more = icmp slt i64 %t1, %threads
+  br i1 %more, label %look, label %out
+out:
+  ret i64 %code1
+}}"""
+
+_DRIVER: Final = f"""
+define i64 @run(ptr %call) nounwind {{
+entry:
+  %old = alloca i32
+  %mode = alloca i32
+  {_SAVE_MODE.replace("%mode", "%old")}
+  store i32 {_DEFAULT_MODE}, ptr %mode
+  {_LOAD_MODE}
+  %table = load ptr, ptr %call
+  {_field("%c1", "%call", 8 * COUNT)}
+  %count = load i64, ptr %c1
+  {_field("%c2", "%call", 8 * SLOTS)}
+  %slots = load ptr, ptr %c2
+  {_field("%c3", "%call", 8 * INDICES)}
+  %indices = load ptr, ptr %c3
+  {_field("%c4", "%call", 8 * SIZES)}
+  %sizes = load ptr, ptr %c4
+  {_field("%c5", "%call", 8 * THREADS)}
+  %threads = load i64, ptr %c5
+  {_field("%c6", "%call", 8 * POOL)}
+  %pool = load ptr, ptr %c6
+  {_field("%error", "%call", 8 * VALUE)}
+  %any = icmp sgt i64 %count, 0
+  %several = icmp sgt i64 %threads, 1
+  br i1 %any, label %step, label %fine
+step:
+  %s = phi i64 [0, %entry], [%s1, %next]
+  %so = mul i64 %s, 24
+  {_field("%entryp", "%table", "%so")}
+  %fn = load ptr, ptr %entryp
+  {_field("%e1", "%entryp", 8)}
+  %where = load i64, ptr %e1
+  %index = getelementptr i64, ptr %indices, i64 %where
+  {_field("%e2", "%entryp", 16)}
+  %kind = load i64, ptr %e2
+  %is_parallel = icmp ne i64 %kind, 0
+  br i1 %is_parallel, label %ask, label %alone
+alone:
+  %r0 = call {_KERNEL.format(slots="%slots", index="%index", sizes="%sizes", begin="0", end="0", error="%error")}
+  br label %result
+ask:
+  %n = call {_KERNEL.format(slots="%slots", index="%index", sizes="%sizes", begin="0", end="-1", error="%error")}
+  %empty = icmp eq i64 %n, 0
+  br i1 %empty, label %next, label %choose
+choose:
+  %wide = icmp sgt i64 %n, 1
+  %try = and i1 %wide, %several
+  br i1 %try, label %lock, label %serial
+lock:
+  {_field("%busy", "%pool", _BUSY)}
+  %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
+  %got = extractvalue {{i32, i1}} %pair, 1
+  br i1 %got, label %together, label %serial
+together:
+  {_field("%workersp", "%pool", WORKERS)}
+  %workers = load i64, ptr %workersp
+  %most = add i64 %workers, 1
+  %fewer = icmp slt i64 %threads, %most
+  %used = select i1 %fewer, i64 %threads, i64 %most
+  %m = load i32, ptr %mode
+  %r1 = call i64 @launch(ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %used, i64 %workers, i32 %m, ptr %error)
+  store atomic i32 0, ptr %busy release, align 4
+  br label %result
+serial:
+  %r2 = call {_KERNEL.format(slots="%slots", index="%index", sizes="%sizes", begin="0", end="%n", error="%error")}
+  br label %result
+result:
+  %code = phi i64 [%r0, %alone], [%r1, %together], [%r2, %serial]
+  %bad = icmp ne i64 %code, 0
+  br i1 %bad, label %fail, label %next
+next:
+  %s1 = add i64 %s, 1
+  %more = icmp slt i64 %s1, %count
+  br i1 %more, label %step, label %fine
+fail:
+  {_field("%c7", "%call", 8 * STEP)}
+  store i64 %s, ptr %c7
+  {_field("%c8", "%call", 8 * CODE)}
+  store i64 %code, ptr %c8
+  {_LOAD_MODE.replace("%mode", "%old")}
+  ret i64 1
+fine:
+  {_LOAD_MODE.replace("%mode", "%old")}
+  ret i64 0
+}}"""
+
+_CONTROL: Final = f"""
+define i32 @acquire(ptr %pool) nounwind {{
+  {_field("%busy", "%pool", _BUSY)}
+  %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
+  %got = extractvalue {{i32, i1}} %pair, 1
+  %r = zext i1 %got to i32
+  ret i32 %r
+}}
+define void @release(ptr %pool) nounwind {{
+  {_field("%busy", "%pool", _BUSY)}
+  store atomic i32 0, ptr %busy release, align 4
+  ret void
+}}
+define void @stop(ptr %pool) nounwind {{
+  {_field("%stopped", "%pool", _STOP)}
+  {_field("%gen", "%pool", GENERATION)}
+  store atomic i32 1, ptr %stopped seq_cst, align 4
+  %g = atomicrmw add ptr %gen, i32 1 seq_cst
+  call void @wake(ptr %gen)
+  ret void
+}}"""

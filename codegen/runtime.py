@@ -1,0 +1,180 @@
+"""A loop program as machine code: its table of steps, its buffers, and one call into it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tensorad import config
+from tensorad.codegen import parallel_ir as block
+from tensorad.codegen.kernels import checks_of, compiled_kernel
+from tensorad.codegen.loopir import Kernel, LoopProgram
+from tensorad.codegen.memory import Array, Lifetime, aligned_bytes, plan_arena
+from tensorad.codegen.parallel import driver, pool_for
+from tensorad.errors import BoundsError, InternalError
+from tensorad.ir.expr import Expr, Size
+from tensorad.ir.tensor import Constant, Tensor
+
+KEPT_LAYOUTS: Final = 16
+"""Bindings of symbolic sizes whose memory plans are kept."""
+
+
+class Frame:
+    """The memory of one running call: temporaries, slots, sizes and the call block."""
+
+    def __init__(
+        self, program: Executable, sizes: Sequence[int], offsets: Sequence[int], size_bytes: int
+    ) -> None:
+        self.arena = aligned_bytes(size_bytes)
+        base = self.arena.ctypes.data
+        fixed = program.constant_addresses
+        outer = program.n_arguments
+        total = outer + len(fixed) + len(offsets)
+        self.slots = (ctypes.c_int64 * max(1, total))()
+        self.slots[outer:total] = [*fixed, *[base + o for o in offsets]]
+        self.sizes = (ctypes.c_int64 * max(1, len(sizes)))(*sizes)
+        self.call = (ctypes.c_int64 * block.CALL_WORDS)()
+        self.call[block.STEPS] = program.steps.ctypes.data
+        self.call[block.COUNT] = len(program.steps)
+        self.call[block.SLOTS] = ctypes.addressof(self.slots)
+        self.call[block.INDICES] = program.indices.ctypes.data
+        self.call[block.SIZES] = ctypes.addressof(self.sizes)
+        self.address = ctypes.addressof(self.call)
+
+
+class Layout:
+    """The memory plan of one binding of the sizes, with frames that are free."""
+
+    def __init__(self, program: Executable, sizes: Mapping[Expr, int]) -> None:
+        self._program = program
+        self._sizes = [sizes[s] for s in program.sizes]
+        self._offsets, self._bytes = plan_arena(program.temporaries, sizes)
+        self._free: deque[Frame] = deque()
+
+    def take(self) -> Frame:
+        """A frame for one call."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return Frame(self._program, self._sizes, self._offsets, self._bytes)
+
+    def give(self, frame: Frame) -> None:
+        """Keep the frame for a later call."""
+        self._free.append(frame)
+
+
+class Executable:
+    """Compiled kernels in order. Slots: inputs, outputs, constants, temporaries."""
+
+    def __init__(self, program: LoopProgram) -> None:
+        self._driver = driver()
+        self.inputs, self.outputs = program.inputs, program.outputs
+        self._slots: dict[Tensor, int] = {}
+        for t in (*program.inputs, *program.outputs):
+            if t in self._slots:
+                raise InternalError(f"{t.name} is given two slots of one call")
+            self._slots[t] = len(self._slots)
+        self.n_arguments = len(self._slots)
+        self._constants, self.temporaries = self._find_buffers(program.kernels)
+        self.constant_addresses = [a.ctypes.data for a in self._constants]
+        self.sizes: list[Size] = []
+        self._size_numbers: dict[Size, int] = {}
+        self._kernels: list[object] = []
+        self._kernel_of_step: list[Kernel] = []
+        self.steps, self.indices = self._table(program.kernels)
+        self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
+
+    def _find_buffers(self, kernels: Sequence[Kernel]) -> tuple[list[Array], list[Lifetime]]:
+        lifetimes: dict[Tensor, Lifetime] = {}
+        constants: dict[Tensor, None] = {}
+        for position, kernel in enumerate(kernels):
+            for t in (*kernel.reads, *kernel.writes):
+                if t in self._slots:
+                    continue
+                if isinstance(t.op, Constant):
+                    constants[t] = None
+                    continue
+                lifetimes.setdefault(t, Lifetime(t, position)).last = position
+        for t in (*constants, *lifetimes):
+            self._slots[t] = len(self._slots)
+        arrays = [constant_array(t) for t in constants]
+        return arrays, list(lifetimes.values())
+
+    def _table(self, kernels: Sequence[Kernel]) -> tuple[Array, Array]:
+        steps: list[tuple[int, int, int]] = []
+        indices: list[int] = []
+        for kernel in kernels:
+            compiled, tensors = compiled_kernel(kernel)
+            self._kernels.append(compiled)
+            slots = [self._slots[t] for t in tensors]
+            for phase in compiled.phases:
+                steps.append((phase.address, len(indices), int(phase.parallel)))
+                indices.extend(slots)
+                indices.extend([self._size_number(s) for s in phase.sizes])
+                self._kernel_of_step.append(kernel)
+        table = np.array(steps, np.int64).reshape(-1, 3)
+        return table, np.array(indices or [0], np.int64)
+
+    def _size_number(self, s: Size) -> int:
+        number = self._size_numbers.get(s)
+        if number is None:
+            number = self._size_numbers[s] = len(self.sizes)
+            self.sizes.append(s)
+        return number
+
+    def layout(self, sizes: Mapping[Expr, int], key: tuple[int, ...]) -> Layout:
+        """The memory plan for these sizes; `key` has their numbers in a fixed order.
+
+        Raises:
+            LimitError: temporaries exceed TENSORAD_MAX_BYTES.
+        """
+        found = self._layouts.get(key)
+        if found is None:
+            found = self._layouts[key] = Layout(self, sizes)
+            while len(self._layouts) > KEPT_LAYOUTS:
+                self._layouts.popitem(last=False)
+        return found
+
+    def run(self, layout: Layout, addresses: list[int]) -> None:
+        """Run all steps on arrays at these addresses (inputs, then outputs).
+
+        Raises:
+            BoundsError: a data-dependent index lies outside its tensor.
+        """
+        frame = layout.take()
+        frame.slots[: len(addresses)] = addresses
+        threads = config.current().num_threads
+        call = frame.call
+        call[block.THREADS] = threads
+        call[block.POOL] = pool_for(threads)
+        failed = self._driver.run(frame.address)
+        if failed:
+            step, code = call[block.STEP], call[block.CODE]
+            index, extent = call[block.VALUE], call[block.EXTENT]
+            layout.give(frame)
+            self._fail(step, code, index, extent)
+        layout.give(frame)
+
+    def _fail(self, step: int, code: int, index: int, extent: int) -> None:
+        kernel = self._kernel_of_step[step]
+        check = checks_of(kernel)[code - 1]
+        t = check.read.tensor
+        verb = "written" if t in dict.fromkeys(kernel.writes) else "read"
+        raise BoundsError(
+            f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
+            f"which has extent {extent}.",
+            where=f"{check.read} in {kernel.name}",
+            hint="the index comes from the data of this call: correct it, or clamp it in the "
+            "formula with minimum and maximum.",
+        )
+
+
+def constant_array(t: Tensor) -> Array:
+    """A constant's elements as kernels want them."""
+    assert isinstance(t.op, Constant)  # chosen by the caller
+    dtype: Any = str(t.dtype)
+    return np.ascontiguousarray(t.op.array, dtype=dtype)
