@@ -262,8 +262,23 @@ _FLOAT: Final[dict[str, Callable[..., Any]]] = {
     "atan2": _numpy("arctan2"),
     **{
         name: _numpy(name)
-        for name in ("exp", "log", "log1p", "expm1", "sqrt", "tanh", "sin", "cos", "tan", "sinh")
-        + ("cosh", "floor", "ceil", "trunc", "sign")
+        for name in (
+            "exp",
+            "log",
+            "log1p",
+            "expm1",
+            "sqrt",
+            "tanh",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "floor",
+            "ceil",
+            "trunc",
+            "sign",
+        )
     },
 }
 

@@ -161,7 +161,7 @@ class _Printer:
         if s.combiner.is_sum:
             self.line(depth, f"{self.scalar(s.targets[0])} += {self.expr(s.values[0], depth)}")
             return
-        operands = dict(zip(s.combiner.lhs, s.targets, strict=True))
+        operands: dict[Expr, Expr] = dict(zip(s.combiner.lhs, s.targets, strict=True))
         operands.update(zip(s.combiner.rhs, s.values, strict=True))
         for t in s.targets:
             self.scalar(t)

@@ -65,9 +65,7 @@ class _Verifier:
             if t not in self.stored and not empty:
                 raise _problem(self.kernel, f"{t.name} is never stored")
 
-    def block(
-        self, body: Sequence[Stmt], scope: dict[Expr, None], loops: tuple[For, ...]
-    ) -> None:
+    def block(self, body: Sequence[Stmt], scope: dict[Expr, None], loops: tuple[For, ...]) -> None:
         inside = dict(scope)
         for s in body:
             self.statement(s, inside, loops)

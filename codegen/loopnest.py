@@ -75,9 +75,7 @@ def nest_of(
     return Nest(axes, tuple(folds), tensors, axes, values)
 
 
-def map_nest(
-    nest: Nest, image: Callable[[Expr], Expr], axes: Iterable[Axis] | None = None
-) -> Nest:
+def map_nest(nest: Nest, image: Callable[[Expr], Expr], axes: Iterable[Axis] | None = None) -> Nest:
     """The nest with every expression replaced; reduce axes whose bounds change are renewed."""
     folds = tuple([map_fold(f, image) for f in nest.folds])
     return Nest(
@@ -132,11 +130,10 @@ def simplify_nest(nest: Nest) -> Nest | None:
     result = replace(nest, folds=tuple(folds))
     if dropped:
         result = substitute_nest(result, dropped, nest.axes)
-    fold = lambda e: fold_by_ranges(e, ranges, memo)  # noqa: E731  # shares the memo
     return replace(
         result,
-        indices=tuple([fold(i) for i in result.indices]),
-        values=tuple([fold(v) for v in result.values]),
+        indices=tuple([fold_by_ranges(i, ranges, memo) for i in result.indices]),
+        values=tuple([fold_by_ranges(v, ranges, memo) for v in result.values]),
     )
 
 
@@ -252,13 +249,6 @@ def _as_bound(
 def _only_linear_in(d: Linear, a: Axis) -> bool:
     """Whether the axis occurs in no other leaf of the form."""
     return not any(a in free_leaves(t) for t in d.terms if t is not a)
-
-
-def fresh_accumulators(fold: FoldLoop) -> dict[Expr, Expr]:
-    """New scalars for a copy of the fold."""
-    from tensorad.ir.expr import param
-
-    return {p: param(p.name, p.dtype) for p in fold.accumulators}
 
 
 def accumulators_of(nest: Nest) -> list[tuple[tuple[Param, ...], tuple[Const, ...]]]:

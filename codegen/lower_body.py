@@ -79,9 +79,7 @@ def reduce_expr_of(
     return made
 
 
-def _lower_guard(
-    guard: Expr, results: dict[Expr, Expr]
-) -> tuple[tuple[Stmt, ...], Expr]:
+def _lower_guard(guard: Expr, results: dict[Expr, Expr]) -> tuple[tuple[Stmt, ...], Expr]:
     """A guard over earlier results; reductions that come later are computed for it alone."""
     statements, (value,) = lower_values((substitute(guard, results),))
     return statements, value
@@ -136,9 +134,7 @@ def _widen(need: dict[Expr, Expr], e: Expr, condition: Expr) -> None:
         need[e] = TRUE if opposite else logical_or(before, condition)
 
 
-def fold_loops(
-    order: Sequence[Expr], need: dict[Expr, Expr]
-) -> list[tuple[FoldLoop, Expr]]:
+def fold_loops(order: Sequence[Expr], need: dict[Expr, Expr]) -> list[tuple[FoldLoop, Expr]]:
     """The reductions in order, those of one fold together, each with its need."""
     groups: dict[Reduce, list[Expr]] = {}
     for e in order:

@@ -21,7 +21,6 @@ from tensorad.ir.expr import Axis, Expr, Read
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import postorder
 
-
 FOLDED = 256
 """Points that a fold of folds is taken to visit per element."""
 

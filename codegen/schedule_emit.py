@@ -71,9 +71,7 @@ class _Emitter:
             return (For(a, self.level(depth + 1, copies), kind),)
         return self.jammed(a, factor, depth, copies, kind)
 
-    def lanes(
-        self, a: Axis, depth: int, copies: list[Copy], kind: LoopKind
-    ) -> tuple[Stmt, ...]:
+    def lanes(self, a: Axis, depth: int, copies: list[Copy], kind: LoopKind) -> tuple[Stmt, ...]:
         """The vector loop; cut into strips where it is also the parallel one."""
         width = self.plan.width
         if kind != "parallel":

@@ -344,7 +344,7 @@ def _traffic(
     sizes = {a: extent_of(a, ranges) for a in [*order, *reduced]}
     steps = {a: sizes[a] / choice.jam.get(a, 1) for a in order}
     if choice.vector in steps:
-        steps[choice.vector] = sizes[choice.vector] / max(1, choice.width)  # type: ignore[index]
+        steps[choice.vector] = sizes[choice.vector] / max(1, choice.width)
     total = 0.0
     for capacity, weight in ((8_000_000, 1.0), (600_000, 0.25)):
         trips = 1.0

@@ -294,7 +294,7 @@ def _cut_order(e: Call, a: Axis, ranges: Ranges) -> Cut | None:
     c = form.terms.get(a, 0)
     if not c:
         return None
-    sizes = {t: k for t, k in form.terms.items() if isinstance(t, Size)}
+    sizes: dict[Expr, int] = {t: k for t, k in form.terms.items() if isinstance(t, Size)}
     rest = Linear(
         {t: k for t, k in form.terms.items() if t is not a and t not in sizes}, form.constant
     )
@@ -365,9 +365,7 @@ def _condition(e: Call) -> tuple[Linear, Expr, Expr]:
     return found[1], TRUE, FALSE
 
 
-def _apply(
-    nest: Nest, cut: Cut, seen: dict[Expr, None]
-) -> list[tuple[Nest, dict[Expr, None]]]:
+def _apply(nest: Nest, cut: Cut, seen: dict[Expr, None]) -> list[tuple[Nest, dict[Expr, None]]]:
     """The parts of the nest, each with the switches not to cut again."""
     a = cut.axis
     ends = [a.lower, *cut.points, a.upper]
