@@ -1,0 +1,209 @@
+"""Reads stay inside their tensors: proved by intervals, then by integer sets.
+
+A read is judged where it is evaluated: inside its loops, under the selects and reduction
+conditions around it. Parts that are not quasi-affine (data, products of sizes) become unknowns
+within their intervals, one for each distinct expression, so guards on them still count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+from weakref import WeakKeyDictionary
+
+from tensorad.errors import BoundsError
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, const
+from tensorad.ir.tensor import Compute, Op, Scatter, dim_expr, outputs, source_line
+from tensorad.ir.visit import free_leaves, op_expressions, reads, substitute
+from tensorad.simplify.inrange import Point, Query, Verdict
+from tensorad.simplify.intervals import Interval, interval
+from tensorad.simplify.sites import Site, evaluation_sites
+
+__all__ = [
+    "Interval",
+    "check_op",
+    "check_reads",
+    "classify_reads",
+    "interval",
+    "size_conditions",
+    "size_violation",
+]
+
+ReadClass = Literal["always", "guarded", "dynamic"]
+Suspects = dict[Read, list[int]]
+_RANK: Final[dict[ReadClass, int]] = {"always": 0, "guarded": 1, "dynamic": 2}
+_classes: WeakKeyDictionary[Op, dict[Read, ReadClass]] = WeakKeyDictionary()
+_conditions: WeakKeyDictionary[Op, tuple[Expr, ...]] = WeakKeyDictionary()
+
+
+def check_reads(name: str, axes: Sequence[Axis], bodies: Sequence[Expr]) -> None:
+    """Every read of a compute that is about to be defined lies inside its tensor.
+
+    Data-dependent reads are left to the run-time check, those that depend on sizes to
+    `size_conditions`.
+
+    Raises:
+        BoundsError: a read is evaluated outside its tensor, with a witness.
+    """
+    suspects = _suspects(reads(*bodies))
+    if suspects:
+        _check(name, source_line(), evaluation_sites(axes, bodies), suspects)
+
+
+def check_op(op: Op) -> None:
+    """`check_reads` for the reads and writes of an operation."""
+    suspects = _suspects(_accesses(op))
+    if suspects:
+        source = op.source if isinstance(op, (Compute, Scatter)) else ""
+        _check(op.name, source, _sites(op), suspects)
+
+
+def _check(name: str, source: str, sites: Iterable[Site], suspects: Suspects) -> None:
+    for site in sites:
+        for dimension in suspects.get(site.read, ()):
+            query = _query(site, dimension)
+            if query.verdict().kind == "out":
+                raise _error(site, dimension, query.witness(), name, source)
+
+
+def classify_reads(op: Op) -> dict[Read, ReadClass]:
+    """How each read (and write of a scatter) of an operation is known to be in range.
+
+    "always": at every point of the loops around it, whatever the guards; "guarded": wherever
+    it is evaluated (given `size_conditions`); "dynamic": only a run-time check can tell.
+    """
+    if op in _classes:
+        return _classes[op]
+    accesses = _accesses(op)
+    found: dict[Read, ReadClass] = dict.fromkeys(accesses, "always")
+    suspects = _suspects(accesses)
+    if suspects:
+        for site in _sites(op):
+            if site.read in suspects:
+                here = _class_of(site, suspects[site.read])
+                found[site.read] = max(found[site.read], here, key=_RANK.__getitem__)
+    if not isinstance(op, Scatter):  # its writes hold the operation, which would never die
+        _classes[op] = found
+    return found
+
+
+def _class_of(site: Site, dimensions: Sequence[int]) -> ReadClass:
+    worst: ReadClass = "always"
+    for dimension in dimensions:
+        kind = _query(site, dimension).verdict().kind
+        if kind in ("out", "data"):
+            return "dynamic"
+        if site.guard is not TRUE and not _holds_unguarded(site, dimension, kind):
+            worst = "guarded"
+    return worst
+
+
+def _holds_unguarded(site: Site, dimension: int, kind: str) -> bool:
+    free = Site(site.read, site.axes, TRUE)
+    return kind == "in" and _query(free, dimension).verdict().kind == "in"
+
+
+def size_conditions(op: Op) -> tuple[Expr, ...]:
+    """What the sizes of a call must satisfy for the reads of `op` to be in range."""
+    if op not in _conditions:
+        found: dict[Expr, None] = {}
+        for _, _, verdict in _size_sites(op):
+            found[verdict.requirement] = None
+        _conditions[op] = tuple(found)
+    return _conditions[op]
+
+
+def size_violation(op: Op, sizes: Mapping[Expr, int]) -> BoundsError | None:
+    """The read of `op` that leaves its tensor at these sizes, as an error with a witness."""
+    for site, dimension, _ in _size_sites(op):
+        query = _query(site, dimension)
+        point = query.witness({s: v for s, v in sizes.items() if isinstance(s, Size)})
+        if point is not None:
+            source = op.source if isinstance(op, (Compute, Scatter)) else ""
+            return _error(site, dimension, point, op.name, source)
+    return None
+
+
+def _size_sites(op: Op) -> list[tuple[Site, int, Verdict]]:
+    suspects = _suspects(_accesses(op))
+    found: list[tuple[Site, int, Verdict]] = []
+    if not suspects:
+        return found
+    for site in _sites(op):
+        for dimension in suspects.get(site.read, ()):
+            verdict = _query(site, dimension).verdict()
+            if verdict.kind == "sizes":
+                found.append((site, dimension, verdict))
+    return found
+
+
+def _accesses(op: Op) -> list[Read]:
+    found = reads(*op_expressions(op))
+    if isinstance(op, Scatter):
+        found += [_write(op, u.indices) for u in op.updates]
+    return found
+
+
+def _write(op: Scatter, indices: tuple[Expr, ...]) -> Read:
+    return outputs(op)[0][indices]
+
+
+def _sites(op: Op) -> Iterable[Site]:
+    if isinstance(op, Compute):
+        yield from evaluation_sites(op.axes, op.bodies)
+    elif isinstance(op, Scatter):
+        for u in op.updates:
+            yield from evaluation_sites(op.axes, (u.condition,))
+            roots = (u.value, _write(op, u.indices))
+            yield from evaluation_sites(op.axes, roots, u.condition)
+
+
+def _suspects(found: Iterable[Read]) -> Suspects:
+    """Reads with the dimensions that neither shapes nor intervals show to be in range."""
+    result: Suspects = {}
+    for r in found:
+        dimensions = [d for d in range(len(r.indices)) if not _plainly_inside(r, d)]
+        if dimensions:
+            result[r] = dimensions
+    return result
+
+
+def _plainly_inside(r: Read, dimension: int) -> bool:
+    index, n = r.indices[dimension], r.tensor.shape[dimension]
+    if type(index) is Axis and isinstance(index.lower, Const) and index.lower.value >= 0:
+        upper = index.upper
+        if upper is n or (isinstance(n, int) and isinstance(upper, Const) and upper.value <= n):
+            return True
+    return isinstance(n, int) and interval(index).within(Interval(0, n - 1))
+
+
+def _query(site: Site, dimension: int) -> Query:
+    r = site.read
+    return Query(site.axes, site.guard, r.indices[dimension], dim_expr(r.tensor.shape[dimension]))
+
+
+def _error(site: Site, dimension: int, point: Point | None, name: str, source: str) -> BoundsError:
+    r, at = site.read, point or {}
+    index = r.indices[dimension]
+    value = substitute(index, {leaf: const(v, leaf.dtype) for leaf, v in at.items()})
+    used = free_leaves(index, *(b for a in site.axes for b in (a.lower, a.upper)))
+    where = ", ".join(f"{leaf} = {v}" for leaf, v in at.items() if leaf in used or _is_size(leaf))
+    advice = "guard the read with select(...) or change the axis."
+    access = "writes" if isinstance(r.tensor.op, Scatter) and r.tensor.op.name == name else "reads"
+    return BoundsError(
+        f"{r} {access} index {value} of axis {dimension}, {_extent_text(r, dimension, at)}.",
+        where=f"{name}" + (f", defined at {source}" if source else ""),
+        hint=f"at {where}; {advice}" if where else advice,
+    )
+
+
+def _is_size(leaf: Expr) -> bool:
+    return isinstance(leaf, Size)
+
+
+def _extent_text(r: Read, dimension: int, at: Point) -> str:
+    n = r.tensor.shape[dimension]
+    if isinstance(n, int):
+        return f"whose extent is {n}"
+    value = substitute(n, {leaf: const(v, leaf.dtype) for leaf, v in at.items()})
+    return f"whose extent {n} is {value}"
