@@ -1,0 +1,1 @@
+"""Timings beside other libraries; run `python -m benchmarks layers`."""
