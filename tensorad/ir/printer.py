@@ -252,7 +252,7 @@ def _listed(exprs: Sequence[Expr]) -> list[_Item]:
 
 
 def _call_items(e: Call) -> tuple[list[_Item], int]:
-    if e.op in _BINARY:
+    if e.op in _BINARY and len(e.args) == 2:
         symbol, strength = _BINARY[e.op]
         left = strength + 1 if strength == 4 else strength
         right = strength if strength < 4 else strength + 1
