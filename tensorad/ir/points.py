@@ -1,0 +1,284 @@
+"""How many points a nest of axes and guards has: exact, enumerating only the axes that matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tensorad.errors import InternalError, UserError
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Reduce,
+    Select,
+    Size,
+    logical_and,
+    logical_not,
+    logical_or,
+)
+from tensorad.ir.visit import children, conjuncts, postorder
+
+Values = np.ndarray[Any, np.dtype[Any]]
+_MOST_ROWS: Final = 1 << 21
+"""Points held at a time; larger enumerations go piece by piece."""
+
+
+def count_points(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> int:
+    """How often the innermost body runs. `items`: axes and conditions, outermost first.
+
+    Conditions must be index arithmetic (see `possible`).
+
+    Raises:
+        UserError: a size has no value.
+    """
+    total = 1
+    for part in independent_parts(items):
+        total *= _count_part(part, sizes)
+        if total == 0:
+            return 0
+    return total
+
+
+def independent_parts(items: Sequence[Expr]) -> list[list[Expr]]:
+    """The items split so that no axis or condition of one part uses an axis of another."""
+    leader: dict[Axis, Axis] = {a: a for a in items if isinstance(a, Axis)}
+
+    def find(a: Axis) -> Axis:
+        while leader[a] is not a:
+            a = leader[a]
+        return a
+
+    split = [c for i in items for c in ([i] if isinstance(i, Axis) else conjuncts(i) or [TRUE])]
+    mentioned = [[a for a in axes_of(i) if a in leader] for i in split]
+    for axes in mentioned:
+        for a in axes[1:]:
+            leader[find(a)] = find(axes[0])
+    parts: dict[Axis | None, list[Expr]] = {}
+    for i, axes in zip(split, mentioned, strict=True):
+        if i is not TRUE:
+            parts.setdefault(find(axes[0]) if axes else None, []).append(i)
+    return list(parts.values())
+
+
+def axes_of(item: Expr) -> list[Axis]:
+    """The axes an item mentions: an axis itself and those in its bounds."""
+    if isinstance(item, Axis):
+        bounds = (item.lower, item.upper, item.step)
+        return [item, *[e for e in postorder(*bounds) if isinstance(e, Axis)]]
+    return [e for e in postorder(item) if isinstance(e, Axis)]
+
+
+def depends_on_data(*roots: Expr) -> bool:
+    """Whether a tensor's elements decide the value."""
+    return any(isinstance(e, (Read, Reduce, Param)) for e in postorder(*roots))
+
+
+def possible(condition: Expr, memo: dict[tuple[Expr, bool], Expr] | None = None) -> Expr:
+    """The index arithmetic in a condition: comparisons of data count as true.
+
+    Either way of a comparison of data is possible: not (x > 0) counts as true as well.
+    """
+    done = {} if memo is None else memo
+    stack = [(condition, True)]
+    while stack:
+        key = stack[-1]
+        if key in done:
+            stack.pop()
+            continue
+        parts = _parts_of(*key)
+        missing = [p for p in parts if p not in done]
+        if missing:
+            stack.extend(missing)
+            continue
+        done[key] = _join(*key, [done[p] for p in parts])
+        stack.pop()
+    return done[condition, True]
+
+
+def _parts_of(e: Expr, wanted: bool) -> list[tuple[Expr, bool]]:
+    if isinstance(e, Call) and e.op == "not":
+        return [(e.args[0], not wanted)]
+    if isinstance(e, Call) and e.op in ("and", "or"):
+        return [(a, wanted) for a in e.args]
+    if isinstance(e, Select):
+        return [(e.cond, True), (e.then, wanted), (e.cond, False), (e.orelse, wanted)]
+    return []
+
+
+def _join(e: Expr, wanted: bool, parts: list[Expr]) -> Expr:
+    if isinstance(e, Call) and e.op == "not":
+        return parts[0]
+    if isinstance(e, Call) and e.op in ("and", "or"):
+        return logical_and(*parts) if (e.op == "and") is wanted else logical_or(*parts)
+    if isinstance(e, Select):
+        cond, then, other, orelse = parts
+        return logical_or(logical_and(cond, then), logical_and(other, orelse))
+    if depends_on_data(e):
+        return TRUE
+    return e if wanted else logical_not(e)
+
+
+class _Rows:
+    """Points enumerated so far: the values of the axes still needed, and how many each is."""
+
+    def __init__(self, position: int, columns: dict[Expr, Values], weights: Values) -> None:
+        self.position = position
+        self.columns = columns
+        self.weights = weights
+
+    def take(self, index: Values | slice) -> _Rows:
+        columns = {a: c[index] for a, c in self.columns.items()}
+        return _Rows(self.position, columns, self.weights[index])
+
+    def keep(self, axes: Mapping[Expr, None]) -> None:
+        """Forget other axes and merge the points that have become equal."""
+        if len(axes) == len(self.columns):
+            return
+        self.columns = {a: self.columns[a] for a in axes}
+        if not axes:
+            self.weights = self.weights.sum(keepdims=True)
+            return
+        key = np.zeros(len(self.weights), dtype=np.int64)
+        for c in self.columns.values():
+            start = int(c.min(initial=0))
+            key = key * (int(c.max(initial=0)) - start + 1) + (c - start)
+        order = np.argsort(key, kind="stable")
+        first = np.flatnonzero(np.diff(key[order], prepend=-1))
+        if len(first) < len(key):
+            self.weights = np.add.reduceat(self.weights[order], first)
+            self.columns = {a: c[order][first] for a, c in self.columns.items()}
+
+
+def _count_part(items: list[Expr], sizes: Mapping[Expr, int]) -> int:
+    needed_after = _needed_after(items)
+    stack = [_Rows(0, {}, np.ones(1, dtype=np.int64))]
+    total = 0
+    while stack:
+        rows = stack.pop()
+        if rows.position == len(items):
+            total += int(rows.weights.sum())
+            continue
+        item = items[rows.position]
+        if isinstance(item, Axis):
+            stack.extend(_enter(item, rows, needed_after[rows.position], sizes))
+            continue
+        holds = np.broadcast_to(evaluate((item,), rows.columns, sizes)[0], rows.weights.shape)
+        rows = rows.take(holds.astype(bool))
+        if len(rows.weights):
+            rows.keep(needed_after[rows.position])
+            rows.position += 1
+            stack.append(rows)
+    return total
+
+
+def _needed_after(items: Sequence[Expr]) -> list[dict[Expr, None]]:
+    """For each item, the axes before or at it that a later item mentions."""
+    last: dict[Expr, int] = {}
+    first: dict[Expr, int] = {}
+    for n, i in enumerate(items):
+        mentioned = axes_of(i)
+        for a in mentioned[1:] if isinstance(i, Axis) else mentioned:
+            last[a] = n
+        if isinstance(i, Axis):
+            first[i] = n
+    return [{a: None for a in first if first[a] <= n < last.get(a, -1)} for n in range(len(items))]
+
+
+def _enter(
+    a: Axis, rows: _Rows, keep: Mapping[Expr, None], sizes: Mapping[Expr, int]
+) -> list[_Rows]:
+    """The rows inside the loop over `a`; halves of the rows before it if they are too many."""
+    bounds = evaluate((a.lower, a.upper, a.step), rows.columns, sizes)
+    lower, upper, step = (np.broadcast_to(b, rows.weights.shape) for b in bounds)
+    lengths = np.maximum(0, -((lower - upper) // np.maximum(step, 1)))
+    if a not in keep:
+        rows.weights = rows.weights * lengths
+        rows = rows.take(rows.weights > 0)
+        if not len(rows.weights):
+            return []
+        rows.keep(keep)
+        rows.position += 1
+        return [rows]
+    if lengths.sum() > _MOST_ROWS and len(lengths) > 1:
+        half = len(lengths) // 2
+        return [rows.take(slice(half, None)), rows.take(slice(0, half))]
+    inside = []
+    total = int(lengths.sum())
+    for start in range(0, total, _MOST_ROWS):
+        stop = min(total, start + _MOST_ROWS)
+        if len(lengths) == 1:
+            index = np.zeros(stop - start, dtype=np.int64)
+            offset = np.arange(start, stop)
+        else:
+            index = np.repeat(np.arange(len(lengths)), lengths)
+            offset = np.arange(total) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        piece = rows.take(index)
+        piece.columns[a] = lower[index] + step[index] * offset
+        piece.keep(keep)
+        piece.position += 1
+        inside.append(piece)
+    return inside
+
+
+def evaluate(
+    roots: Sequence[Expr], columns: Mapping[Expr, Values], sizes: Mapping[Expr, int]
+) -> list[Values]:
+    """Index arithmetic over arrays of axis values."""
+    values: dict[Expr, Values] = dict(columns)
+    for e in postorder(*roots):
+        if e not in values:
+            values[e] = _value(e, [values[c] for c in children(e)], sizes)
+    return [values[r] for r in roots]
+
+
+def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
+    match e:
+        case Const():
+            return np.asarray(e.value)
+        case Size():
+            if e not in sizes:
+                raise UserError(
+                    f"the count depends on the size {e.name} in a way that has no polynomial.",
+                    hint=f'give its value: work(..., sizes={{"{e.name}": 8}}).',
+                )
+            return np.asarray(sizes[e])
+        case Select():
+            return np.where(*args)
+        case Cast():
+            return args[0].astype(np.int64 if e.dtype.is_integer else np.dtype(e.dtype))
+        case Call():
+            with np.errstate(all="ignore"):
+                return np.asarray(_FUNCTIONS[e.op](*args))
+    raise InternalError(f"{type(e).__name__} {e} is no index arithmetic")
+
+
+def _floordiv(x: Values, y: Values) -> Values:
+    return np.where(y == 0, 0, np.floor_divide(x, np.where(y == 0, 1, y)))
+
+
+def _mod(x: Values, y: Values) -> Values:
+    return np.where(y == 0, 0, np.mod(x, np.where(y == 0, 1, y)))
+
+
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "floordiv": _floordiv, "mod": _mod, "minimum": np.minimum, "maximum": np.maximum,
+    "pow": np.power, "neg": np.negative, "abs": np.abs, "sign": np.sign,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal, "and": np.logical_and, "or": np.logical_or,
+    "not": np.logical_not, "exp": np.exp, "log": np.log, "log1p": np.log1p,
+    "expm1": np.expm1, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": np.vectorize(math.erf), "sin": np.sin,
+    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
+    "trunc": np.trunc, "atan2": np.arctan2, "isnan": np.isnan, "isfinite": np.isfinite,
+}  # fmt: skip
