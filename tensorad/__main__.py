@@ -18,10 +18,10 @@ from tensorad.autodiff import (
 )
 from tensorad.autodiff.jacobian import direct_jacobian
 from tensorad.bound import bound
-from tensorad.build import CompiledFunction, build
+from tensorad.building import CompiledFunction, build
 from tensorad.ir.printer import format_tensor_recursively
 from tensorad.ir.tensor import Tensor
-from tensorad.work import work
+from tensorad.counting import work
 from tensorad.workloads import WORKLOADS, Array, Workload, dense_big
 
 TOLERANCE = 1e-4
