@@ -32,18 +32,17 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.facts import facts_about
-from tensorad.ir.visit import conjuncts, fresh_axes, postorder, substitute, uses_any, with_fresh_reductions
-from tensorad.simplify.domain import Piece, PlanMemory, Solution
-from tensorad.simplify.islset import (
-    BudgetExceeded,
-    IntegerSet,
-    NotAffine,
-    Space,
-    axis_conditions,
-    budget,
-    free_parameters,
-    is_affine,
+from tensorad.ir.visit import (
+    conjuncts,
+    fresh_axes,
+    postorder,
+    substitute,
+    uses_any,
+    with_fresh_reductions,
 )
+from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
+from tensorad.simplify.domain import Piece, PlanMemory, Solution
+from tensorad.simplify.islset import BudgetExceeded, IntegerSet, NotAffine, Space, budget
 
 _memory = PlanMemory()
 _MAX_PIECES = 16
@@ -137,9 +136,7 @@ def _solve(outer: Sequence[Axis], inner: Sequence[Axis], affine: Sequence[Expr])
     return _memory.solve(used, inner, affine, facts, solve)
 
 
-def _used_outer(
-    outer: Sequence[Axis], inner: Sequence[Axis], affine: Iterable[Expr]
-) -> list[Axis]:
+def _used_outer(outer: Sequence[Axis], inner: Sequence[Axis], affine: Iterable[Expr]) -> list[Axis]:
     """The outer axes the problem speaks of, and those in their bounds."""
     found = dict.fromkeys(free_parameters(inner, *affine))
     return [a for a in outer if a in found]
@@ -229,7 +226,7 @@ def _loop(own: IntegerSet, a: Axis, outer_loops: dict[Expr, Axis], known: Expr) 
     if step > 1 and not own.implies((lower - offset) % step == 0):
         lower = add(lower, (offset - lower) % step)
     upper = _fold("minimum", [add(b, ONE) for b in _needed("le", uppers, context)])
-    return axis(a.name, *[substitute(b, outer_loops) for b in (lower, upper)], step)
+    return axis(a.name, substitute(lower, outer_loops), substitute(upper, outer_loops), step)
 
 
 def _needed(op: str, bounds: Sequence[Expr], context: IntegerSet) -> list[Expr]:

@@ -22,16 +22,9 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.facts import facts_about
 from tensorad.ir.visit import children, conjuncts, substitute_all
+from tensorad.simplify.affine import axis_conditions, is_affine
 from tensorad.simplify.intervals import Interval, intervals, overflows
-from tensorad.simplify.islset import (
-    BudgetExceeded,
-    IntegerSet,
-    NotAffine,
-    Space,
-    axis_conditions,
-    budget,
-    is_affine,
-)
+from tensorad.simplify.islset import BudgetExceeded, IntegerSet, NotAffine, Space, budget
 
 Point = dict[Expr, int]
 

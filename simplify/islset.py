@@ -26,14 +26,14 @@ from tensorad.ir.expr import (
     Expr,
     Select,
     Size,
-    floordiv,
     int_const,
     logical_and,
     logical_or,
     select,
 )
-from tensorad.ir.visit import children, conjuncts, postorder
-from tensorad.simplify.linear import Linear, modulo_form
+from tensorad.ir.visit import conjuncts, postorder
+from tensorad.simplify.affine import axis_conditions, free_parameters, widens
+from tensorad.simplify.linear import Linear, ceil_div, floor_div, modulo_form
 
 _SET = isl.dim_type.set
 _PARAM = isl.dim_type.param
@@ -148,7 +148,7 @@ class Space:
                 holds = self._sets[v]
                 one = self._constant(1).intersect_domain(holds)
                 return one.union_add(self.zero.intersect_domain(holds.complement()))
-            case Cast(value=v) if v.dtype.is_integer and _widens(v, e):
+            case Cast(value=v) if v.dtype.is_integer and widens(v, e):
                 return values[v]
         raise NotAffine(str(e))
 
@@ -189,19 +189,6 @@ class Space:
                 other = self._sets[b].subtract(chosen)
                 return self._sets[a].intersect(chosen).union(other)
         raise NotAffine(str(e))
-
-
-def _widens(source: Expr, target: Expr) -> bool:
-    low, high = source.dtype, target.dtype
-    return low.bits < high.bits or low is high
-
-
-def axis_conditions(a: Axis) -> Expr:
-    """lower <= a < upper, and a in steps from lower."""
-    inside = logical_and(a >= a.lower, a < a.upper)
-    if isinstance(a.step, Const) and a.step.value == 1:
-        return inside
-    return logical_and(inside, (a - a.lower) % a.step == 0)
 
 
 class IntegerSet:
@@ -271,15 +258,13 @@ class IntegerSet:
 
         for basic in self._data.get_basic_sets():
             for constraint in basic.get_constraints():
-                involved = [
-                    n for n in range(len(owner)) if _involves(constraint.get_aff(), _IN, n)
-                ]
+                involved = [n for n in range(len(owner)) if _involves(constraint.get_aff(), _IN, n)]
                 for a, b in pairwise(involved):
                     low, high = sorted((find(a), find(b)))
                     owner[high] = low
         groups: dict[int, list[Axis]] = {}
-        for n, a in enumerate(self.space.dims):
-            groups.setdefault(find(n), []).append(a)
+        for position, dim in enumerate(self.space.dims):
+            groups.setdefault(find(position), []).append(dim)
         return [tuple(g) for g in groups.values()]
 
     def restrict_to(self, dims: Sequence[Axis], as_params: Sequence[Axis] = ()) -> IntegerSet:
@@ -338,10 +323,10 @@ class IntegerSet:
                 rest.drop(a)
                 if c > 0 or constraint.is_equality():
                     negated = rest.scaled(-1 if c > 0 else 1)
-                    lowers[_ceil_div(negated, abs(c))] = None
+                    lowers[ceil_div(negated, abs(c))] = None
                 if c < 0 or constraint.is_equality():
                     positive = rest.scaled(1 if c < 0 else -1)
-                    uppers[_floor_div(positive, abs(c))] = None
+                    uppers[floor_div(positive, abs(c))] = None
         return list(lowers), list(uppers)
 
     def stride(self, a: Axis) -> tuple[int, Expr]:
@@ -363,7 +348,7 @@ class IntegerSet:
         if not pieces:
             return None
         over = Space(self.space.params, ())
-        result = _to_linear(pieces[-1][1].floor(), over).to_expr()
+        result: Expr = _to_linear(pieces[-1][1].floor(), over).to_expr()
         for domain, aff in reversed(pieces[:-1]):
             guard = IntegerSet(over, domain).to_condition()
             result = select(guard, _to_linear(aff.floor(), over).to_expr(), result)
@@ -383,9 +368,9 @@ class IntegerSet:
 
     def to_condition(self) -> Expr:
         """The set as an expression."""
-        result = FALSE
+        result: Expr = FALSE
         for basic in self._data.compute_divs().get_basic_sets():
-            parts = TRUE
+            parts: Expr = TRUE
             for constraint in basic.get_constraints():
                 parts = logical_and(parts, self._constraint(constraint))
             result = logical_or(result, parts)
@@ -409,8 +394,7 @@ class IntegerSet:
         point = flat.lexmin().sample_point()
         leaves = (*self.space.params, *self.space.dims)
         return {
-            leaf: int(point.get_coordinate_val(_SET, k).to_str())
-            for k, leaf in enumerate(leaves)
+            leaf: int(point.get_coordinate_val(_SET, k).to_str()) for k, leaf in enumerate(leaves)
         }
 
     def _linear(self, aff: Any) -> Linear:
@@ -452,33 +436,7 @@ def _to_linear(aff: Any, space: Space) -> Linear:
             numerator = _to_linear(inner.scale_val(inner.get_denominator_val()), space)
             linear = modulo_form(linear, c, numerator, int(inner.get_denominator_val().to_str()))
     scale = int(denominator.to_str())
-    return linear if scale == 1 else Linear({_floor_div(linear, scale): 1}, 0)
-
-
-def _floor_div(numerator: Linear, divisor: int) -> Expr:
-    return floordiv(numerator.to_expr(), int_const(divisor))
-
-
-def _ceil_div(numerator: Linear, divisor: int) -> Expr:
-    if divisor == 1:
-        return numerator.to_expr()
-    shifted = Linear(numerator.terms, numerator.constant + divisor - 1)
-    return floordiv(shifted.to_expr(), int_const(divisor))
-
-
-def free_parameters(dims: Sequence[Axis], *roots: Expr) -> list[Expr]:
-    """Sizes and axes other than `dims` under the roots and in the bounds of all axes."""
-    inner = dict.fromkeys(dims)
-    found: dict[Expr, None] = {}
-    pending: list[Expr] = [*roots, *dims]
-    while pending:
-        for e in postorder(pending.pop()):
-            if e in found or not isinstance(e, (Axis, Size)):
-                continue
-            found[e] = None
-            if isinstance(e, Axis):
-                pending += [e.lower, e.upper, e.step]
-    return [e for e in found if e not in inner]
+    return linear if scale == 1 else Linear({floor_div(linear, scale): 1}, 0)
 
 
 def find_point(axes: Sequence[Axis], condition: Expr, facts: Expr = TRUE) -> dict[Expr, int] | None:
@@ -494,37 +452,3 @@ def find_point(axes: Sequence[Axis], condition: Expr, facts: Expr = TRUE) -> dic
         conditions = [axis_conditions(a) for a in axes]
         positive = [s >= 0 for s in sizes]
         return IntegerSet.of(space, *positive, facts, *conditions, condition).sample()
-
-
-def is_affine(root: Expr, leaves: Sequence[Expr]) -> bool:
-    """Whether an integer or boolean expression over the leaves is quasi-affine."""
-    allowed = dict.fromkeys(leaves)
-    for e in postorder(root):
-        if isinstance(e, Axis) and e not in allowed:
-            return False
-        if not _is_affine_node(e):
-            return False
-    return True
-
-
-def _is_affine_node(e: Expr) -> bool:
-    match e:
-        case Const():
-            return not e.dtype.is_float
-        case Axis() | Size():
-            return True
-        case Call(op="mul", args=(a, b)):
-            return e.dtype.is_integer and (isinstance(a, Const) or isinstance(b, Const))
-        case Call(op="floordiv" | "mod", args=(_, b)):
-            return isinstance(b, Const) and b.value != 0
-        case Call(op="add" | "sub" | "neg" | "minimum" | "maximum" | "abs"):
-            return e.dtype.is_integer
-        case Call(op="lt" | "le" | "gt" | "ge" | "eq" | "ne"):
-            return e.args[0].dtype.is_integer
-        case Call(op="and" | "or" | "not"):
-            return True
-        case Select():
-            return not e.dtype.is_float
-        case Cast(value=v):
-            return v.dtype == "bool" or (v.dtype.is_integer and _widens(v, e))
-    return not children(e) and not e.dtype.is_float

@@ -37,7 +37,7 @@ class Linear:
         return Linear(up, max(constant, 0)), Linear(down, max(-constant, 0))
 
     def to_expr(self) -> Expr:
-        """Positive terms first, then negative ones, then the constant (first if all else is < 0)."""
+        """Positive terms, negative ones, the constant (first if all else is negative)."""
         positive = [mul(int_const(c), e) for e, c in self.terms.items() if c > 0]
         start, end = (0, self.constant) if positive or self.constant < 0 else (self.constant, 0)
         result: Expr = int_const(start)
@@ -62,3 +62,15 @@ def modulo_form(linear: Linear, factor: int, numerator: Linear, divisor: int) ->
             return rest.plus(Linear({remainder: t}, 0))
     quotient = floordiv(numerator.to_expr(), int_const(divisor))
     return linear.plus(Linear({quotient: factor}, 0))
+
+
+def floor_div(numerator: Linear, divisor: int) -> Expr:
+    """numerator // divisor."""
+    return floordiv(numerator.to_expr(), int_const(divisor))
+
+
+def ceil_div(numerator: Linear, divisor: int) -> Expr:
+    """numerator / divisor rounded up, for a divisor > 0."""
+    if divisor == 1:
+        return numerator.to_expr()
+    return floor_div(Linear(numerator.terms, numerator.constant + divisor - 1), divisor)

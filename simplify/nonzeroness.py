@@ -28,9 +28,9 @@ from tensorad.ir.visit import conjuncts, postorder
 
 def is_index_condition(e: Expr) -> bool:
     """Whether a condition speaks of axes and sizes only, not of data."""
-    return not any(
-        isinstance(n, (Read, Reduce)) or n.dtype.is_float for n in postorder(e)
-    ) and any(isinstance(n, (Axis, Size)) for n in postorder(e))
+    return not any(isinstance(n, (Read, Reduce)) or n.dtype.is_float for n in postorder(e)) and any(
+        isinstance(n, (Axis, Size)) for n in postorder(e)
+    )
 
 
 def is_zero(e: Expr) -> bool:
@@ -61,8 +61,7 @@ def _factors(root: Expr) -> list[Expr]:
     stack = [root]
     while stack:
         e = stack.pop()
-        if e in found:
-            del found[e]  # seen again deeper: keep it after (below, once reversed) its users
+        found.pop(e, None)  # seen again deeper: keep it after (below, once reversed) its users
         found[e] = None
         stack.extend(_lift_operands(e))
     return list(found)[::-1]

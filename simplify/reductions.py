@@ -28,8 +28,8 @@ from tensorad.ir.visit import (
     rebuild,
     substitute,
 )
+from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.intervals import interval
-from tensorad.simplify.islset import axis_conditions
 
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
 
@@ -158,9 +158,6 @@ def _make_stage(op: Compute, e: Reduce, used: Sequence[Axis]) -> Compute:
     sources = tuple([substitute(s, new) for s in e.sources])
     condition = logical_and(guard, substitute(e.condition, new))
     bodies = tuple(
-        [
-            reduce_expr(e.combiner, sources, inner, condition, n)
-            for n in range(e.combiner.arity)
-        ]
+        [reduce_expr(e.combiner, sources, inner, condition, n) for n in range(e.combiner.arity)]
     )
     return Compute(f"{op.name}.{e.combiner.name}", tuple(axes), bodies, op.source)

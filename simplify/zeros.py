@@ -27,6 +27,7 @@ from tensorad.ir.visit import (
     uses_any,
     with_fresh_reductions,
 )
+from tensorad.simplify.algebra import simplify_indices
 from tensorad.simplify.eliminate import eliminate, solve_sum
 from tensorad.simplify.nonzeroness import is_index_condition, lift, summands
 from tensorad.simplify.pipeline import Pass, run_passes
@@ -55,9 +56,7 @@ def split_sums(axes: Sequence[Axis], body: Expr) -> Expr:
         total: Expr | None = None
         for sign, t in terms:
             source = t if sign > 0 else neg(t)
-            part = with_fresh_reductions(
-                reduce_expr(e.combiner, (source,), e.axes, e.condition)
-            )
+            part = with_fresh_reductions(reduce_expr(e.combiner, (source,), e.axes, e.condition))
             total = part if total is None else add(total, part)
         return total
 
@@ -135,6 +134,7 @@ NONZERO_PASSES: Final = (
     Pass("lift_nonzeroness", lift_nonzeroness),  # before solving: it makes the conditions
     Pass("solve_domains", solve_domains),
     Pass("drop_implied_guards", drop_implied_guards),
+    Pass("simplify_indices", simplify_indices),
 )
 
 

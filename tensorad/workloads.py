@@ -118,7 +118,8 @@ def average_pool() -> Workload:
     x = te.placeholder((32, 17, 280, 280), name="X")
 
     def reference(a: Arrays) -> Array:
-        return _blocks(a["X"]).mean((3, 5))
+        means: Array = _blocks(a["X"]).mean((3, 5))
+        return means
 
     def gradients(a: Arrays) -> list[Array]:
         return [np.repeat(np.repeat(a["H"], 2, 2), 2, 3) * a["H"].dtype.type(0.25)]
@@ -176,9 +177,7 @@ def max_pool() -> Workload:
         return [np.moveaxis(d, 4, 3).reshape(1, 2, 100, 100)]
 
     y = topi.nn.pool(x, [2, 2], [2, 2], [0, 0, 0, 0], "max")
-    return Workload(
-        "max pool", y, (x,), (x,), lambda a: windows(a).max(-1), gradients, (0, 475)
-    )
+    return Workload("max pool", y, (x,), (x,), lambda a: windows(a).max(-1), gradients, (0, 475))
 
 
 def softmax() -> Workload:

@@ -63,7 +63,10 @@ def points(axes: Sequence[Axis], given: Mapping[Expr, int] | None = None) -> Ite
 
 
 def check_solution(
-    outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr, solution: Solution,
+    outer: Sequence[Axis],
+    inner: Sequence[Axis],
+    condition: Expr,
+    solution: Solution,
     sizes: Mapping[Expr, int] | None = None,
 ) -> tuple[int, int]:
     """Compare the pieces with the domain, point by point.
@@ -72,11 +75,7 @@ def check_solution(
     """
     visited = wanted_count = 0
     for x in points(outer, sizes):
-        wanted = [
-            tuple(p[a] for a in inner)
-            for p in points(inner, x)
-            if evaluate(condition, p)
-        ]
+        wanted = [tuple(p[a] for a in inner) for p in points(inner, x) if evaluate(condition, p)]
         found = []
         for piece in solution.pieces:
             if not evaluate(piece.guard, x):

@@ -30,7 +30,7 @@ def _conv(stride: int, pad: int, kernel: int, dilation: int, wrt: str) -> Proble
     extent = 9
     out = (extent + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
     inner = box(co=2, oy=out, ci=2, ky=kernel)
-    co, oy, ci, ky = inner
+    _, oy, ci, ky = inner
     iy = oy * stride + ky * dilation - pad
     inside = logical_and(iy >= 0, iy < extent)
     if wrt == "x":
@@ -182,7 +182,9 @@ def _check_random(seed: int) -> None:
     outer, inner, condition = _random_problem(seed)
     if isinstance(condition, Const):
         return
-    visited, wanted = check_solution(outer, inner, condition, solution := eliminate(outer, inner, condition))
+    visited, wanted = check_solution(
+        outer, inner, condition, solution := eliminate(outer, inner, condition)
+    )
     if solution.exact:
         assert visited <= wanted
 

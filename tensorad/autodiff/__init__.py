@@ -7,12 +7,16 @@ from tensorad.autodiff.jacobian import jacobian as Jacobian
 from tensorad.autodiff.jacobian import jacobian_recursive as JacobianRecursive
 from tensorad.autodiff.jacobian import optimize_and_lift as OptimizeAndLiftNonzeronessConditions
 from tensorad.autodiff.reverse import vjp
+from tensorad.ir.printer import format_tensor_recursively as PrintTensorRecursively
+from tensorad.simplify.algebra import simplify as Simplify
 
 __all__ = [
     "InlineNonReductions",
     "Jacobian",
     "JacobianRecursive",
     "OptimizeAndLiftNonzeronessConditions",
+    "PrintTensorRecursively",
+    "Simplify",
     "generalized_matmul",
     "hessian",
     "hvp",

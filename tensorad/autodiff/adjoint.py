@@ -32,7 +32,7 @@ from tensorad.ir.visit import (
     substitute,
     with_fresh_reductions,
 )
-from tensorad.simplify.islset import is_affine
+from tensorad.simplify.affine import is_affine
 from tensorad.simplify.nonzeroness import is_zero, lift
 from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.zeros import is_solved, nonzero_body

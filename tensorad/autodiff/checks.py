@@ -49,9 +49,7 @@ def check_wrt(wrt: Iterable[object]) -> list[Tensor]:
 def check_head_shape(y: Tensor, head: Tensor) -> None:
     """The head's last axes are those of y."""
     last = head.shape[head.ndim - y.ndim :] if head.ndim >= y.ndim else ()
-    fits = head.ndim >= y.ndim and all(
-        same_dim(a, b) for a, b in zip(last, y.shape, strict=True)
-    )
+    fits = head.ndim >= y.ndim and all(same_dim(a, b) for a, b in zip(last, y.shape, strict=True))
     if not fits:
         raise ShapeError(
             f"the head {head.name} has shape {format_shape(head.shape)}, but "

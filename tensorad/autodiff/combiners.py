@@ -48,8 +48,8 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Scan, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, substitute
+from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.intervals import interval
-from tensorad.simplify.islset import axis_conditions
 
 Matrix = list[list[Expr | None]]
 """Rows of structural entries: None is zero everywhere."""
@@ -112,7 +112,8 @@ class Box:
 
     @classmethod
     def around(cls, axes: Sequence[Axis]) -> Box:
-        starts, extents = [], []
+        starts: list[Expr] = []
+        extents: list[Expr] = []
         for a in axes:
             bounds = interval(a)
             fixed = bounds.lo is not None and bounds.hi is not None
@@ -189,8 +190,9 @@ def _with_position(combiner: Combiner, dtypes: tuple[DType, ...]) -> Combiner:
     m = combiner.arity
 
     def combine(x: tuple[Param, ...], y: tuple[Param, ...]) -> tuple[Expr, ...]:
-        renamed = dict(zip((*combiner.lhs, *combiner.rhs), (*x[:m], *y[:m]), strict=True))
-        better = substitute(chosen, dict(renamed))
+        renamed: dict[Expr, Expr] = {}
+        renamed.update(zip((*combiner.lhs, *combiner.rhs), (*x[:m], *y[:m]), strict=True))
+        better = substitute(chosen, renamed)
         replace = logical_and(y[m] >= 0, logical_or(x[m] < 0, better))
         return tuple([select(replace, b, a) for a, b in zip(x, y, strict=True)])
 
@@ -363,8 +365,9 @@ def _skipping(combiner: Combiner) -> Combiner:
     m = combiner.arity
 
     def combine(x: tuple[Param, ...], y: tuple[Param, ...]) -> tuple[Expr, ...]:
-        names = dict(zip((*combiner.lhs, *combiner.rhs), (*x[:m], *y[:m]), strict=True))
-        folded = [substitute(r, dict(names)) for r in combiner.results]
+        names: dict[Expr, Expr] = {}
+        names.update(zip((*combiner.lhs, *combiner.rhs), (*x[:m], *y[:m]), strict=True))
+        folded = [substitute(r, names) for r in combiner.results]
         return (*[select(y[m] > 0, f, a) for f, a in zip(folded, x, strict=False)], y[m])
 
     identity = (*combiner.identity, const(0, INT64))

@@ -155,9 +155,7 @@ class Push:
         return cast(self._read(t.read), t.coefficient.dtype)
 
 
-def directional(
-    terms: Sequence[Term], tangent: Callable[[Read], Expr], made: Tensor
-) -> Expr:
+def directional(terms: Sequence[Term], tangent: Callable[[Read], Expr], made: Tensor) -> Expr:
     """The sum of the terms with `tangent(read)` in the place of each read.
 
     Terms of one reduction share one sum over its axes.

@@ -19,7 +19,6 @@ from tensorad.ir.expr import (
     add,
     axis,
     cast,
-    const,
     logical_and,
     mul,
     promote,
@@ -69,9 +68,7 @@ def direct_jacobian(y: Tensor, x: Tensor, optimize: bool = True) -> Tensor:
     check_wrt([x])
     op = view(y.op)
     direct = [t.name for t in differentiable_inputs(op)]
-    terms = (
-        compute_terms(op, y.index, lambda e: e.tensor is x) if isinstance(op, Compute) else []
-    )
+    terms = compute_terms(op, y.index, lambda e: e.tensor is x) if isinstance(op, Compute) else []
     if not terms or not isinstance(op, Compute):
         raise GradError(
             f"{y.name} does not read {x.name} directly.",
@@ -184,4 +181,3 @@ def _gradient(y: Tensor, x: Tensor, name: str) -> Tensor:
             hint="sum it first, e.g. compute((), lambda: ta.sum(Y[k], axis=k)).",
         )
     return vjp(y, [x])[0]
-

@@ -18,6 +18,7 @@ from tensorad.autodiff.views import (
     view,
 )
 from tensorad.errors import GradError
+from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
     TRUE,
@@ -31,7 +32,6 @@ from tensorad.ir.expr import (
     read,
     select,
 )
-from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.tensor import Compute, Constant, Op, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import reads, substitute
 
@@ -71,7 +71,7 @@ def head_adjoint(y: Tensor, head: Head) -> tuple[Adjoint, Shape]:
     if isinstance(head, (int, float)):
         return Adjoint(compute_axes(y.shape), const(float(head), y.dtype)), ()
     if isinstance(head, np.ndarray):
-        head = _constant(np.broadcast_to(head, y.shape) if head.ndim < y.ndim else head)
+        head = _constant(head)
     if not isinstance(head, Tensor):
         raise GradError(
             f"the head must be a tensor, an array or a number, got {type(head).__name__}.",
@@ -166,7 +166,7 @@ class Sweep:
         """Coefficients that contain the value of `made` read it, if it is needed anyway."""
         root = op.bodies[made.index]
         if made in self.needed and isinstance(root, Call) and root.op != "add":
-            value = {root: read(made, op.axes)}
+            value: dict[Expr, Expr] = {root: read(made, op.axes)}
             terms = [replace(t, coefficient=substitute(t.coefficient, value)) for t in terms]
         for t in terms:
             self.needed.update(dict.fromkeys(r.tensor for r in reads(t.coefficient)))
@@ -213,6 +213,7 @@ class Sweep:
         for u in op.updates:
             where = u.indices
             for t in body_terms(0, u.value, self._wanted):
+
                 def weight(
                     batch: Sequence[Expr], where: tuple[Expr, ...] = where, t: Term = t
                 ) -> Expr:

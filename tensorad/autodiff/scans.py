@@ -73,9 +73,7 @@ def _affine_combiner(m: int, dtype: DType) -> Combiner:
     return make_combiner("affine composition", combine, identity, associative=True)
 
 
-def scan_adjoints(
-    op: Scan, heads: Sequence[Tensor | None], n_batch: int
-) -> list[Tensor | None]:
+def scan_adjoints(op: Scan, heads: Sequence[Tensor | None], n_batch: int) -> list[Tensor | None]:
     """The adjoints of a scan's sources, from those of its outputs (None is zero).
 
     With P_t the state before step t, B_t = J_t (B_{t+1} + H_t) is the adjoint that reaches
@@ -114,7 +112,11 @@ def scan_adjoints(
                 own = head(c, axes)
                 return const(0, dtype) if own is None else own
             row = [by_state[d][c] for d in range(m)]
-            return _dot([None if p is None else at(p) for p in row], [head(d, axes) for d in range(m)], dtype)
+            return _dot(
+                [None if p is None else at(p) for p in row],
+                [head(d, axes) for d in range(m)],
+                dtype,
+            )
 
         return stored("offset", entry)
 

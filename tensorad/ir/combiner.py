@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import (
@@ -70,14 +70,14 @@ def make_combiner(
     return Combiner(name, lhs, rhs, combine(lhs, rhs), identity, associative)
 
 
-@lru_cache(maxsize=None)
+@cache
 def sum_combiner(dtype: DType) -> Combiner:
     """x + y from 0."""
     zero = const(0, dtype)
     return make_combiner("sum", lambda x, y: (add(x[0], y[0]),), (zero,), associative=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def prod_combiner(dtype: DType) -> Combiner:
     """x * y from 1."""
     one = const(1, dtype)
@@ -86,39 +86,33 @@ def prod_combiner(dtype: DType) -> Combiner:
 
 def _extremum(op: str, identity: Const) -> Combiner:
     name = "max" if op == "maximum" else "min"
-    return make_combiner(
-        name, lambda x, y: (call(op, x[0], y[0]),), (identity,), associative=True
-    )
+    return make_combiner(name, lambda x, y: (call(op, x[0], y[0]),), (identity,), associative=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def max_combiner(dtype: DType) -> Combiner:
     """The larger; the first of equals; NaN wins (the first NaN)."""
     return _extremum("maximum", const(dtype.lowest, dtype))
 
 
-@lru_cache(maxsize=None)
+@cache
 def min_combiner(dtype: DType) -> Combiner:
     """The smaller; the first of equals; NaN wins (the first NaN)."""
     return _extremum("minimum", const(dtype.highest, dtype))
 
 
-@lru_cache(maxsize=None)
+@cache
 def any_combiner() -> Combiner:
     """x | y from False."""
     false = const(False, BOOL)
-    return make_combiner(
-        "any", lambda x, y: (logical_or(x[0], y[0]),), (false,), associative=True
-    )
+    return make_combiner("any", lambda x, y: (logical_or(x[0], y[0]),), (false,), associative=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def all_combiner() -> Combiner:
     """x & y from True."""
     true = const(True, BOOL)
-    return make_combiner(
-        "all", lambda x, y: (logical_and(x[0], y[0]),), (true,), associative=True
-    )
+    return make_combiner("all", lambda x, y: (logical_and(x[0], y[0]),), (true,), associative=True)
 
 
 def beats(op: str, y: Expr, x: Expr) -> Expr:
@@ -130,7 +124,7 @@ def beats(op: str, y: Expr, x: Expr) -> Expr:
     return logical_or(better, first_nan)
 
 
-@lru_cache(maxsize=None)
+@cache
 def arg_combiner(op: str, dtype: DType) -> Combiner:
     """(value, position) of the first extremum; position -1 is "no operand yet"."""
 

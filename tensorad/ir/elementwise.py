@@ -65,9 +65,7 @@ def same_dim(a: Dim, b: Dim) -> bool:
 def broadcast_read(t: Tensor, axes: tuple[Axis, ...]) -> Expr:
     """t at the trailing `axes`; an axis of extent 1 is read at 0 when it is stretched."""
     own = axes[len(axes) - t.ndim :]
-    indices = [
-        int_const(0) if _is_one(n) else a for n, a in zip(t.shape, own, strict=True)
-    ]
+    indices = [int_const(0) if _is_one(n) else a for n, a in zip(t.shape, own, strict=True)]
     return read(t, tuple(indices))
 
 

@@ -1,9 +1,8 @@
-"""Scalar expressions: node classes (capital) and folding factories (lower case)."""
+"""Scalar expressions: the factories check dtypes, promote operands and fold local identities."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
@@ -17,294 +16,41 @@ from tensorad.ir.dtypes import (
     DType,
     float_type,
     result_type,
-    to_dtype,
     wrap,
 )
-from tensorad.ir.node import Node
+from tensorad.ir.leaves import FALSE as FALSE
+from tensorad.ir.leaves import ONE as ONE
+from tensorad.ir.leaves import TRUE as TRUE
+from tensorad.ir.leaves import ZERO as ZERO
+from tensorad.ir.leaves import axis as axis
+from tensorad.ir.leaves import const as const
+from tensorad.ir.leaves import convert_number as convert_number
+from tensorad.ir.leaves import int_const as int_const
+from tensorad.ir.leaves import param as param
+from tensorad.ir.leaves import size_var as size_var
+from tensorad.ir.nodes import ARITHMETIC as ARITHMETIC
+from tensorad.ir.nodes import BINARY_MATH as BINARY_MATH
+from tensorad.ir.nodes import COMPARISONS as COMPARISONS
+from tensorad.ir.nodes import LOGICAL as LOGICAL
+from tensorad.ir.nodes import OPERATIONS as OPERATIONS
+from tensorad.ir.nodes import ROUNDING as ROUNDING
+from tensorad.ir.nodes import TESTS as TESTS
+from tensorad.ir.nodes import UNARY_MATH as UNARY_MATH
+from tensorad.ir.nodes import Axis as Axis
+from tensorad.ir.nodes import Call as Call
+from tensorad.ir.nodes import Cast as Cast
+from tensorad.ir.nodes import Const as Const
+from tensorad.ir.nodes import Expr as Expr
+from tensorad.ir.nodes import Number as Number
+from tensorad.ir.nodes import Param as Param
+from tensorad.ir.nodes import Read as Read
+from tensorad.ir.nodes import Reduce as Reduce
+from tensorad.ir.nodes import Select as Select
+from tensorad.ir.nodes import Size as Size
 
 if TYPE_CHECKING:
     from tensorad.ir.combiner import Combiner
     from tensorad.ir.tensor import Tensor
-
-Number = bool | int | float
-ExprLike = "Expr | Number"
-
-ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "minimum", "maximum", "pow")
-COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
-LOGICAL: Final = ("and", "or", "not")
-UNARY_MATH: Final = (
-    "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos",
-    "tan", "asin", "acos", "atan", "sinh", "cosh",
-)  # fmt: skip
-ROUNDING: Final = ("floor", "ceil", "round", "trunc")
-BINARY_MATH: Final = ("atan2",)
-TESTS: Final = ("isnan", "isfinite")
-OPERATIONS: Final = (
-    *ARITHMETIC, "neg", "abs", "sign", *COMPARISONS, *LOGICAL, *UNARY_MATH, *ROUNDING,
-    *BINARY_MATH, *TESTS,
-)  # fmt: skip
-"""Every `Call.op`; the interpreter, the printer, the partials and LLVM all know each."""
-
-
-class Expr(Node):
-    """A scalar value; arithmetic operators build new expressions."""
-
-    dtype: DType
-
-    __array_ufunc__ = None  # NumPy scalars and arrays on the left defer to our operators
-    __hash__ = object.__hash__
-
-    def astype(self, dtype: object) -> Expr:
-        """This value converted to `dtype` (float to int saturates, NaN becomes 0)."""
-        return cast(self, to_dtype(dtype))
-
-    def __add__(self, other: object) -> Expr:
-        return _operator("add", self, other)
-
-    def __radd__(self, other: object) -> Expr:
-        return _operator("add", other, self)
-
-    def __sub__(self, other: object) -> Expr:
-        return _operator("sub", self, other)
-
-    def __rsub__(self, other: object) -> Expr:
-        return _operator("sub", other, self)
-
-    def __mul__(self, other: object) -> Expr:
-        return _operator("mul", self, other)
-
-    def __rmul__(self, other: object) -> Expr:
-        return _operator("mul", other, self)
-
-    def __truediv__(self, other: object) -> Expr:
-        return _operator("div", self, other)
-
-    def __rtruediv__(self, other: object) -> Expr:
-        return _operator("div", other, self)
-
-    def __floordiv__(self, other: object) -> Expr:
-        return _operator("floordiv", self, other)
-
-    def __rfloordiv__(self, other: object) -> Expr:
-        return _operator("floordiv", other, self)
-
-    def __mod__(self, other: object) -> Expr:
-        return _operator("mod", self, other)
-
-    def __rmod__(self, other: object) -> Expr:
-        return _operator("mod", other, self)
-
-    def __pow__(self, other: object) -> Expr:
-        return _operator("pow", self, other)
-
-    def __rpow__(self, other: object) -> Expr:
-        return _operator("pow", other, self)
-
-    def __neg__(self) -> Expr:
-        return neg(self)
-
-    def __pos__(self) -> Expr:
-        return self
-
-    def __abs__(self) -> Expr:
-        return call("abs", self)
-
-    def __and__(self, other: object) -> Expr:
-        return _operator("and", self, other)
-
-    def __rand__(self, other: object) -> Expr:
-        return _operator("and", other, self)
-
-    def __or__(self, other: object) -> Expr:
-        return _operator("or", self, other)
-
-    def __ror__(self, other: object) -> Expr:
-        return _operator("or", other, self)
-
-    def __invert__(self) -> Expr:
-        return logical_not(self)
-
-    def __lt__(self, other: object) -> Expr:
-        return _operator("lt", self, other)
-
-    def __le__(self, other: object) -> Expr:
-        return _operator("le", self, other)
-
-    def __gt__(self, other: object) -> Expr:
-        return _operator("gt", self, other)
-
-    def __ge__(self, other: object) -> Expr:
-        return _operator("ge", self, other)
-
-    def __eq__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
-        return _operator("eq", self, other)
-
-    def __ne__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
-        return _operator("ne", self, other)
-
-    def __bool__(self) -> NoReturn:
-        raise DefinitionError(
-            "an expression has no truth value while the formula is being written.",
-            where=str(self),
-            hint="use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
-            "write a chained comparison as (a < b) & (b < c).",
-        )
-
-    def _no_number(self, name: str) -> NoReturn:
-        raise DefinitionError(
-            f"{name} needs a number, but this is an expression of the formula.",
-            where=str(self),
-            hint="use the functions of tensorad (ta.exp, ta.floor, .astype) inside a formula.",
-        )
-
-    def __int__(self) -> int:
-        self._no_number("int()")
-
-    def __float__(self) -> float:
-        self._no_number("float() or a function of the math module")
-
-    def __index__(self) -> int:
-        self._no_number("a Python index or range()")
-
-    def __len__(self) -> int:
-        self._no_number("len()")
-
-    def __iter__(self) -> Iterator[Expr]:
-        self._no_number("iteration")
-
-    def __str__(self) -> str:
-        from tensorad.ir.printer import format_expr
-
-        return format_expr(self)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self} : {self.dtype}>"
-
-
-class Const(Expr):
-    """A number; 0.0 and -0.0, 1 and True are different constants."""
-
-    value: Number
-
-
-class Axis(Expr):
-    """A loop index over lower, lower+step, ... below upper. Nominal: never interned.
-
-    Bounds and step may be expressions of sizes and of axes bound outside this one.
-    """
-
-    name: str
-    lower: Expr
-    upper: Expr
-    step: Expr
-    serial: int
-    """Makes each axis distinct and orders axes by creation; it is never printed."""
-
-    @property
-    def extent(self) -> int | None:
-        """How many values the axis takes, when its bounds are constant."""
-        lower, upper, step = self.lower, self.upper, self.step
-        if isinstance(lower, Const) and isinstance(upper, Const) and isinstance(step, Const):
-            return max(0, -((int(lower.value) - int(upper.value)) // int(step.value)))
-        return None
-
-
-class Size(Expr):
-    """A symbolic extent >= 0, identified by its name."""
-
-    name: str
-
-
-class Param(Expr):
-    """A formal operand of a combiner. Nominal."""
-
-    name: str
-    serial: int
-
-
-class Read(Expr):
-    """tensor[indices]."""
-
-    tensor: Tensor
-    indices: tuple[Expr, ...]
-
-
-class Call(Expr):
-    """A scalar operation of `OPERATIONS`."""
-
-    op: str
-    args: tuple[Expr, ...]
-
-
-class Select(Expr):
-    """`then` where `cond` holds, otherwise `orelse`; only the chosen side is evaluated."""
-
-    cond: Expr
-    then: Expr
-    orelse: Expr
-
-
-class Cast(Expr):
-    """`value` converted to the dtype."""
-
-    value: Expr
-
-
-class Reduce(Expr):
-    """Component `index` of the left fold of `sources` over `axes` where `condition` holds.
-
-    Axes are in nesting order, outermost first: bounds may use the axes before them.
-    """
-
-    combiner: Combiner
-    sources: tuple[Expr, ...]
-    axes: tuple[Axis, ...]
-    condition: Expr
-    index: int
-
-
-_serial = iter(range(1, 1 << 62)).__next__
-
-
-def const(value: Number, dtype: DType) -> Const:
-    """The constant of `dtype`; integers must fit, float32 values are rounded."""
-    if dtype is BOOL:
-        return Const(dtype, bool(value))  # type: ignore[no-any-return]
-    if dtype.is_integer:
-        return Const(dtype, wrap(int(value), dtype))  # type: ignore[no-any-return]
-    if dtype is FLOAT32:
-        with np.errstate(over="ignore"):
-            return Const(dtype, float(np.float32(value)))  # type: ignore[no-any-return]
-    return Const(dtype, float(value))  # type: ignore[no-any-return]
-
-
-TRUE: Final = const(True, BOOL)
-FALSE: Final = const(False, BOOL)
-ZERO: Final = const(0, INT64)
-ONE: Final = const(1, INT64)
-
-
-def int_const(value: int) -> Const:
-    """An index constant."""
-    return const(value, INT64)
-
-
-def axis(
-    name: str, lower: int | Expr, upper: int | Expr, step: int | Expr = 1
-) -> Axis:
-    """A new axis [lower, upper) with the given step."""
-    bounds = [int_const(b) if isinstance(b, int) else b for b in (lower, upper, step)]
-    return Axis(INT64, name, *bounds, _serial())  # type: ignore[no-any-return]
-
-
-def param(name: str, dtype: DType) -> Param:
-    """A new combiner operand."""
-    return Param(dtype, name, _serial())  # type: ignore[no-any-return]
-
-
-def size_var(name: str) -> Size:
-    """The symbolic size called `name`."""
-    return Size(INT64, name)  # type: ignore[no-any-return]
 
 
 def weak_const(value: object, like: DType) -> Const:
@@ -337,13 +83,13 @@ def as_expr(value: object, like: DType = FLOAT32) -> Expr:
     """`value` itself if it is an expression, otherwise the constant beside a `like`."""
     if isinstance(value, Expr):
         return value
-    scalar = getattr(value, "as_scalar", None)  # a 0-d tensor reads as its only element
-    if scalar is not None:
-        return scalar()  # type: ignore[no-any-return]
+    if hasattr(value, "as_scalar"):  # a 0-d tensor reads as its only element
+        element: Expr = value.as_scalar()
+        return element
     return weak_const(value, like)
 
 
-def _operator(op: str, a: object, b: object) -> Expr:
+def operator(op: str, a: object, b: object) -> Expr:
     """A Python operator: NotImplemented (as Python wants it) beside a non-scalar tensor."""
     for side in (a, b):
         if getattr(side, "ndim", 0) and hasattr(side, "as_scalar"):
@@ -360,20 +106,7 @@ def cast(value: Expr, dtype: DType) -> Expr:
         return value
     if isinstance(value, Const):
         return const(convert_number(value.value, dtype), dtype)
-    return Cast(dtype, value)  # type: ignore[no-any-return]
-
-
-def convert_number(value: Number, dtype: DType) -> Number:
-    """The contract's conversion: float to int saturates, NaN to 0, int to int wraps."""
-    if dtype is BOOL:
-        return bool(value)
-    if dtype.is_float or not isinstance(value, float):
-        return value
-    if math.isnan(value):
-        return 0
-    if math.isinf(value):
-        return dtype.lowest if value < 0 else dtype.highest
-    return min(max(int(value), int(dtype.lowest)), int(dtype.highest))
+    return Cast(dtype, value)
 
 
 def promote(a: Expr, b: Expr) -> tuple[Expr, Expr]:
@@ -396,7 +129,7 @@ def call(op: str, *args: Expr) -> Expr:
         args = tuple([cast(a, dtype) for a in args])
         if op == "div":
             return div(*args)
-        return Call(dtype, op, args)  # type: ignore[no-any-return]
+        return Call(dtype, op, args)
     if op in TESTS:
         (x,) = args
         return Call(BOOL, op, args) if x.dtype.is_float else _bool(op == "isfinite")
@@ -425,7 +158,7 @@ def _unary(op: str, x: Expr) -> Expr:
             return const(abs(v), x.dtype)
     if op == "abs" and x.dtype.kind == "uint":
         return x
-    return Call(x.dtype, op, (x,))  # type: ignore[no-any-return]
+    return Call(x.dtype, op, (x,))
 
 
 def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
@@ -450,7 +183,7 @@ def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
     if isinstance(a, Const) and isinstance(b, Const) and not a.dtype.is_float:
         first = a.value <= b.value if op == "minimum" else a.value >= b.value
         return a if first else b
-    return Call(a.dtype, op, (a, b))  # type: ignore[no-any-return]
+    return Call(a.dtype, op, (a, b))
 
 
 def _pow(a: Expr, b: Expr) -> Expr:
@@ -466,7 +199,7 @@ def _pow(a: Expr, b: Expr) -> Expr:
     a, b = cast(a, dtype), cast(b, dtype)
     if isinstance(b, Const) and b.value == 1:
         return a
-    return Call(dtype, "pow", (a, b))  # type: ignore[no-any-return]
+    return Call(dtype, "pow", (a, b))
 
 
 def _is(e: Expr, value: int) -> bool:
@@ -491,15 +224,15 @@ def add(a: Expr, b: Expr) -> Expr:
                 return _offset(a, int(b.value))
     elif isinstance(a, Const) and isinstance(b, Const):
         return const(a.value + b.value, a.dtype)
-    return Call(a.dtype, "add", (a, b))  # type: ignore[no-any-return]
+    return Call(a.dtype, "add", (a, b))
 
 
 def _offset(a: Expr, offset: int) -> Expr:
     if offset == 0:
         return a
     if offset < 0 and a.dtype.kind == "int":
-        return Call(a.dtype, "sub", (a, const(-offset, a.dtype)))  # type: ignore[no-any-return]
-    return Call(a.dtype, "add", (a, const(offset, a.dtype)))  # type: ignore[no-any-return]
+        return Call(a.dtype, "sub", (a, const(-offset, a.dtype)))
+    return Call(a.dtype, "add", (a, const(offset, a.dtype)))
 
 
 def sub(a: Expr, b: Expr) -> Expr:
@@ -516,7 +249,7 @@ def sub(a: Expr, b: Expr) -> Expr:
                 return a.args[1]
     elif isinstance(a, Const) and isinstance(b, Const):
         return const(a.value - b.value, a.dtype)
-    return Call(a.dtype, "sub", (a, b))  # type: ignore[no-any-return]
+    return Call(a.dtype, "sub", (a, b))
 
 
 def mul(a: Expr, b: Expr) -> Expr:
@@ -532,7 +265,7 @@ def mul(a: Expr, b: Expr) -> Expr:
             return const(int(a.value) * int(b.value), a.dtype)
     elif isinstance(a, Const) and isinstance(b, Const):
         return const(_float_product(a, b), a.dtype)
-    return Call(a.dtype, "mul", (a, b))  # type: ignore[no-any-return]
+    return Call(a.dtype, "mul", (a, b))
 
 
 def _float_product(a: Const, b: Const) -> float:
@@ -549,7 +282,7 @@ def div(a: Expr, b: Expr) -> Expr:
             if a.dtype is FLOAT32:
                 return const(float(np.float32(a.value) / np.float32(b.value)), FLOAT32)
             return const(float(np.float64(a.value) / np.float64(b.value)), FLOAT64)
-    return Call(a.dtype, "div", (a, b))  # type: ignore[no-any-return]
+    return Call(a.dtype, "div", (a, b))
 
 
 def _check_divisor(op: str, a: Expr, b: Expr) -> None:
@@ -575,7 +308,7 @@ def floordiv(a: Expr, b: Expr) -> Expr:
         return a
     if isinstance(b, Const) and isinstance(a, Const):
         return const(int(a.value) // int(b.value), a.dtype)
-    return Call(a.dtype, "floordiv", (a, b))  # type: ignore[no-any-return]
+    return Call(a.dtype, "floordiv", (a, b))
 
 
 def mod(a: Expr, b: Expr) -> Expr:
@@ -585,7 +318,7 @@ def mod(a: Expr, b: Expr) -> Expr:
         return const(0, a.dtype)
     if isinstance(b, Const) and isinstance(a, Const):
         return const(int(a.value) % int(b.value), a.dtype)
-    return Call(a.dtype, "mod", (a, b))  # type: ignore[no-any-return]
+    return Call(a.dtype, "mod", (a, b))
 
 
 def neg(x: Expr) -> Expr:
@@ -608,7 +341,7 @@ def _compare(op: str, a: Expr, b: Expr) -> Expr:
         return _bool(_COMPARE[op](a.value, b.value))
     if a is b and not a.dtype.is_float:
         return _bool(op in ("le", "ge", "eq"))
-    return Call(BOOL, op, (a, b))  # type: ignore[no-any-return]
+    return Call(BOOL, op, (a, b))
 
 
 def _logical(op: str, args: tuple[Expr, ...]) -> Expr:
@@ -626,7 +359,7 @@ def _logical(op: str, args: tuple[Expr, ...]) -> Expr:
 
 def logical_and(*conditions: Expr) -> Expr:
     """The conjunction, without duplicates and TRUE; FALSE wins."""
-    result = TRUE
+    result: Expr = TRUE
     for c in conditions:
         if c is FALSE:
             return FALSE
@@ -638,7 +371,7 @@ def logical_and(*conditions: Expr) -> Expr:
 
 def logical_or(*conditions: Expr) -> Expr:
     """The disjunction, without duplicates and FALSE; TRUE wins."""
-    result = FALSE
+    result: Expr = FALSE
     for c in conditions:
         if c is TRUE:
             return TRUE
@@ -660,8 +393,8 @@ def logical_not(x: Expr) -> Expr:
     if isinstance(x, Call) and x.op == "not":
         return x.args[0]
     if isinstance(x, Call) and x.op in _NEGATED and not x.args[0].dtype.is_float:
-        return Call(BOOL, _NEGATED[x.op], x.args)  # type: ignore[no-any-return]
-    return Call(BOOL, "not", (x,))  # type: ignore[no-any-return]
+        return Call(BOOL, _NEGATED[x.op], x.args)
+    return Call(BOOL, "not", (x,))
 
 
 def _not_boolean(x: Expr) -> NoReturn:
@@ -681,12 +414,12 @@ def select(cond: Expr, then: Expr, orelse: Expr) -> Expr:
         return then
     if cond is FALSE:
         return orelse
-    return Select(then.dtype, cond, then, orelse)  # type: ignore[no-any-return]
+    return Select(then.dtype, cond, then, orelse)
 
 
 def read(tensor: Tensor, indices: tuple[Expr, ...]) -> Read:
     """tensor[indices]; ranks and index dtypes are checked by `Tensor.__getitem__`."""
-    return Read(tensor.dtype, tensor, indices)  # type: ignore[no-any-return]
+    return Read(tensor.dtype, tensor, indices)
 
 
 def reduce_expr(
@@ -697,6 +430,4 @@ def reduce_expr(
     index: int = 0,
 ) -> Reduce:
     """Component `index` of the fold; arities and dtypes must fit the combiner."""
-    return Reduce(  # type: ignore[no-any-return]
-        combiner.identity[index].dtype, combiner, sources, axes, condition, index
-    )
+    return Reduce(combiner.identity[index].dtype, combiner, sources, axes, condition, index)

@@ -43,9 +43,7 @@ class NodeMeta(type):
 
     _setters: tuple[Any, ...]
 
-    def __new__(
-        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]
-    ) -> NodeMeta:
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> NodeMeta:
         own = tuple(namespace.get("__annotations__", ()))
         namespace.setdefault("__slots__", own)
         cls = super().__new__(mcls, name, bases, namespace)
@@ -63,7 +61,7 @@ class NodeMeta(type):
         ref = _table.get(key)
         if ref is not None and (found := ref()) is not None:
             return found
-        self = cls.__new__(cls)  # type: ignore[call-overload]
+        self: Any = object.__new__(cls)  # type: ignore[arg-type]  # NodeMeta classes are types
         for setter, value in zip(cls._setters, values, strict=True):
             setter(self, value)
         with _lock:

@@ -24,7 +24,7 @@ _PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
 
 
 def source_line() -> str:
-    """"file:line" of the nearest frame outside tensorad: where the user wrote the compute."""
+    """ "file:line" of the nearest frame outside tensorad: where the user wrote the compute."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
@@ -187,7 +187,7 @@ class Tensor(Node):
 
     def _index(self, position: int, value: object) -> Expr:
         if type(value) is Axis:
-            return value  # type: ignore[no-any-return]
+            return value
         if isinstance(value, slice) or value is Ellipsis or value is None:
             raise DefinitionError(
                 f"index {position} of {self.name} is a slice; a formula reads one element.",
@@ -195,7 +195,7 @@ class Tensor(Node):
                 hint="define a new tensor over the slice, e.g. "
                 f"compute((n,), lambda i: {self.name}[i + start]).",
             )
-        if isinstance(value, np.ndarray) or isinstance(value, (list, str)):
+        if isinstance(value, (np.ndarray, list, str)):
             e: Expr | None = None
         else:
             e = as_expr(value, to_like(value))
@@ -369,4 +369,3 @@ def outputs(op: Op) -> tuple[Tensor, ...]:
     if isinstance(op, Scan):
         return tuple([Tensor(op, n, op.shape, t.dtype) for n, t in enumerate(op.sources)])
     return (Tensor(op, 0, op.shape, op.dtype),)
-

@@ -128,9 +128,7 @@ def _rebuild_reduce(e: Reduce, new: Mapping[Expr, Expr], renewed: FreshAxes) -> 
     if fresh:
         *renamed, condition = substitute_all((*sources, condition), fresh)
         sources = tuple(renamed)
-    elif condition is e.condition and all(
-        a is b for a, b in zip(sources, e.sources, strict=True)
-    ):
+    elif condition is e.condition and all(a is b for a, b in zip(sources, e.sources, strict=True)):
         return e
     return reduce_expr(e.combiner, sources, tuple(axes), condition, e.index)
 

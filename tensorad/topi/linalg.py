@@ -63,9 +63,9 @@ def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[in
         at_a = dict(zip(rows, i[: len(rows)], strict=True)) | dict(zip(left, inner, strict=True))
         at_b = dict(zip(columns, i[len(rows) :], strict=True))
         at_b |= dict(zip(right, inner, strict=True))
-        product = a[tuple(at_a[d] for d in range(a.ndim))] * b[
-            tuple(at_b[d] for d in range(b.ndim))
-        ]
+        product = (
+            a[tuple(at_a[d] for d in range(a.ndim))] * b[tuple(at_b[d] for d in range(b.ndim))]
+        )
         return te.sum(product, axis=inner) if inner else product
 
     shape = (*[a.shape[d] for d in rows], *[b.shape[d] for d in columns])

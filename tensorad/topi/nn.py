@@ -22,7 +22,9 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     check_tensor("dense", "x", x, 2)
     check_tensor("dense", "weight", weight, 2)
-    check_equal("dense", f"the last axes of {x.name} and {weight.name}", x.shape[1], weight.shape[1])
+    check_equal(
+        "dense", f"the last axes of {x.name} and {weight.name}", x.shape[1], weight.shape[1]
+    )
     k = te.reduce_axis(x.shape[1], name="k")
     product: Tensor = te.compute(
         (x.shape[0], weight.shape[0]),
@@ -82,7 +84,7 @@ def conv2d(
     sy, sx = pair("conv2d", "strides", strides, 1)
     dy, dx = pair("conv2d", "dilation", dilation, 1)
     top, left, bottom, right = four_sides("conv2d", padding)
-    n, channels, height, width = x.shape
+    n, _, height, width = x.shape
     out, per_group, kh, kw = weight.shape
     _check_groups(x, weight, groups)
     rows = _output_extent("conv2d", height, kh, sy, dy, top + bottom)
@@ -185,7 +187,8 @@ def _window(i: Expr, stride: int, kernel: int, pad: int, extent: Dim) -> Expr:
     """How many elements of a window lie inside the input."""
     start = te.maximum(i * stride - pad, 0)
     stop = te.minimum(i * stride - pad + kernel, dim_expr(extent))
-    return te.maximum(stop - start, 1)
+    count: Expr = te.maximum(stop - start, 1)
+    return count
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:

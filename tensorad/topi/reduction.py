@@ -29,7 +29,9 @@ def _reduce(
     shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
 
     def body(*i: Expr) -> Expr:
-        inner = {d: te.reduce_axis(x.shape[d], name=f"k{d}" if len(over) > 1 else "k") for d in over}
+        inner = {
+            d: te.reduce_axis(x.shape[d], name=f"k{d}" if len(over) > 1 else "k") for d in over
+        }
         outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
         element = x[tuple(inner.get(d, outer.get(d)) for d in range(x.ndim))]
         axes: list[Axis] = list(inner.values())
@@ -78,7 +80,9 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
         for d in over:
             scale = scale / x.shape[d]  # type: ignore[operator]  # integers: checked above
         return _reduce("mean", te.sum, x.astype(dtype), axis, keepdims, lambda e: e * scale)
-    return _reduce("mean", te.sum, x.astype(dtype), axis, keepdims, lambda e: e / count.astype(dtype))
+    return _reduce(
+        "mean", te.sum, x.astype(dtype), axis, keepdims, lambda e: e / count.astype(dtype)
+    )
 
 
 def argmax(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tensorad import te
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
@@ -57,7 +58,7 @@ def _complete_shape(x: Tensor, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
             f"{format_shape(x.shape)}.",
             hint="at most one extent may be -1, and the others must divide the element count.",
         )
-    missing = int(total) // int(known)  # type: ignore[arg-type]  # both integers: checked above
+    missing = int(total) // int(known)
     return tuple(missing if d in unknown else n for d, n in enumerate(shape))
 
 
@@ -243,7 +244,7 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tenso
         cuts = [extent // sections * n for n in range(sections + 1)]
     else:
         cuts = [0, *sections, extent]
-        if any(a > b for a, b in zip(cuts, cuts[1:], strict=False)):
+        if any(a > b for a, b in pairwise(cuts)):
             raise ShapeError(
                 f"split: positions {tuple(sections)} do not increase within the extent {extent}."
             )
@@ -257,7 +258,7 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tenso
         made: Tensor = te.compute(shape, body, name="split")
         return made
 
-    return [piece(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [piece(a, b) for a, b in pairwise(cuts)]
 
 
 def pad(
@@ -277,9 +278,7 @@ def pad(
                 f"pad: {name} must hold {x.ndim} integers >= 0, one per axis of {x.name}, "
                 f"got {tuple(widths)}."
             )
-    shape = tuple(
-        dim_of(dim_expr(n) + b + a) for n, b, a in zip(x.shape, before, end, strict=True)
-    )
+    shape = tuple(dim_of(dim_expr(n) + b + a) for n, b, a in zip(x.shape, before, end, strict=True))
 
     def body(*i: Expr) -> Expr:
         inside = []

@@ -1,0 +1,65 @@
+"""Constants and leaves of expressions, and how numbers convert between dtypes."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, DType, wrap
+from tensorad.ir.nodes import Axis, Const, Expr, Number, Param, Size
+
+_serial = iter(range(1, 1 << 62)).__next__
+
+
+def const(value: Number, dtype: DType) -> Const:
+    """The constant of `dtype`; integers must fit, float32 values are rounded."""
+    if dtype is BOOL:
+        return Const(dtype, bool(value))
+    if dtype.is_integer:
+        return Const(dtype, wrap(int(value), dtype))
+    if dtype is FLOAT32:
+        with np.errstate(over="ignore"):
+            return Const(dtype, float(np.float32(value)))
+    return Const(dtype, float(value))
+
+
+TRUE: Final = const(True, BOOL)
+FALSE: Final = const(False, BOOL)
+ZERO: Final = const(0, INT64)
+ONE: Final = const(1, INT64)
+
+
+def int_const(value: int) -> Const:
+    """An index constant."""
+    return const(value, INT64)
+
+
+def axis(name: str, lower: int | Expr, upper: int | Expr, step: int | Expr = 1) -> Axis:
+    """A new axis [lower, upper) with the given step."""
+    start, stop, by = [int_const(b) if isinstance(b, int) else b for b in (lower, upper, step)]
+    return Axis(INT64, name, start, stop, by, _serial())
+
+
+def param(name: str, dtype: DType) -> Param:
+    """A new combiner operand."""
+    return Param(dtype, name, _serial())
+
+
+def size_var(name: str) -> Size:
+    """The symbolic size called `name`."""
+    return Size(INT64, name)
+
+
+def convert_number(value: Number, dtype: DType) -> Number:
+    """The contract's conversion: float to int saturates, NaN to 0, int to int wraps."""
+    if dtype is BOOL:
+        return bool(value)
+    if dtype.is_float or not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return 0
+    if math.isinf(value):
+        return dtype.lowest if value < 0 else dtype.highest
+    return min(max(int(value), int(dtype.lowest)), int(dtype.highest))

@@ -1,0 +1,265 @@
+"""Scalar expressions: the node classes. Each stores exactly what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.dtypes import DType, to_dtype
+from tensorad.ir.node import Node
+
+if TYPE_CHECKING:
+    from tensorad.ir.combiner import Combiner
+    from tensorad.ir.tensor import Tensor
+
+Number = bool | int | float
+
+ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "minimum", "maximum", "pow")
+COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
+LOGICAL: Final = ("and", "or", "not")
+UNARY_MATH: Final = (
+    "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos",
+    "tan", "asin", "acos", "atan", "sinh", "cosh",
+)  # fmt: skip
+ROUNDING: Final = ("floor", "ceil", "round", "trunc")
+BINARY_MATH: Final = ("atan2",)
+TESTS: Final = ("isnan", "isfinite")
+OPERATIONS: Final = (
+    *ARITHMETIC, "neg", "abs", "sign", *COMPARISONS, *LOGICAL, *UNARY_MATH, *ROUNDING,
+    *BINARY_MATH, *TESTS,
+)  # fmt: skip
+"""Every `Call.op`; the interpreter, the printer, the partials and LLVM all know each."""
+
+
+class _Factories(Protocol):
+    """What operators need of `tensorad.ir.expr`, which is written in terms of these classes."""
+
+    def operator(self, op: str, a: object, b: object) -> Expr: ...
+    def call(self, op: str, *args: Expr) -> Expr: ...
+    def cast(self, value: Expr, dtype: DType) -> Expr: ...
+    def neg(self, x: Expr) -> Expr: ...
+    def logical_not(self, x: Expr) -> Expr: ...
+
+
+def _build() -> _Factories:
+    from tensorad.ir import expr
+
+    return expr
+
+
+class Expr(Node):
+    """A scalar value; arithmetic operators build new expressions."""
+
+    dtype: DType
+
+    __array_ufunc__ = None  # NumPy scalars and arrays on the left defer to our operators
+    __hash__ = object.__hash__
+
+    def astype(self, dtype: object) -> Expr:
+        """This value converted to `dtype` (float to int saturates, NaN becomes 0)."""
+        return _build().cast(self, to_dtype(dtype))
+
+    def __add__(self, other: object) -> Expr:
+        return _build().operator("add", self, other)
+
+    def __radd__(self, other: object) -> Expr:
+        return _build().operator("add", other, self)
+
+    def __sub__(self, other: object) -> Expr:
+        return _build().operator("sub", self, other)
+
+    def __rsub__(self, other: object) -> Expr:
+        return _build().operator("sub", other, self)
+
+    def __mul__(self, other: object) -> Expr:
+        return _build().operator("mul", self, other)
+
+    def __rmul__(self, other: object) -> Expr:
+        return _build().operator("mul", other, self)
+
+    def __truediv__(self, other: object) -> Expr:
+        return _build().operator("div", self, other)
+
+    def __rtruediv__(self, other: object) -> Expr:
+        return _build().operator("div", other, self)
+
+    def __floordiv__(self, other: object) -> Expr:
+        return _build().operator("floordiv", self, other)
+
+    def __rfloordiv__(self, other: object) -> Expr:
+        return _build().operator("floordiv", other, self)
+
+    def __mod__(self, other: object) -> Expr:
+        return _build().operator("mod", self, other)
+
+    def __rmod__(self, other: object) -> Expr:
+        return _build().operator("mod", other, self)
+
+    def __pow__(self, other: object) -> Expr:
+        return _build().operator("pow", self, other)
+
+    def __rpow__(self, other: object) -> Expr:
+        return _build().operator("pow", other, self)
+
+    def __neg__(self) -> Expr:
+        return _build().neg(self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __abs__(self) -> Expr:
+        return _build().call("abs", self)
+
+    def __and__(self, other: object) -> Expr:
+        return _build().operator("and", self, other)
+
+    def __rand__(self, other: object) -> Expr:
+        return _build().operator("and", other, self)
+
+    def __or__(self, other: object) -> Expr:
+        return _build().operator("or", self, other)
+
+    def __ror__(self, other: object) -> Expr:
+        return _build().operator("or", other, self)
+
+    def __invert__(self) -> Expr:
+        return _build().logical_not(self)
+
+    def __lt__(self, other: object) -> Expr:
+        return _build().operator("lt", self, other)
+
+    def __le__(self, other: object) -> Expr:
+        return _build().operator("le", self, other)
+
+    def __gt__(self, other: object) -> Expr:
+        return _build().operator("gt", self, other)
+
+    def __ge__(self, other: object) -> Expr:
+        return _build().operator("ge", self, other)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
+        return _build().operator("eq", self, other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
+        return _build().operator("ne", self, other)
+
+    def __bool__(self) -> NoReturn:
+        raise DefinitionError(
+            "an expression has no truth value while the formula is being written.",
+            where=str(self),
+            hint="use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
+            "write a chained comparison as (a < b) & (b < c).",
+        )
+
+    def _no_number(self, name: str) -> NoReturn:
+        raise DefinitionError(
+            f"{name} needs a number, but this is an expression of the formula.",
+            where=str(self),
+            hint="use the functions of tensorad (ta.exp, ta.floor, .astype) inside a formula.",
+        )
+
+    def __int__(self) -> int:
+        self._no_number("int()")
+
+    def __float__(self) -> float:
+        self._no_number("float() or a function of the math module")
+
+    def __index__(self) -> int:
+        self._no_number("a Python index or range()")
+
+    def __len__(self) -> int:
+        self._no_number("len()")
+
+    def __iter__(self) -> Iterator[Expr]:
+        self._no_number("iteration")
+
+    def __str__(self) -> str:
+        from tensorad.ir.printer import format_expr
+
+        return format_expr(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self} : {self.dtype}>"
+
+
+class Const(Expr):
+    """A number; 0.0 and -0.0, 1 and True are different constants."""
+
+    value: Number
+
+
+class Axis(Expr):
+    """A loop index over lower, lower+step, ... below upper. Nominal: never interned.
+
+    Bounds and step may be expressions of sizes and of axes bound outside this one.
+    """
+
+    name: str
+    lower: Expr
+    upper: Expr
+    step: Expr
+    serial: int
+    """Makes each axis distinct and orders axes by creation; it is never printed."""
+
+    @property
+    def extent(self) -> int | None:
+        """How many values the axis takes, when its bounds are constant."""
+        lower, upper, step = self.lower, self.upper, self.step
+        if isinstance(lower, Const) and isinstance(upper, Const) and isinstance(step, Const):
+            return max(0, -((int(lower.value) - int(upper.value)) // int(step.value)))
+        return None
+
+
+class Size(Expr):
+    """A symbolic extent >= 0, identified by its name."""
+
+    name: str
+
+
+class Param(Expr):
+    """A formal operand of a combiner. Nominal."""
+
+    name: str
+    serial: int
+
+
+class Read(Expr):
+    """tensor[indices]."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+
+class Call(Expr):
+    """A scalar operation of `OPERATIONS`."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+class Select(Expr):
+    """`then` where `cond` holds, otherwise `orelse`; only the chosen side is evaluated."""
+
+    cond: Expr
+    then: Expr
+    orelse: Expr
+
+
+class Cast(Expr):
+    """`value` converted to the dtype."""
+
+    value: Expr
+
+
+class Reduce(Expr):
+    """Component `index` of the left fold of `sources` over `axes` where `condition` holds.
+
+    Axes are in nesting order, outermost first: bounds may use the axes before them.
+    """
+
+    combiner: Combiner
+    sources: tuple[Expr, ...]
+    axes: tuple[Axis, ...]
+    condition: Expr
+    index: int
