@@ -65,12 +65,14 @@ class Program:
 
     def _array(self, t: Tensor, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         if t in self.bounds:
-            return rng.integers(0, self.bounds[t], shape).astype(t.dtype)
+            return np.asarray(rng.integers(0, self.bounds[t], shape), t.dtype)
         if t.dtype is BOOL:
-            return rng.random(shape) < 0.5
+            return np.asarray(rng.random(shape) < 0.5)
         if t.dtype.is_integer:
-            return rng.integers(-9 if t.dtype.kind == "int" else 0, 10, shape).astype(t.dtype)
-        return (rng.uniform(0.2, 1.8, shape) * rng.choice([-1.0, 1.0], shape)).astype(t.dtype)
+            low = -9 if t.dtype.kind == "int" else 0
+            return np.asarray(rng.integers(low, 10, shape), t.dtype)
+        values = rng.uniform(0.2, 1.8, shape) * rng.choice([-1.0, 1.0], shape)
+        return np.asarray(values, t.dtype)
 
 
 def concrete_shape(t: Tensor, sizes: dict[str, int]) -> tuple[int, ...]:

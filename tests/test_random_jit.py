@@ -1,0 +1,93 @@
+"""Random programs: compiled = interpreted, for every dtype and memory layout of the inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorad import te
+from tensorad.autodiff import vjp
+from tensorad.building import build
+from tensorad.ir.interpret import interpret
+from tensorad.ir.tensor import Tensor
+from tests.generators import Array, Program, random_program
+
+TOLERANCE = {"float64": 1e-9, "float32": 3e-4}
+DTYPES = ("float64", "float64", "float32", "int32", "int64", "uint8", "int8", "bool")
+
+
+def relaid(a: Array, kind: int) -> Array:
+    """The same values in another layout: contiguous, strided, reversed, transposed, inner."""
+    match kind:
+        case 1:
+            wide = np.zeros(tuple([2 * n for n in a.shape]), a.dtype)
+            view = wide[(..., *[slice(None, None, 2)] * a.ndim)]
+        case 2:
+            view = np.zeros(a.shape, a.dtype)[(..., *[slice(None, None, -1)] * a.ndim)]
+        case 3:
+            view = np.zeros(a.shape, a.dtype, order="F")
+        case 4:
+            wide = np.zeros(tuple([n + 3 for n in a.shape]), a.dtype)
+            view = wide[(..., *[slice(1, n + 1) for n in a.shape])]
+        case _:
+            return a
+    view[...] = a
+    return view
+
+
+def check_compiled(outputs: list[Tensor], arrays: dict[Tensor, Array], seed: int) -> None:
+    """The outputs by machine code and by the interpreter."""
+    f = build(outputs, list(arrays))
+    expected = interpret(outputs, arrays)
+    given = [relaid(a, (seed + n) % 5) for n, a in enumerate(arrays.values())]
+    for t, want, have in zip(outputs, expected, f(*given), strict=True):
+        assert have.dtype == np.dtype(str(t.dtype)) and have.shape == want.shape
+        if not t.dtype.is_float:
+            np.testing.assert_array_equal(have, want.astype(have.dtype), err_msg=str(t))
+            continue
+        tolerance = TOLERANCE[t.dtype]
+        scale = 1.0 + float(
+            np.abs(want, where=np.isfinite(want), out=np.zeros_like(want)).max(initial=0)
+        )
+        np.testing.assert_allclose(
+            have, want, rtol=tolerance, atol=tolerance * scale, err_msg=str(t)
+        )
+
+
+def check_values(seed: int) -> None:
+    """Every tensor of one program."""
+    program = random_program(seed, DTYPES[seed % len(DTYPES)])
+    tensors = program.tensors if seed % 3 == 0 else program.outputs
+    check_compiled(tensors, program.arrays(), seed)
+
+
+def check_gradients(seed: int) -> None:
+    """The gradients of one output of one program."""
+    program: Program = random_program(seed, "float64", computes=4)
+    y, arrays = program.outputs[-1], program.arrays()
+    h = te.placeholder(y.shape, dtype="float64", name="H")
+    shape = interpret(y, arrays).shape
+    arrays[h] = np.random.default_rng(seed).standard_normal(shape)
+    check_compiled(vjp(y, program.float_inputs, h), arrays, seed)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_values(seed: int) -> None:
+    check_values(seed)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_gradients(seed: int) -> None:
+    check_gradients(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40, 640))
+def test_more_values(seed: int) -> None:
+    check_values(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 110))
+def test_more_gradients(seed: int) -> None:
+    check_gradients(seed)

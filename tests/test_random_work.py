@@ -1,0 +1,70 @@
+"""Random programs: the count `work` predicts is the count the loop interpreter executes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorad import te
+from tensorad.autodiff import vjp
+from tensorad.codegen.loop_interpret import interpret_loops
+from tensorad.codegen.lower import lower_program
+from tensorad.counting import work
+from tensorad.ir.tensor import Tensor
+from tests.generators import Array, concrete_shape, random_program, random_symbolic_program
+
+
+def check_count(tensors: list[Tensor], arrays: dict[Tensor, Array], sizes: dict[str, int]) -> None:
+    """Executed bodies of the unscheduled loops, and `work` for these sizes."""
+    program = lower_program(tensors, list(arrays), schedule=False)
+    executed = interpret_loops(program, arrays, sizes)[1]
+    assert work(tensors, sizes).iterations == executed
+
+
+def check_values(seed: int) -> None:
+    """Every tensor of one program."""
+    program = random_program(seed)
+    check_count(program.tensors, program.arrays(), {})
+
+
+def check_gradients(seed: int) -> None:
+    """The gradients of one output by all inputs."""
+    program = random_program(seed, computes=3)
+    y, arrays = program.outputs[-1], program.arrays()
+    h = te.placeholder(y.shape, dtype="float64", name="H")
+    arrays[h] = np.ones(concrete_shape(h, {}))
+    check_count(vjp(y, program.float_inputs, h), arrays, {})
+
+
+def check_symbolic(seed: int) -> None:
+    """One symbolic program at three sizes."""
+    program = random_symbolic_program(seed, computes=3)
+    for sizes in ({"n": 0, "m": 3}, {"n": 1, "m": 1}, {"n": 4, "m": 5}):
+        check_count(program.tensors, program.arrays(sizes), sizes)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_values(seed: int) -> None:
+    check_values(seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_gradients(seed: int) -> None:
+    check_gradients(seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_symbolic(seed: int) -> None:
+    check_symbolic(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40, 300))
+def test_more_values(seed: int) -> None:
+    check_values(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20, 120))
+def test_more_gradients(seed: int) -> None:
+    check_gradients(seed)
