@@ -1,0 +1,145 @@
+"""Reverse mode: what gradients look like, and what they cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorad import te
+from tensorad.autodiff import JacobianRecursive, hessian, jacobian, vjp
+from tensorad.errors import GradError
+from tensorad.ir.expr import Const, Reduce
+from tensorad.ir.tensor import Compute, Scatter, Tensor
+from tensorad.ir.visit import op_expressions, postorder, topological_ops
+
+
+def body(t: Tensor) -> str:
+    """The only formula of a compute, printed."""
+    assert isinstance(t.op, Compute)
+    return str(t.op.bodies[t.index])
+
+
+def nodes(tensors: list[Tensor]) -> int:
+    """Expression nodes of the whole DAG (constants aside: equal ones are one node)."""
+    return sum(
+        not isinstance(e, Const)
+        for op in topological_ops(tensors)
+        for e in postorder(*op_expressions(op))
+    )
+
+
+def matrix(name: str, *shape: int) -> Tensor:
+    return te.placeholder(shape, name=name)
+
+
+def test_dense_weights_sum_over_the_batch_alone() -> None:
+    x, w, h = matrix("X", 8, 9), matrix("W", 7, 9), matrix("H", 8, 7)
+    k = te.reduce_axis(9, "k")
+    y = te.compute((8, 7), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="Y")
+    dx, dw = JacobianRecursive(y, [x, w], h)
+    assert body(dw) == "sum(H[i, j]*X[i, k], axes (i : [0, 7]))"
+    assert body(dx) == "sum(H[i, j]*W[j, k], axes (j : [0, 6]))"
+    reduction = dw.op.bodies[0]
+    assert isinstance(reduction, Reduce)
+    assert str(reduction.condition) == "True"
+
+
+def test_flatten_has_no_reduction_and_no_guard() -> None:
+    x, h = matrix("X", 3, 2, 4, 5), matrix("H", 3, 40)
+    y = te.compute((3, 40), lambda i, k: x[i, k // 20, k // 5 % 4, k % 5], name="Y")
+    assert body(vjp(y, [x], h)[0]) == "H[i, 20*x1 + 5*x2 + x3]"
+
+
+def test_average_pool_has_no_reduction_and_no_guard() -> None:
+    x, h = matrix("X", 3, 2, 8, 6), matrix("H", 3, 2, 4, 3)
+    ky, kx = te.reduce_axis(2, "ky"), te.reduce_axis(2, "kx")
+    y = te.compute(
+        (3, 2, 4, 3),
+        lambda n, c, i, j: te.sum(x[n, c, 2 * i + ky, 2 * j + kx], axis=[ky, kx]) * 0.25,
+        name="Y",
+    )
+    assert body(vjp(y, [x], h)[0]) == "H[n, c, x2//2, x3//2]*0.25"
+
+
+def test_two_reads_of_one_tensor_are_two_terms() -> None:
+    a, h = matrix("A", 6, 6), matrix("H", 6, 6)
+    y = te.compute((6, 6), lambda i, j: a[i, j] + a[j, i], name="Y")
+    assert body(vjp(y, [a], h)[0]) == "H[i, j] + H[j, i]"
+
+
+def test_values_needed_anyway_are_read_back() -> None:
+    x, h = matrix("X", 5, 6), matrix("H", 5, 6)
+    e = te.compute((5, 6), lambda i, j: te.exp(x[i, j]), name="e")
+    k = te.reduce_axis(6, "k")
+    s = te.compute((5,), lambda i: te.sum(e[i, k], axis=k), name="s")
+    y = te.compute((5, 6), lambda i, j: e[i, j] / s[i], name="Y")
+    (dx,) = vjp(y, [x], h)
+    exps = [
+        e
+        for op in topological_ops([dx])
+        for e in postorder(*op_expressions(op))
+        if str(e).startswith("exp(")
+    ]
+    assert len(exps) == 1
+
+
+def test_maximum_scatters_to_the_winner() -> None:
+    x, h = matrix("X", 5, 6), matrix("H", 5)
+    k = te.reduce_axis(6, "k")
+    y = te.compute((5,), lambda i: te.max(x[i, k], axis=k), name="Y")
+    (dx,) = vjp(y, [x], h)
+    assert isinstance(dx.op, Scatter)
+    assert [a.name for a in dx.op.axes] == ["i"]
+
+
+def test_jacobian_of_a_product_is_a_guarded_read() -> None:
+    x, w = matrix("X", 3, 4), matrix("W", 2, 4)
+    k = te.reduce_axis(4, "k")
+    y = te.compute((3, 2), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="Y")
+    j = jacobian(y, w)
+    assert j.shape == (3, 2, 2, 4)
+    assert body(j) == "select(j == b1, X[b0, k], 0.0)"
+
+
+def test_hessian_of_a_separable_sum_is_diagonal() -> None:
+    x = matrix("x", 4)
+    k = te.reduce_axis(4, "k")
+    y = te.compute((), lambda: te.sum(te.exp(x[k]), axis=k), name="y")
+    assert body(hessian(y, x)) == "select(k == b0, exp(x[k]), 0.0)"
+
+
+@pytest.mark.parametrize("n", [8, 11])
+def test_node_counts_do_not_depend_on_extents(n: int) -> None:
+    counts = []
+    for extent in (n, 3 * n):
+        x, h = matrix("X", extent, extent), matrix("H", extent - 2)
+        a, b = te.reduce_axis(3, "a"), te.reduce_axis(extent, "b")
+        y = te.compute((extent - 2,), lambda i: te.prod(x[i + a, b], axis=[a, b]), name="Y")
+        counts.append(nodes(vjp(y, [x], h)))
+    assert counts[0] == counts[1]
+
+
+def test_many_reads_share_one_pass() -> None:
+    x, h = matrix("X", 300), matrix("H", 100)
+    y = te.compute((100,), lambda i: _product(x, i, 100), name="Y")
+    (dx,) = vjp(y, [x], h)
+    assert isinstance(dx.op, Scatter)
+    assert nodes([dx]) < 3000
+
+
+def _product(x: Tensor, i: object, count: int) -> object:
+    total: object = x[i]
+    for n in range(1, count):
+        total = total * x[i + 2 * n]  # type: ignore[operator]
+    return total
+
+
+def test_unreachable_tensor_is_zero_or_an_error() -> None:
+    x, z = matrix("X", 3), matrix("Z", 2)
+    y = te.compute((3,), lambda i: x[i] * 2, name="Y")
+    assert body(vjp(y, [z], 1.0)[0]) == "0.0"
+    with pytest.raises(GradError) as error:
+        vjp(y, [z], 1.0, strict=True)
+    assert str(error.value) == (
+        "Y does not depend on Z.\n"
+        "  hint: remove it from wrt, or leave out strict=True to get zeros."
+    )
