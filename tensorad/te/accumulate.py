@@ -1,0 +1,185 @@
+"""Scatter and scan: accumulation at computed indices, and prefix folds along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.elementwise import astype, compute_axes, same_dim
+from tensorad.ir.expr import Axis, Expr, axis, cast
+from tensorad.ir.tensor import (
+    Compute,
+    Dim,
+    Placeholder,
+    Scan,
+    Scatter,
+    Shape,
+    Tensor,
+    Update,
+    format_shape,
+    outputs,
+)
+from tensorad.simplify.bounds import check_op
+from tensorad.te.binding import bind_reductions
+from tensorad.te.checks import body_axes, check_name, check_shape, element
+from tensorad.te.reducers import combiner_of, counts
+from tensorad.te.tensors import reduce_axis
+
+
+def scatter(
+    shape: Sequence[Dim] | Dim,
+    domain: Sequence[Dim | tuple[Dim, Dim]] | Dim,
+    f: Callable[..., Any],
+    combine: object = "sum",
+    init: Tensor | float | None = None,
+    name: str = "scatter",
+) -> Tensor:
+    """Start from `init`; at each point of the domain, in order, combine a value into an element.
+
+    Args:
+        shape: of the result.
+        domain: extents n for [0, n), or pairs (lo, hi), of the loops.
+        f: one axis per extent of the domain -> (indices, value); one index for a 1-d result.
+        combine: "sum", "prod", "max", "min" or a reducer of comm_reducer.
+        init: a tensor of this shape and the value's dtype, a number, or None: the identity.
+        name: how texts and errors call the tensor.
+    Raises:
+        BoundsError: an index leaves the shape; computed from data it is checked at the call.
+    """
+    text = check_name(name)
+    full = check_shape(text, shape)
+    axes = _domain_axes(text, domain, f)
+    given, value = _target_and_value(text, f(*axes))
+    if counts(combine, value.dtype):
+        value = cast(value, INT64)
+    combiner = combiner_of(f"scatter {text}", combine, (value.dtype,), False)
+    target = outputs(Placeholder(text, full, value.dtype))[0]
+    *indices, value = bind_reductions(text, axes, (*target[given].indices, value))
+    start = _init(text, init, target)
+    update = Update(tuple(indices), value)
+    op = Scatter(text, full, value.dtype, axes, (update,), combiner, start)
+    check_op(op)
+    return outputs(op)[0]
+
+
+def _domain_axes(
+    name: str, domain: Sequence[Dim | tuple[Dim, Dim]] | Dim, f: object
+) -> tuple[Axis, ...]:
+    if isinstance(domain, (int, np.integer, Expr)):
+        domain = (domain,)
+    if not isinstance(domain, (tuple, list)):
+        raise DefinitionError(
+            f"the domain of scatter {name} must be a tuple of extents, got {domain!r}.",
+            hint="write (n,), (n, m) or pairs ((lo, hi), m).",
+        )
+    pairs = [d if isinstance(d, (tuple, list)) else (0, d) for d in domain]
+    box = check_shape(f"the domain of {name}", [p[-1] for p in pairs])
+    named = body_axes(name, f, box, "function")
+    ranges = [reduce_axis(p, a.name) for p, a in zip(pairs, named, strict=True)]
+    return tuple([axis(a.name, a.lower, a.upper) for a in ranges])
+
+
+def _target_and_value(name: str, result: object) -> tuple[tuple[object, ...], Expr]:
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise DefinitionError(
+            f"the function of scatter {name} must return (indices, value).",
+            hint="e.g. lambda i: (T[i], X[i]), or lambda i, j: ((i, T[j]), X[i, j]).",
+        )
+    target, value = result
+    indices = tuple(target) if isinstance(target, (tuple, list)) else (target,)
+    return indices, element(f"the value of scatter {name}", value)
+
+
+def _init(name: str, init: Tensor | float | None, target: Tensor) -> Tensor | None:
+    if init is None:
+        return None
+    if not isinstance(init, Tensor):
+        start = cast(element(f"init of scatter {name}", init, target.dtype), target.dtype)
+        return outputs(Compute(f"{name}.init", compute_axes(target.shape), (start,)))[0]
+    if not _same_shape(init.shape, target.shape):
+        raise ShapeError(
+            f"init of scatter {name} has shape {format_shape(init.shape)}, the result has "
+            f"{format_shape(target.shape)}.",
+            where=init.name,
+            hint="start from a tensor of the result's shape, a number, or None.",
+        )
+    if init.dtype is not target.dtype:
+        raise DTypeError(
+            f"init of scatter {name} has dtype {init.dtype}, the values have {target.dtype}.",
+            where=init.name,
+            hint=f"convert it: {init.name}.astype({str(target.dtype)!r}).",
+        )
+    return init
+
+
+def _same_shape(a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and all(same_dim(m, n) for m, n in zip(a, b, strict=True))
+
+
+def scan(
+    source: Tensor | Sequence[Tensor],
+    axis: int,
+    combiner: object = "sum",
+    exclusive: bool = False,
+    reverse: bool = False,
+    name: str = "scan",
+) -> Any:
+    """out[..., i, ...] = the fold of the elements 0..i of the source along an axis.
+
+    Args:
+        source: a tensor, or a tuple of tensors of one shape (tuple state, tuple result).
+        axis: a number; negative ones count from the end.
+        combiner: "sum", "prod", "max", "min" or a reducer of comm_reducer.
+        exclusive: fold 0..i-1 instead.
+        reverse: fold from the end.
+        name: how texts and errors call the tensor.
+    """
+    text = check_name(name)
+    many = isinstance(source, (tuple, list))
+    sources = tuple(source) if isinstance(source, (tuple, list)) else (source,)
+    along = _check_sources(text, sources, axis)
+    if not many and counts(combiner, sources[0].dtype):
+        sources = (astype(sources[0], INT64),)
+    dtypes = tuple([t.dtype for t in sources])
+    fold = combiner_of(f"scan {text}", combiner, dtypes, many)
+    made = outputs(Scan(text, sources, along, fold, bool(exclusive), bool(reverse)))
+    return made if many else made[0]
+
+
+def _check_sources(name: str, sources: tuple[Tensor, ...], axis: object) -> int:
+    for t in sources:
+        if not isinstance(t, Tensor):
+            raise DefinitionError(
+                f"the source of scan {name} must be a tensor, got {type(t).__name__}.",
+                hint="wrap an array with const(array); define formulas with compute first.",
+            )
+    if not sources or not sources[0].ndim:
+        raise ShapeError(
+            f"scan {name} needs a source with at least one axis.",
+            hint="a 0-d tensor has nothing to fold along.",
+        )
+    for t in sources[1:]:
+        if not _same_shape(t.shape, sources[0].shape):
+            raise ShapeError(
+                f"the sources of scan {name} have different shapes "
+                f"{format_shape(sources[0].shape)} and {format_shape(t.shape)}.",
+                where=f"{sources[0].name} and {t.name}",
+                hint="the components of the state run together; broadcast one first.",
+            )
+    ndim = sources[0].ndim
+    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+        raise DefinitionError(
+            f"scan {name} runs along a numbered axis, got {axis!r}.",
+            hint="e.g. axis=0 or axis=-1.",
+        )
+    if not -ndim <= axis < ndim:
+        raise DefinitionError(
+            f"axis {axis} of scan {name} is out of range for {ndim} axes.",
+            where=f"{sources[0].name} with shape {format_shape(sources[0].shape)}",
+            hint=f"use an axis from {-ndim} to {ndim - 1}.",
+        )
+    return int(axis) % ndim

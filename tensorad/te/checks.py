@@ -1,0 +1,191 @@
+"""What the language accepts: names, extents, bounds and elements, refused in the user's words."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterable
+from typing import Final, NoReturn
+
+import numpy as np
+
+from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.dtypes import FLOAT32, DType
+from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Size, as_expr
+from tensorad.ir.tensor import Dim, Shape, Tensor, dim_of, format_shape
+from tensorad.ir.visit import postorder
+
+_VARARGS: Final = inspect.CO_VARARGS
+_LETTERS: Final = "ijklmnpq"
+
+
+def check_name(name: object) -> str:
+    """A tensor's or axis's name: one line of text.
+
+    Raises:
+        DefinitionError: anything else.
+    """
+    if isinstance(name, str) and name.isprintable() and name.strip():
+        return name
+    kind = repr(name) if isinstance(name, str) else type(name).__name__
+    raise DefinitionError(
+        f"a name must be a line of visible text, got {kind}.",
+        hint='give a short string, e.g. name="Y".',
+    )
+
+
+def check_shape(name: str, shape: object) -> Shape:
+    """Extents as non-negative integers or expressions of sizes.
+
+    Raises:
+        ShapeError: an extent is something else.
+    """
+    if isinstance(shape, (int, np.integer, Expr)):
+        shape = (shape,)
+    if isinstance(shape, (str, Tensor)) or not isinstance(shape, Iterable):
+        raise ShapeError(
+            f"the shape of {name} must be a tuple of extents, got {_kind(shape)}.",
+            hint="write the extents as a tuple, e.g. (32, 10), (n, 10) or () for a scalar.",
+        )
+    dims = tuple(shape)
+    return tuple([_check_extent(name, d, n, dims) for d, n in enumerate(dims)])
+
+
+def _check_extent(name: str, position: int, extent: object, shape: tuple[object, ...]) -> Dim:
+    if type(extent) is int and extent >= 0:
+        return extent
+    if isinstance(extent, Expr):
+        return dim_of(check_size_expr(f"extent {position} of {name}", extent))
+    if isinstance(extent, np.integer) and extent >= 0:
+        return int(extent)
+    raise ShapeError(
+        f"extent {position} of {name} must be an integer >= 0, got {extent!r}.",
+        where=f"{name} with shape {shape!r}",
+        hint='use an integer, or a symbolic extent: n = size("n").',
+    )
+
+
+def check_size_expr(what: str, e: Expr) -> Expr:
+    """An integer expression of sizes and numbers alone.
+
+    Raises:
+        ShapeError: it has another dtype, or depends on axes or data.
+    """
+    allowed = (Size, Const, Call, Cast)
+    if e.dtype.is_integer and all(isinstance(part, allowed) for part in postorder(e)):
+        if isinstance(e, Const) and e.value < 0:
+            raise ShapeError(f"{what} must be an integer >= 0, got {e}.")
+        return e.astype("int64")
+    kind = "" if e.dtype.is_integer else f" of dtype {e.dtype}"
+    raise ShapeError(
+        f"{what} must be an integer expression of sizes, got {e}{kind}.",
+        hint='an extent is fixed before the loops start: use numbers and size("n").',
+    )
+
+
+def _kind(value: object) -> str:
+    return f"tensor {value.name}" if isinstance(value, Tensor) else repr(value)
+
+
+def body_axes(name: str, body: object, shape: Shape, what: str = "body") -> tuple[Axis, ...]:
+    """Fresh axes over `shape`, called as the parameters of `body` are.
+
+    Raises:
+        DefinitionError: `body` is not callable or takes another number of indices.
+    """
+    if not callable(body):
+        raise DefinitionError(
+            f"the {what} of {name} must be a function of its indices, got {type(body).__name__}.",
+            hint=f"write lambda {_parameters(len(shape))}...",
+        )
+    return compute_axes(shape, _axis_names(name, body, shape, what))
+
+
+def _parameters(ndim: int) -> str:
+    names = _LETTERS[:ndim] if ndim <= len(_LETTERS) else ["*indices"]
+    return ", ".join(names) + ": "
+
+
+def _axis_names(
+    name: str, body: Callable[..., object], shape: Shape, what: str
+) -> tuple[str, ...] | None:
+    ndim = len(shape)
+    found = _positional(body)
+    if found is None:
+        return None
+    names, required, variadic = found
+    if ndim < required or (ndim > len(names) and not variadic):
+        count = f"{required} {'index' if required == 1 else 'indices'}"
+        if required < len(names):
+            count = f"{required} to {len(names)} indices"
+        raise DefinitionError(
+            f"the {what} of {name} takes {count}, but there {_axes_text(ndim)}.",
+            where=f"{name} with shape {format_shape(shape)}",
+            hint=f"give it one parameter per axis: lambda {_parameters(ndim)}...",
+        )
+    return (*names[:ndim], *[f"i{n}" for n in range(len(names), ndim)])
+
+
+def _axes_text(ndim: int) -> str:
+    return "is 1 axis" if ndim == 1 else f"are {ndim or 'no'} axes"
+
+
+def _positional(body: Callable[..., object]) -> tuple[tuple[str, ...], int, bool] | None:
+    """Names of the positional parameters, how many have no default, and whether *args follow."""
+    if isinstance(body, types.FunctionType):
+        code = body.__code__
+        names = code.co_varnames[: code.co_argcount]
+        variadic = bool(code.co_flags & _VARARGS)
+        return names, len(names) - len(body.__defaults__ or ()), variadic
+    try:
+        parameters = list(inspect.signature(body).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = tuple([p.name for p in positional])
+    required = len([p for p in positional if p.default is p.empty])
+    return names, required, any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def element(what: str, value: object, like: DType = FLOAT32) -> Expr:
+    """One element of a formula: an expression, a number or a 0-d tensor.
+
+    Args:
+        what: how a message names the value, e.g. "the body of Y".
+    Raises:
+        DefinitionError: anything else.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, Tensor):
+        return value.as_scalar() if not value.shape else _whole_tensor(what, value)
+    if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        return as_expr(value, like)
+    if value is None:
+        raise DefinitionError(
+            f"{what} is None.", hint="return the formula: a def needs a return statement."
+        )
+    hint = "build it from expressions, numbers and reads X[i, j]."
+    if isinstance(value, (np.ndarray, list)):
+        hint = "make a tensor of it, A = const(array), and read A[i, j]."
+    raise DefinitionError(f"{what} must be an expression, got {type(value).__name__}.", hint=hint)
+
+
+def _whole_tensor(what: str, t: Tensor) -> NoReturn:
+    indices = ", ".join(_LETTERS[: t.ndim])
+    raise DefinitionError(
+        f"{what} must be one element, got the whole tensor {t.name} of shape "
+        f"{format_shape(t.shape)}.",
+        hint=f"read it at indices, {t.name}[{indices}]; topi has operators of whole tensors.",
+    )
+
+
+def foreign_leaf(e: Expr, own: dict[Expr, None]) -> Expr | None:
+    """Something a combiner may not use: an axis, size, read, reduction or another's operand."""
+    for part in postorder(e):
+        if isinstance(part, (Axis, Size, Read, Reduce)):
+            return part
+        if isinstance(part, Param) and part not in own:
+            return part
+    return None

@@ -1,0 +1,370 @@
+"""Reducers of elements over reduce axes: the built-in ones and the user's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from tensorad.errors import CombinerError, DefinitionError, DTypeError
+from tensorad.ir.combiner import (
+    Combiner,
+    all_combiner,
+    any_combiner,
+    arg_combiner,
+    make_combiner,
+    max_combiner,
+    min_combiner,
+    prod_combiner,
+    row_major_position,
+    sum_combiner,
+)
+from tensorad.ir.dtypes import BOOL, INT64, DType
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Const,
+    Expr,
+    Number,
+    Param,
+    cast,
+    const,
+    logical_and,
+    logical_or,
+    reduce_expr,
+    sub,
+)
+from tensorad.ir.tensor import Tensor
+from tensorad.te.checks import check_name, element, foreign_leaf
+
+Element = Expr | Tensor | Number
+"""One element of a formula; a tensor must be 0-d."""
+Axes = Axis | Sequence[Axis]
+
+
+def sum(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
+    """The sum of `expr` over the axes where the condition holds (bool counts as int64)."""
+    return _builtin("sum", sum_combiner, expr, axis, where)
+
+
+def prod(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
+    """The product of `expr` over the axes where the condition holds (bool counts as int64)."""
+    return _builtin("prod", prod_combiner, expr, axis, where)
+
+
+def max(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
+    """The largest `expr`; NaN wins; -inf or the smallest integer if there is none."""
+    return _builtin("max", max_combiner, expr, axis, where)
+
+
+def min(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
+    """The smallest `expr`; NaN wins; +inf or the largest integer if there is none."""
+    return _builtin("min", min_combiner, expr, axis, where)
+
+
+def any_of(*conditions: Any, axis: Axes | None = None, where: Element | None = None) -> Expr:
+    """Whether a condition holds: one of those listed, or `any_of(c, axis=k)` at some point."""
+    return _quantifier("any_of", any_combiner, logical_or, conditions, axis, where)
+
+
+def all_of(*conditions: Any, axis: Axes | None = None, where: Element | None = None) -> Expr:
+    """Whether all conditions hold: those listed, or `all_of(c, axis=k)` at every point."""
+    return _quantifier("all_of", all_combiner, logical_and, conditions, axis, where)
+
+
+def argmax(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
+    """The row-major position (int64) of the first largest `expr` over the listed axes."""
+    return _position("argmax", "maximum", expr, axis, where)
+
+
+def argmin(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
+    """The row-major position (int64) of the first smallest `expr` over the listed axes."""
+    return _position("argmin", "minimum", expr, axis, where)
+
+
+def _builtin(
+    name: str,
+    make: Callable[[DType], Combiner],
+    expr: Element,
+    axis: Axes,
+    where: Element | None,
+) -> Expr:
+    source = element(f"the operand of {name}", expr)
+    if source.dtype is BOOL and name in ("sum", "prod"):
+        source = cast(source, INT64)
+    return _fold(name, make(source.dtype), (source,), axis, where)[0]
+
+
+def _quantifier(
+    name: str,
+    make: Callable[[], Combiner],
+    join: Callable[..., Expr],
+    conditions: tuple[Any, ...],
+    axis: Axes | None,
+    where: Element | None,
+) -> Expr:
+    *conditions_only, last = conditions or (None,)
+    if axis is None and len(conditions) == 2 and isinstance(last, (Axis, list, tuple)):
+        conditions, axis = tuple(conditions_only), last
+    parts = [_condition(name, f"operand {n}", c) for n, c in enumerate(conditions)]
+    if axis is None and where is None:
+        return join(*parts)
+    if axis is None or len(parts) != 1:
+        raise DefinitionError(
+            f"{name} over axes takes one condition and axis=..., got {len(parts)} "
+            f"{'condition' if len(parts) == 1 else 'conditions'}"
+            f"{' and no axis' if axis is None else ''}.",
+            hint=f"join conditions first: {name}({name}(a, b), axis=k).",
+        )
+    return _fold(name, make(), (parts[0],), axis, where)[0]
+
+
+def _position(name: str, op: str, expr: Element, axis: Axes, where: Element | None) -> Expr:
+    source = element(f"the operand of {name}", expr)
+    axes = _check_axes(name, axis)
+    position = row_major_position(
+        tuple([sub(a, a.lower) for a in axes]), tuple([sub(a.upper, a.lower) for a in axes])
+    )
+    return _fold(name, arg_combiner(op, source.dtype), (source, position), axes, where)[1]
+
+
+def _fold(
+    name: str,
+    combiner: Combiner,
+    sources: tuple[Expr, ...],
+    axis: Axes,
+    where: Element | None,
+) -> tuple[Expr, ...]:
+    axes = _check_axes(name, axis)
+    condition = TRUE if where is None else _condition(name, "where", where)
+    return tuple(
+        [reduce_expr(combiner, sources, axes, condition, n) for n in range(combiner.arity)]
+    )
+
+
+def _check_axes(name: str, axis: object) -> tuple[Axis, ...]:
+    axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+    if not axes:
+        raise DefinitionError(
+            f"{name} has no axis to reduce over.", hint="list at least one reduce_axis."
+        )
+    for n, a in enumerate(axes):
+        if not isinstance(a, Axis):
+            given = f"tensor {a.name}" if isinstance(a, Tensor) else str(a)
+            raise DefinitionError(
+                f"{name} reduces over axes made by reduce_axis, got {given}.",
+                hint="k = reduce_axis(n) ... axis=k; topi reduces a tensor along a numbered axis.",
+            )
+        if any(a is b for b in axes[:n]):
+            raise DefinitionError(
+                f"{name} lists reduce axis {a.name} twice.",
+                hint="make one reduce_axis for each loop.",
+            )
+    return axes
+
+
+def _condition(name: str, what: str, value: object) -> Expr:
+    e = element(f"{what} of {name}", value, BOOL)
+    if e.dtype is not BOOL:
+        raise DTypeError(
+            f"{what} of {name} must be a condition, got {e.dtype}.",
+            where=str(e),
+            hint="compare it with something, e.g. x != 0.",
+        )
+    return e
+
+
+@dataclass(frozen=True, eq=False)
+class Reducer:
+    """A user's reducer: called as `reducer(expr, axis=k, where=None)`, tuples in and out.
+
+    `made` keeps one combiner for each tuple of source dtypes.
+    """
+
+    name: str
+    fcombine: Callable[..., Any]
+    fidentity: Callable[..., Any]
+    associative: bool = False
+    made: dict[tuple[object, ...], Combiner] = field(default_factory=dict, repr=False)
+
+    def __call__(self, expr: Any, axis: Axes, where: Element | None = None) -> Any:
+        """The fold of an expression, or of a tuple of expressions (then a tuple)."""
+        many = isinstance(expr, (tuple, list))
+        parts = tuple(expr) if many else (expr,)
+        sources = tuple([element(f"the operand of {self.name}", e) for e in parts])
+        combiner = self.combiner(tuple([s.dtype for s in sources]), many)
+        results = _fold(self.name, combiner, sources, axis, where)
+        return results if many else results[0]
+
+    def combiner(self, dtypes: tuple[DType, ...], many: bool) -> Combiner:
+        """The fold step over sources of these dtypes; `many`: operands come as tuples.
+
+        Raises:
+            CombinerError: arities or dtypes do not fit.
+        """
+        key = (many, *dtypes)
+        if key not in self.made:
+            identity = self._identity(dtypes, many)
+            self._check_parameters("combiner", self.fcombine, 2, "its two operands")
+            made = make_combiner(
+                self.name,
+                lambda x, y: self._combine(x, y, many),
+                identity,
+                associative=self.associative,
+            )
+            self.made.setdefault(key, made)
+        return self.made[key]
+
+    def _check_parameters(
+        self, what: str, function: Callable[..., Any], count: int, meaning: str
+    ) -> None:
+        try:
+            inspect.signature(function).bind(*[None] * count)
+        except TypeError:
+            raise CombinerError(
+                f"the {what} of {self.name} must be called with {count} "
+                f"{'argument' if count == 1 else 'arguments'}, {meaning}.",
+                hint="comm_reducer(lambda x, y: ..., lambda *dtypes: ..., name); "
+                "operands and identities are tuples when tuples are reduced.",
+            ) from None
+        except ValueError:  # a builtin without a signature: the call itself will tell
+            return
+
+    def _identity(self, dtypes: tuple[DType, ...], many: bool) -> tuple[Const, ...]:
+        self._check_parameters("identity", self.fidentity, len(dtypes), "the dtypes of the sources")
+        values = self.fidentity(*dtypes)
+        parts = self._components("identity", values, len(dtypes), many)
+        return tuple([self._start(v, d) for v, d in zip(parts, dtypes, strict=True)])
+
+    def _components(self, what: str, values: object, count: int, many: bool) -> tuple[Any, ...]:
+        if not many:
+            if isinstance(values, (tuple, list)):
+                raise CombinerError(
+                    f"the {what} of {self.name} is a tuple, but one expression is reduced.",
+                    hint=f"reduce a tuple, {self.name}((a, b), axis=k), or return one value.",
+                )
+            return (values,)
+        if not isinstance(values, (tuple, list)) or len(values) != count:
+            given = len(values) if isinstance(values, (tuple, list)) else "no tuple of"
+            raise CombinerError(
+                f"the {what} of {self.name} has {given} values, but {count} expressions "
+                "are reduced.",
+                hint="return a tuple with one value for each reduced expression.",
+            )
+        return tuple(values)
+
+    def _start(self, value: object, dtype: DType) -> Const:
+        """An identity as a constant of the source's dtype."""
+        if isinstance(value, Const):
+            if value.dtype is dtype:
+                return value
+            given = f"{value} of dtype {value.dtype}"
+        elif isinstance(value, (bool, np.bool_)):
+            if dtype is BOOL:
+                return const(bool(value), BOOL)
+            given = repr(value)
+        elif isinstance(value, (int, np.integer)):
+            if dtype.is_float or (dtype.is_integer and dtype.lowest <= value <= dtype.highest):
+                return const(int(value), dtype)
+            given = str(value)
+        elif isinstance(value, (float, np.floating)) and dtype.is_float:
+            return const(float(value), dtype)
+        else:
+            given = value.name if isinstance(value, Tensor) else str(value)
+        raise CombinerError(
+            f"the identity {given} of {self.name} is no constant of the source's dtype {dtype}.",
+            hint="return numbers, built from the dtypes the function is given.",
+        )
+
+    def _combine(self, x: tuple[Param, ...], y: tuple[Param, ...], many: bool) -> tuple[Expr, ...]:
+        values = self.fcombine(x, y) if many else self.fcombine(x[0], y[0])
+        parts = self._components("combiner", values, len(x), many)
+        own: dict[Expr, None] = dict.fromkeys((*x, *y))
+        return tuple([self._result(v, p, own) for v, p in zip(parts, x, strict=True)])
+
+    def _result(self, value: object, operand: Param, own: dict[Expr, None]) -> Expr:
+        e = element(f"the combiner of {self.name}", value, operand.dtype)
+        foreign = foreign_leaf(e, own)
+        if foreign is not None:
+            raise CombinerError(
+                f"the combiner of {self.name} uses {foreign}, which is none of its operands.",
+                where=str(e),
+                hint="a combiner sees only its operands; pass more values as a tuple.",
+            )
+        if e.dtype is not operand.dtype:
+            raise CombinerError(
+                f"the combiner of {self.name} gives {e.dtype} for operand {operand.name} "
+                f"of dtype {operand.dtype}.",
+                where=str(e),
+                hint=f"convert the result: .astype({str(operand.dtype)!r}).",
+            )
+        return e
+
+
+def comm_reducer(
+    fcombine: Callable[..., Any],
+    fidentity: Callable[..., Any],
+    name: str = "reducer",
+    associative: bool = False,
+) -> Reducer:
+    """A reducer that folds elements from the left, in lexicographic order of the axes.
+
+    Args:
+        fcombine: (state, element) -> state; tuples in and out when tuples are reduced.
+        fidentity: the dtypes of the sources -> the number (or tuple) the fold starts from.
+        name: how texts and errors call it.
+        associative: a promise that the order of combining does not matter.
+    """
+    for what, function in (("combiner", fcombine), ("identity", fidentity)):
+        if not callable(function):
+            raise CombinerError(
+                f"the {what} of a reducer must be a function, got {function!r}.",
+                hint="comm_reducer(lambda x, y: x + y, lambda dtype: 0, name='add').",
+            )
+    return Reducer(check_name(name), fcombine, fidentity, bool(associative))
+
+
+_BY_NAME: Final = {
+    "sum": sum_combiner,
+    "prod": prod_combiner,
+    "max": max_combiner,
+    "min": min_combiner,
+}
+_BY_FUNCTION: Final = {sum: "sum", prod: "prod", max: "max", min: "min"}
+
+
+def builtin_name(reducer: object) -> str | None:
+    """The name of a built-in reducer given as a string or as the function itself."""
+    if isinstance(reducer, str):
+        return reducer if reducer in _BY_NAME else None
+    return next((n for f, n in _BY_FUNCTION.items() if f is reducer), None)
+
+
+def counts(reducer: object, dtype: DType) -> bool:
+    """Whether the reducer takes booleans as numbers: a sum or product of them."""
+    return dtype is BOOL and builtin_name(reducer) in ("sum", "prod")
+
+
+def combiner_of(what: str, reducer: object, dtypes: tuple[DType, ...], many: bool) -> Combiner:
+    """The combiner a scan or scatter names: "sum", `sum` or a reducer of comm_reducer.
+
+    Raises:
+        CombinerError: it is none of these, or has another arity.
+    """
+    if isinstance(reducer, Reducer):
+        return reducer.combiner(dtypes, many)
+    name = builtin_name(reducer)
+    if name is None:
+        raise CombinerError(
+            f"{what} cannot combine with {reducer!r}.",
+            hint='use "sum", "prod", "max", "min" or a reducer made by comm_reducer.',
+        )
+    if len(dtypes) != 1:
+        raise CombinerError(
+            f"{what} combines {len(dtypes)} components, but {name} has one.",
+            hint="make a reducer of tuples with comm_reducer.",
+        )
+    return _BY_NAME[name](dtypes[0])

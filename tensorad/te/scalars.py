@@ -1,0 +1,131 @@
+"""Scalar functions of formulas; given whole tensors they work elementwise, with broadcasting."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, overload
+
+from tensorad.errors import DTypeError
+from tensorad.ir.dtypes import BOOL, FLOAT32
+from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes, elementwise
+from tensorad.ir.expr import Expr, Number, call
+from tensorad.ir.expr import select as select_expr
+from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.te.checks import element
+
+Scalar = Expr | Number
+
+
+class Unary(Protocol):
+    """A function of one element, or of every element of a tensor."""
+
+    @overload
+    def __call__(self, x: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, x: Scalar) -> Expr: ...
+
+
+class Binary(Protocol):
+    """A function of two elements, or of tensors that broadcast."""
+
+    @overload
+    def __call__(self, a: Scalar, b: Scalar) -> Expr: ...
+    @overload
+    def __call__(self, a: Tensor, b: Tensor | Number) -> Tensor: ...
+    @overload
+    def __call__(self, a: Number, b: Tensor) -> Tensor: ...
+
+
+def _apply(op: str, *operands: Any) -> Any:
+    if any(isinstance(o, Tensor) for o in operands):
+        return elementwise(op, *operands)
+    like = next((o.dtype for o in operands if isinstance(o, Expr)), FLOAT32)
+    return call(op, *[element(f"an operand of {op}", o, like) for o in operands])
+
+
+def _unary(op: str, meaning: str) -> Unary:
+    def function(x: Any) -> Any:
+        return _apply(op, x)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = meaning
+    return function
+
+
+def _binary(op: str, meaning: str) -> Binary:
+    def function(a: Any, b: Any) -> Any:
+        return _apply(op, a, b)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = meaning
+    return function
+
+
+exp = _unary("exp", "e to the power x.")
+log = _unary("log", "The natural logarithm; NaN below 0, -inf at 0.")
+log1p = _unary("log1p", "log(1 + x), exact near 0.")
+expm1 = _unary("expm1", "exp(x) - 1, exact near 0.")
+sqrt = _unary("sqrt", "The square root; NaN below 0.")
+rsqrt = _unary("rsqrt", "1 / sqrt(x).")
+tanh = _unary("tanh", "The hyperbolic tangent.")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
+erf = _unary("erf", "The error function.")
+sin = _unary("sin", "The sine of x radians.")
+cos = _unary("cos", "The cosine of x radians.")
+tan = _unary("tan", "The tangent of x radians.")
+asin = _unary("asin", "The angle in [-pi/2, pi/2] whose sine is x.")
+acos = _unary("acos", "The angle in [0, pi] whose cosine is x.")
+atan = _unary("atan", "The angle in (-pi/2, pi/2) whose tangent is x.")
+sinh = _unary("sinh", "The hyperbolic sine.")
+cosh = _unary("cosh", "The hyperbolic cosine.")
+abs = _unary("abs", "|x|; derivative 0 at 0.")
+sign = _unary("sign", "-1, 0 or 1.")
+floor = _unary("floor", "The largest whole number <= x, as x's dtype.")
+ceil = _unary("ceil", "The smallest whole number >= x, as x's dtype.")
+round = _unary("round", "The nearest whole number, halves to even, as x's dtype.")
+trunc = _unary("trunc", "x without its fraction, as x's dtype.")
+isnan = _unary("isnan", "Whether x is NaN.")
+isfinite = _unary("isfinite", "Whether x is neither NaN nor infinite.")
+
+atan2 = _binary("atan2", "The angle of the point (b, a), in (-pi, pi].")
+pow = _binary("pow", "a to the power b; exact for a constant whole b.")
+minimum = _binary("minimum", "The smaller; the first of equals; NaN wins.")
+maximum = _binary("maximum", "The larger; the first of equals; NaN wins.")
+
+
+def select(cond: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition holds, otherwise `b`; the other one is not evaluated.
+
+    Args:
+        cond: a condition; a boolean tensor selects elementwise, with broadcasting.
+        a, b: expressions or numbers, converted to their common dtype; tensors with a tensor.
+    """
+    if any(isinstance(o, Tensor) and o.shape for o in (cond, a, b)):
+        return _select_tensors(cond, a, b)
+    like = next((o.dtype for o in (a, b) if isinstance(o, (Expr, Tensor))), FLOAT32)
+    chosen = select_expr(
+        _condition(cond),
+        element("the first branch of select", a, like),
+        element("the second branch of select", b, like),
+    )
+    if isinstance(cond, Tensor) and not any(isinstance(o, Expr) for o in (a, b)):
+        return outputs(Compute("select", (), (chosen,)))[0]
+    return chosen
+
+
+def _condition(cond: object) -> Expr:
+    e = element("the condition of select", cond, BOOL)
+    if e.dtype is not BOOL:
+        raise DTypeError(
+            f"the condition of select must be boolean, got {e.dtype}.",
+            where=str(e),
+            hint="compare it with something, e.g. x != 0.",
+        )
+    return e
+
+
+def _select_tensors(*operands: Any) -> Tensor:
+    """An elementwise select: every operand is a tensor, a number or an expression of sizes."""
+    shape = broadcast_shapes("select", *[o.shape for o in operands if isinstance(o, Tensor)])
+    axes = compute_axes(shape)
+    cond, a, b = (broadcast_read(o, axes) if isinstance(o, Tensor) else o for o in operands)
+    return outputs(Compute("select", axes, (select(cond, a, b),)))[0]

@@ -1,0 +1,174 @@
+"""Placeholders, constants, sizes, reduce axes and computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tensorad.errors import DefinitionError, DTypeError
+from tensorad.ir.dtypes import FLOAT32, INT64, DType, to_dtype
+from tensorad.ir.expr import (
+    Axis,
+    Const,
+    Expr,
+    Size,
+    axis,
+    size_var,
+    weak_const,
+)
+from tensorad.ir.expr import const as number
+from tensorad.ir.tensor import Compute, Constant, Dim, Placeholder, Tensor, outputs
+from tensorad.simplify.bounds import check_reads
+from tensorad.te.binding import bind_reductions, note_reduce_axis
+from tensorad.te.checks import body_axes, check_name, check_shape, element
+
+
+def placeholder(
+    shape: Sequence[Dim] | Dim, dtype: object = "float32", name: str = "placeholder"
+) -> Tensor:
+    """An input tensor.
+
+    Args:
+        shape: extents >= 0: integers, or expressions of sizes.
+        dtype: float32, float64, int8 to int64, uint8 or bool.
+        name: how texts and errors call it.
+    """
+    text = check_name(name)
+    return outputs(Placeholder(text, check_shape(text, shape), to_dtype(dtype)))[0]
+
+
+def size(name: str) -> Size:
+    """The symbolic extent called `name` (>= 0); the same name is the same size.
+
+    Raises:
+        DefinitionError: the name cannot be a keyword argument of a call.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise DefinitionError(
+            f"a size needs an identifier as its name, got {name!r}.",
+            hint='calls take sizes as keywords, f(x, n=8): write size("n").',
+        )
+    return size_var(name)
+
+
+def const(value: object, dtype: object = None) -> Any:
+    """A number as an expression (float32 unless told), an array as a constant tensor.
+
+    Args:
+        value: a number, or an array (copied) of a supported dtype; nested lists of numbers are
+            taken as arrays of float32 or int64.
+    Raises:
+        DTypeError: the dtype is unsupported, or the value does not fit into it.
+    """
+    wanted = None if dtype is None else to_dtype(dtype)
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return _constant_tensor(value, wanted)
+    if wanted is None:
+        wanted = FLOAT32
+        if isinstance(value, np.generic):
+            wanted = to_dtype(value.dtype)
+        elif isinstance(value, bool):
+            wanted = to_dtype("bool")
+    if isinstance(value, (float, np.floating)) and not wanted.is_float:
+        _does_not_fit(value, wanted)
+    made = weak_const(value, wanted)
+    return number(made.value, wanted)
+
+
+def _does_not_fit(value: object, dtype: DType) -> NoReturn:
+    raise DTypeError(
+        f"const: {value!r} does not fit into {dtype}.",
+        hint="round it first, or choose a float dtype.",
+    )
+
+
+def _constant_tensor(value: object, wanted: DType | None) -> Tensor:
+    array = np.asarray(value)
+    if not isinstance(value, np.ndarray) and wanted is None:
+        wanted = {"f": FLOAT32, "i": INT64}.get(array.dtype.kind)
+    dtype = to_dtype(array.dtype) if wanted is None else wanted
+    target = np.dtype(str(dtype))
+    if not np.can_cast(array.dtype, target, "same_kind"):
+        raise DTypeError(
+            f"const: an array of {array.dtype} does not fit into {dtype}.",
+            hint=f"convert it first: array.astype({str(dtype)!r}).",
+        )
+    copy = array.astype(target, order="C", copy=True)
+    copy.flags.writeable = False
+    return outputs(Constant("const", copy, dtype))[0]
+
+
+def reduce_axis(
+    bounds: Dim | tuple[Dim | Expr, Dim | Expr] | Sequence[Dim | Expr], name: str = "k"
+) -> Axis:
+    """An axis to reduce over: `n` for [0, n), or `(lo, hi)` for [lo, hi).
+
+    Bounds may use sizes and, inside a body, its axes.
+
+    Raises:
+        DefinitionError: a bound is no integer, or hi < lo.
+    """
+    text = check_name(name)
+    pair = (0, bounds) if isinstance(bounds, (int, np.integer, Expr)) else bounds
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise DefinitionError(
+            f"reduce_axis {text} needs an extent or a pair (lo, hi), got {bounds!r}.",
+            hint="write reduce_axis(10) or reduce_axis((2, 10)).",
+        )
+    lower, upper = (_bound_of(text, b) for b in pair)
+    if isinstance(lower, int) and isinstance(upper, int) and upper < lower:
+        raise DefinitionError(
+            f"reduce_axis {text} ends before it starts: [{lower}, {upper}).",
+            hint="an empty axis has equal bounds, e.g. (0, 0).",
+        )
+    return note_reduce_axis(axis(text, lower, upper))
+
+
+def _bound_of(name: str, bound: object) -> int | Expr:
+    if isinstance(bound, Const) and bound.dtype.is_integer:
+        return int(bound.value)
+    if isinstance(bound, Expr) and bound.dtype.is_integer:
+        return bound.astype("int64")
+    if isinstance(bound, (int, np.integer)) and not isinstance(bound, bool):
+        return int(bound)
+    kind = bound.dtype if isinstance(bound, Expr) else repr(bound)
+    raise DefinitionError(
+        f"the bounds of reduce_axis {name} must be integers, got {kind}.",
+        hint='use integers or sizes: n = size("n"); reduce_axis((0, n)).',
+    )
+
+
+def compute(shape: Sequence[Dim] | Dim, fcompute: Callable[..., Any], name: str = "compute") -> Any:
+    """out[i, j, ...] = fcompute(i, j, ...).
+
+    Args:
+        shape: extents >= 0: integers, or expressions of sizes.
+        fcompute: called once with one axis per extent; its parameters name the axes. It returns
+            an expression, a number, a 0-d tensor, or a tuple of them.
+        name: how texts and errors call the tensor.
+    Returns:
+        the tensor; for a tuple, a tuple of tensors of one operation.
+    Raises:
+        BoundsError: a read leaves its tensor.
+        DefinitionError: the body is no formula of its axes.
+    """
+    text = check_name(name)
+    axes = body_axes(text, fcompute, check_shape(text, shape))
+    result = fcompute(*axes)
+    many = isinstance(result, tuple)
+    bodies = bind_reductions(text, axes, _bodies(text, result))
+    check_reads(text, axes, bodies)
+    made = outputs(Compute(text, axes, bodies))
+    return made if many else made[0]
+
+
+def _bodies(name: str, result: object) -> tuple[Expr, ...]:
+    if not isinstance(result, tuple):
+        return (element(f"the body of {name}", result),)
+    if not result:
+        raise DefinitionError(
+            f"the body of {name} is an empty tuple.", hint="return at least one expression."
+        )
+    return tuple([element(f"part {n} of the body of {name}", e) for n, e in enumerate(result)])
