@@ -38,7 +38,11 @@ def count_nest(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> Count:
         if all(s in sizes for s in _sizes_of(part)):
             total = total * count_points(part, sizes)
         else:
-            total = total * _sum_part(_Nest(part, sizes))
+            try:
+                total = total * _sum_part(_Nest(part, sizes))
+            except _NoPolynomial as failed:
+                names = sorted({s.name for s in _sizes_of(items)})
+                raise _explained(failed.cause, names) from None
     number = total.as_constant()
     return total if number is None else int(number)
 
@@ -61,9 +65,10 @@ class _Nest:
         self.bounds: dict[Axis, tuple[Polynomial, Polynomial]] = {}
         lower = {a: substitute(a.lower, self.known) for a in self.axes}
         upper = {a: substitute(a.upper, self.known) for a in self.axes}
+        self.cut: dict[Axis, None] = {}
         for i in items:
             if not isinstance(i, Axis):
-                _tighten(substitute(i, self.known), self.axes, lower, upper)
+                self.cut.update(_tighten(substitute(i, self.known), self.axes, lower, upper))
         for a in self.axes:
             self.bounds[a] = (self.polynomial(lower[a]), self.polynomial(upper[a]))
 
@@ -75,7 +80,7 @@ class _Nest:
         return found[root]
 
     def _combine(self, e: Expr, args: list[Polynomial]) -> Polynomial:
-        if isinstance(e, Const):
+        if isinstance(e, Const) and e.dtype.is_integer:
             return Polynomial.constant(int(e.value))
         if isinstance(e, Call):
             if e.op == "add":
@@ -90,8 +95,10 @@ class _Nest:
                 first_is_less = self.is_nonnegative(args[1] - args[0])
                 if first_is_less or self.is_nonnegative(args[0] - args[1]):
                     return args[0] if first_is_less is (e.op == "minimum") else args[1]
-        if not isinstance(e, Axis) and any(isinstance(x, Axis) for x in postorder(e)):
-            raise no_polynomial(e)
+        if not e.dtype.is_integer or (
+            not isinstance(e, Axis) and any(isinstance(x, Axis) for x in postorder(e))
+        ):
+            raise _NoPolynomial(e)
         return Polynomial.symbol(e)
 
     def is_nonnegative(self, p: Polynomial) -> bool:
@@ -106,7 +113,17 @@ class _Nest:
             lower, upper = self.bounds[a]
             p = p.replace(a, lower if slope > 0 else upper - 1)
         symbols = [s for m in p.terms for s, _ in m]
-        return all(c >= 0 for c in p.terms.values()) and all(isinstance(s, Size) for s in symbols)
+        return all(c >= 0 for c in p.terms.values()) and all(map(_is_natural, symbols))
+
+
+def _is_natural(symbol: Expr) -> bool:
+    """Whether sizes >= 0 evidently make the symbol >= 0."""
+    return all(
+        isinstance(e, Size)
+        or (isinstance(e, Const) and e.value >= 0)
+        or (isinstance(e, Call) and e.op in ("add", "mul", "floordiv", "mod"))
+        for e in postorder(symbol)
+    )
 
 
 def _sum_part(nest: _Nest) -> Polynomial:
@@ -115,8 +132,8 @@ def _sum_part(nest: _Nest) -> Polynomial:
         lower, upper = nest.bounds[a]
         extent = upper - lower
         varies = any(isinstance(s, Axis) for m in extent.terms for s, _ in m)
-        if varies and not nest.is_nonnegative(extent):
-            raise no_polynomial(a.upper)
+        if (varies or a in nest.cut) and not nest.is_nonnegative(extent):
+            raise _NoPolynomial(a.upper)
         step = substitute(a.step, nest.known)
         if isinstance(step, Const) and step.value == 1:
             total = total.sum_over(a, lower, upper)
@@ -124,18 +141,18 @@ def _sum_part(nest: _Nest) -> Polynomial:
             length = floordiv(sub(add(a.upper, step), add(a.lower, int_const(1))), step)
             total = total * nest.polynomial(substitute(length, nest.known))
         else:
-            raise no_polynomial(a.step)
+            raise _NoPolynomial(a.step)
     return total
 
 
 def _tighten(
     condition: Expr, axes: Sequence[Axis], lower: dict[Axis, Expr], upper: dict[Axis, Expr]
-) -> None:
+) -> dict[Axis, None]:
     """A comparison that is linear in the innermost of its axes becomes a bound of that axis."""
     used = free_leaves(condition)
     inner = [a for a in axes if a in used]
     if not isinstance(condition, Call) or not inner or condition.op not in _AS_AT_LEAST:
-        raise no_polynomial(condition)
+        raise _NoPolynomial(condition)
     a = inner[-1]
     left, right = condition.args
     if condition.op == "eq":
@@ -148,6 +165,7 @@ def _tighten(
             lower[a] = call("maximum", lower[a], sub(int_const(0), rest))
         else:
             upper[a] = call("minimum", upper[a], add(rest, int_const(1)))
+    return {a: None}
 
 
 _AS_AT_LEAST: Final[dict[str, Callable[[Expr, Expr], tuple[Expr, Expr]]]] = {
@@ -166,14 +184,20 @@ def _slope(e: Expr, a: Axis, condition: Expr) -> tuple[int, Expr]:
     for slope in (1, -1):
         if found == Polynomial.symbol(a) * Fraction(slope):
             return slope, rest
-    raise no_polynomial(condition)
+    raise _NoPolynomial(condition)
 
 
-def no_polynomial(e: Expr) -> UserError:
-    """The error for a count that is no polynomial of the sizes."""
-    sizes = ", ".join([f'"{s.name}": 8' for s in _sizes_of([e])]) or '"n": 8'
+class _NoPolynomial(Exception):
+    """The count is no polynomial because of `cause`."""
+
+    def __init__(self, cause: Expr) -> None:
+        self.cause = cause
+
+
+def _explained(cause: Expr, names: Sequence[str]) -> UserError:
+    given = ", ".join([f'"{n}": 8' for n in names])
     return UserError(
         "the count is no polynomial of the symbolic sizes.",
-        where=str(e),
-        hint=f"give the sizes' values: work(tensors, sizes={{{sizes}}}).",
+        where=str(cause),
+        hint=f"give the sizes' values: work(tensors, sizes={{{given}}}).",
     )
