@@ -80,19 +80,28 @@ def concrete_shape(t: Tensor, sizes: dict[str, int]) -> tuple[int, ...]:
     return tuple([n if isinstance(n, int) else sizes[str(n.name)] for n in t.shape])
 
 
-def random_program(seed: int, dtype: str = "float64", computes: int = 8) -> Program:
-    """A program of 1 to `computes` operations over 1 to 3 inputs of constant shapes."""
+def random_program(
+    seed: int, dtype: str = "float64", computes: int = 8, data_conditions: bool = True
+) -> Program:
+    """A program of 1 to `computes` operations over 1 to 3 inputs of constant shapes.
+
+    Without `data_conditions`, every condition is one of indices.
+    """
     rng = random.Random(seed)
     made = Writer(rng, Program(seed, to_dtype(dtype)), (*EXTENTS,))
+    made.data_conditions = data_conditions
     made.write(rng.randint(1, 3), rng.randint(1, computes))
     return made.program
 
 
-def random_symbolic_program(seed: int, dtype: str = "float64", computes: int = 5) -> Program:
+def random_symbolic_program(
+    seed: int, dtype: str = "float64", computes: int = 5, data_conditions: bool = True
+) -> Program:
     """A program whose extents are the sizes n and m, expressions of them, and constants."""
     rng = random.Random(seed)
     n, m = te.size("n"), te.size("m")
     made = Writer(rng, Program(seed, to_dtype(dtype)), (n, n, m, 3), (n + 1, n * 2, m // 2 + 1))
+    made.data_conditions = data_conditions
     made.add_input((n, m))
     made.write(rng.randint(1, 2), rng.randint(1, computes))
     return made.program
@@ -115,6 +124,7 @@ class Writer:
         self.derived = derived
         self.mags: dict[Tensor, float] = {}
         self.reductions = 0
+        self.data_conditions = True
         self.names = iter(range(1 << 30))
 
     # programs
@@ -245,7 +255,9 @@ class Writer:
     def condition(self, scope: Sequence[Index]) -> Expr:
         """On indices, or on an element of an input."""
         rng = self.rng
-        if rng.random() < 0.3 or not scope:
+        if not self.data_conditions and not scope:
+            return const(rng.random() < 0.5, BOOL)
+        if self.data_conditions and (rng.random() < 0.3 or not scope):
             t = self.pick(inputs_only=True)
             x = self.read(t, scope)
             if t.dtype is BOOL:

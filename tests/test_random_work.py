@@ -23,22 +23,30 @@ def check_count(tensors: list[Tensor], arrays: dict[Tensor, Array], sizes: dict[
 
 def check_values(seed: int) -> None:
     """Every tensor of one program."""
-    program = random_program(seed)
+    program = random_program(seed, data_conditions=False)
     check_count(program.tensors, program.arrays(), {})
 
 
 def check_gradients(seed: int) -> None:
     """The gradients of one output by all inputs."""
-    program = random_program(seed, computes=3)
+    program = random_program(seed, computes=3, data_conditions=False)
     y, arrays = program.outputs[-1], program.arrays()
     h = te.placeholder(y.shape, dtype="float64", name="H")
     arrays[h] = np.ones(concrete_shape(h, {}))
     check_count(vjp(y, program.float_inputs, h), arrays, {})
 
 
+def check_limit(seed: int) -> None:
+    """Conditions on data count as true: the count is then an upper limit."""
+    program = random_program(seed)
+    arrays = program.arrays()
+    loops = lower_program(program.tensors, list(arrays), schedule=False)
+    assert interpret_loops(loops, arrays)[1] <= work(program.tensors).iterations
+
+
 def check_symbolic(seed: int) -> None:
     """One symbolic program at three sizes."""
-    program = random_symbolic_program(seed, computes=3)
+    program = random_symbolic_program(seed, computes=3, data_conditions=False)
     for sizes in ({"n": 0, "m": 3}, {"n": 1, "m": 1}, {"n": 4, "m": 5}):
         check_count(program.tensors, program.arrays(sizes), sizes)
 
@@ -56,6 +64,11 @@ def test_gradients(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_symbolic(seed: int) -> None:
     check_symbolic(seed)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_limit(seed: int) -> None:
+    check_limit(seed)
 
 
 @pytest.mark.slow
