@@ -1,0 +1,159 @@
+"""Loop levels of a formula: which nodes are evaluated inside which axes and index conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Expr,
+    Read,
+    Reduce,
+    Select,
+    logical_and,
+    logical_not,
+    logical_or,
+    reduce_expr,
+)
+from tensorad.ir.points import possible
+from tensorad.ir.visit import children, conjuncts, postorder
+
+Follow = Callable[[Expr], Sequence[Expr]]
+"""The operands of a node that matter to an analysis; for a reduction, those of its sources."""
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Nodes evaluated side by side. Comparisons of data count as true everywhere.
+
+    Attributes:
+        items: the axes and conditions around, outermost first.
+        need: node -> the further index condition under which its value is used. Reductions
+            are leaves here; their sources are on a level of their own.
+    """
+
+    items: tuple[Expr, ...]
+    need: dict[Expr, Expr]
+
+    def around(self, e: Expr) -> tuple[Expr, ...]:
+        """The axes and conditions around one node of this level."""
+        condition = self.need[e]
+        return self.items if condition is TRUE else (*self.items, condition)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldSite:
+    """The reductions of one fold on one level: one nest of loops.
+
+    Attributes:
+        key: component 0 of the fold.
+        points: axes and conditions around the innermost body *or its residual condition*.
+    """
+
+    key: Expr
+    points: tuple[Expr, ...]
+
+
+def loop_levels(
+    roots: Sequence[Expr], axes: Sequence[Expr], follow: Follow, conditions: bool
+) -> tuple[list[Level], list[FoldSite]]:
+    """The levels under `roots` (evaluated inside `axes`) along the operands `follow` gives.
+
+    `conditions`: whether reductions inside conditions have loops to count as well.
+    """
+    found: list[Level] = []
+    sites: list[FoldSite] = []
+    work = [(tuple(axes), tuple(roots))]
+    while work:
+        items, tops = work.pop()
+        level = Level(items, _needs(tops, follow))
+        found.append(level)
+        for members in _folds(level.need):
+            first = members[0]
+            around = (*items, _union([level.need[e] for e in members]))
+            outer, inner = split_condition(first.condition, first.axes)
+            points = tuple([i for i in (*around, outer, *first.axes) if i is not TRUE])
+            sites.append(FoldSite(fold_key(first), points))
+            sources = tuple(dict.fromkeys([s for e in members for s in follow(e)]))
+            inside = points if inner is TRUE else (*points, possible(inner))
+            if sources:
+                work.append((inside, sources))
+            if conditions and any(isinstance(e, Reduce) for e in postorder(inner)):
+                work.append((points, (inner,)))
+    return found, sites
+
+
+def fold_key(e: Reduce) -> Expr:
+    """Component 0: one node for all components of a fold."""
+    return reduce_expr(e.combiner, e.sources, e.axes, e.condition, 0)
+
+
+def every_operand(e: Expr) -> Sequence[Expr]:
+    """The `Follow` of a full evaluation."""
+    return e.sources if isinstance(e, Reduce) else children(e)
+
+
+def split_condition(condition: Expr, axes: Sequence[Axis]) -> tuple[Expr, Expr]:
+    """The conjuncts that are index arithmetic of outer axes, and all others."""
+    own = dict.fromkeys(axes)
+    outer: list[Expr] = []
+    inner: list[Expr] = []
+    for c in conjuncts(condition):
+        varies = any(e in own or isinstance(e, (Read, Reduce)) for e in postorder(c))
+        (inner if varies else outer).append(c)
+    return logical_and(*outer), logical_and(*inner)
+
+
+def _folds(need: dict[Expr, Expr]) -> list[list[Reduce]]:
+    groups: dict[Expr, list[Reduce]] = {}
+    for e in need:
+        if isinstance(e, Reduce):
+            groups.setdefault(fold_key(e), []).append(e)
+    return list(groups.values())
+
+
+def _needs(roots: Sequence[Expr], follow: Follow) -> dict[Expr, Expr]:
+    """The index condition under which each node is used; a select narrows it for its sides."""
+    order = _level_order(roots, follow)
+    need: dict[Expr, Expr] = dict.fromkeys(roots, TRUE)
+    memo: dict[tuple[Expr, bool], Expr] = {}
+    for e in reversed(order):
+        here = need[e]
+        if isinstance(e, Reduce):
+            continue
+        for c in follow(e):
+            narrowed = here
+            if isinstance(e, Select) and c is not e.cond and e.then is not e.orelse:
+                side = e.cond if c is e.then else logical_not(e.cond)
+                narrowed = logical_and(here, possible(side, memo))
+            need[c] = narrowed if c not in need else _union([need[c], narrowed])
+    return need
+
+
+def _level_order(roots: Sequence[Expr], follow: Follow) -> list[Expr]:
+    """Post-order along `follow`; reductions are leaves."""
+    done: dict[Expr, None] = {}
+    stack = list(reversed(roots))
+    while stack:
+        e = stack[-1]
+        if e in done:
+            stack.pop()
+            continue
+        missing = () if isinstance(e, Reduce) else [c for c in follow(e) if c not in done]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            done[e] = None
+            stack.pop()
+    return list(done)
+
+
+def _union(conditions: Sequence[Expr]) -> Expr:
+    result = conditions[0]
+    for c in conditions[1:]:
+        if result is not TRUE and logical_not(result) is c:
+            return TRUE
+        result = logical_or(result, c)
+    return result
