@@ -7,7 +7,7 @@ import ctypes.util
 import os
 import threading
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import llvmlite.binding as llvm
@@ -95,7 +95,7 @@ def c_function(name: str) -> Any:
     raise InternalError(f"the C library has no function {name!r}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def external_address(name: str) -> int:
     """The address of a C library function, for the linker."""
     return ctypes.cast(c_function(name), ctypes.c_void_p).value or 0

@@ -115,6 +115,8 @@ class Code:
         """Internal functions the code calls: their whole text by name."""
         self.failures: list[str] = []
         """Blocks placed at the end of the function."""
+        self.inlined = 0
+        """Elementary functions written out so far."""
         self._names = 0
 
     @property

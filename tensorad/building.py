@@ -14,7 +14,6 @@ from tensorad.codegen.arguments import (
     address_of,
     check_output,
     check_overlap,
-    sizes_of,
 )
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loopir import LoopProgram

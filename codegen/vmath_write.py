@@ -1,0 +1,128 @@
+"""Steps that several elementary functions share: Horner's rule, bits, reduction by ln 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tensorad.codegen import vmath_tables as table
+from tensorad.codegen.llvm_text import Writer
+from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT32, INT64
+
+INF: Final = float("inf")
+NAN: Final = float("nan")
+LN2: Final = {
+    FLOAT32: (0.693145751953125, 1.4286068203094173e-06),
+    FLOAT64: (0.6931471805598903, 5.497923018708371e-14),
+}
+"""ln 2 as a short float, whose product with an exponent is exact, and the rest."""
+_LOG2E: Final = 1.4426950408889634
+_MAGIC: Final = {FLOAT32: 1.5 * 2.0**23, FLOAT64: 1.5 * 2.0**52}
+"""Adding it rounds to an integer, which then stands in the low bits."""
+_EXP_RANGE: Final = {FLOAT32: (-105.0, 90.0), FLOAT64: (-746.0, 711.0)}
+"""Beyond these exp is 0 and inf."""
+_MANTISSA: Final = {FLOAT32: 23, FLOAT64: 52}
+_ROOT_HALF: Final = {FLOAT32: 0x3F3504F3, FLOAT64: 0x3FE6A09E667F3BCD}
+
+
+def horner(w: Writer, x: str, coefficients: Sequence[float]) -> str:
+    """The polynomial with these coefficients, constant term first."""
+    result = w.const(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        result = w.fma(result, x, w.const(c))
+    return result
+
+
+def absolute(w: Writer, x: str) -> str:
+    return w.intrinsic("fabs", x)
+
+
+def copy_sign(w: Writer, size: str, sign: str) -> str:
+    return w.intrinsic("copysign", size, sign)
+
+
+def integers(w: Writer) -> Writer:
+    """The writer of integers as wide as the floats."""
+    return w.of(INT32 if w.dtype is FLOAT32 else INT64)
+
+
+def to_bits(w: Writer, x: str) -> str:
+    return w.put(f"bitcast {w.type} {x} to {integers(w).type}")
+
+
+def from_bits(w: Writer, i: str) -> str:
+    return w.put(f"bitcast {integers(w).type} {i} to {w.type}")
+
+
+def reduce_by_ln2(w: Writer, x: str) -> tuple[str, str]:
+    """(n as an integer, r) with x = n ln 2 + r; x is limited to where exp is neither 0 nor inf."""
+    low, high = _EXP_RANGE[w.dtype]
+    x = w.select(w.compare("olt", x, w.const(low)), w.const(low), x)
+    x = w.select(w.compare("ogt", x, w.const(high)), w.const(high), x)
+    magic = w.const(_MAGIC[w.dtype])
+    shifted = w.fma(x, w.const(_LOG2E), magic)
+    n = w.sub(shifted, magic)
+    first, second = LN2[w.dtype]
+    r = w.fma(n, w.const(-first), x)
+    r = w.fma(n, w.const(-second), r)
+    i = integers(w)
+    whole = i.sub(to_bits(w, shifted), to_bits_constant(w, _MAGIC[w.dtype]))
+    return whole, r
+
+
+def to_bits_constant(w: Writer, value: float) -> str:
+    """The bits of a constant, as an integer constant."""
+    return to_bits(w, w.const(value))
+
+
+def exp_of_sum(w: Writer, r: str, rest: str | None) -> str:
+    """exp(r + rest) for |r| <= ln(2)/2 and a tiny rest."""
+    p = horner(w, r, table.EXP32 if w.dtype is FLOAT32 else table.EXP64)
+    grown = w.fma(w.mul(r, r), p, r)
+    if rest is None:
+        return w.add(grown, w.const(1.0))
+    # exp(r + d) - 1 = (exp(r) - 1) + d exp(r)
+    grown = w.add(grown, w.fma(rest, grown, rest))
+    return w.add(grown, w.const(1.0))
+
+
+def scale(w: Writer, x: str, n: str) -> str:
+    """x * 2^n in two exact steps, so that subnormal results round once."""
+    i = integers(w)
+    half = i.binary("ashr", n, i.const(1))
+    first = w.mul(x, _power_of_two(w, half))
+    return w.mul(first, _power_of_two(w, i.sub(n, half)))
+
+
+def _power_of_two(w: Writer, n: str) -> str:
+    i, bits = integers(w), _MANTISSA[w.dtype]
+    bias = 127 if w.dtype is FLOAT32 else 1023
+    return from_bits(w, i.binary("shl", i.add(n, i.const(bias)), i.const(bits)))
+
+
+def split_exponent(w: Writer, x: str) -> tuple[str, str]:
+    """(e as a float, f) with x = 2^e (1 + f) and 1 + f in [sqrt(1/2), sqrt(2))."""
+    i, bits = integers(w), _MANTISSA[w.dtype]
+    tiny = 2.0 ** (-126 if w.dtype is FLOAT32 else -1022)
+    subnormal = w.compare("olt", x, w.const(tiny))
+    raised = w.select(subnormal, w.mul(x, w.const(2.0**bits)), x)
+    b = to_bits(w, raised)
+    e = i.binary("ashr", i.sub(b, i.const(_ROOT_HALF[w.dtype])), i.const(bits))
+    mantissa = from_bits(w, i.sub(b, i.binary("shl", e, i.const(bits))))
+    exponent = i.convert("sitofp", e, w.dtype)
+    lowered = w.sub(exponent, w.const(float(bits)))
+    exponent = w.select(subnormal, lowered, exponent)
+    return exponent, w.sub(mantissa, w.const(1.0))
+
+
+def in_float64(formula: Callable[..., str]) -> Callable[..., str]:
+    """The formula computed in float64 for both float types, rounded once for float32."""
+
+    def write(w: Writer, *args: str) -> str:
+        if w.dtype is FLOAT64:
+            return formula(w, *args)
+        wide = w.of(FLOAT64)
+        result = formula(wide, *[w.convert("fpext", a, FLOAT64) for a in args])
+        return wide.convert("fptrunc", result, w.dtype)
+
+    return write
