@@ -40,7 +40,9 @@ def check_compiled(outputs: list[Tensor], arrays: dict[Tensor, Array], seed: int
     f = build(outputs, list(arrays))
     expected = interpret(outputs, arrays)
     given = [relaid(a, (seed + n) % 5) for n, a in enumerate(arrays.values())]
-    for t, want, have in zip(outputs, expected, f(*given), strict=True):
+    results = f(*given)
+    results = results if isinstance(results, list) else [results]
+    for t, want, have in zip(outputs, expected, results, strict=True):
         assert have.dtype == np.dtype(str(t.dtype)) and have.shape == want.shape
         if not t.dtype.is_float:
             np.testing.assert_array_equal(have, want.astype(have.dtype), err_msg=str(t))

@@ -30,7 +30,8 @@ def check_sizes(program: Program, outputs: list[Tensor], head: Tensor | None = N
             shape = interpret(program.outputs[-1], arrays, sizes).shape
             arrays[head] = np.random.default_rng(program.seed).standard_normal(shape)
         f = f or build(outputs, list(arrays))
-        have = f(*arrays.values())
+        results = f(*arrays.values())
+        have = results if isinstance(results, list) else [results]
         want = interpret(outputs, arrays, sizes)
         for t, a, b in zip(outputs, have, want, strict=True):
             assert a.shape == b.shape, f"{t} at {sizes}"
