@@ -26,6 +26,8 @@ _PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
 def source_line() -> str:
     """ "file:line" of the nearest frame outside tensorad: where the user wrote the compute."""
     frame = sys._getframe(1)
+    if frame.f_code.co_name == "__init__" and frame.f_back is not None:
+        frame = frame.f_back  # the generated constructor of a dataclass has no file
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
@@ -176,12 +178,13 @@ class Tensor(Node):
     def _check_indices(self, given: tuple[object, ...]) -> tuple[Expr, ...]:
         if len(given) != self.ndim:
             raise ShapeError(
-                f"{self.name} has {self.ndim} axes, but {len(given)} "
+                f"{self.name} has {self.ndim} {'axis' if self.ndim == 1 else 'axes'}, "
+                f"but {len(given)} "
                 f"{'index was' if len(given) == 1 else 'indices were'} given.",
                 where=f"{self.name}[{', '.join(map(_index_text, given))}] "
                 f"with shape {format_shape(self.shape)}",
-                hint="give one index per axis, e.g. "
-                f"{self.name}[{', '.join('ijklmnpq'[: self.ndim])}].",
+                hint=f"give one index per axis, e.g. {self.name}"
+                + (f"[{', '.join('ijklmnpq'[: self.ndim])}]." if self.ndim else "()."),
             )
         return tuple([self._index(position, value) for position, value in enumerate(given)])
 

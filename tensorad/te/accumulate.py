@@ -56,7 +56,7 @@ def scatter(
     given, value = _target_and_value(text, f(*axes))
     if counts(combine, value.dtype):
         value = cast(value, INT64)
-    combiner = combiner_of(f"scatter {text}", combine, (value.dtype,), False)
+    combiner = combiner_of(text, combine, (value.dtype,), False)
     target = outputs(Placeholder(text, full, value.dtype))[0]
     *indices, value = bind_reductions(text, axes, (*target[given].indices, value))
     start = _init(text, init, target)
@@ -73,7 +73,7 @@ def _domain_axes(
         domain = (domain,)
     if not isinstance(domain, (tuple, list)):
         raise DefinitionError(
-            f"the domain of scatter {name} must be a tuple of extents, got {domain!r}.",
+            f"the domain of {name} must be a tuple of extents, got {domain!r}.",
             hint="write (n,), (n, m) or pairs ((lo, hi), m).",
         )
     pairs = [d if isinstance(d, (tuple, list)) else (0, d) for d in domain]
@@ -86,30 +86,30 @@ def _domain_axes(
 def _target_and_value(name: str, result: object) -> tuple[tuple[object, ...], Expr]:
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise DefinitionError(
-            f"the function of scatter {name} must return (indices, value).",
+            f"the function of {name} must return (indices, value).",
             hint="e.g. lambda i: (T[i], X[i]), or lambda i, j: ((i, T[j]), X[i, j]).",
         )
     target, value = result
     indices = tuple(target) if isinstance(target, (tuple, list)) else (target,)
-    return indices, element(f"the value of scatter {name}", value)
+    return indices, element(f"the value of {name}", value)
 
 
 def _init(name: str, init: Tensor | float | None, target: Tensor) -> Tensor | None:
     if init is None:
         return None
     if not isinstance(init, Tensor):
-        start = cast(element(f"init of scatter {name}", init, target.dtype), target.dtype)
+        start = cast(element(f"init of {name}", init, target.dtype), target.dtype)
         return outputs(Compute(f"{name}.init", compute_axes(target.shape), (start,)))[0]
     if not _same_shape(init.shape, target.shape):
         raise ShapeError(
-            f"init of scatter {name} has shape {format_shape(init.shape)}, the result has "
+            f"init of {name} has shape {format_shape(init.shape)}, the result has "
             f"{format_shape(target.shape)}.",
             where=init.name,
             hint="start from a tensor of the result's shape, a number, or None.",
         )
     if init.dtype is not target.dtype:
         raise DTypeError(
-            f"init of scatter {name} has dtype {init.dtype}, the values have {target.dtype}.",
+            f"init of {name} has dtype {init.dtype}, the values have {target.dtype}.",
             where=init.name,
             hint=f"convert it: {init.name}.astype({str(target.dtype)!r}).",
         )
@@ -145,7 +145,7 @@ def scan(
     if not many and counts(combiner, sources[0].dtype):
         sources = (astype(sources[0], INT64),)
     dtypes = tuple([t.dtype for t in sources])
-    fold = combiner_of(f"scan {text}", combiner, dtypes, many)
+    fold = combiner_of(text, combiner, dtypes, many)
     made = outputs(Scan(text, sources, along, fold, bool(exclusive), bool(reverse)))
     return made if many else made[0]
 
@@ -154,18 +154,18 @@ def _check_sources(name: str, sources: tuple[Tensor, ...], axis: object) -> int:
     for t in sources:
         if not isinstance(t, Tensor):
             raise DefinitionError(
-                f"the source of scan {name} must be a tensor, got {type(t).__name__}.",
+                f"the source of {name} must be a tensor, got {type(t).__name__}.",
                 hint="wrap an array with const(array); define formulas with compute first.",
             )
     if not sources or not sources[0].ndim:
         raise ShapeError(
-            f"scan {name} needs a source with at least one axis.",
+            f"{name} needs a source with at least one axis.",
             hint="a 0-d tensor has nothing to fold along.",
         )
     for t in sources[1:]:
         if not _same_shape(t.shape, sources[0].shape):
             raise ShapeError(
-                f"the sources of scan {name} have different shapes "
+                f"the sources of {name} have different shapes "
                 f"{format_shape(sources[0].shape)} and {format_shape(t.shape)}.",
                 where=f"{sources[0].name} and {t.name}",
                 hint="the components of the state run together; broadcast one first.",
@@ -173,12 +173,12 @@ def _check_sources(name: str, sources: tuple[Tensor, ...], axis: object) -> int:
     ndim = sources[0].ndim
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
         raise DefinitionError(
-            f"scan {name} runs along a numbered axis, got {axis!r}.",
+            f"{name} runs along a numbered axis, got {axis!r}.",
             hint="e.g. axis=0 or axis=-1.",
         )
     if not -ndim <= axis < ndim:
         raise DefinitionError(
-            f"axis {axis} of scan {name} is out of range for {ndim} axes.",
+            f"axis {axis} of {name} is out of range for {ndim} axes.",
             where=f"{sources[0].name} with shape {format_shape(sources[0].shape)}",
             hint=f"use an axis from {-ndim} to {ndim - 1}.",
         )

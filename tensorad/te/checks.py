@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterable
-from typing import Final, NoReturn
+from typing import Final
 
 import numpy as np
 
-from tensorad.errors import DefinitionError, ShapeError
+from tensorad.errors import DefinitionError, ShapeError, UserError
 from tensorad.ir.dtypes import FLOAT32, DType
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Size, as_expr
@@ -97,14 +97,14 @@ def body_axes(name: str, body: object, shape: Shape, what: str = "body") -> tupl
     if not callable(body):
         raise DefinitionError(
             f"the {what} of {name} must be a function of its indices, got {type(body).__name__}.",
-            hint=f"write lambda {_parameters(len(shape))}...",
+            hint=f"write {_lambda(len(shape))}",
         )
     return compute_axes(shape, _axis_names(name, body, shape, what))
 
 
-def _parameters(ndim: int) -> str:
-    names = _LETTERS[:ndim] if ndim <= len(_LETTERS) else ["*indices"]
-    return ", ".join(names) + ": "
+def _lambda(ndim: int) -> str:
+    names = ", ".join(_LETTERS[:ndim]) if ndim <= len(_LETTERS) else "*indices"
+    return f"lambda {names}: ..." if ndim else "lambda: ..."
 
 
 def _axis_names(
@@ -122,7 +122,7 @@ def _axis_names(
         raise DefinitionError(
             f"the {what} of {name} takes {count}, but there {_axes_text(ndim)}.",
             where=f"{name} with shape {format_shape(shape)}",
-            hint=f"give it one parameter per axis: lambda {_parameters(ndim)}...",
+            hint=f"give it one parameter per axis: {_lambda(ndim)}",
         )
     return (*names[:ndim], *[f"i{n}" for n in range(len(names), ndim)])
 
@@ -148,37 +148,44 @@ def _positional(body: Callable[..., object]) -> tuple[tuple[str, ...], int, bool
     return names, required, any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
-def element(what: str, value: object, like: DType = FLOAT32) -> Expr:
+def element(
+    what: str, value: object, like: DType = FLOAT32, error: type[UserError] = DefinitionError
+) -> Expr:
     """One element of a formula: an expression, a number or a 0-d tensor.
 
     Args:
         what: how a message names the value, e.g. "the body of Y".
+        value: what the user gave.
+        like: the dtype a number takes.
+        error: the class of the error.
     Raises:
-        DefinitionError: anything else.
+        UserError: it is anything else.
     """
     if isinstance(value, Expr):
         return value
-    if isinstance(value, Tensor):
-        return value.as_scalar() if not value.shape else _whole_tensor(what, value)
+    if isinstance(value, Tensor) and not value.shape:
+        return value.as_scalar()
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         return as_expr(value, like)
-    if value is None:
-        raise DefinitionError(
-            f"{what} is None.", hint="return the formula: a def needs a return statement."
+    if isinstance(value, Tensor):
+        indices = ", ".join(_LETTERS[: value.ndim])
+        raise error(
+            f"{what} must be one element, got the whole tensor {value.name} of shape "
+            f"{format_shape(value.shape)}.",
+            hint=f"read it at indices, {value.name}[{indices}]; topi works on whole tensors.",
         )
-    hint = "build it from expressions, numbers and reads X[i, j]."
-    if isinstance(value, (np.ndarray, list)):
-        hint = "make a tensor of it, A = const(array), and read A[i, j]."
-    raise DefinitionError(f"{what} must be an expression, got {type(value).__name__}.", hint=hint)
+    kind = "None" if value is None else type(value).__name__
+    raise error(f"{what} must be an expression, got {kind}.", hint=_element_hint(value))
 
 
-def _whole_tensor(what: str, t: Tensor) -> NoReturn:
-    indices = ", ".join(_LETTERS[: t.ndim])
-    raise DefinitionError(
-        f"{what} must be one element, got the whole tensor {t.name} of shape "
-        f"{format_shape(t.shape)}.",
-        hint=f"read it at indices, {t.name}[{indices}]; topi has operators of whole tensors.",
-    )
+def _element_hint(value: object) -> str:
+    if value is None:
+        return "return the formula: a def needs a return statement."
+    if isinstance(value, np.ndarray):
+        return "make a tensor of it, A = const(array), and read A[i, j]."
+    if isinstance(value, list):
+        return "a tuple makes several tensors; const(list) makes a constant tensor."
+    return "build it from expressions, numbers and reads X[i, j]."
 
 
 def foreign_leaf(e: Expr, own: dict[Expr, None]) -> Expr | None:

@@ -114,9 +114,8 @@ def _quantifier(
         return join(*parts)
     if axis is None or len(parts) != 1:
         raise DefinitionError(
-            f"{name} over axes takes one condition and axis=..., got {len(parts)} "
-            f"{'condition' if len(parts) == 1 else 'conditions'}"
-            f"{' and no axis' if axis is None else ''}.",
+            f"{name} over axes takes one condition and axis=..., got "
+            f"{_count(len(parts), 'condition')}{' and no axis' if axis is None else ''}.",
             hint=f"join conditions first: {name}({name}(a, b), axis=k).",
         )
     return _fold(name, make(), (parts[0],), axis, where)[0]
@@ -177,6 +176,10 @@ def _condition(name: str, what: str, value: object) -> Expr:
     return e
 
 
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 @dataclass(frozen=True, eq=False)
 class Reducer:
     """A user's reducer: called as `reducer(expr, axis=k, where=None)`, tuples in and out.
@@ -208,7 +211,7 @@ class Reducer:
         key = (many, *dtypes)
         if key not in self.made:
             identity = self._identity(dtypes, many)
-            self._check_parameters("combiner", self.fcombine, 2, "its two operands")
+            self._check_parameters("combiner", self.fcombine, "xy", "two operands")
             made = make_combiner(
                 self.name,
                 lambda x, y: self._combine(x, y, many),
@@ -219,22 +222,23 @@ class Reducer:
         return self.made[key]
 
     def _check_parameters(
-        self, what: str, function: Callable[..., Any], count: int, meaning: str
+        self, what: str, function: Callable[..., Any], given: Sequence[object], meaning: str
     ) -> None:
         try:
-            inspect.signature(function).bind(*[None] * count)
+            inspect.signature(function).bind(*given)
         except TypeError:
             raise CombinerError(
-                f"the {what} of {self.name} must be called with {count} "
-                f"{'argument' if count == 1 else 'arguments'}, {meaning}.",
-                hint="comm_reducer(lambda x, y: ..., lambda *dtypes: ..., name); "
-                "operands and identities are tuples when tuples are reduced.",
+                f"the {what} of {self.name} cannot be called with {meaning}.",
+                hint="comm_reducer(lambda x, y: ..., lambda dtype: ..., name); for tuples x and y "
+                "are tuples, and the identity takes one dtype for each component.",
             ) from None
         except ValueError:  # a builtin without a signature: the call itself will tell
             return
 
     def _identity(self, dtypes: tuple[DType, ...], many: bool) -> tuple[Const, ...]:
-        self._check_parameters("identity", self.fidentity, len(dtypes), "the dtypes of the sources")
+        n = len(dtypes)
+        meaning = f"the {n} dtypes of what it reduces" if n > 1 else "the dtype of what it reduces"
+        self._check_parameters("identity", self.fidentity, dtypes, meaning)
         values = self.fidentity(*dtypes)
         parts = self._components("identity", values, len(dtypes), many)
         return tuple([self._start(v, d) for v, d in zip(parts, dtypes, strict=True)])
@@ -248,10 +252,12 @@ class Reducer:
                 )
             return (values,)
         if not isinstance(values, (tuple, list)) or len(values) != count:
-            given = len(values) if isinstance(values, (tuple, list)) else "no tuple of"
+            given = (
+                _count(len(values), "value") if isinstance(values, (tuple, list)) else "no tuple"
+            )
             raise CombinerError(
-                f"the {what} of {self.name} has {given} values, but {count} expressions "
-                "are reduced.",
+                f"the {what} of {self.name} gives {given}, but {_count(count, 'expression')} "
+                f"{'is' if count == 1 else 'are'} reduced.",
                 hint="return a tuple with one value for each reduced expression.",
             )
         return tuple(values)
@@ -286,7 +292,7 @@ class Reducer:
         return tuple([self._result(v, p, own) for v, p in zip(parts, x, strict=True)])
 
     def _result(self, value: object, operand: Param, own: dict[Expr, None]) -> Expr:
-        e = element(f"the combiner of {self.name}", value, operand.dtype)
+        e = element(f"the combiner of {self.name}", value, operand.dtype, CombinerError)
         foreign = foreign_leaf(e, own)
         if foreign is not None:
             raise CombinerError(
@@ -358,13 +364,14 @@ def combiner_of(what: str, reducer: object, dtypes: tuple[DType, ...], many: boo
         return reducer.combiner(dtypes, many)
     name = builtin_name(reducer)
     if name is None:
+        given = getattr(reducer, "__name__", repr(reducer))
         raise CombinerError(
-            f"{what} cannot combine with {reducer!r}.",
+            f"{what} cannot combine with {given}.",
             hint='use "sum", "prod", "max", "min" or a reducer made by comm_reducer.',
         )
     if len(dtypes) != 1:
         raise CombinerError(
-            f"{what} combines {len(dtypes)} components, but {name} has one.",
+            f"{what} combines tuples of {len(dtypes)}, but {name} folds one value.",
             hint="make a reducer of tuples with comm_reducer.",
         )
     return _BY_NAME[name](dtypes[0])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol, overload
 
-from tensorad.errors import DTypeError
+from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import BOOL, FLOAT32
 from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes, elementwise
 from tensorad.ir.expr import Expr, Number, call
 from tensorad.ir.expr import select as select_expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.ir.visit import free_leaves
 from tensorad.te.checks import element
 
 Scalar = Expr | Number
@@ -127,5 +128,12 @@ def _select_tensors(*operands: Any) -> Tensor:
     """An elementwise select: every operand is a tensor, a number or an expression of sizes."""
     shape = broadcast_shapes("select", *[o.shape for o in operands if isinstance(o, Tensor)])
     axes = compute_axes(shape)
+    for o in operands:
+        if isinstance(o, Expr) and free_leaves(o):
+            raise DefinitionError(
+                "select: a whole tensor cannot be combined with an expression of one index.",
+                where=str(o),
+                hint="read the tensor at indices, X[i, j], inside compute.",
+            )
     cond, a, b = (broadcast_read(o, axes) if isinstance(o, Tensor) else o for o in operands)
     return outputs(Compute("select", axes, (select(cond, a, b),)))[0]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from tensorad.errors import DefinitionError, DTypeError
-from tensorad.ir.dtypes import FLOAT32, INT64, DType, to_dtype
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, DType, to_dtype
 from tensorad.ir.expr import (
     Axis,
     Const,
     Expr,
+    Number,
     Size,
     axis,
     size_var,
-    weak_const,
 )
 from tensorad.ir.expr import const as number
 from tensorad.ir.tensor import Compute, Constant, Dim, Placeholder, Tensor, outputs
@@ -70,22 +70,41 @@ def const(value: object, dtype: object = None) -> Any:
         if isinstance(value, np.generic):
             wanted = to_dtype(value.dtype)
         elif isinstance(value, bool):
-            wanted = to_dtype("bool")
-    if isinstance(value, (float, np.floating)) and not wanted.is_float:
-        _does_not_fit(value, wanted)
-    made = weak_const(value, wanted)
-    return number(made.value, wanted)
+            wanted = BOOL
+    return number(_fitting(value, wanted), wanted)
 
 
-def _does_not_fit(value: object, dtype: DType) -> NoReturn:
+def _fitting(value: object, dtype: DType) -> Number:
+    """A number that `dtype` holds; floats are rounded to it.
+
+    Raises:
+        DTypeError: a fraction, a sign or size is lost, or it is no number.
+    """
+    if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        raise DTypeError(
+            f"const: {type(value).__name__} is neither a number nor an array.",
+            hint="give a Python number, a NumPy array or nested lists of numbers.",
+        )
+    whole = isinstance(value, (bool, int, np.bool_, np.integer))
+    if dtype.is_float:
+        return float(value)
+    if dtype is BOOL and isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if whole and dtype is not BOOL and dtype.lowest <= value <= dtype.highest:
+        return int(value)
     raise DTypeError(
-        f"const: {value!r} does not fit into {dtype}.",
-        hint="round it first, or choose a float dtype.",
+        f"const: {value!r} does not fit into {dtype}.", hint="choose a wider or a float dtype."
     )
 
 
 def _constant_tensor(value: object, wanted: DType | None) -> Tensor:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # NumPy's own text speaks of "an inhomogeneous shape"
+        raise ShapeError(
+            "const: the nested lists do not form an array.",
+            hint="give every row the same length.",
+        ) from None
     if not isinstance(value, np.ndarray) and wanted is None:
         wanted = {"f": FLOAT32, "i": INT64}.get(array.dtype.kind)
     dtype = to_dtype(array.dtype) if wanted is None else wanted
