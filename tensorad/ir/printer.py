@@ -48,7 +48,7 @@ _BINARY: Final = {
 }  # fmt: skip
 _PREFIX: Final = {"not": ("not ", 3), "neg": ("-", 7)}
 _POWER: Final = 8
-_ATOM: Final = 9
+ATOM: Final = 9
 _FUNCTIONS: Final = {"minimum": "min", "maximum": "max"}
 _MANY_NODES: Final = 200
 _BLOW_UP: Final = 4
@@ -56,7 +56,7 @@ _BLOW_UP: Final = 4
 _WORTH_A_NAME: Final = 4
 """Shared parts of fewer nodes are repeated."""
 
-_Item = str | tuple[Expr, int]
+Item = str | tuple[Expr, int]
 """Text, or an expression with the least binding strength that needs no parentheses."""
 
 
@@ -68,20 +68,20 @@ def format_expr(e: Expr) -> str:
 
 def format_expr_lines(e: Expr) -> tuple[list[str], str]:
     """Lines `t0 = ...` for shared parts (none unless it pays) and the expression over them."""
-    lines, (text,) = _Writer().write((e,))
+    lines, (text,) = ExprWriter().write((e,))
     return lines, text
 
 
 def format_tensor(t: Tensor) -> str:
     """The operation that defines `t`, without what it reads."""
-    return _format_op(t.op, _TensorNames(outputs(t.op)))
+    return _format_op(t.op, TensorNames(outputs(t.op)))
 
 
 def format_tensor_recursively(tensors: Tensor | Sequence[Tensor]) -> str:
     """The operations behind `tensors`, consumers first, each once; equal names are numbered."""
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    order = _consumers_first(roots)
-    names = _TensorNames([t for op in order for t in outputs(op)])
+    order = consumers_first(roots)
+    names = TensorNames([t for op in order for t in outputs(op)])
     return "\n\n".join([_format_op(op, names) for op in order])
 
 
@@ -92,7 +92,7 @@ def number_text(e: Const) -> str:
     return repr(e.value)
 
 
-def _consumers_first(roots: Sequence[Tensor]) -> list[Op]:
+def consumers_first(roots: Sequence[Tensor]) -> list[Op]:
     """The reverse of a post-order that enters operands from the last to the first."""
     done: dict[Op, None] = {}
     inputs: dict[Op, list[Op]] = {}
@@ -128,7 +128,7 @@ class _Names:
         return text
 
 
-class _TensorNames:
+class TensorNames:
     """Names of operations, numbered in the order they are first asked for."""
 
     def __init__(self, first: Iterable[Tensor]) -> None:
@@ -143,11 +143,11 @@ class _TensorNames:
         return self.by_op[t.op] + t.name[len(t.op.name) :]
 
 
-class _Writer:
+class ExprWriter:
     """Writes expressions of one scope: equal names of different axes become distinct."""
 
     def __init__(self, tensor_name: Callable[[Tensor], str] | None = None) -> None:
-        self.tensor_name = tensor_name or _TensorNames(())
+        self.tensor_name = tensor_name or TensorNames(())
         self.names = _Names()
         self.leaves: dict[Expr, str] = {}
         self.shared: dict[Expr, str] = {}
@@ -179,7 +179,7 @@ class _Writer:
     def text(self, root: Expr) -> str:
         """One expression, written with an explicit stack of what is still to come."""
         out: list[str] = []
-        stack: list[_Item] = [(root, 0)]
+        stack: list[Item] = [(root, 0)]
         while stack:
             item = stack.pop()
             if isinstance(item, str):
@@ -195,32 +195,32 @@ class _Writer:
             stack.extend(reversed(items))
         return "".join(out)
 
-    def node(self, e: Expr) -> tuple[list[_Item], int]:
+    def node(self, e: Expr) -> tuple[list[Item], int]:
         """The parts of one node and how strongly it binds."""
         match e:
             case Const():
                 text = number_text(e)
-                return [text], 7 if text.startswith("-") else _ATOM
+                return [text], 7 if text.startswith("-") else ATOM
             case Axis() | Param():
-                return [self.leaves.get(e, e.name)], _ATOM
+                return [self.leaves.get(e, e.name)], ATOM
             case Size():
-                return [e.name], _ATOM
+                return [e.name], ATOM
             case Read():
-                return [f"{self.tensor_name(e.tensor)}[", *_listed(e.indices), "]"], _ATOM
+                return [f"{self.tensor_name(e.tensor)}[", *listed(e.indices), "]"], ATOM
             case Select():
-                return ["select(", *_listed(children(e)), ")"], _ATOM
+                return ["select(", *listed(children(e)), ")"], ATOM
             case Cast():
-                return [f"{e.dtype}(", (e.value, 0), ")"], _ATOM
+                return [f"{e.dtype}(", (e.value, 0), ")"], ATOM
             case Call():
                 return _call_items(e)
             case Reduce():
-                return self.reduction(e), _ATOM
+                return self.reduction(e), ATOM
         raise InternalError(f"unknown expression class {type(e).__name__}")
 
-    def reduction(self, e: Reduce) -> list[_Item]:
+    def reduction(self, e: Reduce) -> list[Item]:
         """sum(source, axes (k : [0, 9]), where condition), and .1 for a later component."""
-        sources = _listed(e.sources)
-        items: list[_Item] = [f"{e.combiner.name}("]
+        sources = listed(e.sources)
+        items: list[Item] = [f"{e.combiner.name}("]
         items.extend(sources if len(e.sources) == 1 else ["(", *sources, ")"])
         items.extend([", ", *self.axes(e.axes)])
         if e.condition is not TRUE:
@@ -228,9 +228,9 @@ class _Writer:
         items.append(f").{e.index}" if len(e.sources) > 1 else ")")
         return items
 
-    def axes(self, axes: Sequence[Axis]) -> list[_Item]:
+    def axes(self, axes: Sequence[Axis]) -> list[Item]:
         """axes (i : [0, 31], j : [0, 2999]): both ends included."""
-        items: list[_Item] = ["axes ("]
+        items: list[Item] = ["axes ("]
         for n, a in enumerate(axes):
             items.append(f"{', ' if n else ''}{self.leaves.get(a, a.name)} : [")
             items.extend([(a.lower, 0), ", ", (_minus_one(a.upper), 0), "]"])
@@ -244,14 +244,15 @@ class _Writer:
         return "".join(parts)
 
 
-def _listed(exprs: Sequence[Expr]) -> list[_Item]:
-    items: list[_Item] = []
+def listed(exprs: Sequence[Expr]) -> list[Item]:
+    """The expressions with commas between them."""
+    items: list[Item] = []
     for n, e in enumerate(exprs):
         items.extend([", ", (e, 0)] if n else [(e, 0)])
     return items
 
 
-def _call_items(e: Call) -> tuple[list[_Item], int]:
+def _call_items(e: Call) -> tuple[list[Item], int]:
     if e.op in _BINARY and len(e.args) == 2:
         symbol, strength = _BINARY[e.op]
         left = strength + 1 if strength == 4 else strength
@@ -261,8 +262,8 @@ def _call_items(e: Call) -> tuple[list[_Item], int]:
         symbol, strength = _PREFIX[e.op]
         return [symbol, (e.args[0], strength)], strength
     if e.op == "pow":
-        return [(e.args[0], _ATOM), "**", (e.args[1], _ATOM)], _POWER
-    return [f"{_FUNCTIONS.get(e.op, e.op)}(", *_listed(e.args), ")"], _ATOM
+        return [(e.args[0], ATOM), "**", (e.args[1], ATOM)], _POWER
+    return [f"{_FUNCTIONS.get(e.op, e.op)}(", *listed(e.args), ")"], ATOM
 
 
 def _minus_one(upper: Expr) -> Expr:
@@ -299,8 +300,8 @@ def _shared_parts(roots: Sequence[Expr], order: Sequence[Expr]) -> list[Expr]:
     return [e for e in order if uses.get(e, 0) > 1 and size[e] >= _WORTH_A_NAME]
 
 
-def _format_op(op: Op, names: _TensorNames) -> str:
-    writer = _Writer(names)
+def _format_op(op: Op, names: TensorNames) -> str:
+    writer = ExprWriter(names)
     shape = ", ".join([writer.text(dim_expr(n)) for n in op.shape])
     heads = [f"{names(t)} : {t.dtype} [{shape}]" for t in outputs(op)]
     lines = [f"tensor {', '.join(heads)}"]
@@ -308,7 +309,7 @@ def _format_op(op: Op, names: _TensorNames) -> str:
         case Placeholder():
             lines.append(f"    placeholder({names(outputs(op)[0])})")
         case Constant():
-            lines.append(f"    constant({_array_text(op.array)})")
+            lines.append(f"    constant({array_text(op.array)})")
         case Compute():
             lines.extend(_compute_lines(op, writer))
         case Scatter():
@@ -318,16 +319,16 @@ def _format_op(op: Op, names: _TensorNames) -> str:
     return "\n".join(lines)
 
 
-def _array_text(array: np.ndarray) -> str:
+def array_text(array: np.ndarray) -> str:
     """All elements of a small array, the first ones of a large one."""
     flat = array.reshape(-1)
     shown = ", ".join([str(v) for v in flat[:8]])
     return shown if flat.size <= 8 else f"{shown}, ..."
 
 
-def _compute_lines(op: Compute, writer: _Writer) -> list[str]:
+def _compute_lines(op: Compute, writer: ExprWriter) -> list[str]:
     first = op.bodies[0]
-    if isinstance(first, Reduce) and all(_same_fold(first, b) for b in op.bodies):
+    if isinstance(first, Reduce) and all(same_fold(first, b) for b in op.bodies):
         return _reduction_lines(op, first, writer)
     shared, texts = writer.write(op.bodies, op.axes)
     lines = [writer.axes_text(op.axes), *[f"    {line}" for line in shared]]
@@ -336,14 +337,15 @@ def _compute_lines(op: Compute, writer: _Writer) -> list[str]:
     return [*lines, *[f"    body[{n}] = {text}" for n, text in enumerate(texts)]]
 
 
-def _same_fold(a: Reduce, b: Expr) -> bool:
+def same_fold(a: Reduce, b: Expr) -> bool:
+    """Whether b is a component of the fold that a is a component of."""
     if not isinstance(b, Reduce) or len(a.sources) != len(b.sources) or len(a.axes) != len(b.axes):
         return False
     pairs = zip((*a.sources, *a.axes, a.condition), (*b.sources, *b.axes, b.condition), strict=True)
     return a.combiner is b.combiner and all(x is y for x, y in pairs)
 
 
-def _reduction_lines(op: Compute, e: Reduce, writer: _Writer) -> list[str]:
+def _reduction_lines(op: Compute, e: Reduce, writer: ExprWriter) -> list[str]:
     bounds = [b for a in e.axes for b in (a.lower, _minus_one(a.upper), a.step)]
     shared, texts = writer.write((e.condition, *e.sources, *bounds), (*op.axes, *e.axes))
     condition, sources = texts[0], texts[1 : 1 + len(e.sources)]
@@ -359,7 +361,7 @@ def _reduction_lines(op: Compute, e: Reduce, writer: _Writer) -> list[str]:
 
 
 def _combiner_lines(c: Combiner) -> list[str]:
-    writer = _Writer()
+    writer = ExprWriter()
     writer.declare((*c.lhs, *c.rhs))
     shared, results = writer.write(c.results)
     lhs, rhs = ([writer.leaves[p] for p in side] for side in (c.lhs, c.rhs))
@@ -371,7 +373,7 @@ def _combiner_lines(c: Combiner) -> list[str]:
     ]
 
 
-def _scatter_lines(op: Scatter, writer: _Writer) -> list[str]:
+def _scatter_lines(op: Scatter, writer: ExprWriter) -> list[str]:
     shared, texts = writer.write(op_expressions(op), op.axes)
     name = writer.tensor_name(outputs(op)[0])
     lines = [writer.axes_text(op.axes), "Scatter", *_combiner_lines(op.combiner)]
@@ -387,7 +389,7 @@ def _scatter_lines(op: Scatter, writer: _Writer) -> list[str]:
     return lines
 
 
-def _scan_lines(op: Scan, names: _TensorNames) -> list[str]:
+def _scan_lines(op: Scan, names: TensorNames) -> list[str]:
     lines = ["Scan", *_combiner_lines(op.combiner)]
     lines.append(f"    along axis {op.axis}")
     lines.append(f"    exclusive {op.exclusive}  reverse {op.reverse}")
