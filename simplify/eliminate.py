@@ -87,8 +87,11 @@ def _complete(piece: Piece, solved: dict[Expr, Expr], residual: Expr) -> Piece:
 def _identities(
     outer: Sequence[Axis], inner: Sequence[Axis], parts: list[Expr]
 ) -> tuple[dict[Expr, Expr], list[Axis], list[Expr]]:
-    """v == x with x an outer axis of the same bounds: v is x. (Most maps are no more.)"""
-    solved: dict[Expr, Expr] = {}
+    """v == x with x an outer axis of the same bounds: v is x. (Most maps are no more.)
+
+    An axis of extent 1 is its only value.
+    """
+    solved: dict[Expr, Expr] = {a: a.lower for a in inner if a.extent == 1}
     inside = dict.fromkeys(inner)
     outside = dict.fromkeys(outer)
     rest: list[Expr] = []

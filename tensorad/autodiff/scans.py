@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from tensorad.autodiff.combiners import combiner_jacobian
+from tensorad.autodiff.folds import At, combiner_jacobian, dot
 from tensorad.ir.combiner import Combiner, make_combiner
 from tensorad.ir.dtypes import DType
-from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.elementwise import compute_axes, formula
 from tensorad.ir.expr import Axis, Expr, Param, add, cast, const, mul, read
-from tensorad.ir.tensor import Compute, Scan, Tensor, outputs
+from tensorad.ir.tensor import Scan, Tensor, outputs
 from tensorad.ir.visit import substitute
 
 
@@ -89,14 +89,14 @@ def scan_adjoints(op: Scan, heads: Sequence[Tensor | None], n_batch: int) -> lis
     by_source = combiner_jacobian(combiner, combiner.rhs)
     shape = next(h.shape for h in heads if h is not None)
 
-    def stored(name: str, entry: Callable[[tuple[Axis, ...], _At], Expr]) -> Tensor:
+    def stored(name: str, entry: Callable[[tuple[Axis, ...], At], Expr]) -> Tensor:
         axes = compute_axes(shape)
         operands: dict[Expr, Expr] = {}
         for c in range(m):
             operands[combiner.lhs[c]] = read(states[c], axes[n_batch:])
             operands[combiner.rhs[c]] = read(op.sources[c], axes[n_batch:])
         body = entry(axes, lambda e: cast(substitute(e, operands), dtype))
-        return outputs(Compute(f"{op.name}.{name}", axes, (body,), op.source))[0]
+        return formula(f"{op.name}.{name}", axes, body, op.source)
 
     def head(c: int, axes: tuple[Axis, ...]) -> Expr | None:
         h = heads[c]
@@ -107,12 +107,12 @@ def scan_adjoints(op: Scan, heads: Sequence[Tensor | None], n_batch: int) -> lis
         return stored("step", lambda _, at: const(0, dtype) if partial is None else at(partial))
 
     def offset(c: int) -> Tensor:
-        def entry(axes: tuple[Axis, ...], at: _At) -> Expr:
+        def entry(axes: tuple[Axis, ...], at: At) -> Expr:
             if op.exclusive:
                 own = head(c, axes)
                 return const(0, dtype) if own is None else own
             row = [by_state[d][c] for d in range(m)]
-            return _dot(
+            return dot(
                 [None if p is None else at(p) for p in row],
                 [head(d, axes) for d in range(m)],
                 dtype,
@@ -132,28 +132,15 @@ def scan_adjoints(op: Scan, heads: Sequence[Tensor | None], n_batch: int) -> lis
         if not any(by_source[c][d] is not None for c in range(m)):
             return None
 
-        def entry(axes: tuple[Axis, ...], at: _At) -> Expr:
+        def entry(axes: tuple[Axis, ...], at: At) -> Expr:
             after: list[Expr | None] = []
             for c in range(m):
                 h = None if op.exclusive else head(c, axes)
                 arrived = read(reaching[c], axes)
                 after.append(arrived if h is None else add(arrived, h))
             column = [by_source[c][d] for c in range(m)]
-            return _dot([None if p is None else at(p) for p in column], after, dtype)
+            return dot([None if p is None else at(p) for p in column], after, dtype)
 
         return stored("source", entry)
 
     return [source_adjoint(d) for d in range(m)]
-
-
-_At = Callable[[Expr], Expr]
-"""A partial derivative of the combiner at one point of the scan."""
-
-
-def _dot(left: Sequence[Expr | None], right: Sequence[Expr | None], dtype: DType) -> Expr:
-    """The sum of the products of entries that are both there."""
-    total: Expr | None = None
-    for a, b in zip(left, right, strict=True):
-        if a is not None and b is not None:
-            total = mul(a, b) if total is None else add(total, mul(a, b))
-    return const(0, dtype) if total is None else total

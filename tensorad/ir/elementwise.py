@@ -8,6 +8,7 @@ from tensorad.ir.dtypes import FLOAT32, to_dtype
 from tensorad.ir.expr import (
     Axis,
     Expr,
+    Read,
     as_expr,
     axis,
     call,
@@ -17,7 +18,7 @@ from tensorad.ir.expr import (
     read,
     reduce_expr,
 )
-from tensorad.ir.tensor import Compute, Dim, Shape, Tensor, dim_expr, format_shape, outputs
+from tensorad.ir.tensor import Compute, Dim, Shape, Tensor, dim_expr, dim_of, format_shape, outputs
 
 _NAMES = "ijklmnpq"
 
@@ -28,6 +29,19 @@ def compute_axes(shape: Shape, names: tuple[str, ...] | None = None) -> tuple[Ax
         many = len(shape) > len(_NAMES)
         names = tuple(f"i{d}" if many else _NAMES[d] for d in range(len(shape)))
     return tuple([axis(n, 0, dim_expr(extent)) for n, extent in zip(names, shape, strict=True)])
+
+
+def formula(name: str, axes: tuple[Axis, ...], body: Expr, source: str | None = None) -> Tensor:
+    """The tensor out[axes] = body; a plain copy of a tensor is that tensor."""
+    if (
+        isinstance(body, Read)
+        and body.tensor.shape == tuple([dim_of(a.upper) for a in axes])
+        and all(i is a for i, a in zip(body.indices, axes, strict=True))
+    ):
+        return body.tensor
+    if source is None:
+        return outputs(Compute(name, axes, (body,)))[0]
+    return outputs(Compute(name, axes, (body,), source))[0]
 
 
 def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
