@@ -109,6 +109,17 @@ def bind_sizes(
     return known
 
 
+def shape_of(
+    t: Tensor, shapes: Mapping[Tensor, Sequence[int]], sizes: Mapping[str, int] | None = None
+) -> tuple[int, ...]:
+    """The shape of `t` when arrays of the given shapes are bound.
+
+    Raises:
+        BindError: a size has no value.
+    """
+    return _Run(bind_sizes(shapes, sizes)).shape(t.op)
+
+
 def _wrong_shape(t: Tensor, shape: Sequence[int]) -> ShapeError:
     return ShapeError(
         f"{t.name} was given an array of shape {tuple(shape)}.",
