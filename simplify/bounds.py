@@ -12,9 +12,10 @@ from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from tensorad.errors import BoundsError
-from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, const
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size
 from tensorad.ir.tensor import Compute, Op, Scatter, dim_expr, outputs, source_line
-from tensorad.ir.visit import free_leaves, op_expressions, reads, substitute
+from tensorad.ir.visit import free_leaves, op_expressions, reads
+from tensorad.simplify.enumeration import value_at
 from tensorad.simplify.inrange import Point, Query, Verdict
 from tensorad.simplify.intervals import Interval, interval
 from tensorad.simplify.sites import Site, evaluation_sites
@@ -185,7 +186,7 @@ def _query(site: Site, dimension: int) -> Query:
 def _error(site: Site, dimension: int, point: Point | None, name: str, source: str) -> BoundsError:
     r, at = site.read, point or {}
     index = r.indices[dimension]
-    value = substitute(index, {leaf: const(v, leaf.dtype) for leaf, v in at.items()})
+    value = value_at(index, at)
     used = free_leaves(index, *(b for a in site.axes for b in (a.lower, a.upper)))
     where = ", ".join(f"{leaf} = {v}" for leaf, v in at.items() if leaf in used or _is_size(leaf))
     advice = "guard the read with select(...) or change the axis."
@@ -205,5 +206,4 @@ def _extent_text(r: Read, dimension: int, at: Point) -> str:
     n = r.tensor.shape[dimension]
     if isinstance(n, int):
         return f"whose extent is {n}"
-    value = substitute(n, {leaf: const(v, leaf.dtype) for leaf, v in at.items()})
-    return f"whose extent {n} is {value}"
+    return f"whose extent {n} is {value_at(n, at)}"

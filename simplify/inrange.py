@@ -1,4 +1,7 @@
-"""Does an index stay in [0, extent)? Decided by isl, remembered by structure."""
+"""Does an index stay in [0, extent)? Decided by isl, remembered by structure.
+
+Small boxes in which the index is not affine are enumerated.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from typing import Literal
 
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import (
+    COMPARISONS,
     TRUE,
     Axis,
     Call,
     Cast,
     Const,
     Expr,
+    Read,
+    Reduce,
     Select,
     Size,
     logical_not,
@@ -23,7 +29,8 @@ from tensorad.ir.expr import (
 from tensorad.ir.facts import facts_about
 from tensorad.ir.visit import children, conjuncts, substitute_all
 from tensorad.simplify.affine import axis_conditions, is_affine
-from tensorad.simplify.intervals import Interval, intervals, overflows
+from tensorad.simplify.enumeration import NotEnumerable, first_point
+from tensorad.simplify.intervals import Interval, cut, intervals, overflows
 from tensorad.simplify.islset import BudgetExceeded, IntegerSet, NotAffine, Space, budget
 
 Point = dict[Expr, int]
@@ -61,12 +68,15 @@ class Query:
                 _memory[key] = problem.solve()
             except (NotAffine, BudgetExceeded):
                 _memory[key] = _DATA
-        return _memory[key]
+        found = _memory[key]
+        return problem.by_enumeration() if found is _DATA else found
 
     def witness(self, sizes: Mapping[Expr, int] | None = None) -> Point | None:
         """A point (sizes first) where the index is outside, at the given sizes if any."""
         fixed = [s == v for s, v in (sizes or {}).items()]
         problem = _Problem(self, tuple(fixed))
+        if problem.unknowns:
+            return problem.first_outside()
         with budget():
             return problem.outside().sample()
 
@@ -79,7 +89,7 @@ class _Problem:
         self.query = query
         self.roots = [*bounds, query.guard, query.index, query.extent]
         self.extra = extra
-        self.ranges = intervals(self.roots)
+        self.ranges = intervals(self.roots, _known_from(query.guard))
         self.sizes: dict[Expr, int] = {}
         self.unknowns: dict[Expr, int] = {}
         self.number: dict[Expr, int] = {a: -1 - n for n, a in enumerate(query.axes)}
@@ -161,10 +171,25 @@ class _Problem:
                 return Verdict("out")
             return Verdict("sizes", logical_not(wrong))
 
+    def by_enumeration(self) -> Verdict:
+        """What a small box of constant bounds tells; not remembered: unknowns look alike."""
+        try:
+            return _IN if self.first_outside() is None else Verdict("out")
+        except NotEnumerable:
+            return _DATA
+
+    def first_outside(self) -> Point | None:
+        """The first bad point of a box of constant bounds."""
+        loops = [axis_conditions(a) for a in self.query.axes]
+        return first_point(self.query.axes, [*loops, self.query.guard, self._wrong()])
+
     def outside(self) -> IntegerSet:
         """The points where the index is evaluated and not in range."""
+        return self._set(self._wrong())
+
+    def _wrong(self) -> Expr:
         index, extent = self.query.index, self.query.extent
-        return self._set(logical_or(index < 0, index >= extent))
+        return logical_or(index < 0, index >= extent)
 
     def _about_sizes(self) -> list[Expr]:
         return [*[s >= 0 for s in self.sizes], *self.facts, *self.extra]
@@ -178,6 +203,28 @@ class _Problem:
         about_sizes = self._about_sizes()
         space = Space([*self.sizes, *names.values()], self.query.axes)
         return IntegerSet.of(space, *about_sizes, *known, *parts)
+
+
+def _known_from(guard: Expr) -> dict[Expr, Interval]:
+    """Tighter intervals of data where a guard compares it: W[i] >= 2 keeps W[i] - 2 from
+    wrapping. Only points where the guard holds are asked about."""
+    parts = [c for c in conjuncts(guard) if isinstance(c, Call) and c.op in COMPARISONS]
+    operands = [a for c in parts for a in c.args if a.dtype.is_integer]
+    if all(isinstance(a, (Axis, Const, Size)) for a in operands):
+        return {}
+    memo = intervals(operands)
+    known: dict[Expr, Interval] = {}
+    for c in parts:
+        a, b = c.args
+        if a.dtype.is_integer:
+            for e, op, other in ((a, c.op, b), (b, _TURNED[c.op], a)):
+                if isinstance(e, (Read, Reduce)):
+                    known[e] = cut(known.get(e, memo[e]), op, memo[other])
+    return known
+
+
+_TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+"""a op b, read from b."""
 
 
 def _stand_in(e: Expr, n: int) -> Expr:

@@ -139,17 +139,18 @@ def _where(e: Expr, found: Interval, cond: Expr, memo: Mapping[Expr, Interval]) 
             continue
         if c.op == "and":
             stack.extend(c.args)
-        elif c.op in ("ge", "gt", "le", "lt") and c.args[0] is e:
-            found = _cut(found, c.op, memo[c.args[1]])
+        elif c.op in ("ge", "gt", "le", "lt", "eq") and c.args[0] is e:
+            found = cut(found, c.op, memo[c.args[1]])
     return found
 
 
-def _cut(found: Interval, op: str, bound: Interval) -> Interval:
+def cut(found: Interval, op: str, bound: Interval) -> Interval:
+    """The part of `found` where `x op bound` can hold; `found` itself if that is empty."""
     lo, hi = found.lo, found.hi
-    if op in ("ge", "gt") and bound.lo is not None:
+    if op in ("ge", "gt", "eq") and bound.lo is not None:
         least = bound.lo + (op == "gt")
         lo = least if lo is None else max(lo, least)
-    if op in ("le", "lt") and bound.hi is not None:
+    if op in ("le", "lt", "eq") and bound.hi is not None:
         most = bound.hi - (op == "lt")
         hi = most if hi is None else min(hi, most)
     return found if lo is not None and hi is not None and lo > hi else Interval(lo, hi)
