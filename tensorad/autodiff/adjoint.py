@@ -26,6 +26,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Scatter, Shape, Tensor, Update, outputs
 from tensorad.ir.visit import (
+    any_node,
     copy_bodies,
     fresh_axes,
     postorder,
@@ -74,6 +75,9 @@ class Contribution:
     indices: tuple[Expr, ...]
     weight: Weight
     guard: Expr = TRUE
+    sparse: Contribution | None = None
+    """The same contribution over fewer points that can only be scattered: used unless every
+    element of the adjoint has at most one point here."""
 
 
 @dataclass(eq=False)
@@ -121,8 +125,8 @@ class Target:
         crowded = _crowded(self.contributions)
         for c in self.contributions:
             part = None if c.axes in crowded else gather(c, axes, len(self.batch))
-            if part is None:
-                scattered.append(c)
+            if part is None or (c.sparse is not None and any_node(part, is_reduce)):
+                scattered.append(c.sparse or c)
             elif not is_zero(part):
                 part = cast(part, self.of.dtype)
                 total = part if total is None else add(total, part)

@@ -7,16 +7,17 @@ tuples) goes through the index of the winner. Every other one is a fold: see `fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from tensorad.autodiff.box import Box
 from tensorad.autodiff.folds import fold_terms
 from tensorad.autodiff.linear import Term, body_terms
+from tensorad.errors import InternalError
 from tensorad.ir.combiner import Combiner, beats, make_combiner
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import (
-    TRUE,
     Call,
     Expr,
     Param,
@@ -34,7 +35,7 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.tensor import Compute, Tensor, outputs
-from tensorad.ir.visit import copy_bodies, substitute
+from tensorad.ir.visit import copy_bodies, substitute, substitute_all
 
 
 def reduce_terms(op: Compute, component: int, wanted: Callable[[Read], bool]) -> list[Term]:
@@ -121,12 +122,18 @@ def _with_position(combiner: Combiner, dtypes: tuple[DType, ...]) -> Combiner:
 def _selection_terms(
     op: Compute, component: int, e: Reduce, wanted: Callable[[Read], bool]
 ) -> list[Term]:
-    """out[o] = source(o, winner[o]): the source's terms at the winner, where there is one."""
+    """out[o] = source(o, winner[o]): the source's terms where they are the selected ones."""
+    box = Box.around(e.axes)
     position = read(winner(op, e), op.axes)
-    at_winner = Box.around(e.axes).at(call("maximum", position, int_const(0)))
-    source = substitute(e.sources[e.index], at_winner)
-    chosen = position >= 0
-    return [
-        Term(t.component, t.coefficient, t.read, (), TRUE, logical_and(chosen, t.guard))
-        for t in body_terms(component, source, wanted)
-    ]
+    selected = position == box.position()
+    at_winner = box.at(call("maximum", position, int_const(0)))
+    terms: list[Term] = []
+    for t in body_terms(component, e.sources[e.index], wanted, e.axes, e.condition):
+        place = substitute_all((t.coefficient, t.read, t.guard), at_winner)
+        coefficient, there, guard = place
+        if not isinstance(there, Read):
+            raise InternalError(f"{t.read} became {there}")
+        guard = logical_and(position >= 0, guard)
+        direct = Term(component, coefficient, there, guard=guard)
+        terms.append(replace(t, guard=logical_and(selected, t.guard), at_winner=direct))
+    return terms

@@ -114,7 +114,8 @@ class Push:
         return e.tensor in self.tangents
 
     def _compute(self, op: Compute, component: int, made: Tensor) -> Tensor | None:
-        terms = compute_terms(op, component, self._wanted)
+        found = compute_terms(op, component, self._wanted)
+        terms = [t.at_winner or t for t in found]
         if not terms:
             return None
         body = directional(terms, self._read, made)

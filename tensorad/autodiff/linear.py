@@ -52,6 +52,9 @@ class Term:
         axes: the reduction's axes; () outside reductions.
         condition: the reduction's own condition.
         guard: the selects between the read and the output.
+        at_winner: for a selection, the same term at the selected element alone (no axes,
+            a read at an index found at run time); this one asks every element whether it
+            is the selected one.
     """
 
     component: int
@@ -60,6 +63,7 @@ class Term:
     axes: tuple[Axis, ...] = ()
     condition: Expr = TRUE
     guard: Expr = TRUE
+    at_winner: Term | None = None
 
 
 def differentiate(root: Expr, wanted: Callable[[Expr], bool]) -> dict[Expr, Guarded]:

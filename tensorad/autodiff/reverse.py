@@ -187,17 +187,11 @@ class Sweep:
         self.targets[tensor].contributions.append(contribution)
 
     def _push_term(self, op: Compute, adjoint: Adjoint, term: Term) -> None:
-        coefficient = term.coefficient
-
-        def weight(batch: Sequence[Expr]) -> Expr:
-            head = cast(adjoint.at((*batch, *op.axes)), coefficient.dtype)
-            return times(head, coefficient)
-
-        axes = (*op.axes, *term.axes)
-        self._push(
-            term.read.tensor,
-            Contribution(axes, term.condition, term.read.indices, weight, term.guard),
-        )
+        contribution = _contribution(op, adjoint, term)
+        if term.at_winner is not None:
+            direct = _contribution(op, adjoint, term.at_winner)
+            contribution = replace(contribution, sparse=direct)
+        self._push(term.read.tensor, contribution)
 
     def _visit_scatter(self, op: Scatter, made: Tensor) -> None:
         """out[f(p)] += v(p): each point's adjoint is the head where the point went."""
@@ -249,6 +243,17 @@ class Sweep:
         self._push(
             tensor, Contribution(own, TRUE, own, lambda batch: read(adjoint, (*batch, *own)))
         )
+
+
+def _contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
+    coefficient = term.coefficient
+
+    def weight(batch: Sequence[Expr]) -> Expr:
+        head = cast(adjoint.at((*batch, *op.axes)), coefficient.dtype)
+        return times(head, coefficient)
+
+    axes = (*op.axes, *term.axes)
+    return Contribution(axes, term.condition, term.read.indices, weight, term.guard)
 
 
 def _pointwise(op: Compute, terms: Sequence[Term]) -> bool:
