@@ -1,4 +1,7 @@
-"""Every axis of a formula belongs to its compute or to exactly one reduction."""
+"""Every axis of a formula belongs to its compute or to exactly one reduction.
+
+A reduce axis may serve several reductions and computes of the user: each binds a copy.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ from weakref import WeakValueDictionary
 
 from tensorad.errors import DefinitionError
 from tensorad.ir.expr import Axis, Expr, Param, Reduce, reduce_expr
-from tensorad.ir.visit import free_leaves, postorder, with_fresh_fold
+from tensorad.ir.visit import (
+    children,
+    free_leaves,
+    fresh_axes,
+    postorder,
+    rewrite,
+    substitute_all,
+)
 
 _reduce_axes: WeakValueDictionary[int, Axis] = WeakValueDictionary()
 """Axes made by `reduce_axis`: an error can tell them from the axes of another compute."""
@@ -36,20 +46,24 @@ def bind_reductions(
     if not folds:
         _check_bound(name, nodes, own, bodies)
         return bodies
-    inner = _axes_of_folds(name, own, folds)
+    binders = _folds_of_axes(name, own, folds)
+    shared = [a for a, found in binders.items() if len(found) > 1]
+    if shared:
+        _check_nested(name, shared, nodes)
     _check_bound(name, free_leaves(*bodies), own, bodies)
-    if any(a.serial in _bound for a in inner):
-        renew = with_fresh_fold()
-        bodies = tuple([renew(b) for b in bodies])
-    _bound.update({a.serial: a for a in inner})
+    if shared or any(a.serial in _bound for a in binders):
+        bodies = _on_own_axes(bodies)
+    _bound.update({a.serial: a for a in binders})
     return bodies
 
 
-def _axes_of_folds(name: str, own: dict[Axis, None], folds: Iterable[Reduce]) -> dict[Axis, Expr]:
-    """Every reduce axis with the fold that binds it; the components of a tuple are one fold."""
-    binder: dict[Axis, Expr] = {}
+def _folds_of_axes(
+    name: str, own: dict[Axis, None], folds: Iterable[Reduce]
+) -> dict[Axis, dict[Expr, None]]:
+    """Every reduce axis with the folds that bind it; the components of a tuple are one fold."""
+    binders: dict[Axis, dict[Expr, None]] = {}
     for e in folds:
-        fold = reduce_expr(e.combiner, e.sources, e.axes, e.condition)
+        fold = _fold_of(e)
         for a in e.axes:
             if a in own:
                 raise DefinitionError(
@@ -57,13 +71,50 @@ def _axes_of_folds(name: str, own: dict[Axis, None], folds: Iterable[Reduce]) ->
                     where=str(e),
                     hint="reduce over an axis made by reduce_axis.",
                 )
-            if binder.setdefault(a, fold) is not fold:
-                raise DefinitionError(
-                    f"reduce axis {a.name} is bound by two reductions of {name}.",
-                    where=f"{binder[a]} and {e}",
-                    hint="make one reduce_axis for each reduction.",
-                )
-    return binder
+            binders.setdefault(a, {})[fold] = None
+    return binders
+
+
+def _fold_of(e: Reduce) -> Expr:
+    """One node for all components of a fold."""
+    return reduce_expr(e.combiner, e.sources, e.axes, e.condition)
+
+
+def _check_nested(name: str, shared: list[Axis], nodes: list[Expr]) -> None:
+    """Reductions side by side may share an axis; one inside another may not."""
+    for a in shared:
+        inside: dict[Expr, Expr] = {}
+        for e in nodes:
+            below = next((inside[c] for c in children(e) if c in inside), None)
+            if isinstance(e, Reduce) and any(a is b for b in e.axes):
+                if below is not None:
+                    raise DefinitionError(
+                        f"reduce axis {a.name} is bound by two nested reductions of {name}.",
+                        where=f"{below} inside {e}",
+                        hint="make one reduce_axis for each of the two.",
+                    )
+                below = e
+            if below is not None:
+                inside[e] = below
+
+
+def _on_own_axes(bodies: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """A copy in which each fold runs over fresh axes, the same for all its components."""
+    copies: dict[Expr, dict[Expr, Expr]] = {}
+    memo: dict[Expr, Expr] = {}
+
+    def renew(e: Expr) -> Expr | None:
+        if not isinstance(e, Reduce):
+            return None
+        fold = _fold_of(e)
+        if fold not in copies:
+            copies[fold] = fresh_axes(e.axes)
+        fresh = copies[fold]
+        *sources, condition = substitute_all((*e.sources, e.condition), fresh)
+        axes = tuple([a for a in fresh.values() if isinstance(a, Axis)])
+        return reduce_expr(e.combiner, tuple(sources), axes, condition, e.index)
+
+    return tuple([rewrite(b, renew, memo) for b in bodies])
 
 
 def _check_bound(
