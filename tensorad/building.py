@@ -257,6 +257,11 @@ class Lowered:
         names = ", ".join([t.name for t in self.program.outputs])
         return f"<Lowered {names}: {len(self.program.kernels)} kernels>"
 
+    def _repr_html_(self) -> str:
+        from tensorad.display.loops import loops_html
+
+        return loops_html(str(self))
+
 
 def lower(
     outputs: Outputs, inputs: Sequence[Tensor] | None = None, *, schedule: bool = True

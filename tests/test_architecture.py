@@ -32,7 +32,8 @@ BRIDGES = {
 }
 
 LAZY = {
-    ("ir", "display"): "a tensor displays itself: _repr_html_ loads the HTML writer when called"
+    ("ir", "display"): "a tensor displays itself: _repr_html_ loads the HTML writer when called",
+    ("building", "display"): "lowered loops display themselves in the same way",
 }
 """Upward imports inside functions, each with its reason. Everything else obeys BELOW."""
 

@@ -1,0 +1,1 @@
+"""How tensors and loops show themselves in a notebook."""

@@ -334,6 +334,11 @@ class Tensor(Node):
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={format_shape(self.shape)}, dtype={self.dtype})"
 
+    def _repr_html_(self) -> str:
+        from tensorad.display.html import tensors_html
+
+        return tensors_html(self)
+
 
 def _elementwise(op: str, *operands: object) -> Tensor:
     from tensorad.ir.elementwise import elementwise

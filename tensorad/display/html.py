@@ -1,0 +1,178 @@
+"""Tensors as HTML: one framed formula per operation, consumers first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+from tensorad.display.formula import FormulaWriter
+from tensorad.display.style import page
+from tensorad.errors import InternalError
+from tensorad.ir.combiner import (
+    Combiner,
+    all_combiner,
+    any_combiner,
+    max_combiner,
+    min_combiner,
+    prod_combiner,
+    sum_combiner,
+)
+from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
+from tensorad.ir.printer import (
+    ExprWriter,
+    TensorNames,
+    array_text,
+    consumers_first,
+    number_text,
+    same_fold,
+)
+from tensorad.ir.tensor import (
+    Compute,
+    Constant,
+    Op,
+    Placeholder,
+    Scan,
+    Scatter,
+    Tensor,
+    dim_expr,
+    outputs,
+)
+from tensorad.ir.visit import op_expressions, postorder
+
+_MOST_OPS: Final = 200
+"""Operations shown; a note says how many more there are."""
+_LONGEST: Final = 20_000
+"""Characters of HTML one formula may take; longer ones end with a note."""
+
+
+def tensors_html(tensors: Tensor | Sequence[Tensor]) -> str:
+    """The operations behind `tensors`, consumers first, each once."""
+    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    order = consumers_first(roots)
+    names = TensorNames([t for op in order for t in outputs(op)])
+    cards = [_card(op, names) for op in order[:_MOST_OPS]]
+    if len(order) > _MOST_OPS:
+        more = len(order) - _MOST_OPS
+        cards.append(f'<div class="op dim">… and {more} more operations</div>')
+    return page("".join(cards))
+
+
+def _card(op: Op, names: TensorNames) -> str:
+    writer = FormulaWriter(names)
+    if isinstance(op, (Compute, Scatter)):
+        writer.colour(op.axes)
+    match op:
+        case Placeholder():
+            kind, lines = "input", []
+        case Constant():
+            kind, lines = "constant", [escape(array_text(op.array))]
+        case Compute():
+            kind, lines = "", _compute_lines(op, writer)
+        case Scatter():
+            kind, lines = "scatter", _scatter_lines(op, writer)
+        case Scan():
+            kind, lines = "scan", _scan_lines(op, writer)
+        case _:
+            raise InternalError(f"unknown operation {type(op).__name__}")
+    shape = ", ".join([writer.text(dim_expr(n)) for n in op.shape])
+    tensors = ", ".join([f"<b>{escape(names(t))}</b> : {t.dtype} [{shape}]" for t in outputs(op)])
+    head = f'<div class="head">{tensors} {kind}</div>'
+    return f'<div class="op">{head}{"".join(map(_line, lines))}</div>'
+
+
+def _line(html: str) -> str:
+    if len(html) > _LONGEST:
+        html = f'<span class="dim">a formula of {len(html):,} characters: print the tensor</span>'
+    return f'<div class="line">{html}</div>'
+
+
+def _compute_lines(op: Compute, writer: FormulaWriter) -> list[str]:
+    shared, texts = writer.write(op.bodies, op.axes)
+    left = [_element(t, op.axes, writer) for t in outputs(op)]
+    if len(left) > 1 and _is_whole_fold(op.bodies):
+        *items, _ = writer.node(op.bodies[0])[0]
+        left, texts = [f"({', '.join(left)})"], [f"{writer.joined(items)})"]
+    lines = [f'<span class="dim">{line}</span>' for line in shared]
+    lines.extend([f"{element} = {text}" for element, text in zip(left, texts, strict=True)])
+    return [*lines, *_for_axes(op.axes, writer), *_combiners(op.bodies)]
+
+
+def _is_whole_fold(bodies: Sequence[Expr]) -> bool:
+    """Whether the bodies are all components of one fold, in order."""
+    first = bodies[0]
+    return isinstance(first, Reduce) and all(
+        isinstance(b, Reduce) and b.index == n and same_fold(first, b) for n, b in enumerate(bodies)
+    )
+
+
+def _element(t: Tensor, indices: Sequence[Expr], writer: FormulaWriter) -> str:
+    return writer.text(read(t, tuple(indices)))
+
+
+def _for_axes(axes: Sequence[Axis], writer: FormulaWriter) -> list[str]:
+    if not axes:
+        return []
+    return [f'<span class="dim">for</span> {writer.joined(writer.ranges(axes))}']
+
+
+def _combiners(roots: Sequence[Expr]) -> list[str]:
+    """How folds other than the built-in ones combine their operands."""
+    found: dict[Combiner, None] = {}
+    for e in postorder(*roots):
+        if isinstance(e, Reduce) and not _is_built_in(e.combiner):
+            found[e.combiner] = None
+    return [line for c in found for line in _combiner_lines(c)]
+
+
+def _is_built_in(c: Combiner) -> bool:
+    if c.arity > 1:
+        return False
+    dtype = c.identity[0].dtype
+    makers = (sum_combiner, prod_combiner, max_combiner, min_combiner)
+    known = [make(dtype) for make in makers] + [any_combiner(), all_combiner()]
+    return any(c is k for k in known)
+
+
+def _combiner_lines(c: Combiner) -> list[str]:
+    writer = FormulaWriter()
+    writer.declare((*c.lhs, *c.rhs))
+    shared, results = writer.write(c.results)
+    lhs, rhs = (", ".join([writer.text(p) for p in side]) for side in (c.lhs, c.rhs))
+    start = escape(", ".join([number_text(v) for v in c.identity]))
+    return [
+        *[f'<span class="dim">{line}</span>' for line in shared],
+        f'<span class="dim">{escape(c.name)}:</span> ({lhs}) ⊕ ({rhs}) = ({", ".join(results)})'
+        f'<span class="dim">, from</span> ({start})',
+    ]
+
+
+def _scatter_lines(op: Scatter, writer: FormulaWriter) -> list[str]:
+    (out,) = outputs(op)
+    shared, texts = writer.write(op_expressions(op), op.axes)
+    name = f"<b>{escape(writer.tensor_name(out))}</b>"
+    start = number_text(op.combiner.identity[0])
+    if op.init is not None:
+        start = f"<b>{escape(writer.tensor_name(op.init))}</b>"
+    lines = [f"{name} = {start}", *[f'<span class="dim">{line}</span>' for line in shared]]
+    rest = iter(texts)
+    sign = "+=" if op.combiner.is_sum else "⊕="
+    for u in op.updates:
+        where = ", ".join([next(rest) for _ in u.indices])
+        line = f"{name}[{where}] {sign} {next(rest)}"
+        condition = next(rest)
+        if u.condition is not TRUE:
+            line += f' <span class="dim">where</span> {condition}'
+        lines.append(line)
+    lines.extend(_for_axes(op.axes, writer))
+    return lines if _is_built_in(op.combiner) else [*lines, *_combiner_lines(op.combiner)]
+
+
+def _scan_lines(op: Scan, writer: ExprWriter) -> list[str]:
+    sources = ", ".join([f"<b>{escape(writer.tensor_name(t))}</b>" for t in op.sources])
+    order = [
+        word for word, wanted in (("exclusive", op.exclusive), ("reverse", op.reverse)) if wanted
+    ]
+    how = f", {', '.join(order)}" if order else ""
+    lines = [f"prefix {escape(op.combiner.name)} of {sources} along axis {op.axis}{how}"]
+    return lines if _is_built_in(op.combiner) else [*lines, *_combiner_lines(op.combiner)]
