@@ -13,9 +13,6 @@ from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Select,
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import children
 
-GUARDED = 1
-"""The mask bit of values that depend on a read made only under a condition."""
-
 
 class Lanes:
     """The vector loop being emitted: `count` registers of `lanes` lanes from `base` on."""
@@ -43,12 +40,12 @@ class Expressions:
         self.sizes: dict[Size, int] = {}
         self.cache: dict[object, Value] = {}
         self.bits: dict[object, int] = {}
-        self.dependents: dict[int, list[object]] = {GUARDED: []}
+        self.dependents: dict[int, list[object]] = {}
         self.written_level: dict[Tensor, int] = dict.fromkeys(written, 0)
         """Tensors this kernel writes, with the region of the last write."""
         self.vector: Lanes | None = None
-        self.needs: Mapping[Expr, Expr] = {}
-        """The condition under which each guarded read of the current statement happens."""
+        self.guards: Mapping[Expr, Expr] = {}
+        """The test each read of the current statement needs that may leave its tensor."""
         self.check_level = 0
         """Region of the last check: no read may move out beyond it."""
         self.memory = Memory(self)
@@ -59,7 +56,7 @@ class Expressions:
         """The mask bit of a scalar or written tensor."""
         found = self.bits.get(thing)
         if found is None:
-            found = self.bits[thing] = 2 << len(self.bits)
+            found = self.bits[thing] = 1 << len(self.bits)
             self.dependents[found] = []
         return found
 
@@ -136,7 +133,7 @@ class Expressions:
 
     def _operands(self, e: Expr) -> tuple[Expr, ...]:
         if isinstance(e, Read):
-            guard = self.needs.get(e)
+            guard = self.guards.get(e)
             parts = self.memory.operands(e.tensor, e.indices)
             return parts if guard is None else (*parts, guard)
         return children(e)
@@ -149,7 +146,7 @@ class Expressions:
             case Size():
                 self._size(e)
             case Read():
-                self.keep(e, self.memory.load(e, self.needs.get(e)))
+                self.keep(e, self.memory.load(e, self.guards.get(e)))
             case Call():
                 self._call(e)
             case Select():

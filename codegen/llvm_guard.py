@@ -1,37 +1,57 @@
-"""Reads under a `Select` that may only be made where the branch is taken."""
+"""Reads that a `Select` may leave undone: they must not fault where their branch is not taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from tensorad.codegen.affine import Ranges, linear_form
-from tensorad.codegen.lower_body import needs
-from tensorad.ir.expr import TRUE, Axis, Expr, Read, Select
-from tensorad.ir.visit import postorder
+from tensorad.ir.expr import TRUE, ZERO, Axis, Expr, Read, Select, call, logical_and
+from tensorad.ir.tensor import dim_expr
+from tensorad.ir.visit import children, postorder
 
 
 def guarded_reads(roots: tuple[Expr, ...], axes: Iterable[Axis]) -> Mapping[Expr, Expr]:
-    """Reads of a statement with the condition they need; those always in bounds are left out."""
+    """Reads made only under a branch that may leave their tensor, with the test that they do not.
+
+    A read whose test fails belongs to a branch not taken, so any number will do for it: both
+    branches can be evaluated without a jump.
+    """
     order = postorder(*roots)
     if not any(type(e) is Select for e in order):
         return {}
+    always = _always_evaluated(roots)
     found: dict[Expr, Expr] = {}
     ranges: Ranges | None = None
-    need = needs(roots, order)
     for e in order:
-        condition = need[e]
-        if not isinstance(e, Read) or condition is TRUE:
+        if not isinstance(e, Read) or e in always:
             continue
         if ranges is None:
             ranges = Ranges(axes)
-        if not _in_bounds(e, ranges):
-            found[e] = condition
+        test = _in_bounds(e, ranges)
+        if test is not TRUE:
+            found[e] = test
     return found
 
 
-def _in_bounds(e: Read, ranges: Ranges) -> bool:
+def _always_evaluated(roots: tuple[Expr, ...]) -> dict[Expr, None]:
+    """Nodes that are needed whichever branches are taken."""
+    found: dict[Expr, None] = {}
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if e not in found:
+            found[e] = None
+            stack.extend((e.cond,) if isinstance(e, Select) else children(e))
+    return found
+
+
+def _in_bounds(e: Read, ranges: Ranges) -> Expr:
+    """Whether every index lies in its extent; what the loops' bounds prove is left out."""
+    tests: list[Expr] = []
     for index, extent in zip(e.indices, e.tensor.shape, strict=True):
         low, high = ranges.of_linear(linear_form(index))
-        if low < 0 or not isinstance(extent, int) or high >= extent:
-            return False
-    return True
+        if low < 0:
+            tests.append(call("ge", index, ZERO))
+        if not isinstance(extent, int) or high >= extent:
+            tests.append(call("lt", index, dim_expr(extent)))
+    return logical_and(*tests)

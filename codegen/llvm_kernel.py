@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorad.codegen.llvm_expr import GUARDED, Expressions, Lanes
+from tensorad.codegen.llvm_expr import Expressions, Lanes
 from tensorad.codegen.llvm_guard import guarded_reads
 from tensorad.codegen.llvm_lanes import LaneUse, expressions, lanes_for, statements
 from tensorad.codegen.llvm_ops import is_constant
@@ -74,15 +74,12 @@ class Statements:
                 self._guard(s)
                 results = [self.values.value(v) for v in s.values]
                 self._set(s.targets, results)
-                self._unguard()
             case Fold():
                 self._guard(s)
                 self._fold(s)
-                self._unguard()
             case Store():
                 self._guard(s)
                 self._store(s)
-                self._unguard()
             case Check():
                 self._check(s)
             case Visit():
@@ -91,13 +88,8 @@ class Statements:
                 raise InternalError(f"unknown statement {type(s).__name__}")
 
     def _guard(self, s: Stmt) -> None:
-        if self.values.vector is None:
-            self.values.needs = guarded_reads(expressions(s), self.axes)
-
-    def _unguard(self) -> None:
-        if self.values.needs:
-            self.values.changed(GUARDED)
-            self.values.needs = {}
+        inside = self.values.vector is not None  # there every read is in bounds in every lane
+        self.values.guards = {} if inside else guarded_reads(expressions(s), self.axes)
 
     def _store(self, s: Store) -> None:
         results = [self.values.value(v) for v in s.values]
@@ -250,7 +242,6 @@ class Statements:
     def _branch(self, s: If) -> None:
         self._guard(s)
         cond = self.values.scalar(s.cond)
-        self._unguard()
         if is_constant(cond.name):
             self.block(s.then if cond.name == "true" else s.orelse)
             return

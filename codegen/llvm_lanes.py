@@ -112,6 +112,11 @@ class LaneUse:
             for targets, (fold, count) in self.folded[c].items():
                 before = folded.get(targets)
                 folded[targets] = (fold, max(count, before[1] if before else 0))
+        if runs_in_lanes(s):  # each iteration sets its own: nothing is carried in or out
+            for c in statements(inner):
+                for p in c.targets if isinstance(c, Assign) else ():
+                    used.pop(p, None)
+                    assigned.pop(p, None)
         self.folded[s], self.used[s] = folded, used
         self.assigned[s], self.stored[s] = assigned, stored
 

@@ -163,10 +163,10 @@ class Memory:
         if t in values.written_level:
             level = max(level, values.written_level[t])
             mask |= values.bit(t)
-        level = max(level, values.check_level)
         if guard is not None:
             condition = values.value(guard)
             return self._guarded(t, place, condition, max(level, condition.level), mask)
+        level = max(level, values.check_level)
         lanes = values.vector
         in_lanes = lanes is not None and (place.stride != 0 or place.offsets is not None)
         if in_lanes and lanes is not None and lanes.mask is not None:
@@ -184,7 +184,7 @@ class Memory:
         pointer = self._shifted(t, place.pointer.name, place.constant, level)
         chosen = put(f"select i1 {condition.name}, ptr {pointer}, ptr %dummy", level)
         name = self._load_scalar(t, chosen, level)
-        return Value((name,), t.dtype, 0, level, mask | condition.mask | 1)
+        return Value((name,), t.dtype, 0, level, mask | condition.mask)
 
     def _metadata(self, t: Tensor) -> str:
         return "" if t in self.values.written_level else ", !invariant.load !0"
