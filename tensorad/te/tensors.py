@@ -85,7 +85,7 @@ def _fitting(value: object, dtype: DType) -> Number:
             f"const: {type(value).__name__} is neither a number nor an array.",
             hint="give a Python number, a NumPy array or nested lists of numbers.",
         )
-    whole = isinstance(value, (bool, int, np.bool_, np.integer))
+    whole = not isinstance(value, (float, np.floating)) or value.is_integer()
     if dtype.is_float:
         return float(value)
     if dtype is BOOL and isinstance(value, (bool, np.bool_)):

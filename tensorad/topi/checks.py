@@ -25,6 +25,7 @@ def check_tensor(operator: str, argument: str, value: object, ndim: int | None =
         raise ShapeError(
             f"{operator}: {argument} must have {ndim} axes, but {value.name} has shape "
             f"{format_shape(value.shape)}.",
+            hint="reshape or expand_dims it first.",
         )
     return value
 
@@ -36,7 +37,10 @@ def check_equal(operator: str, what: str, a: Dim, b: Dim) -> None:
         ShapeError: they differ.
     """
     if not same_dim(a, b):
-        raise ShapeError(f"{operator}: {what} differ: {a} and {b}.")
+        raise ShapeError(
+            f"{operator}: {what} differ: {a} and {b}.",
+            hint="change the shape of one of them.",
+        )
 
 
 def normalize_axis(operator: str, axis: object, ndim: int) -> int:

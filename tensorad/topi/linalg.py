@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import mul
 
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
@@ -51,7 +53,10 @@ def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[in
         left = [normalize_axis("tensordot", d, a.ndim) for d in axes[0]]
         right = [normalize_axis("tensordot", d, b.ndim) for d in axes[1]]
     if len(left) != len(right) or min([*left, 0]) < 0 or max([*right, -1]) >= b.ndim:
-        raise DefinitionError(f"tensordot: cannot pair the axes {axes} of {a.name} and {b.name}.")
+        raise DefinitionError(
+            f"tensordot: cannot pair the axes {axes} of {a.name} and {b.name}.",
+            hint="list as many axes of one as of the other.",
+        )
     for d, e in zip(left, right, strict=True):
         check_equal("tensordot", f"axis {d} of {a.name} and axis {e} of {b.name}",
                     a.shape[d], b.shape[e])  # fmt: skip
@@ -91,6 +96,7 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
                     f"einsum: {letter!r} in {subscripts!r} stands for extents "
                     f"{extents[letter]} and {n}.",
                     where=", ".join(f"{o.name} {format_shape(o.shape)}" for o in operands),
+                    hint="give axes of different extents different letters.",
                 )
     summed = [c for c in extents if c not in output]
 
@@ -98,11 +104,11 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
         axes: dict[str, Expr] = dict(zip(output, i, strict=True))
         inner: list[Axis] = [te.reduce_axis(extents[c], name=c) for c in summed]
         axes |= dict(zip(summed, inner, strict=True))
-        product: Expr | None = None
-        for term, t in zip(terms, operands, strict=True):
-            factor = t[tuple(axes[c] for c in term)]
-            product = factor if product is None else product * factor
-        return te.sum(product, axis=inner) if inner else product  # type: ignore[return-value]  # operands: checked
+        factors: list[Expr] = [
+            t[tuple(axes[c] for c in term)] for term, t in zip(terms, operands, strict=True)
+        ]
+        product = reduce(mul, factors)
+        return te.sum(product, axis=inner) if inner else product
 
     made: Tensor = te.compute(tuple(extents[c] for c in output), body, name="einsum")
     return made
@@ -114,7 +120,9 @@ def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]
     terms = left.split(",")
     if not operands or len(terms) != len(operands):
         raise DefinitionError(
-            f"einsum: {subscripts!r} names {len(terms)} operands, {len(operands)} were given."
+            f"einsum: {subscripts!r} names {len(terms)} operands, {len(operands)} "
+            f"{'was' if len(operands) == 1 else 'were'} given.",
+            hint="give one tensor for each comma-separated term.",
         )
     for n, (term, t) in enumerate(zip(terms, operands, strict=True)):
         check_tensor("einsum", f"operand {n}", t)
@@ -130,5 +138,6 @@ def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]
         raise DefinitionError(
             f"einsum: the output {output!r} repeats a letter or has one that no operand has.",
             where=subscripts,
+            hint="an output letter names an axis of an operand, once.",
         )
     return terms, output

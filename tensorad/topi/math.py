@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator as op
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from tensorad import te
-from tensorad.ir.elementwise import broadcast_shapes, elementwise
-from tensorad.ir.tensor import Dim, Tensor
+from tensorad.errors import ShapeError
+from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, same_dim
+from tensorad.ir.expr import Axis, Expr
+from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.checks import check_tensor
 
 Operand = Tensor | float | int
@@ -69,35 +72,49 @@ def square(x: Tensor) -> Tensor:
     return made
 
 
-def _binary(name: str, op: str) -> Callable[[Operand, Operand], Tensor]:
+def _at(operand: Operand, index: tuple[Axis, ...]) -> Expr | float:
+    return broadcast_read(operand, index) if isinstance(operand, Tensor) else operand
+
+
+def _elementwise(name: str, function: Callable[..., object], *operands: Operand) -> Tensor:
+    shapes = [o.shape for o in operands if isinstance(o, Tensor)]
+    made: Tensor = te.compute(
+        broadcast_shapes(name, *shapes),
+        lambda *i: function(*[_at(o, i) for o in operands]),
+        name=name,
+    )
+    return made
+
+
+def _binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Operand], Tensor]:
     def operator(a: Operand, b: Operand) -> Tensor:
         if not isinstance(a, Tensor):
             check_tensor(name, "b", b)
-        return elementwise(op, a, b)
+        return _elementwise(name, function, a, b)
 
     operator.__name__ = name
     operator.__doc__ = f"{name} of two tensors, or a tensor and a number; shapes broadcast."
     return operator
 
 
-add = _binary("add", "add")
-subtract = _binary("subtract", "sub")
-multiply = _binary("multiply", "mul")
-divide = _binary("divide", "div")
-floor_divide = _binary("floor_divide", "floordiv")
-mod = _binary("mod", "mod")
-power = _binary("power", "pow")
-maximum = _binary("maximum", "maximum")
-minimum = _binary("minimum", "minimum")
-atan2 = _binary("atan2", "atan2")
-less = _binary("less", "lt")
-less_equal = _binary("less_equal", "le")
-greater = _binary("greater", "gt")
-greater_equal = _binary("greater_equal", "ge")
-equal = _binary("equal", "eq")
-not_equal = _binary("not_equal", "ne")
-logical_and = _binary("logical_and", "and")
-logical_or = _binary("logical_or", "or")
+add = _binary("add", op.add)
+subtract = _binary("subtract", op.sub)
+multiply = _binary("multiply", op.mul)
+divide = _binary("divide", op.truediv)
+floor_divide = _binary("floor_divide", op.floordiv)
+mod = _binary("mod", op.mod)
+power = _binary("power", te.pow)
+maximum = _binary("maximum", te.maximum)
+minimum = _binary("minimum", te.minimum)
+atan2 = _binary("atan2", te.atan2)
+less = _binary("less", op.lt)
+less_equal = _binary("less_equal", op.le)
+greater = _binary("greater", op.gt)
+greater_equal = _binary("greater_equal", op.ge)
+equal = _binary("equal", op.eq)
+not_equal = _binary("not_equal", op.ne)
+logical_and = _binary("logical_and", op.and_)
+logical_or = _binary("logical_or", op.or_)
 
 
 def logical_not(x: Tensor) -> Tensor:
@@ -122,17 +139,7 @@ def cast(x: Tensor, dtype: object) -> Tensor:
 def where(condition: Tensor, a: Operand, b: Operand) -> Tensor:
     """a where the condition holds, otherwise b; shapes broadcast."""
     check_tensor("where", "condition", condition)
-    shapes = [t.shape for t in (condition, a, b) if isinstance(t, Tensor)]
-    shape = broadcast_shapes("where", *shapes)
-    c, x, y = (broadcast_to(t, shape) if isinstance(t, Tensor) else t for t in (condition, a, b))
-
-    def at(t: object, i: tuple[object, ...]) -> object:
-        return t[i] if isinstance(t, Tensor) else t
-
-    made: Tensor = te.compute(
-        shape, lambda *i: te.select(at(c, i), at(x, i), at(y, i)), name="where"
-    )
-    return made
+    return _elementwise("where", te.select, condition, a, b)
 
 
 def broadcast_to(x: Tensor, shape: Sequence[Dim]) -> Tensor:
@@ -143,16 +150,18 @@ def broadcast_to(x: Tensor, shape: Sequence[Dim]) -> Tensor:
     """
     check_tensor("broadcast_to", "x", x)
     wanted = tuple(shape)
-    if x.shape == wanted:
+    if len(wanted) == x.ndim and all(map(same_dim, x.shape, wanted)):
         return x
-    broadcast_shapes("broadcast_to", x.shape, wanted)
-    lead = len(wanted) - x.ndim
-
-    def body(*i: object) -> object:
-        own = [0 if n == 1 else k for n, k in zip(x.shape, i[lead:], strict=True)]
-        return x[tuple(own)]
-
-    made: Tensor = te.compute(wanted, body, name="broadcast")
+    own = wanted[len(wanted) - x.ndim :]
+    fits = [same_dim(n, 1) or same_dim(n, m) for n, m in zip(x.shape, own, strict=False)]
+    if len(own) < x.ndim or not all(fits):
+        raise ShapeError(
+            f"broadcast_to: shape {format_shape(x.shape)} does not broadcast to "
+            f"{format_shape(wanted)}.",
+            where=x.name,
+            hint="trailing axes must be equal, or 1 in the tensor.",
+        )
+    made: Tensor = te.compute(wanted, lambda *i: broadcast_read(x, i), name="broadcast_to")
     return made
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tensorad import te
 from tensorad.errors import ShapeError
+from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi.checks import check_tensor, normalize_axes
@@ -72,7 +73,7 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     count: Expr = dim_expr(1)
     for d in over:
         count = count * dim_expr(x.shape[d])
-        if x.shape[d] == 0:
+        if same_dim(x.shape[d], 0):
             raise ShapeError(f"mean: axis {d} of {x.name} has extent 0; its mean is undefined.")
     dtype = x.dtype if x.dtype.is_float else "float32"
     if all(isinstance(x.shape[d], int) for d in over):

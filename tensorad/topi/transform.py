@@ -31,8 +31,11 @@ def reshape(x: Tensor, shape: Sequence[Dim]) -> Tensor:
     if not same_dim(_product(new), _product(x.shape)):
         raise ShapeError(
             f"reshape: {x.name} of shape {format_shape(x.shape)} has {_product(x.shape)} "
-            f"elements, the new shape {format_shape(new)} has {_product(new)}."
+            f"elements, the new shape {format_shape(new)} has {_product(new)}.",
+            hint="keep the number of elements; one extent may be -1.",
         )
+    if same_dim(_product(new), 0):
+        return _nothing_of(x, new, "reshape")
     groups = _matching_groups(x.shape, new)
 
     def body(*i: Expr) -> Expr:
@@ -45,20 +48,27 @@ def reshape(x: Tensor, shape: Sequence[Dim]) -> Tensor:
     return made
 
 
+def _nothing_of(x: Tensor, shape: Sequence[Dim], name: str) -> Tensor:
+    """A tensor without elements, still a function of x."""
+    made: Tensor = te.compute(shape, lambda *i: x[(0,) * x.ndim], name=name)
+    return made
+
+
 def _complete_shape(x: Tensor, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     unknown = [d for d, n in enumerate(shape) if isinstance(n, int) and n == -1]
     if not unknown:
         return shape
     known = _product([n for d, n in enumerate(shape) if d not in unknown])
     total = _product(x.shape)
-    fits = isinstance(known, int) and isinstance(total, int) and known > 0 and total % known == 0
-    if len(unknown) > 1 or not fits:
+    missing: Dim | None = total if same_dim(known, 1) else None
+    if isinstance(known, int) and isinstance(total, int) and known > 0 and total % known == 0:
+        missing = total // known
+    if len(unknown) > 1 or missing is None:
         raise ShapeError(
             f"reshape: cannot complete the shape {format_shape(shape)} for {x.name} of shape "
             f"{format_shape(x.shape)}.",
             hint="at most one extent may be -1, and the others must divide the element count.",
         )
-    missing = int(total) // int(known)
     return tuple(missing if d in unknown else n for d, n in enumerate(shape))
 
 
@@ -113,6 +123,8 @@ def flatten(x: Tensor) -> Tensor:
     if not x.ndim:
         raise ShapeError(f"flatten: {x.name} is 0-d; it has no axis to keep.")
     rest = x.shape[1:]
+    if same_dim(_product(x.shape), 0):
+        return _nothing_of(x, (x.shape[0], _product(rest)), "flatten")
 
     def body(i: Expr, k: Expr) -> Expr:
         return x[(i, *_digits(k, rest))]
@@ -132,7 +144,8 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     order = [normalize_axis("transpose", a, x.ndim) for a in given]
     if sorted(order) != list(range(x.ndim)):
         raise DefinitionError(
-            f"transpose: axes {tuple(given)} are no permutation of the {x.ndim} axes of {x.name}."
+            f"transpose: axes {tuple(given)} are no permutation of the {x.ndim} axes of {x.name}.",
+            hint=f"name every axis once, e.g. {tuple(range(x.ndim))[::-1]}.",
         )
 
     def body(*i: Expr) -> Expr:
@@ -159,13 +172,16 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """
     check_tensor("squeeze", "x", x)
     if axis is None:
-        gone = [d for d, n in enumerate(x.shape) if n == 1]
+        gone = [d for d, n in enumerate(x.shape) if same_dim(n, 1)]
     else:
         given = [axis] if isinstance(axis, int) else list(axis)
         gone = [normalize_axis("squeeze", a, x.ndim) for a in given]
     for d in gone:
-        if x.shape[d] != 1:
-            raise ShapeError(f"squeeze: axis {d} of {x.name} has extent {x.shape[d]}, not 1.")
+        if not same_dim(x.shape[d], 1):
+            raise ShapeError(
+                f"squeeze: axis {d} of {x.name} has extent {x.shape[d]}, not 1.",
+                hint="squeeze removes axes of extent 1; read one element with compute.",
+            )
     kept = [d for d in range(x.ndim) if d not in gone]
 
     def body(*i: Expr) -> Expr:
@@ -186,7 +202,10 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         DefinitionError: there is no tensor.
     """
     if not tensors:
-        raise DefinitionError("concatenate: needs at least one tensor.")
+        raise DefinitionError(
+            "concatenate: needs at least one tensor.",
+            hint="give a list, e.g. concatenate([a, b], axis=0).",
+        )
     first = check_tensor("concatenate", "tensors[0]", tensors[0])
     along = normalize_axis("concatenate", axis, first.ndim)
     for n, t in enumerate(tensors):
@@ -195,7 +214,8 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         if not all(same_dim(t.shape[d], first.shape[d]) for d in others):
             raise ShapeError(
                 f"concatenate: {t.name} {format_shape(t.shape)} and {first.name} "
-                f"{format_shape(first.shape)} differ outside axis {along}."
+                f"{format_shape(first.shape)} differ outside axis {along}.",
+                hint="only the joined axis may differ.",
             )
     ends: list[Expr] = []
     total: Expr = dim_expr(0)
@@ -234,19 +254,24 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tenso
     along = normalize_axis("split", axis, x.ndim)
     extent = x.shape[along]
     if not isinstance(extent, int):
-        raise ShapeError(f"split: axis {along} of {x.name} has the symbolic extent {extent}.")
+        raise ShapeError(
+            f"split: axis {along} of {x.name} has the symbolic extent {extent}.",
+            hint="cut it with compute, e.g. compute((n,), lambda i: X[i + start]).",
+        )
     if isinstance(sections, int):
         if sections < 1 or extent % sections:
             raise ShapeError(
                 f"split: axis {along} of {x.name} has extent {extent}, which does not divide "
-                f"into {sections} equal parts."
+                f"into {sections} equal parts.",
+                hint="give the positions of the cuts instead, e.g. [1].",
             )
         cuts = [extent // sections * n for n in range(sections + 1)]
     else:
         cuts = [0, *sections, extent]
         if any(a > b for a, b in pairwise(cuts)):
             raise ShapeError(
-                f"split: positions {tuple(sections)} do not increase within the extent {extent}."
+                f"split: positions {tuple(sections)} do not increase within the extent {extent}.",
+                hint="list the positions of the cuts in order.",
             )
 
     def piece(start: int, stop: int) -> Tensor:
@@ -276,7 +301,8 @@ def pad(
         if not good:
             raise ShapeError(
                 f"pad: {name} must hold {x.ndim} integers >= 0, one per axis of {x.name}, "
-                f"got {tuple(widths)}."
+                f"got {tuple(widths)}.",
+                hint=f"e.g. {(0,) + (1,) * (x.ndim - 1)} pads all axes but the first.",
             )
     shape = tuple(dim_of(dim_expr(n) + b + a) for n, b, a in zip(x.shape, before, end, strict=True))
 
@@ -288,9 +314,8 @@ def pad(
             if end[d]:
                 inside.append(k < dim_expr(x.shape[d]) + before[d])
         element = x[tuple(k - b for k, b in zip(i, before, strict=True))]
-        if not inside:
-            return element
-        return te.select(te.all_of(*inside), element, te.const(value, x.dtype))
+        chosen: Expr = te.select(te.all_of(*inside), element, te.const(value, x.dtype))
+        return chosen
 
     made: Tensor = te.compute(shape, body, name="pad")
     return made
@@ -308,7 +333,8 @@ def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
     check_tensor("take", "indices", indices)
     if not indices.dtype.is_integer:
         raise DTypeError(
-            f"take: indices must be integers, but {indices.name} has dtype {indices.dtype}."
+            f"take: indices must be integers, but {indices.name} has dtype {indices.dtype}.",
+            hint=f"convert them: {indices.name}.astype('int64').",
         )
     along = normalize_axis("take", axis, x.ndim)
     shape = (*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
