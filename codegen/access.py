@@ -86,6 +86,7 @@ def unsafe_reads(nest: Nest) -> bool:
         return True
     return any(
         guarded_unsafe(f.sources, [*axes, *f.axes], guarded=f.condition is not TRUE)
+        or guarded_unsafe((f.condition,), [*axes, *f.axes], guarded=False)
         for f in nest.folds
     )
 

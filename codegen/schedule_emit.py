@@ -15,6 +15,7 @@ from tensorad.ir.expr import (
     Axis,
     Expr,
     Param,
+    Read,
     add,
     axis,
     call,
@@ -26,7 +27,7 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
-from tensorad.ir.visit import conjuncts, free_leaves, substitute
+from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute
 
 Copy = dict[Expr, Expr]
 """What a jammed copy puts in place of axes and accumulators."""
@@ -143,11 +144,14 @@ class _Emitter:
         copies: list[Copy],
     ) -> tuple[Stmt, ...]:
         inside = {*loops, *unrolled}
+        never_empty = all(a.extent for a in loops)
         here: list[Expr] = []
         later: list[Expr] = []
         for c in conditions:
             used = free_leaves(c)
             bound = self.varies(c) or any(a in used for a in inside)
+            if not never_empty and any(isinstance(e, Read) for e in postorder(c)):
+                bound = True  # where no point exists its reads may be out of bounds
             (later if bound else here).append(c)
         if not loops:
             body = self.points(fold, unrolled, later, copies)

@@ -93,7 +93,12 @@ def split_divisions(nest: Nest, most: int) -> list[Nest]:
 
 def _division(nest: Nest) -> tuple[Axis, int] | None:
     """The axis and the smallest factor at which a division by a constant splits."""
-    axes = dict.fromkeys([*nest.axes, *[a for f in nest.folds for a in f.axes]])
+    axes = dict.fromkeys(nest.axes)
+    ranges = Ranges(nest.axes)
+    for f in nest.folds:
+        axes.update(dict.fromkeys(f.axes))
+        for a in f.axes:
+            ranges.enter(a)
     best: tuple[Axis, int] | None = None
     for e in _switches(nest):
         if e.op not in ("floordiv", "mod") or not isinstance(e.args[1], Const):
@@ -105,18 +110,27 @@ def _division(nest: Nest) -> tuple[Axis, int] | None:
         if divisor <= 1 or len(cut) != 1:
             continue
         a, factor = cut[0]
-        if not isinstance(a, Axis) or a not in axes or not _splittable(a, factor):
+        if not isinstance(a, Axis) or a not in axes or not _splittable(a, factor, ranges):
+            continue
+        if not all(_keeps_order(f, a, factor) for f in nest.folds):
             continue
         if best is None or factor < best[1]:
             best = a, factor
     return best
 
 
-def _splittable(a: Axis, factor: int) -> bool:
+def _keeps_order(fold: FoldLoop, a: Axis, factor: int) -> bool:
+    """Whether the fold may visit the rest of a split axis after all whole parts."""
+    if not among(a, fold.axes) or fold.axes[0] is a or folds_in_lanes(fold.combiner):
+        return True
+    return a.extent is not None and a.extent % factor == 0
+
+
+def _splittable(a: Axis, factor: int, ranges: Ranges) -> bool:
     from_zero = isinstance(a.lower, Const) and a.lower.value == 0
     by_one = isinstance(a.step, Const) and a.step.value == 1
     closed = not any(isinstance(e, Axis) for e in free_leaves(a.upper))
-    return from_zero and by_one and closed and (a.extent is None or a.extent > factor)
+    return from_zero and by_one and closed and ranges.of(a)[1] >= factor
 
 
 def _halves(a: Axis, factor: int) -> tuple[Axis, Axis, Axis, Expr]:
@@ -148,10 +162,8 @@ def _split_reduce(nest: Nest, a: Axis, factor: int) -> Nest:
         outer, inner, rest, start = _halves(a, factor)
         position = add(mul(int_const(factor), outer), inner)
         folds.append(_refold(f, {a: position}, _replace(f.axes, a, (outer, inner))))
-        if rest.extent != 0 and (f.axes[0] is a or folds_in_lanes(f.combiner)):
+        if rest.extent != 0:
             folds.append(_refold(f, {a: add(start, rest)}, _replace(f.axes, a, (rest,))))
-        elif rest.extent != 0:
-            folds[-1] = f
     return replace(nest, folds=tuple(folds))
 
 
@@ -369,36 +381,31 @@ def _apply(nest: Nest, cut: Cut, seen: dict[Expr, None]) -> list[tuple[Nest, dic
     """The parts of the nest, each with the switches not to cut again."""
     a = cut.axis
     ends = [a.lower, *cut.points, a.upper]
-    parts = []
-    is_output = among(a, nest.axes)
-    folds: list[FoldLoop] = []
+    done = [*seen, *([] if cut.switch is None else [cut.switch])]
+    pieces: list[tuple[Axis, Nest]] = []
     for start, stop, image in zip(ends, ends[1:], cut.images, strict=False):
-        fresh = axis(a.name, start, stop)
         settled = nest
-        keep = list(seen)
-        if cut.switch is not None:
-            keep.append(cut.switch)
-            if image is not None:
-                settled = substitute_nest(nest, {cut.switch: image}, nest.axes)
-        renew = substitutor({a: fresh})
-        kept = dict.fromkeys(renew(k) for k in keep)
-        if is_output:
-            part = substitute_nest(settled, {a: fresh}, _replace(nest.axes, a, (fresh,)))
-            parts.append((part, kept))
+        if cut.switch is not None and image is not None:
+            settled = substitute_nest(nest, {cut.switch: image}, nest.axes)
+        pieces.append((axis(a.name, start, stop), settled))
+    if among(a, nest.axes):
+        return [_output_part(a, fresh, settled, done) for fresh, settled in pieces]
+    folds: list[FoldLoop] = []
+    for position, f in enumerate(nest.folds):
+        if not among(a, f.axes):
+            folds.append(f)
             continue
-        for f in settled.folds:
-            if among(a, f.axes):
-                folds.append(_refold(f, {a: fresh}, _replace(f.axes, a, (fresh,))))
-    if is_output:
-        return parts
-    whole = [f for f in nest.folds if not among(a, f.axes)]
-    kept = dict.fromkeys([*seen, *([cut.switch] if cut.switch is not None else [])])
-    return [(replace(nest, folds=_in_order(nest, folds, whole)), kept)]
+        for fresh, settled in pieces:
+            g = settled.folds[position]
+            folds.append(_refold(g, {a: fresh}, _replace(g.axes, a, (fresh,))))
+    images = [substitutor({a: fresh}) for fresh, _ in pieces]
+    kept = dict.fromkeys([*done, *[renew(k) for renew in images for k in done]])
+    return [(replace(nest, folds=tuple(folds)), kept)]
 
 
-def _in_order(
-    nest: Nest, parts: Sequence[FoldLoop], whole: Sequence[FoldLoop]
-) -> tuple[FoldLoop, ...]:
-    """Folds in the nest's order of accumulators, the parts of one fold in theirs."""
-    position = {f.accumulators[0]: n for n, f in reversed(list(enumerate(nest.folds)))}
-    return tuple(sorted([*parts, *whole], key=lambda f: position[f.accumulators[0]]))
+def _output_part(
+    a: Axis, fresh: Axis, nest: Nest, done: Sequence[Expr]
+) -> tuple[Nest, dict[Expr, None]]:
+    renew = substitutor({a: fresh})
+    part = substitute_nest(nest, {a: fresh}, _replace(nest.axes, a, (fresh,)))
+    return part, dict.fromkeys(renew(k) for k in done)
