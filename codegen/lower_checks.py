@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tensorad.codegen.access import in_bounds
-from tensorad.codegen.affine import Ranges
 from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values, needs, outside_reductions
 from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, read, select
 from tensorad.ir.tensor import Compute, Op, Scatter, dim_expr, outputs
-from tensorad.ir.visit import free_leaves, op_expressions, postorder, reads
+from tensorad.ir.visit import free_leaves, op_expressions, reads
+from tensorad.simplify.bounds import dynamic_dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +23,9 @@ class _Scope:
 
 
 def check_kernel(op: Op) -> Kernel | None:
-    """Loops that check every data-dependent read and write of `op`; None without any."""
-    if not _has_dynamic(op):
+    """Loops that check every read and write of `op` that data may put outside; None without any."""
+    dynamic = dynamic_dimensions(op)
+    if not dynamic:
         return None
     body: list[Stmt] = []
     todo = list(_scopes(op))[::-1]
@@ -36,7 +36,7 @@ def check_kernel(op: Op) -> Kernel | None:
         for e in order:
             guard = _both(scope.guard, need[e])
             if isinstance(e, Read):
-                body.extend(_checks(e, scope.axes, guard))
+                body.extend(_checks(e, dynamic.get(e, ()), scope.axes, guard))
             elif isinstance(e, Reduce):
                 axes = (*scope.axes, *e.axes)
                 todo.append(_Scope(e.sources, axes, _both(guard, e.condition)))
@@ -45,16 +45,6 @@ def check_kernel(op: Op) -> Kernel | None:
         return None
     used = dict.fromkeys(r.tensor for r in reads(*op_expressions(op)))
     return Kernel(f"{op.name}.check", tuple(body), (), tuple(used))
-
-
-def _has_dynamic(op: Op) -> bool:
-    if isinstance(op, Scatter):
-        return True
-    return any(_depends_on_data(r) for r in reads(*op_expressions(op)))
-
-
-def _depends_on_data(r: Read) -> bool:
-    return any(isinstance(e, (Read, Reduce)) for e in postorder(*r.indices))
 
 
 def _scopes(op: Op) -> Iterator[_Scope]:
@@ -74,16 +64,11 @@ def _both(first: Expr, second: Expr) -> Expr:
     return first if second is TRUE else select(first, second, FALSE)
 
 
-def _checks(r: Read, axes: Sequence[Axis], guard: Expr) -> list[Stmt]:
+def _checks(r: Read, dimensions: Sequence[int], axes: Sequence[Axis], guard: Expr) -> list[Stmt]:
     """One loop nest per index that is not proved in bounds."""
-    if not _depends_on_data(r):
-        return []
-    ranges = Ranges(axes)
     result: list[Stmt] = []
-    for dimension, (index, n) in enumerate(zip(r.indices, r.tensor.shape, strict=True)):
-        extent = dim_expr(n)
-        if in_bounds(index, extent, ranges):
-            continue
+    for dimension in dimensions:
+        index, extent = r.indices[dimension], dim_expr(r.tensor.shape[dimension])
         before, (condition,) = lower_values((guard,))
         inner, (value,) = lower_values((index,))
         indices: list[Expr] = [ZERO] * len(r.indices)  # the other indices are checked on their own

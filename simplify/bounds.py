@@ -25,6 +25,7 @@ __all__ = [
     "check_op",
     "check_reads",
     "classify_reads",
+    "dynamic_dimensions",
     "interval",
     "size_conditions",
     "size_violation",
@@ -80,23 +81,34 @@ def classify_reads(op: Op) -> dict[Read, ReadClass]:
     suspects = _suspects(accesses)
     if suspects:
         for site in _sites(op):
-            if site.read in suspects:
-                here = _class_of(site, suspects[site.read])
+            for dimension in suspects.get(site.read, ()):
+                here = _class_of(site, dimension)
                 found[site.read] = max(found[site.read], here, key=_RANK.__getitem__)
     if not isinstance(op, Scatter):  # its writes hold the operation, which would never die
         _classes[op] = found
     return found
 
 
-def _class_of(site: Site, dimensions: Sequence[int]) -> ReadClass:
-    worst: ReadClass = "always"
-    for dimension in dimensions:
-        kind = _query(site, dimension).verdict().kind
-        if kind in ("out", "data"):
-            return "dynamic"
-        if site.guard is not TRUE and not _holds_unguarded(site, dimension, kind):
-            worst = "guarded"
-    return worst
+def dynamic_dimensions(op: Op) -> dict[Read, tuple[int, ...]]:
+    """The dimensions of "dynamic" reads and writes that a call has to check."""
+    if "dynamic" not in classify_reads(op).values():
+        return {}
+    suspects = _suspects(_accesses(op))
+    found: dict[Read, dict[int, None]] = {}
+    for site in _sites(op):
+        for dimension in suspects.get(site.read, ()):
+            if _class_of(site, dimension) == "dynamic":
+                found.setdefault(site.read, {})[dimension] = None
+    return {r: tuple(sorted(dimensions)) for r, dimensions in found.items()}
+
+
+def _class_of(site: Site, dimension: int) -> ReadClass:
+    kind = _query(site, dimension).verdict().kind
+    if kind in ("out", "data"):
+        return "dynamic"
+    if site.guard is TRUE or _holds_unguarded(site, dimension, kind):
+        return "always"
+    return "guarded"
 
 
 def _holds_unguarded(site: Site, dimension: int, kind: str) -> bool:
