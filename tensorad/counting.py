@@ -28,13 +28,15 @@ from tensorad.ir.expr import (
     logical_not,
     size_var,
 )
-from tensorad.ir.points import possible
-from tensorad.ir.symbolic_points import Count, count_nest
+from tensorad.ir.points import count_alternatives, possible
+from tensorad.ir.symbolic_points import Count, count_nest, sizes_of
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import postorder, topological_ops
 
 _COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
 """Operations counted as multiplications."""
+_FEW: Final = 8
+"""Conditions in one statement up to which each is counted alone."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,12 @@ class _Counter:
         for e in costly:
             guard = possible(need[e], memo)
             under[guard] = under.get(guard, 0) + 1
-        for guard, number in under.items():
-            inside = context if guard is TRUE else (*context, guard)
-            self.multiplications = self.multiplications + self.count(inside) * number
+        for guard, runs in self.runs_under(context, list(under)).items():
+            self.multiplications = self.multiplications + runs * under[guard]
+
+    def runs_under(self, context: tuple[Expr, ...], guards: Sequence[Expr]) -> dict[Expr, Count]:
+        """How often each guard holds inside the context; many are evaluated together."""
+        if len(guards) > _FEW and all(s in self.sizes for s in sizes_of((*context, *guards))):
+            together = count_alternatives(context, guards, self.sizes)
+            return dict(zip(guards, together, strict=True))
+        return {g: self.count(context if g is TRUE else (*context, g)) for g in guards}

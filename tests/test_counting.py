@@ -214,6 +214,22 @@ def test_random_programs_multiply_as_often_as_counted() -> None:
     assert compared >= 30
 
 
+def test_conditions_counted_together_and_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(i: Axis, j: Axis) -> Expr:
+        e: Expr = X[i, j]
+        for n in range(12):
+            e = select((i * n + j) % 5 < 3, e * 2.0, e * X[i, 0]) if n % 2 else e + 1.0
+            e = select(i <= n, e, e * X[0, j])
+        return e
+
+    nested = te.compute((6, 5), body)
+    programs = [random_program(seed) for seed in range(15)]
+    before = [work(nested), *[work(p.outputs) for p in programs]]
+    monkeypatch.setattr("tensorad.counting._FEW", 0)
+    monkeypatch.setattr("tensorad.ir.points._MOST_VALUES", 1)
+    assert [work(nested), *[work(p.outputs) for p in programs]] == before
+
+
 def test_polynomials_agree_with_counts_at_given_sizes() -> None:
     polynomials = 0
     for seed in range(20):

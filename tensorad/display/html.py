@@ -42,6 +42,8 @@ from tensorad.ir.visit import op_expressions, postorder
 
 _MOST_OPS: Final = 200
 """Operations shown; a note says how many more there are."""
+_MOST_LINES: Final = 60
+"""Lines of one operation; a note stands for those left out in the middle."""
 _LONGEST: Final = 20_000
 """Characters of HTML one formula may take; longer ones end with a note."""
 
@@ -75,6 +77,10 @@ def _card(op: Op, names: TensorNames) -> str:
             kind, lines = "scan", _scan_lines(op, writer)
         case _:
             raise InternalError(f"unknown operation {type(op).__name__}")
+    if len(lines) > _MOST_LINES:
+        more = len(lines) - _MOST_LINES
+        note = f'<span class="dim">… {more} lines …</span>'
+        lines = [*lines[: _MOST_LINES // 2], note, *lines[-(_MOST_LINES // 2) :]]
     shape = ", ".join([writer.text(dim_expr(n)) for n in op.shape])
     tensors = ", ".join([f"<b>{escape(names(t))}</b> : {t.dtype} [{shape}]" for t in outputs(op)])
     head = f'<div class="head">{tensors} {kind}</div>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,8 @@ from tensorad.ir.visit import children, conjuncts, postorder
 Values = np.ndarray[Any, np.dtype[Any]]
 _MOST_ROWS: Final = 1 << 21
 """Points held at a time; larger enumerations go piece by piece."""
+_MOST_VALUES: Final = 1 << 24
+"""Values of expressions held at a time when many conditions are evaluated together."""
 
 
 def count_points(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> int:
@@ -46,6 +48,32 @@ def count_points(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> int:
         if total == 0:
             return 0
     return total
+
+
+def count_alternatives(
+    items: Sequence[Expr], conditions: Sequence[Expr], sizes: Mapping[Expr, int]
+) -> list[int]:
+    """`count_points([*items, c])` for each of many conditions, all evaluated together."""
+    order = postorder(*conditions)
+    used: dict[Expr, None] = {e: None for e in order if isinstance(e, Axis)}
+    factor = 1
+    joint: dict[Expr, None] = {}
+    for part in independent_parts(items):
+        if any(i in used for i in part):
+            joint.update(dict.fromkeys(part))
+        else:
+            factor *= _count_part(part, sizes)
+    totals = [0] * len(conditions)
+    if factor == 0:
+        return totals
+    split = [c for i in items for c in ([i] if isinstance(i, Axis) else conjuncts(i))]
+    piece = max(256, _MOST_VALUES // len(order))
+    for rows in _enumerate([i for i in split if i in joint], sizes, used):
+        for start in range(0, len(rows.weights), piece):
+            part_rows = rows.take(slice(start, start + piece))
+            for n, holds in enumerate(evaluate(conditions, part_rows.columns, sizes)):
+                totals[n] += int(np.where(holds, part_rows.weights, 0).sum())
+    return [factor * n for n in totals]
 
 
 def independent_parts(items: Sequence[Expr]) -> list[list[Expr]]:
@@ -158,14 +186,20 @@ class _Rows:
             self.columns = {a: c[order][first] for a, c in self.columns.items()}
 
 
-def _count_part(items: list[Expr], sizes: Mapping[Expr, int]) -> int:
-    needed_after = _needed_after(items)
+def _count_part(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> int:
+    return sum([int(rows.weights.sum()) for rows in _enumerate(items, sizes, {})])
+
+
+def _enumerate(
+    items: Sequence[Expr], sizes: Mapping[Expr, int], wanted: Mapping[Expr, None]
+) -> Iterator[_Rows]:
+    """The points of a nest, piece by piece, with the values of the `wanted` axes."""
+    needed_after = _needed_after(items, wanted)
     stack = [_Rows(0, {}, np.ones(1, dtype=np.int64))]
-    total = 0
     while stack:
         rows = stack.pop()
         if rows.position == len(items):
-            total += int(rows.weights.sum())
+            yield rows
             continue
         item = items[rows.position]
         if isinstance(item, Axis):
@@ -177,17 +211,16 @@ def _count_part(items: list[Expr], sizes: Mapping[Expr, int]) -> int:
             rows.keep(needed_after[rows.position])
             rows.position += 1
             stack.append(rows)
-    return total
 
 
-def _needed_after(items: Sequence[Expr]) -> list[dict[Expr, None]]:
-    """For each item, the axes before or at it that a later item mentions."""
-    last: dict[Expr, int] = {}
+def _needed_after(items: Sequence[Expr], wanted: Mapping[Expr, None]) -> list[dict[Expr, None]]:
+    """For each item, the axes before or at it that are wanted or mentioned later."""
+    last: dict[Expr, int] = dict.fromkeys(wanted, len(items))
     first: dict[Expr, int] = {}
     for n, i in enumerate(items):
         mentioned = axes_of(i)
         for a in mentioned[1:] if isinstance(i, Axis) else mentioned:
-            last[a] = n
+            last[a] = max(n, last.get(a, n))
         if isinstance(i, Axis):
             first[i] = n
     return [{a: None for a in first if first[a] <= n < last.get(a, -1)} for n in range(len(items))]

@@ -35,19 +35,20 @@ def count_nest(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> Count:
     """
     total = Polynomial.constant(1)
     for part in independent_parts(items):
-        if all(s in sizes for s in _sizes_of(part)):
+        if all(s in sizes for s in sizes_of(part)):
             total = total * count_points(part, sizes)
         else:
             try:
                 total = total * _sum_part(_Nest(part, sizes))
             except _NoPolynomial as failed:
-                names = sorted({s.name for s in _sizes_of(items)})
+                names = sorted({s.name for s in sizes_of(items)})
                 raise _explained(failed.cause, names) from None
     number = total.as_constant()
     return total if number is None else int(number)
 
 
-def _sizes_of(items: Sequence[Expr]) -> list[Size]:
+def sizes_of(items: Sequence[Expr]) -> list[Size]:
+    """The symbolic sizes in axes' bounds and conditions."""
     roots = [e for i in items for e in _expressions(i)]
     return [e for e in postorder(*roots) if isinstance(e, Size)]
 
