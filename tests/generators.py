@@ -303,7 +303,8 @@ class Writer:
         source, mag = self.value(inner, rng.choice((0, 1, 1, 2)))
         if kind == "prod":
             source, mag = damp((source, mag), 1.6)
-            return te.prod(source, axis=axes, where=where), max(1.0, mag ** min(points, 64))
+            growth = min(max(1.0, mag), 1e3)
+            return te.prod(source, axis=axes, where=where), growth ** min(points, 64)
         if kind == "sum":
             return te.sum(source, axis=axes, where=where), mag * max(1, points)
         folded = (te.max if kind == "max" else te.min)(source, axis=axes, where=where)
