@@ -90,7 +90,7 @@ class _Verifier:
                 self.exprs((*s.indices, *s.values), scope)
                 self.store(s)
             case Check():
-                self.exprs((s.read, s.extent), scope)
+                self.exprs((*s.read.indices, s.extent), scope)
             case Visit():
                 pass
             case _:
