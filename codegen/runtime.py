@@ -163,7 +163,7 @@ class Executable:
         kernel = self._kernel_of_step[step]
         check = checks_of(kernel)[code - 1]
         t = check.read.tensor
-        verb = "written" if t in dict.fromkeys(kernel.writes) else "read"
+        verb = "read" if t in dict.fromkeys(kernel.reads) else "written"
         raise BoundsError(
             f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
             f"which has extent {extent}.",
