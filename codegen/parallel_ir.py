@@ -34,9 +34,11 @@ _DEFAULT_MODE: Final = 0x1F80
 _FUTEX: Final = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98}
 _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
 
-_KERNEL: Final = (
-    "i64 %fn(ptr {slots}, ptr {index}, ptr {sizes}, i64 {begin}, i64 {end}, ptr {error})"
-)
+
+def _kernel(begin: str, end: str, error: str) -> str:
+    """A call of the kernel %fn on iterations [begin, end)."""
+    shared = "ptr %slots, ptr %index, ptr %sizes"
+    return f"call i64 %fn({shared}, i64 {begin}, i64 {end}, ptr {error})"
 
 
 def _field(name: str, block: str, offset: str | int) -> str:
@@ -113,7 +115,7 @@ run:
   %e0 = add i64 %b, %chunk
   %small = icmp slt i64 %e0, %count
   %e = select i1 %small, i64 %e0, i64 %count
-  %code = call {_KERNEL.format(slots="%slots", index="%index", sizes="%sizes", begin="%b", end="%e", error="%local")}
+  %code = {_kernel("%b", "%e", "%local")}
   %failed = icmp ne i64 %code, 0
   %known = load i64, ptr %mine1
   %first = icmp eq i64 %known, 0
@@ -201,8 +203,16 @@ leave:
   ret ptr null
 }}"""
 
+_LAUNCH_PARAMETERS: Final = (
+    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %count, i64 %threads, "
+    "i64 %workers, i32 %mode, ptr %error"
+)
+_LAUNCH_ARGUMENTS: Final = (
+    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %used, "
+    "i64 %workers, i32 %m, ptr %error"
+)
 _LAUNCH: Final = f"""
-define internal i64 @launch(ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %count, i64 %threads, i64 %workers, i32 %mode, ptr %error) nounwind {{
+define internal i64 @launch({_LAUNCH_PARAMETERS}) nounwind {{
 entry:
   {_field("%gen", "%pool", GENERATION)}
   {_field("%pending", "%pool", _PENDING)}
@@ -334,10 +344,10 @@ step:
   %is_parallel = icmp ne i64 %kind, 0
   br i1 %is_parallel, label %ask, label %alone
 alone:
-  %r0 = call {_KERNEL.format(slots="%slots", index="%index", sizes="%sizes", begin="0", end="0", error="%error")}
+  %r0 = {_kernel("0", "0", "%error")}
   br label %result
 ask:
-  %n = call {_KERNEL.format(slots="%slots", index="%index", sizes="%sizes", begin="0", end="-1", error="%error")}
+  %n = {_kernel("0", "-1", "%error")}
   %empty = icmp eq i64 %n, 0
   br i1 %empty, label %next, label %choose
 choose:
@@ -356,11 +366,11 @@ together:
   %fewer = icmp slt i64 %threads, %most
   %used = select i1 %fewer, i64 %threads, i64 %most
   %m = load i32, ptr %mode
-  %r1 = call i64 @launch(ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %used, i64 %workers, i32 %m, ptr %error)
+  %r1 = call i64 @launch({_LAUNCH_ARGUMENTS})
   store atomic i32 0, ptr %busy release, align 4
   br label %result
 serial:
-  %r2 = call {_KERNEL.format(slots="%slots", index="%index", sizes="%sizes", begin="0", end="%n", error="%error")}
+  %r2 = {_kernel("0", "%n", "%error")}
   br label %result
 result:
   %code = phi i64 [%r0, %alone], [%r1, %together], [%r2, %serial]

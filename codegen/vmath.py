@@ -233,8 +233,18 @@ def cosh(w: Writer, x: str) -> str:
 
 
 def pow_(w: Writer, x: str, y: str) -> str:
-    """exp(y log|x|), the logarithm and the product in two floats, and C99's special cases."""
-    size = absolute(w, x)
+    """exp(y log|x|) with C99's special cases; float32 in float64, which is exact enough."""
+    if w.dtype is FLOAT64:
+        return _pow_specials(w, x, y, _pow64(w, absolute(w, x), y))
+    wide = w.of(FLOAT64)
+    base = wide.intrinsic("fabs", w.convert("fpext", x, FLOAT64))
+    product = wide.mul(w.convert("fpext", y, FLOAT64), log(wide, base))
+    result = wide.convert("fptrunc", exp(wide, product), w.dtype)
+    return _pow_specials(w, x, y, result)
+
+
+def _pow64(w: Writer, size: str, y: str) -> str:
+    """size^y for size >= 0, the logarithm and its product with y in two floats."""
     high, low = log_two_floats(w, size)
     # beyond this the result is 0, 1 or inf anyway, and the products below stay finite
     limit = 1e300
@@ -246,8 +256,7 @@ def pow_(w: Writer, x: str, y: str) -> str:
     moderate = w.compare("olt", absolute(w, product), w.const(800.0))
     rest = w.select(moderate, rest, w.const(0.0))
     n, r = reduce_by_ln2(w, product)
-    result = scale(w, exp_of_sum(w, r, rest), n)
-    return _pow_specials(w, x, y, result)
+    return scale(w, exp_of_sum(w, r, rest), n)
 
 
 def log_two_floats(w: Writer, x: str) -> tuple[str, str]:
@@ -325,6 +334,6 @@ _FORMULAS: Final[dict[str, _Formula]] = {
     "erf": erf,
     "sinh": in_float64(sinh),
     "cosh": in_float64(cosh),
-    "pow": in_float64(pow_),
+    "pow": pow_,
     **TRIGONOMETRIC,
 }
