@@ -19,9 +19,10 @@ from tensorad.autodiff import (
 from tensorad.autodiff.jacobian import direct_jacobian
 from tensorad.bound import bound
 from tensorad.building import CompiledFunction, build
-from tensorad.ir.printer import format_tensor_recursively
-from tensorad.ir.tensor import Tensor
 from tensorad.counting import work
+from tensorad.ir.printer import format_tensor_recursively
+from tensorad.ir.symbolic_points import Count
+from tensorad.ir.tensor import Tensor
 from tensorad.workloads import WORKLOADS, Array, Workload, dense_big
 
 TOLERANCE = 1e-4
@@ -35,7 +36,7 @@ class Result:
     name: str
     forward_ms: float
     backward_ms: float
-    work: int
+    work: Count
     bound: int
     seed_ms: tuple[int, int]
     error: float
@@ -67,7 +68,7 @@ def median_ms(call: Callable[[], object], seconds: float = 0.4, least: int = 5) 
 
 
 def _time(f: CompiledFunction, arrays: list[Array], shapes: Sequence[Tensor]) -> float:
-    out = [np.empty(f_out.shape, f_out.dtype) for f_out in shapes]  # type: ignore[arg-type]  # integers: fixed workloads
+    out = [np.empty(f_out.shape, f_out.dtype) for f_out in shapes]
     return median_ms(lambda: f(*arrays, out=out))
 
 
@@ -85,7 +86,7 @@ def run(workload: Workload) -> Result:
         name=workload.name,
         forward_ms=_time(forward, given, [workload.output]),
         backward_ms=_time(backward, [*given, arrays["H"]], gradients),
-        work=int(work(gradients).iterations),
+        work=work(gradients).iterations,
         bound=bound(workload.output, list(workload.wrt)),
         seed_ms=workload.seed_ms,
         error=largest_error(found, expected),
