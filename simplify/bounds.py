@@ -35,7 +35,7 @@ ReadClass = Literal["always", "guarded", "dynamic"]
 Suspects = dict[Read, list[int]]
 _RANK: Final[dict[ReadClass, int]] = {"always": 0, "guarded": 1, "dynamic": 2}
 _classes: WeakKeyDictionary[Op, dict[Read, ReadClass]] = WeakKeyDictionary()
-_conditions: WeakKeyDictionary[Op, tuple[Expr, ...]] = WeakKeyDictionary()
+_size_reads: WeakKeyDictionary[Op, list[tuple[Site, int, Verdict]]] = WeakKeyDictionary()
 
 
 def check_reads(name: str, axes: Sequence[Axis], bodies: Sequence[Expr]) -> None:
@@ -118,17 +118,14 @@ def _holds_unguarded(site: Site, dimension: int, kind: str) -> bool:
 
 def size_conditions(op: Op) -> tuple[Expr, ...]:
     """What the sizes of a call must satisfy for the reads of `op` to be in range."""
-    if op not in _conditions:
-        found: dict[Expr, None] = {}
-        for _, _, verdict in _size_sites(op):
-            found[verdict.requirement] = None
-        _conditions[op] = tuple(found)
-    return _conditions[op]
+    return tuple(dict.fromkeys(verdict.requirement for _, _, verdict in _size_sites(op)))
 
 
 def size_violation(op: Op, sizes: Mapping[Expr, int]) -> BoundsError | None:
     """The read of `op` that leaves its tensor at these sizes, as an error with a witness."""
-    for site, dimension, _ in _size_sites(op):
+    for site, dimension, verdict in _size_sites(op):
+        if value_at(verdict.requirement, sizes):
+            continue
         query = _query(site, dimension)
         point = query.witness({s: v for s, v in sizes.items() if isinstance(s, Size)})
         if point is not None:
@@ -138,15 +135,18 @@ def size_violation(op: Op, sizes: Mapping[Expr, int]) -> BoundsError | None:
 
 
 def _size_sites(op: Op) -> list[tuple[Site, int, Verdict]]:
-    suspects = _suspects(_accesses(op))
+    """The reads that are in range for some sizes only."""
+    if op in _size_reads:
+        return _size_reads[op]
     found: list[tuple[Site, int, Verdict]] = []
-    if not suspects:
-        return found
-    for site in _sites(op):
+    suspects = _suspects(_accesses(op))
+    for site in _sites(op) if suspects else ():
         for dimension in suspects.get(site.read, ()):
             verdict = _query(site, dimension).verdict()
             if verdict.kind == "sizes":
                 found.append((site, dimension, verdict))
+    if not isinstance(op, Scatter):  # as in classify_reads
+        _size_reads[op] = found
     return found
 
 

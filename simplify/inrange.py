@@ -73,8 +73,8 @@ class Query:
 
     def witness(self, sizes: Mapping[Expr, int] | None = None) -> Point | None:
         """A point (sizes first) where the index is outside, at the given sizes if any."""
-        fixed = [s == v for s, v in (sizes or {}).items()]
-        problem = _Problem(self, tuple(fixed))
+        problem = _Problem(self)
+        problem.fixed = [s == v for s, v in (sizes or {}).items() if s in problem.sizes]
         if problem.unknowns:
             return problem.first_outside()
         with budget():
@@ -84,11 +84,12 @@ class Query:
 class _Problem:
     """The question over sizes, axes and unknowns, in a form isl takes."""
 
-    def __init__(self, query: Query, extra: Sequence[Expr] = ()) -> None:
+    def __init__(self, query: Query) -> None:
         bounds = [b for a in query.axes for b in (a.lower, a.upper, a.step)]
         self.query = query
         self.roots = [*bounds, query.guard, query.index, query.extent]
-        self.extra = extra
+        self.fixed: list[Expr] = []
+        """Values of sizes, when only some are asked about."""
         self.ranges = intervals(self.roots, _known_from(query.guard))
         self.sizes: dict[Expr, int] = {}
         self.unknowns: dict[Expr, int] = {}
@@ -192,7 +193,7 @@ class _Problem:
         return logical_or(index < 0, index >= extent)
 
     def _about_sizes(self) -> list[Expr]:
-        return [*[s >= 0 for s in self.sizes], *self.facts, *self.extra]
+        return [*[s >= 0 for s in self.sizes], *self.facts, *self.fixed]
 
     def _set(self, condition: Expr) -> IntegerSet:
         loops = [axis_conditions(a) for a in self.query.axes]

@@ -17,14 +17,15 @@ from tensorad.codegen.arguments import (
 )
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loopir import LoopProgram
-from tensorad.codegen.lower import lower_program
+from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.memory import Array, OutputBlocks, bytes_of, shape_values, size_value
 from tensorad.codegen.runtime import Executable, Layout
 from tensorad.errors import BindError, BoundsError, BuildError, ShapeError
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.facts import facts_about
-from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape
+from tensorad.ir.tensor import Op, Placeholder, Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
+from tensorad.simplify.bounds import size_conditions, size_violation
 
 Outputs = Tensor | Sequence[Tensor]
 
@@ -37,7 +38,12 @@ class CompiledFunction:
     """
 
     def __init__(
-        self, outputs: Sequence[Tensor], single: bool, program: LoopProgram, name: str
+        self,
+        outputs: Sequence[Tensor],
+        single: bool,
+        program: LoopProgram,
+        name: str,
+        sized: Sequence[Op] = (),
     ) -> None:
         self.name = name
         self.inputs: tuple[Tensor, ...] = program.inputs
@@ -54,6 +60,8 @@ class CompiledFunction:
             for fact in facts_about(self._sizes)
             if all(s in known for s in postorder(fact) if isinstance(s, Size))
         ]
+        self._sized = sized
+        """Operations whose reads are in bounds for some sizes only."""
         self._blocks = [OutputBlocks(np.dtype(str(t.dtype))) for t in outputs]
         self._fixed: tuple[Layout, list[tuple[int, ...]]] | None = None
         if not self._sizes:
@@ -73,7 +81,7 @@ class CompiledFunction:
             sizes: symbolic sizes that no argument carries, and any others as a check.
         Raises:
             BindError, ShapeError, DTypeError: the arguments do not fit; nothing was written.
-            BoundsError: an index computed from data lies outside its tensor.
+            BoundsError: an index lies outside its tensor at these sizes or for this data.
             LimitError: an array would exceed TENSORAD_MAX_BYTES.
         """
         if len(arrays) != len(self._parameters):
@@ -100,6 +108,7 @@ class CompiledFunction:
         inputs = [p.convert(a) for p, a in zip(self._parameters, arrays, strict=True)]
         sizes = self._binding.bind(inputs, given)
         self._check_facts(sizes)
+        self._check_reads(sizes)
         shapes = [self._output_shape(t, sizes) for t in self.outputs]
         wanted = self._given_outputs(out, shapes, inputs)
         layout = self._executable.layout(sizes, tuple([sizes[s] for s in self._sizes]))
@@ -137,6 +146,12 @@ class CompiledFunction:
                     where=f"assume({fact})",
                     hint="pass arrays whose sizes satisfy it, or drop the assumption.",
                 )
+
+    def _check_reads(self, sizes: Mapping[Expr, int]) -> None:
+        for op in self._sized:
+            error = size_violation(op, sizes)
+            if error is not None:
+                raise error
 
     def _given_outputs(
         self, out: object, shapes: Sequence[tuple[int, ...]], inputs: Sequence[Array]
@@ -188,7 +203,8 @@ def build(
     roots, single = _output_list(outputs)
     arguments = _check_inputs(inputs)
     program = lower_program(roots, arguments, assume_in_bounds=assume_in_bounds)
-    return CompiledFunction(roots, single, program, name or roots[0].name)
+    sized = [op for op, _ in needed_ops(roots, arguments) if size_conditions(op)]
+    return CompiledFunction(roots, single, program, name or roots[0].name, sized)
 
 
 def _output_list(outputs: object) -> tuple[list[Tensor], bool]:

@@ -302,10 +302,10 @@ def test_equal_names_do_not_share_verdicts_of_other_structures() -> None:
     for extent, ok in [(10, True), (9, False), (11, True)]:
         X = ta.placeholder((extent,), name="X")
         if ok:
-            ta.compute((5,), lambda i: X[i * 2 + 1])  # noqa: B023  # called at once
+            ta.compute((5,), lambda i: X[i * 2 + 1])  # called at once
         else:
             with pytest.raises(BoundsError):
-                ta.compute((5,), lambda i: X[i * 2 + 1])  # noqa: B023  # called at once
+                ta.compute((5,), lambda i: X[i * 2 + 1])  # called at once
 
 
 def test_writes_of_a_scatter_are_checked() -> None:
@@ -342,3 +342,26 @@ def test_chains_of_integer_tensors() -> None:
     X = ta.placeholder((7,), name="X")
     Y = ta.compute((4,), lambda i: X[t[i]])
     assert set(kinds(Y).values()) == {"always"}
+
+
+def test_a_call_checks_the_sizes_its_reads_need() -> None:
+    n, m, p = ta.size("n"), ta.size("m"), ta.size("p")
+    X = ta.placeholder((n,), name="X")
+    T = ta.placeholder((p,), name="T")
+    Y = ta.compute((m,), lambda i: X[i + 1], name="Y")
+    f = ta.build([Y, T * 2.0], [X, T])
+    x, t = np.arange(6, dtype="float32"), np.ones(2, "float32")
+    np.testing.assert_array_equal(f(x, t, m=5)[0], x[1:])
+    assert f(x[:1], t, m=0)[0].shape == (0,)
+    with pytest.raises(BoundsError, match=re.escape("X[i + 1] reads index 6 of axis 0")):
+        f(x, t, m=6)
+
+
+def test_a_call_checks_reads_that_data_guards() -> None:
+    X = ta.placeholder((4,), name="X")
+    Y = ta.compute((4,), lambda i: ta.select(X[i] > 0, X[i + 1], 0), name="Y")
+    f = ta.build(Y, [X])
+    x = np.array([1, -1, 2, -2], "float32")
+    np.testing.assert_array_equal(f(x), [-1, 0, -2, 0])
+    with pytest.raises(BoundsError, match="X is read at index 4 of axis 0"):
+        f(np.abs(x))
