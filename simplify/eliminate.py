@@ -28,7 +28,6 @@ from tensorad.ir.expr import (
     const,
     logical_and,
     reduce_expr,
-    select,
     sub,
 )
 from tensorad.ir.facts import facts_about
@@ -43,6 +42,7 @@ from tensorad.ir.visit import (
 from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
 from tensorad.simplify.domain import Piece, PlanMemory, Solution
 from tensorad.simplify.islset import BudgetExceeded, IntegerSet, NotAffine, Space, budget
+from tensorad.simplify.nonzeroness import guarded, split_condition
 
 _memory = PlanMemory()
 _MAX_PIECES = 16
@@ -296,18 +296,19 @@ def _loop_condition(old: Expr, new: Axis, back: dict[Expr, Expr]) -> Expr:
 
 def sum_over(solution: Solution, value: Expr) -> Expr:
     """The sum of `value` (over the old inner axes) over a solved domain."""
-    zero = const(0, value.dtype)
     total: Expr | None = None
     for n, piece in enumerate(solution.pieces):
         body = substitute(with_fresh_reductions(value) if n else value, piece.values)
+        residual, data = split_condition(piece.residual)
+        body = guarded(logical_and(*data), body)
         if piece.axes:
-            condition = logical_and(piece.guard, piece.residual)
+            condition = logical_and(piece.guard, residual)
             combiner = sum_combiner(value.dtype)
             body = reduce_expr(combiner, (body,), piece.axes, condition)
         else:
-            body = select(logical_and(piece.guard, piece.residual), body, zero)
+            body = guarded(logical_and(piece.guard, residual), body)
         total = body if total is None else add(total, body)
-    return zero if total is None else total
+    return const(0, value.dtype) if total is None else total
 
 
 def solve_sum(outer: Sequence[Axis], e: Reduce) -> Expr:

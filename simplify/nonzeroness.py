@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import (
+    FALSE,
     TRUE,
     Axis,
     Call,
@@ -31,6 +34,41 @@ def is_index_condition(e: Expr) -> bool:
     return not any(isinstance(n, (Read, Reduce)) or n.dtype.is_float for n in postorder(e)) and any(
         isinstance(n, (Axis, Size)) for n in postorder(e)
     )
+
+
+def guarded(condition: Expr, value: Expr) -> Expr:
+    """value where the condition holds, otherwise 0.
+
+    A condition that reads data is evaluated only where the conditions before it hold (its
+    reads may be out of bounds elsewhere): each gets a select of its own.
+    """
+    zero = const(0, value.dtype)
+    index, data = split_condition(condition)
+    for part in reversed(data):
+        value = select(part, value, zero)
+    return select(index, value, zero)
+
+
+def both(condition: Expr, data: Sequence[Expr]) -> Expr:
+    """condition and all of `data`, each evaluated only where those before it hold."""
+    result: Expr = TRUE
+    for part in reversed(data):
+        result = part if result is TRUE else select(part, result, FALSE)
+    if condition is TRUE or result is TRUE:
+        return logical_and(condition, result)
+    return select(condition, result, FALSE)
+
+
+def split_condition(condition: Expr) -> tuple[Expr, list[Expr]]:
+    """(the conjunction of the parts on indices, the parts on data in order)."""
+    index: Expr = TRUE
+    data: list[Expr] = []
+    for part in conjuncts(condition):
+        if is_index_condition(part):
+            index = logical_and(index, part)
+        else:
+            data.append(part)
+    return index, data
 
 
 def is_zero(e: Expr) -> bool:
@@ -104,10 +142,8 @@ def _lift_node(e: Expr, lifted: dict[Expr, tuple[Expr, Expr]]) -> tuple[Expr, Ex
 
 
 def _lift_select(c: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr]:
-    parts = conjuncts(c)
-    index = logical_and(*[q for q in parts if is_index_condition(q)])
-    data = logical_and(*[q for q in parts if not is_index_condition(q)])
-    return logical_and(index, p), select(data, x, const(0, x.dtype))
+    index, data = split_condition(c)
+    return logical_and(index, p), guarded(logical_and(*data), x)
 
 
 def summands(root: Expr) -> list[tuple[int, Expr]]:

@@ -22,7 +22,6 @@ from tensorad.ir.expr import (
     logical_and,
     read,
     reduce_expr,
-    select,
 )
 from tensorad.ir.tensor import Compute, Scatter, Shape, Tensor, Update, outputs
 from tensorad.ir.visit import (
@@ -34,7 +33,7 @@ from tensorad.ir.visit import (
     with_fresh_reductions,
 )
 from tensorad.simplify.affine import is_affine
-from tensorad.simplify.nonzeroness import is_zero, lift
+from tensorad.simplify.nonzeroness import both, guarded, is_zero, lift, split_condition
 from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.zeros import is_solved, nonzero_body
 
@@ -155,8 +154,8 @@ class Target:
         for c in parts:
             value = cast(substitute(c.weight(lead), mapping), self.of.dtype)
             indices = tuple([substitute(i, mapping) for i in c.indices])
-            condition = substitute(logical_and(c.condition, c.guard), mapping)
-            updates.append(Update((*lead, *indices), value, condition))
+            condition = both(*split_condition(logical_and(c.condition, c.guard)))
+            updates.append(Update((*lead, *indices), value, substitute(condition, mapping)))
         shape = (*self.batch, *self.of.shape)
         combiner = sum_combiner(self.of.dtype)
         op = Scatter(name, shape, self.of.dtype, axes, tuple(updates), combiner, init)
@@ -235,8 +234,3 @@ def store(adjoint: Adjoint, name: str) -> Tensor:
         return adjoint.tensor
     axes, bodies = copy_bodies(adjoint.axes, (adjoint.body,))
     return outputs(Compute(name, axes, bodies))[0]
-
-
-def guarded(condition: Expr, value: Expr) -> Expr:
-    """value where the condition holds, otherwise 0."""
-    return select(condition, value, const(0, value.dtype))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tensorad.autodiff.adjoint import guarded, zeros
+from tensorad.autodiff.adjoint import zeros
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.scans import scan_tangents
@@ -33,6 +33,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
+from tensorad.simplify.nonzeroness import guarded
 
 
 def jvp(y: Tensor, tangents: Mapping[Tensor, Tensor | np.ndarray | float]) -> Tensor:

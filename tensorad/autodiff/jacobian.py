@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorad.autodiff.adjoint import guarded
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.forward import jvp
 from tensorad.autodiff.linear import Term
@@ -28,6 +27,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import Compute, Tensor, dim_expr, format_shape, outputs
 from tensorad.ir.visit import copy_bodies
 from tensorad.simplify.inline import inline_non_reductions
+from tensorad.simplify.nonzeroness import guarded
 from tensorad.simplify.zeros import nonzero_body
 
 

@@ -28,15 +28,13 @@ from tensorad.ir.expr import (
     div,
     logical_and,
     logical_not,
-    logical_or,
     mul,
     neg,
-    select,
 )
 from tensorad.ir.visit import children, postorder
-from tensorad.simplify.nonzeroness import is_index_condition
+from tensorad.simplify.nonzeroness import guarded, is_index_condition
 
-_MAX_GUARDS = 4
+_MAX_GUARDS = 32
 Guarded = dict[Expr, Expr]
 """A derivative as guard -> value: the sum of the values whose guards hold. A value is never
 multiplied by 0 to switch it off, so an infinite partial behind a false guard stays harmless."""
@@ -158,15 +156,16 @@ def times(v: Expr, factor: Expr) -> Expr:
 
 
 def merge_guards(values: Guarded) -> tuple[Expr, Expr]:
-    """One guard and one value for several."""
-    (guard, total), *rest = values.items()
-    if not rest:
-        return guard, total
-    total = select(guard, total, const(0, total.dtype))
-    for g, v in rest:
-        total = add(total, select(g, cast(v, total.dtype), const(0, total.dtype)))
-        guard = logical_or(guard, g)
-    return guard, total
+    """One guard and one value for several: the sum of selects, everywhere."""
+    if len(values) == 1:
+        return next(iter(values.items()))
+    total: Expr | None = None
+    for guard, value in values.items():
+        part = guarded(guard, value)
+        total = part if total is None else add(total, cast(part, total.dtype))
+    if total is None:
+        raise InternalError("no value to merge")
+    return TRUE, total
 
 
 def body_terms(
@@ -184,11 +183,11 @@ def body_terms(
     """
     terms: list[Term] = []
     derivatives = differentiate(root, lambda e: isinstance(e, Read) and wanted(e))
-    for leaf, guarded in derivatives.items():
+    for leaf, values in derivatives.items():
         if not isinstance(leaf, Read):
             raise InternalError(f"{leaf} is not a read")
         on_data: Guarded = {}
-        for guard, value in guarded.items():
+        for guard, value in values.items():
             scaled = cast(value, root.dtype)
             scaled = scaled if factor is None else times(factor, scaled)
             if guard is TRUE or is_index_condition(guard):
