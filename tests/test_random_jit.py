@@ -10,7 +10,7 @@ from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor
-from tests.generators import Array, Program, random_program
+from tests.generators import WIDE, Array, Program, random_program
 
 TOLERANCE = {"float64": 1e-9, "float32": 3e-4}
 DTYPES = ("float64", "float64", "float32", "int32", "int64", "uint8", "int8", "bool")
@@ -63,6 +63,12 @@ def check_values(seed: int) -> None:
     check_compiled(tensors, program.arrays(), seed)
 
 
+def check_wide(seed: int) -> None:
+    """Programs with extents of several vectors and a tail."""
+    program = random_program(seed, DTYPES[seed % len(DTYPES)], computes=4, extents=WIDE)
+    check_compiled(program.tensors, program.arrays(), seed)
+
+
 def check_gradients(seed: int) -> None:
     """The gradients of one output of one program."""
     program: Program = random_program(seed, "float64", computes=4)
@@ -73,9 +79,14 @@ def check_gradients(seed: int) -> None:
     check_compiled(vjp(y, program.float_inputs, h), arrays, seed)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(30))
 def test_values(seed: int) -> None:
     check_values(seed)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_wide(seed: int) -> None:
+    check_wide(seed)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -84,9 +95,15 @@ def test_gradients(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40, 640))
+@pytest.mark.parametrize("seed", range(30, 630))
 def test_more_values(seed: int) -> None:
     check_values(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(16, 216))
+def test_more_wide(seed: int) -> None:
+    check_wide(seed)
 
 
 @pytest.mark.slow
