@@ -47,6 +47,8 @@ class Verdict:
 
 _IN = Verdict("in")
 _DATA = Verdict("data")
+MEMORY_LIMIT = 50_000
+"""How many answers are remembered before starting anew."""
 _memory: dict[object, Verdict] = {}
 
 
@@ -63,12 +65,15 @@ class Query:
         """The answer; equal questions about other axes are not asked again."""
         problem = _Problem(self)
         key = problem.key
-        if key not in _memory:
+        found = _memory.get(key)
+        if found is None:
             try:
-                _memory[key] = problem.solve()
+                found = problem.solve()
             except (NotAffine, BudgetExceeded):
-                _memory[key] = _DATA
-        found = _memory[key]
+                found = _DATA
+            if len(_memory) >= MEMORY_LIMIT:
+                _memory.clear()
+            _memory[key] = found
         return problem.by_enumeration() if found is _DATA else found
 
     def witness(self, sizes: Mapping[Expr, int] | None = None) -> Point | None:
