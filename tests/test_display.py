@@ -139,6 +139,20 @@ def test_long_chains_are_cut_with_a_note() -> None:
     assert lines[1].endswith("characters: print the tensor")
 
 
+def test_shared_parts_are_lines_and_the_formula_comes_last() -> None:
+    def body(i: Axis) -> Expr:
+        e: Expr = X[i, 0]
+        for _ in range(500):
+            e = te.tanh(e) * e
+        return e
+
+    lines = shown(te.compute((4,), body, name="D")._repr_html_())
+    assert lines[1] == "t0 = tanh(X[i, 0])·X[i, 0]"
+    assert lines[31].startswith("… ")
+    assert lines[-3].startswith("D[i] = tanh(t")
+    assert len(lines) < 70
+
+
 def test_loops_colour_their_indices() -> None:
     made = lower([dense()], [X, W])
     html = made._repr_html_()
