@@ -50,7 +50,10 @@ def normalize_axis(operator: str, axis: object, ndim: int) -> int:
         DefinitionError: not an integer, or out of range.
     """
     if isinstance(axis, bool) or not isinstance(axis, int):
-        raise DefinitionError(f"{operator}: axis must be an integer, got {axis!r}.")
+        raise DefinitionError(
+            f"{operator}: axis {axis!r} is no integer.",
+            hint="count axes from 0, or from -1 at the end.",
+        )
     if not -ndim <= axis < ndim:
         raise DefinitionError(
             f"{operator}: axis {axis} is out of range for a tensor with {ndim} axes.",
@@ -72,7 +75,10 @@ def normalize_axes(operator: str, axis: int | Sequence[int] | None, ndim: int) -
     given = axis if isinstance(axis, Iterable) else (axis,)
     axes = [normalize_axis(operator, a, ndim) for a in given]
     if len(set(axes)) < len(axes):
-        raise DefinitionError(f"{operator}: an axis is named twice in {tuple(given)}.")
+        raise DefinitionError(
+            f"{operator}: an axis is named twice in {tuple(given)}.",
+            hint="name every axis once; None means all of them.",
+        )
     return tuple(sorted(axes))
 
 
@@ -91,7 +97,8 @@ def pair(operator: str, argument: str, value: object, minimum: int) -> tuple[int
         return int(values[0]), int(values[1])
     raise DefinitionError(
         f"{operator}: {argument} must be an integer or a pair of integers >= {minimum}, "
-        f"got {value!r}."
+        f"got {value!r}.",
+        hint=f"e.g. {argument}=2 or {argument}=(2, 1).",
     )
 
 
@@ -105,6 +112,9 @@ def four_sides(operator: str, value: object) -> tuple[int, int, int, int]:
         if all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in value):
             top, left, bottom, right = value
             return top, left, bottom, right
-        raise DefinitionError(f"{operator}: padding must be integers >= 0, got {value!r}.")
+        raise DefinitionError(
+            f"{operator}: padding must be integers >= 0, got {value!r}.",
+            hint="pad with an integer, (height, width) or (top, left, bottom, right).",
+        )
     height, width = pair(operator, "padding", value, 0)
     return height, width, height, width

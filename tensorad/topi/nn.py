@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.topi import math, reduction, transform
@@ -48,14 +49,15 @@ def bias_add(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
 def _output_extent(operator: str, extent: Dim, kernel: Dim, stride: int, dilation: int,
                    padding: int) -> Dim:  # fmt: skip
     """(extent + padding - dilation*(kernel - 1) - 1) // stride + 1."""
-    reach = dim_expr(extent) + padding - dilation * (dim_expr(kernel) - 1) - 1
-    result = dim_of(reach // stride + 1)
-    if isinstance(result, int) and result < 0:
+    reach = dim_of(dim_expr(extent) + padding - dilation * (dim_expr(kernel) - 1) - 1)
+    if isinstance(reach, int) and reach < 0 and not same_dim(extent, 0):
         raise ShapeError(
             f"{operator}: the window ({kernel}, dilation {dilation}) is larger than the padded "
-            f"input ({extent} + {padding})."
+            f"input ({extent} + {padding}).",
+            hint="use a smaller window or more padding.",
         )
-    return result
+    result = dim_of(dim_expr(reach) // stride + 1)
+    return max(0, result) if isinstance(result, int) else result
 
 
 def conv2d(
@@ -121,14 +123,21 @@ def _inside(index: Expr, extent: Dim, low: int, high: int) -> list[Expr]:
 def _check_groups(x: Tensor, weight: Tensor, groups: int) -> None:
     channels, out, per_group = x.shape[1], weight.shape[0], weight.shape[1]
     if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
-        raise DefinitionError(f"conv2d: groups must be a positive integer, got {groups!r}.")
+        raise DefinitionError(
+            f"conv2d: groups must be a positive integer, got {groups!r}.",
+            hint="groups=1 connects all channels.",
+        )
     if groups > 1 and isinstance(out, int) and out % groups:
-        raise ShapeError(f"conv2d: {out} output channels do not divide into {groups} groups.")
+        raise ShapeError(
+            f"conv2d: {out} output channels do not divide into {groups} groups.",
+            hint="every group makes equally many output channels.",
+        )
     expected = dim_of(dim_expr(per_group) * groups)
     if isinstance(channels, int) and isinstance(expected, int) and channels != expected:
         raise ShapeError(
             f"conv2d: {x.name} has {channels} channels, but {weight.name} of shape "
-            f"{format_shape(weight.shape)} with groups={groups} needs {expected}."
+            f"{format_shape(weight.shape)} with groups={groups} needs {expected}.",
+            hint="weights have shape (out, channels / groups, height, width).",
         )
 
 
@@ -155,7 +164,10 @@ def pool(
     """
     check_tensor("pool", "x", x, 4)
     if pool_type not in ("avg", "max"):
-        raise DefinitionError(f"pool: pool_type must be 'avg' or 'max', got {pool_type!r}.")
+        raise DefinitionError(
+            f"pool: pool_type must be 'avg' or 'max', got {pool_type!r}.",
+            hint="write another reduction with compute.",
+        )
     kh, kw = pair("pool", "kernel", kernel, 1)
     sy, sx = pair("pool", "stride", stride, 1)
     top, left, bottom, right = four_sides("pool", padding)

@@ -25,8 +25,6 @@ def _reduce(
     check_tensor(name, "x", x)
     over = normalize_axes(name, axis, x.ndim)
     kept = [d for d in range(x.ndim) if d not in over]
-    if not over:
-        return x
     shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
 
     def body(*i: Expr) -> Expr:
@@ -35,7 +33,7 @@ def _reduce(
         }
         outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
         element = x[tuple(inner.get(d, outer.get(d)) for d in range(x.ndim))]
-        axes: list[Axis] = list(inner.values())
+        axes: list[Axis] = list(inner.values()) or [te.reduce_axis(1)]  # a fold of one element
         return finish(reducer(element, axis=axes))
 
     made: Tensor = te.compute(tuple(shape), body, name=name)
@@ -74,7 +72,10 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     for d in over:
         count = count * dim_expr(x.shape[d])
         if same_dim(x.shape[d], 0):
-            raise ShapeError(f"mean: axis {d} of {x.name} has extent 0; its mean is undefined.")
+            raise ShapeError(
+                f"mean: axis {d} of {x.name} has extent 0; its mean is undefined.",
+                hint="sum it instead, or give the axis an element.",
+            )
     dtype = x.dtype if x.dtype.is_float else "float32"
     if all(isinstance(x.shape[d], int) for d in over):
         scale: object = 1.0
