@@ -230,9 +230,6 @@ class IntegerSet:
     def equals(self, other: IntegerSet) -> bool:
         return bool(self._data.is_equal(other._data))
 
-    def subtract(self, other: IntegerSet) -> IntegerSet:
-        return self._with(self._data.subtract(other._data))
-
     def simplify(self) -> IntegerSet:
         """The same set with explicit equalities and divisions."""
         return self._with(self._data.detect_equalities().coalesce().compute_divs())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tensorad import config
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -29,6 +30,7 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.algebra import simplify_indices
 from tensorad.simplify.eliminate import eliminate, solve_sum
+from tensorad.simplify.memory import BodyMemory
 from tensorad.simplify.nonzeroness import is_index_condition, lift, summands
 from tensorad.simplify.pipeline import Pass, run_passes
 from tensorad.simplify.reductions import is_reduce, outside_reductions
@@ -138,6 +140,9 @@ NONZERO_PASSES: Final = (
 )
 
 
+_memory = BodyMemory()
+
+
 def nonzero_body(axes: Sequence[Axis], body: Expr) -> Expr:
     """The same values, visiting only points that can be nonzero.
 
@@ -145,6 +150,13 @@ def nonzero_body(axes: Sequence[Axis], body: Expr) -> Expr:
     Ensures: equal values for finite data (a product with a structural zero is dropped, so
         0 * inf no longer shows).
     """
+    settings = config.current()
+    if settings.debug or settings.bisect is not None:
+        return _run(axes, body)
+    return _memory.get(axes, body, _run)
+
+
+def _run(axes: Sequence[Axis], body: Expr) -> Expr:
     return run_passes(NONZERO_PASSES, axes, body)
 
 

@@ -1,0 +1,140 @@
+"""Remembered pass results: equal formulas over other axes and tensors are solved once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from threading import RLock
+
+from tensorad.ir.expr import (
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Reduce,
+    Select,
+    Size,
+    axis,
+    read,
+    reduce_expr,
+)
+from tensorad.ir.facts import facts_about
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import children, postorder, rebuild
+
+Nominal = Axis | Tensor
+"""What a remembered formula is renamed in."""
+
+
+def signature(axes: Sequence[Axis], body: Expr) -> tuple[tuple[object, ...], list[Nominal]]:
+    """(a key that equal formulas share, the axes and tensors it abstracts from, in order).
+
+    Names of axes belong to the key: they show in the result. So do integer tensors
+    themselves (their values' bounds matter) and the facts about the sizes used.
+    """
+    numbers: dict[Nominal, int] = {a: n for n, a in enumerate(axes)}
+    at: dict[Expr, int] = {}
+    key: list[object] = [a.name for a in axes]
+    sizes: list[Size] = []
+
+    def number(x: Nominal) -> int:
+        return numbers.setdefault(x, len(numbers))
+
+    roots = [*[b for a in axes for b in (a.lower, a.upper, a.step)], body]
+    for e in postorder(*roots):
+        below = tuple([at[c] for c in children(e)])
+        at[e] = len(at)
+        match e:
+            case Call():
+                key.append((e.op, e.dtype, below))
+            case Axis():
+                key.append(number(e))
+            case Read(tensor=t):
+                own = (t.dtype, t.shape) if t.dtype.is_float else t
+                key.append((number(t), own, below))
+            case Const():
+                key.append((e.dtype, repr(e.value)))
+            case Select() | Cast():
+                key.append((type(e), e.dtype, below))
+            case Reduce():
+                inner = tuple([(number(a), a.name) for a in e.axes])
+                key.append((e.combiner, inner, e.index, below))
+            case Size():
+                sizes.append(e)
+                key.append(e)
+            case Param():
+                key.append(e)
+    key.append(tuple([at[r] for r in roots]))
+    if sizes:
+        key.append(facts_about(sizes))
+    return tuple(key), list(numbers)
+
+
+def renamed(root: Expr, mapping: dict[Nominal, Nominal]) -> Expr:
+    """The formula over other axes and tensors; reductions get axes of their own."""
+    new: dict[Expr, Expr] = {}
+    _rename_into(new, root, mapping)
+    return new[root]
+
+
+def _rename_into(new: dict[Expr, Expr], root: Expr, mapping: dict[Nominal, Nominal]) -> None:
+    for e in postorder(root):
+        if e in new:
+            continue
+        match e:
+            case Axis():
+                image = mapping.get(e)
+                new[e] = image if isinstance(image, Axis) else _fresh(new, e, mapping)
+            case Read(tensor=t):
+                image = mapping.get(t, t)
+                tensor = image if isinstance(image, Tensor) else t
+                new[e] = read(tensor, tuple([new[i] for i in e.indices]))
+            case Reduce():
+                new[e] = _reduce(new, e, mapping)
+            case _:
+                new[e] = rebuild(e, new)
+
+
+def _fresh(new: dict[Expr, Expr], a: Axis, mapping: dict[Nominal, Nominal]) -> Axis:
+    for bound in (a.lower, a.upper, a.step):
+        _rename_into(new, bound, mapping)
+    return axis(a.name, new[a.lower], new[a.upper], new[a.step])
+
+
+def _reduce(new: dict[Expr, Expr], e: Reduce, mapping: dict[Nominal, Nominal]) -> Expr:
+    axes: list[Axis] = []
+    for a in e.axes:
+        _rename_into(new, a, mapping)
+        image = new[a]
+        if isinstance(image, Axis):
+            axes.append(image)
+    sources = tuple([new[s] for s in e.sources])
+    return reduce_expr(e.combiner, sources, tuple(axes), new[e.condition], e.index)
+
+
+class BodyMemory:
+    """Results of a function (axes, body) -> body, by signature; the oldest are forgotten."""
+
+    def __init__(self, capacity: int = 4096) -> None:
+        self._known: OrderedDict[object, tuple[list[Nominal], Expr]] = OrderedDict()
+        self._lock = RLock()
+        self._capacity = capacity
+
+    def get(
+        self, axes: Sequence[Axis], body: Expr, solve: Callable[[Sequence[Axis], Expr], Expr]
+    ) -> Expr:
+        """solve(axes, body), or what it gave for an equal formula, renamed."""
+        key, own = signature(axes, body)
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None:
+            return renamed(known[1], dict(zip(known[0], own, strict=True)))
+        result = solve(axes, body)
+        with self._lock:
+            self._known[key] = (own, result)
+            if len(self._known) > self._capacity:
+                self._known.popitem(last=False)
+        return result
