@@ -12,6 +12,7 @@ from itertools import product
 from math import ceil, prod
 
 from tensorad.codegen.access import (
+    ASSUMED_EXTENT,
     Access,
     extent_of,
     fold_accesses,
@@ -35,6 +36,8 @@ UNROLLED_STEPS = 12
 """Most fold steps written out for short constant reduce axes."""
 UNROLLED_FOLDS = 64
 """Most folds written out, over all copies of a register tile."""
+CLEARLY_LESS = 0.8
+"""The written order of the loops is kept unless another moves this share of its bytes."""
 JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
 LANE_COMBINERS = ("add", "mul", "maximum", "minimum", "or", "and")
 
@@ -332,7 +335,9 @@ def best_order(nest: Nest, choice: Estimate) -> tuple[Axis, ...]:
     for a in base[1:]:
         orders.append((a, *[b for b in base if b is not a]))
     accesses = fold_accesses(nest) + outer_accesses(nest)
-    return min(orders, key=lambda o: _traffic(nest, o, choice, accesses))
+    costs = [_traffic(nest, o, choice, accesses) for o in orders]
+    best = min(range(len(orders)), key=costs.__getitem__)
+    return orders[best] if costs[best] < CLEARLY_LESS * costs[0] else orders[0]
 
 
 def _traffic(
@@ -362,12 +367,17 @@ def _traffic(
 
 def _footprint(x: Access, extents: Mapping[Axis, int]) -> float:
     """Bytes an access touches while the axes run over these extents, in whole cache lines."""
-    used = [a for a in extents if a in x.uses]
-    elements = prod(float(extents[a]) for a in used)
     size = x.tensor.dtype.size_bytes
-    runs = [extents[a] for a in used if x.stride(a) in (1, -1)]
     line = 64 // size
-    short = max(runs, default=1)
-    waste = ceil(short / line) * line / short if x.indices else 1.0
-    whole = prod(float(n) if isinstance(n, int) else 1024.0 for n in x.tensor.shape)
-    return min(elements * waste, max(whole, 1.0)) * size
+    span, count, elements = 1, 1, 1.0
+    for a, n in extents.items():
+        if a not in x.uses:
+            continue
+        elements *= n
+        stride = x.stride(a)
+        if stride and abs(stride) < line:  # neighbours share lines
+            span += (n - 1) * abs(stride)
+            count *= n
+    touched = elements / count * ceil(span / line) * line
+    whole = prod(float(n) if isinstance(n, int) else ASSUMED_EXTENT for n in x.tensor.shape)
+    return min(touched, max(whole, 1.0)) * size
