@@ -162,19 +162,23 @@ def _free(gaps: list[tuple[int, int]], offset: int, size_bytes: int) -> None:
         gaps[at - 1 : at + 1] = [(before, bytes_before + size_bytes)]
 
 
-def aligned_bytes(size_bytes: int) -> Array:
-    """A new block of bytes at an address that is a multiple of `ALIGNMENT`.
+def new_bytes(size_bytes: int) -> Array:
+    """A block that owns at least this many bytes from its first aligned address on.
 
     Raises:
         LimitError: the system has not that much memory.
     """
     try:
-        block = np.empty(size_bytes + ALIGNMENT, np.uint8)
+        return np.empty(size_bytes + ALIGNMENT, np.uint8)
     except MemoryError as error:
         raise LimitError(
             f"the system gives no {size_bytes} bytes of memory.",
             hint="use smaller sizes, or lower TENSORAD_MAX_BYTES to be told earlier.",
         ) from error
+
+
+def aligned(block: Array, size_bytes: int) -> Array:
+    """The bytes of a block from its first address that is a multiple of `ALIGNMENT`."""
     start = -block.ctypes.data % ALIGNMENT
     return block[start : start + size_bytes]
 
@@ -188,17 +192,26 @@ class OutputBlocks:
         self._lock = threading.Lock()
 
     def array(self, shape: tuple[int, ...]) -> Array:
-        """An uninitialised array; large ones reuse memory nobody refers to any more."""
-        if prod(shape) * self._dtype.itemsize < LARGE_BYTES:
+        """An uninitialised array; large ones reuse memory nobody refers to any more.
+
+        NumPy lets every view refer to the block that owns the memory, so the block's
+        reference count tells whether any view of it is left.
+        """
+        size_bytes = prod(shape) * self._dtype.itemsize
+        if size_bytes < LARGE_BYTES:
             return np.empty(shape, self._dtype)
         with self._lock:
-            for block in self._blocks:
-                # the list, the loop variable and the argument of getrefcount
-                if block.shape == shape and sys.getrefcount(block) == 3:
-                    return block.view()
-            block = aligned_bytes(prod(shape) * self._dtype.itemsize).view(self._dtype)
-            block = block.reshape(shape)
-            if block.nbytes * KEPT_BLOCKS <= KEPT_BYTES:
-                self._blocks.append(block)
-                del self._blocks[:-KEPT_BLOCKS]
-            return block.view()
+            block = self._free(size_bytes)
+            if block is None:
+                block = new_bytes(size_bytes)
+                if block.nbytes * KEPT_BLOCKS <= KEPT_BYTES:
+                    self._blocks.append(block)
+                    del self._blocks[:-KEPT_BLOCKS]
+            return aligned(block, size_bytes).view(self._dtype).reshape(shape)
+
+    def _free(self, size_bytes: int) -> Array | None:
+        for block in self._blocks:
+            # referred to by the list, the loop variable and the argument of getrefcount
+            if block.nbytes == size_bytes + ALIGNMENT and sys.getrefcount(block) == 3:
+                return block
+        return None

@@ -13,7 +13,7 @@ from tensorad import config
 from tensorad.codegen import parallel_ir as block
 from tensorad.codegen.kernels import checks_of, compiled_kernel
 from tensorad.codegen.loopir import Kernel, LoopProgram
-from tensorad.codegen.memory import Array, Lifetime, aligned_bytes, plan_arena
+from tensorad.codegen.memory import Array, Lifetime, aligned, new_bytes, plan_arena
 from tensorad.codegen.parallel import driver, pool_for
 from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.expr import Expr, Size
@@ -29,7 +29,7 @@ class Frame:
     def __init__(
         self, program: Executable, sizes: Sequence[int], offsets: Sequence[int], size_bytes: int
     ) -> None:
-        self.arena = aligned_bytes(size_bytes)
+        self.arena = aligned(new_bytes(size_bytes), size_bytes)
         base = self.arena.ctypes.data
         fixed = program.constant_addresses
         outer = program.n_arguments
@@ -167,7 +167,7 @@ class Executable:
         raise BoundsError(
             f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
             f"which has extent {extent}.",
-            where=f"{check.read} in {kernel.name}",
+            where=f"{check.read} in {kernel.name.removesuffix('.check')}",
             hint="the index comes from the data of this call: correct it, or clamp it in the "
             "formula with minimum and maximum.",
         )

@@ -127,7 +127,7 @@ def log_specials(w: Writer, x: str, result: str) -> str:
     """log(0) = -inf, log(inf) = inf, NaN below zero."""
     result = w.select(w.compare("oeq", x, w.const(INF)), x, result)
     result = w.select(w.compare("oeq", x, w.const(0.0)), w.const(-INF), result)
-    return w.select(w.compare("uge", x, w.const(0.0)), result, w.const(NAN))
+    return w.select(w.compare("oge", x, w.const(0.0)), result, w.const(NAN))
 
 
 def log1p(w: Writer, x: str) -> str:
@@ -166,7 +166,7 @@ def tanh(w: Writer, x: str) -> str:
     far = w.add(exp(w, w.add(a, a)), w.const(1.0))
     far = w.sub(w.const(1.0), w.div(w.const(2.0), far))
     is_near = w.compare("olt", a, w.const(0.6))
-    return w.select(is_near, near, copy_sign(w, far, x))
+    return copy_sign(w, w.select(is_near, near, far), x)
 
 
 def sigmoid(w: Writer, x: str) -> str:
