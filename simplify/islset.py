@@ -330,13 +330,11 @@ class IntegerSet:
         """(s, offset) with a = offset modulo s at every point; (1, 0) if there is none."""
         info = self._data.get_stride_info(self._position(a))
         s = int(info.get_stride().to_str())
-        if s <= 1:
-            return 1, int_const(0)
         offset = self._linear(info.get_offset().floor()).to_expr()
         # isl 0.27's offset was once seen wrong: use it only when it is proved
-        if not self.implies((a - offset) % s == 0):
-            return 1, int_const(0)
-        return s, offset
+        if s > 1 and self.implies((a - offset) % s == 0):
+            return s, offset
+        return 1, int_const(0)
 
     def value_of(self, a: Axis) -> Expr | None:
         """The value of the only dim as an expression of the parameters, if isl has one piece."""

@@ -37,16 +37,18 @@ def _positive(name: str, text: str) -> int:
 def _from_environment() -> Config:
     env = os.environ
     debug = tuple(part for part in env.get("TENSORAD_DEBUG", "").split(",") if part)
-    config = Config(debug=debug, num_threads=len(os.sched_getaffinity(0)))
-    for field, name in (
-        ("num_threads", "TENSORAD_NUM_THREADS"),
-        ("bisect", "TENSORAD_BISECT"),
-        ("max_bytes", "TENSORAD_MAX_BYTES"),
-        ("isl_operations", "TENSORAD_ISL_OPERATIONS"),
-    ):
-        if name in env:
-            config = replace(config, **{field: _positive(name, env[name])})
-    return config
+
+    def number(name: str, default: int) -> int:
+        return _positive(name, env[name]) if name in env else default
+
+    bisect = "TENSORAD_BISECT"
+    return Config(
+        debug=debug,
+        bisect=_positive(bisect, env[bisect]) if bisect in env else None,
+        num_threads=number("TENSORAD_NUM_THREADS", len(os.sched_getaffinity(0))),
+        max_bytes=number("TENSORAD_MAX_BYTES", Config.max_bytes),
+        isl_operations=number("TENSORAD_ISL_OPERATIONS", Config.isl_operations),
+    )
 
 
 _current = _from_environment()

@@ -73,15 +73,17 @@ def _cases() -> dict[str, Problem]:
     cases["or"] = (x, v, logical_and(x[0] == v[1], logical_or(v[0] == 3, v[0] > x[0] + 4)))
     cases["pad reflect"] = _simple(16, 10, _reflect)
     cases["pad edge"] = _simple(
-        16, 10, lambda i: call("minimum", call("maximum", i - 3, int_const(0)), int_const(9)))  # fmt: skip
+        16, 10, lambda i: call("minimum", call("maximum", i - 3, int_const(0)), int_const(9))
+    )
     cases["pad wrap"] = _simple(16, 10, lambda i: (i - 3) % 10)
     cases["flip"] = _simple(20, 20, lambda i: 19 - i)
     cases["slice"] = _simple(7, 20, lambda i: 2 * i + 3)
     cases["repeat"] = _simple(30, 10, lambda i: i // 3)
     cases["resize"] = _simple(10, 7, lambda i: i * 7 // 10)
     x, v = box(a=16, y=2, x=3), box(c=4, h=4, w=6)
-    cases["pixel shuffle"] = (x, v, logical_and(
-        x[0] == v[0] * 4 + v[1] % 2 * 2 + v[2] % 2, x[1] == v[1] // 2, x[2] == v[2] // 2))  # fmt: skip
+    channel = v[0] * 4 + v[1] % 2 * 2 + v[2] % 2
+    shuffled = logical_and(x[0] == channel, x[1] == v[1] // 2, x[2] == v[2] // 2)
+    cases["pixel shuffle"] = (x, v, shuffled)
     x, v = box(a=12), box(i=7, j=5)
     cases["lattice"] = (x, v, 2 * v[0] + 3 * v[1] == x[0] * 2)
     x, v = box(a=9), box(i=9, j=9, k=9)

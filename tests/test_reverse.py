@@ -82,10 +82,18 @@ def test_values_needed_anyway_are_read_back() -> None:
     assert len(exps) == 1
 
 
-def test_maximum_scatters_to_the_winner() -> None:
+def test_maximum_over_disjoint_windows_asks_for_the_winner() -> None:
     x, h = matrix("X", 5, 6), matrix("H", 5)
     k = te.reduce_axis(6, "k")
     y = te.compute((5,), lambda i: te.max(x[i, k], axis=k), name="Y")
+    (dx,) = vjp(y, [x], h)
+    assert body(dx) == "select(Y.winner[i] == k, H[i], 0.0)"
+
+
+def test_maximum_over_overlapping_windows_scatters_to_the_winner() -> None:
+    x, h = matrix("X", 9), matrix("H", 7)
+    k = te.reduce_axis(3, "k")
+    y = te.compute((7,), lambda i: te.max(x[i + k], axis=k), name="Y")
     (dx,) = vjp(y, [x], h)
     assert isinstance(dx.op, Scatter)
     assert [a.name for a in dx.op.axes] == ["i"]

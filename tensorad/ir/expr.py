@@ -93,7 +93,7 @@ def operator(op: str, a: object, b: object) -> Expr:
     """A Python operator: NotImplemented (as Python wants it) beside a non-scalar tensor."""
     for side in (a, b):
         if getattr(side, "ndim", 0) and hasattr(side, "as_scalar"):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]  # Python asks the other side
     if isinstance(a, Expr):
         return call(op, a, as_expr(b, a.dtype))
     b = as_expr(b)
