@@ -85,7 +85,7 @@ class Parameter:
         return array
 
     def _as_array(self, value: object) -> Array:
-        if isinstance(value, np.ndarray) or isinstance(value, np.generic):
+        if isinstance(value, (np.ndarray, np.generic)):
             array = np.asarray(value)
             if isinstance(value, np.ma.MaskedArray):
                 raise self._not_an_array(value, "its mask would be lost: pass x.filled(value)")

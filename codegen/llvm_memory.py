@@ -254,10 +254,7 @@ class Memory:
         for p in range(1, len(parts)):
             order = []
             for lane, w in enumerate(wanted):
-                if p == 1:
-                    keep = w if chosen[lane] == 0 else 0
-                else:
-                    keep = lane
+                keep = lane if p > 1 else w if chosen[lane] == 0 else 0
                 order.append(n + w - starts[p] if chosen[lane] == p else keep)
             mask = ", ".join([f"i32 {o}" for o in order])
             result = self.values.code.put(

@@ -12,8 +12,8 @@ from tensorad.ir.dtypes import BOOL, FLOAT64, INT32, INT64, DType
 from tensorad.ir.expr import Call, Const, Expr
 
 CHEAP: Final = frozenset(
-    ("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
-    + ("minimum", "maximum", "isnan", "isfinite", "floor", "ceil", "round", "trunc")
+    "add sub mul neg abs lt le gt ge eq ne and or not minimum maximum isnan isfinite floor ceil "
+    "round trunc".split()
 )
 """Operations that may be computed before a loop or branch that perhaps never needs them."""
 
