@@ -337,6 +337,15 @@ def a_cast_to_half_precision() -> None:
     V[0].astype("float16")
 
 
+@CASES.refused(
+    ShapeError,
+    "extent 0 of X is 1180591620717411303424, more than an index can count.",
+    "  hint: indices are 64-bit integers.",
+)
+def an_extent_beyond_64_bits() -> None:
+    ta.placeholder((2**70,), name="X")
+
+
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])
 def test_the_whole_text(case: Case) -> None:
     check(case)

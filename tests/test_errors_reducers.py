@@ -122,7 +122,7 @@ def a_reversed_reduce_axis() -> None:
 @CASES.refused(
     DefinitionError,
     "reduce_axis k needs an extent or a pair (lo, hi), got 2.5.",
-    "  hint: write reduce_axis(10) or reduce_axis((2, 10)).",
+    "  hint: write 10 for [0, 10), or (2, 10).",
 )
 def a_float_reduce_axis() -> None:
     ta.reduce_axis(2.5)
@@ -131,7 +131,7 @@ def a_float_reduce_axis() -> None:
 @CASES.refused(
     DefinitionError,
     "reduce_axis k needs an extent or a pair (lo, hi), got (1, 2, 3).",
-    "  hint: write reduce_axis(10) or reduce_axis((2, 10)).",
+    "  hint: write 10 for [0, 10), or (2, 10).",
 )
 def three_bounds() -> None:
     ta.reduce_axis((1, 2, 3))
@@ -140,7 +140,7 @@ def three_bounds() -> None:
 @CASES.refused(
     DefinitionError,
     "reduce_axis k needs an extent or a pair (lo, hi), got 'k'.",
-    "  hint: write reduce_axis(10) or reduce_axis((2, 10)).",
+    "  hint: write 10 for [0, 10), or (2, 10).",
 )
 def text_as_reduce_axis() -> None:
     ta.reduce_axis("k")
@@ -305,6 +305,25 @@ def an_escaped_operand() -> None:
     kept = []
     r = ta.comm_reducer(lambda x, y: kept.append(x) or x + y, lambda t: 0, name="r")
     ta.compute((3,), lambda i: r(V[k], axis=k) + kept[0], name="Y")
+
+
+@CASES.refused(
+    DefinitionError,
+    "max reduces over axes made by reduce_axis, got 1.",
+    "  hint: the max of two values is maximum(a, b); k = reduce_axis(n) ... axis=k; "
+    "topi reduces a tensor along a numbered axis.",
+)
+def max_of_two_values() -> None:
+    ta.max(V[0], 1)
+
+
+@CASES.refused(
+    DefinitionError,
+    "the bounds of reduce_axis k must be 64-bit integers, got 1180591620717411303424.",
+    '  hint: use integers or sizes: n = size("n"), (0, n).',
+)
+def a_reduce_axis_beyond_64_bits() -> None:
+    ta.reduce_axis(2**70)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])

@@ -83,7 +83,7 @@ def init_of_another_dtype() -> None:
 @CASES.refused(
     DefinitionError,
     "the function of A takes 2 indices, but there is 1 axis.",
-    "  in: A with shape (3,)",
+    "  in: A with domain (3,)",
     "  hint: give it one parameter per axis: lambda i: ...",
 )
 def a_scatter_function_of_too_many_axes() -> None:
@@ -100,10 +100,9 @@ def text_as_domain() -> None:
 
 
 @CASES.refused(
-    ShapeError,
-    "extent 0 of the domain of A must be an integer >= 0, got -1.",
-    "  in: the domain of A with shape (-1,)",
-    '  hint: use an integer, or a symbolic extent: n = size("n").',
+    DefinitionError,
+    "axis 0 of the domain of A ends before it starts: [0, -1).",
+    "  hint: an empty axis has equal bounds, e.g. (0, 0).",
 )
 def a_negative_domain() -> None:
     ta.scatter((10,), (-1,), lambda i: (i, V[i]), name="A")
@@ -182,6 +181,15 @@ def text_as_scan_axis() -> None:
 )
 def a_lambda_as_scan_combiner() -> None:
     ta.scan(X, 0, lambda a, b: a)
+
+
+@CASES.refused(
+    DefinitionError,
+    "the bounds of axis 0 of the domain of A must be 64-bit integers, got 2.5.",
+    '  hint: use integers or sizes: n = size("n"), (0, n).',
+)
+def a_fractional_domain() -> None:
+    ta.scatter((10,), ((2.5, 3),), lambda i: (i, V[i]), name="A")
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])

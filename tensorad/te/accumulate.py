@@ -25,9 +25,8 @@ from tensorad.ir.tensor import (
 )
 from tensorad.simplify.bounds import check_op
 from tensorad.te.binding import bind_reductions
-from tensorad.te.checks import body_axes, check_name, check_shape, element
+from tensorad.te.checks import axis_names, check_name, check_range, check_shape, element
 from tensorad.te.reducers import combiner_of, counts
-from tensorad.te.tensors import reduce_axis
 
 
 def scatter(
@@ -76,11 +75,10 @@ def _domain_axes(
             f"the domain of {name} must be a tuple of extents, got {domain!r}.",
             hint="write (n,), (n, m) or pairs ((lo, hi), m).",
         )
-    pairs = [d if isinstance(d, (tuple, list)) else (0, d) for d in domain]
-    box = check_shape(f"the domain of {name}", [p[-1] for p in pairs])
-    named = body_axes(name, f, box, "function")
-    ranges = [reduce_axis(p, a.name) for p, a in zip(pairs, named, strict=True)]
-    return tuple([axis(a.name, a.lower, a.upper) for a in ranges])
+    ranges = [check_range(f"axis {d} of the domain of {name}", r) for d, r in enumerate(domain)]
+    where = f"{name} with domain {domain}"
+    names = axis_names(f"the function of {name}", f, len(ranges), where)
+    return tuple([axis(a, lo, hi) for a, (lo, hi) in zip(names, ranges, strict=True)])
 
 
 def _target_and_value(name: str, result: object) -> tuple[tuple[object, ...], Expr]:

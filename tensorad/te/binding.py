@@ -19,6 +19,7 @@ from tensorad.ir.visit import (
     rewrite,
     substitute_all,
 )
+from tensorad.te.checks import excerpt
 
 _reduce_axes: WeakValueDictionary[int, Axis] = WeakValueDictionary()
 """Axes made by `reduce_axis`: an error can tell them from the axes of another compute."""
@@ -68,7 +69,7 @@ def _folds_of_axes(
             if a in own:
                 raise DefinitionError(
                     f"{a.name} is an axis of {name}, so it cannot be reduced over.",
-                    where=str(e),
+                    where=excerpt(e),
                     hint="reduce over an axis made by reduce_axis.",
                 )
             binders.setdefault(a, {})[fold] = None
@@ -90,7 +91,7 @@ def _check_nested(name: str, shared: list[Axis], nodes: list[Expr]) -> None:
                 if below is not None:
                     raise DefinitionError(
                         f"reduce axis {a.name} is bound by two nested reductions of {name}.",
-                        where=f"{below} inside {e}",
+                        where=f"{excerpt(below)} inside {excerpt(e)}",
                         hint="make one reduce_axis for each of the two.",
                     )
                 below = e
@@ -127,7 +128,7 @@ def _check_bound(
         elif isinstance(e, Param):
             raise DefinitionError(
                 f"{name} uses {e.name}, an operand of a combiner.",
-                where=_line(bodies),
+                where=excerpt(*bodies),
                 hint="operands live only inside the function given to comm_reducer.",
             )
 
@@ -136,16 +137,11 @@ def _unbound(name: str, a: Axis, bodies: tuple[Expr, ...]) -> NoReturn:
     if a.serial in _reduce_axes:
         raise DefinitionError(
             f"reduce axis {a.name} is used outside its reduction in {name}.",
-            where=_line(bodies),
+            where=excerpt(*bodies),
             hint=f"reduce over it, e.g. sum(..., axis={a.name}).",
         )
     raise DefinitionError(
         f"{name} uses {a.name}, an axis of another compute.",
-        where=_line(bodies),
+        where=excerpt(*bodies),
         hint="use the parameters of the function that this compute is given.",
     )
-
-
-def _line(bodies: tuple[Expr, ...]) -> str:
-    text = ", ".join([str(b) for b in bodies])
-    return text if len(text) <= 200 else text[:197] + "..."

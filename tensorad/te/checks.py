@@ -10,14 +10,27 @@ from typing import Final
 import numpy as np
 
 from tensorad.errors import DefinitionError, ShapeError, UserError
-from tensorad.ir.dtypes import FLOAT32, DType
-from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Size, as_expr
+from tensorad.ir.dtypes import FLOAT32, INT64, DType
+from tensorad.ir.expr import (
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Reduce,
+    Select,
+    Size,
+    as_expr,
+)
 from tensorad.ir.tensor import Dim, Shape, Tensor, dim_of, format_shape
 from tensorad.ir.visit import postorder
 
 _VARARGS: Final = inspect.CO_VARARGS
 _LETTERS: Final = "ijklmnpq"
+_LONG: Final = 200
+"""Characters of an expression that an error shows."""
 
 
 def check_name(name: object) -> str:
@@ -53,12 +66,17 @@ def check_shape(name: str, shape: object) -> Shape:
 
 
 def _check_extent(name: str, position: int, extent: object, shape: tuple[object, ...]) -> Dim:
-    if type(extent) is int and extent >= 0:
+    if type(extent) is int and 0 <= extent <= INT64.highest:
         return extent
     if isinstance(extent, Expr):
         return dim_of(check_size_expr(f"extent {position} of {name}", extent))
     if isinstance(extent, np.integer) and extent >= 0:
         return int(extent)
+    if type(extent) is int and extent > 0:
+        raise ShapeError(
+            f"extent {position} of {name} is {extent}, more than an index can count.",
+            hint="indices are 64-bit integers.",
+        )
     raise ShapeError(
         f"extent {position} of {name} must be an integer >= 0, got {extent!r}.",
         where=f"{name} with shape {shape!r}",
@@ -72,7 +90,7 @@ def check_size_expr(what: str, e: Expr) -> Expr:
     Raises:
         ShapeError: it has another dtype, or depends on axes or data.
     """
-    allowed = (Size, Const, Call, Cast)
+    allowed = (Size, Const, Call, Cast, Select)
     if e.dtype.is_integer and all(isinstance(part, allowed) for part in postorder(e)):
         if isinstance(e, Const) and e.value < 0:
             raise ShapeError(f"{what} must be an integer >= 0, got {e}.")
@@ -84,22 +102,74 @@ def check_size_expr(what: str, e: Expr) -> Expr:
     )
 
 
+def check_range(what: str, bounds: object) -> tuple[int | Expr, int | Expr]:
+    """(lower, upper) from an extent n, which is [0, n), or a pair (lo, hi).
+
+    Raises:
+        DefinitionError: a bound is no integer, or hi < lo.
+    """
+    pair = (0, bounds) if isinstance(bounds, (int, np.integer, Expr)) else bounds
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise DefinitionError(
+            f"{what} needs an extent or a pair (lo, hi), got {bounds!r}.",
+            hint="write 10 for [0, 10), or (2, 10).",
+        )
+    lower, upper = (_bound(what, b) for b in pair)
+    if isinstance(lower, int) and isinstance(upper, int) and upper < lower:
+        raise DefinitionError(
+            f"{what} ends before it starts: [{lower}, {upper}).",
+            hint="an empty axis has equal bounds, e.g. (0, 0).",
+        )
+    return lower, upper
+
+
+def _bound(what: str, bound: object) -> int | Expr:
+    if isinstance(bound, Const) and bound.dtype.is_integer:
+        return int(bound.value)
+    if isinstance(bound, Expr) and bound.dtype.is_integer:
+        return bound.astype("int64")
+    if isinstance(bound, (int, np.integer)) and not isinstance(bound, bool):
+        value = int(bound)
+        if INT64.lowest <= value <= INT64.highest:
+            return value
+    kind = f"{bound} of dtype {bound.dtype}" if isinstance(bound, Expr) else repr(bound)
+    raise DefinitionError(
+        f"the bounds of {what} must be 64-bit integers, got {kind}.",
+        hint='use integers or sizes: n = size("n"), (0, n).',
+    )
+
+
 def _kind(value: object) -> str:
     return f"tensor {value.name}" if isinstance(value, Tensor) else repr(value)
 
 
-def body_axes(name: str, body: object, shape: Shape, what: str = "body") -> tuple[Axis, ...]:
-    """Fresh axes over `shape`, called as the parameters of `body` are.
+def axis_names(what: str, function: object, ndim: int, where: str) -> tuple[str, ...]:
+    """The names that a function of `ndim` indices gives its axes.
 
+    Args:
+        what: how a message calls the function, e.g. "the body of Y".
+        function: the user's function.
+        ndim: how many indices it will be called with.
+        where: what fixes that number.
     Raises:
-        DefinitionError: `body` is not callable or takes another number of indices.
+        DefinitionError: it is not callable or takes another number of indices.
     """
-    if not callable(body):
+    if not callable(function):
         raise DefinitionError(
-            f"the {what} of {name} must be a function of its indices, got {type(body).__name__}.",
-            hint=f"write {_lambda(len(shape))}",
+            f"{what} must be a function of its indices, got {type(function).__name__}.",
+            hint=f"write {_lambda(ndim)}",
         )
-    return compute_axes(shape, _axis_names(name, body, shape, what))
+    names, required, variadic = _positional(function)
+    if ndim < required or (ndim > len(names) and not variadic):
+        count = f"{required} {'index' if required == 1 else 'indices'}"
+        if required < len(names):
+            count = f"{required} to {len(names)} indices"
+        raise DefinitionError(
+            f"{what} takes {count}, but there {_axes_text(ndim)}.",
+            where=where,
+            hint=f"give it one parameter per axis: {_lambda(ndim)}",
+        )
+    return (*names[:ndim], *[f"i{n}" for n in range(len(names), ndim)])
 
 
 def _lambda(ndim: int) -> str:
@@ -107,31 +177,11 @@ def _lambda(ndim: int) -> str:
     return f"lambda {names}: ..." if ndim else "lambda: ..."
 
 
-def _axis_names(
-    name: str, body: Callable[..., object], shape: Shape, what: str
-) -> tuple[str, ...] | None:
-    ndim = len(shape)
-    found = _positional(body)
-    if found is None:
-        return None
-    names, required, variadic = found
-    if ndim < required or (ndim > len(names) and not variadic):
-        count = f"{required} {'index' if required == 1 else 'indices'}"
-        if required < len(names):
-            count = f"{required} to {len(names)} indices"
-        raise DefinitionError(
-            f"the {what} of {name} takes {count}, but there {_axes_text(ndim)}.",
-            where=f"{name} with shape {format_shape(shape)}",
-            hint=f"give it one parameter per axis: {_lambda(ndim)}",
-        )
-    return (*names[:ndim], *[f"i{n}" for n in range(len(names), ndim)])
-
-
 def _axes_text(ndim: int) -> str:
     return "is 1 axis" if ndim == 1 else f"are {ndim or 'no'} axes"
 
 
-def _positional(body: Callable[..., object]) -> tuple[tuple[str, ...], int, bool] | None:
+def _positional(body: Callable[..., object]) -> tuple[tuple[str, ...], int, bool]:
     """Names of the positional parameters, how many have no default, and whether *args follow."""
     if isinstance(body, types.FunctionType):
         code = body.__code__
@@ -140,8 +190,8 @@ def _positional(body: Callable[..., object]) -> tuple[tuple[str, ...], int, bool
         return names, len(names) - len(body.__defaults__ or ()), variadic
     try:
         parameters = list(inspect.signature(body).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature
-        return None
+    except (TypeError, ValueError):  # a builtin without a signature takes what it takes
+        return (), 0, True
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     names = tuple([p.name for p in positional])
     required = len([p for p in positional if p.default is p.empty])
@@ -186,6 +236,12 @@ def _element_hint(value: object) -> str:
     if isinstance(value, list):
         return "a tuple makes several tensors; const(list) makes a constant tensor."
     return "build it from expressions, numbers and reads X[i, j]."
+
+
+def excerpt(*parts: Expr) -> str:
+    """Expressions as text, cut to a readable length."""
+    text = ", ".join([str(p) for p in parts])
+    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 
 
 def foreign_leaf(e: Expr, own: dict[Expr, None]) -> Expr | None:

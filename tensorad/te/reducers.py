@@ -38,7 +38,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.tensor import Tensor
-from tensorad.te.checks import check_name, element, foreign_leaf
+from tensorad.te.checks import check_name, element, excerpt, foreign_leaf
 
 Element = Expr | Tensor | Number
 """One element of a formula; a tensor must be 0-d."""
@@ -153,9 +153,11 @@ def _check_axes(name: str, axis: object) -> tuple[Axis, ...]:
     for n, a in enumerate(axes):
         if not isinstance(a, Axis):
             given = f"tensor {a.name}" if isinstance(a, Tensor) else str(a)
+            hint = "k = reduce_axis(n) ... axis=k; topi reduces a tensor along a numbered axis."
+            if name in ("max", "min"):
+                hint = f"the {name} of two values is {name}imum(a, b); " + hint
             raise DefinitionError(
-                f"{name} reduces over axes made by reduce_axis, got {given}.",
-                hint="k = reduce_axis(n) ... axis=k; topi reduces a tensor along a numbered axis.",
+                f"{name} reduces over axes made by reduce_axis, got {given}.", hint=hint
             )
         if any(a is b for b in axes[:n]):
             raise DefinitionError(
@@ -170,7 +172,7 @@ def _condition(name: str, what: str, value: object) -> Expr:
     if e.dtype is not BOOL:
         raise DTypeError(
             f"{what} of {name} must be a condition, got {e.dtype}.",
-            where=str(e),
+            where=excerpt(e),
             hint="compare it with something, e.g. x != 0.",
         )
     return e
@@ -297,14 +299,14 @@ class Reducer:
         if foreign is not None:
             raise CombinerError(
                 f"the combiner of {self.name} uses {foreign}, which is none of its operands.",
-                where=str(e),
+                where=excerpt(e),
                 hint="a combiner sees only its operands; pass more values as a tuple.",
             )
         if e.dtype is not operand.dtype:
             raise CombinerError(
                 f"the combiner of {self.name} gives {e.dtype} for operand {operand.name} "
                 f"of dtype {operand.dtype}.",
-                where=str(e),
+                where=excerpt(e),
                 hint=f"convert the result: .astype({str(operand.dtype)!r}).",
             )
         return e

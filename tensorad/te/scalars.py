@@ -11,7 +11,7 @@ from tensorad.ir.expr import Expr, Number, call
 from tensorad.ir.expr import select as select_expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import free_leaves
-from tensorad.te.checks import element
+from tensorad.te.checks import element, excerpt
 
 Scalar = Expr | Number
 
@@ -118,7 +118,7 @@ def _condition(cond: object) -> Expr:
     if e.dtype is not BOOL:
         raise DTypeError(
             f"the condition of select must be boolean, got {e.dtype}.",
-            where=str(e),
+            where=excerpt(e),
             hint="compare it with something, e.g. x != 0.",
         )
     return e
@@ -132,7 +132,7 @@ def _select_tensors(*operands: Any) -> Tensor:
         if isinstance(o, Expr) and free_leaves(o):
             raise DefinitionError(
                 "select: a whole tensor cannot be combined with an expression of one index.",
-                where=str(o),
+                where=excerpt(o),
                 hint="read the tensor at indices, X[i, j], inside compute.",
             )
     cond, a, b = (broadcast_read(o, axes) if isinstance(o, Tensor) else o for o in operands)

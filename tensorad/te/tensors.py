@@ -9,9 +9,9 @@ import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, DType, to_dtype
+from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
     Axis,
-    Const,
     Expr,
     Number,
     Size,
@@ -19,10 +19,18 @@ from tensorad.ir.expr import (
     size_var,
 )
 from tensorad.ir.expr import const as number
-from tensorad.ir.tensor import Compute, Constant, Dim, Placeholder, Tensor, outputs
+from tensorad.ir.tensor import (
+    Compute,
+    Constant,
+    Dim,
+    Placeholder,
+    Tensor,
+    format_shape,
+    outputs,
+)
 from tensorad.simplify.bounds import check_reads
 from tensorad.te.binding import bind_reductions, note_reduce_axis
-from tensorad.te.checks import body_axes, check_name, check_shape, element
+from tensorad.te.checks import axis_names, check_name, check_range, check_shape, element
 
 
 def placeholder(
@@ -130,33 +138,8 @@ def reduce_axis(
         DefinitionError: a bound is no integer, or hi < lo.
     """
     text = check_name(name)
-    pair = (0, bounds) if isinstance(bounds, (int, np.integer, Expr)) else bounds
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise DefinitionError(
-            f"reduce_axis {text} needs an extent or a pair (lo, hi), got {bounds!r}.",
-            hint="write reduce_axis(10) or reduce_axis((2, 10)).",
-        )
-    lower, upper = (_bound_of(text, b) for b in pair)
-    if isinstance(lower, int) and isinstance(upper, int) and upper < lower:
-        raise DefinitionError(
-            f"reduce_axis {text} ends before it starts: [{lower}, {upper}).",
-            hint="an empty axis has equal bounds, e.g. (0, 0).",
-        )
+    lower, upper = check_range(f"reduce_axis {text}", bounds)
     return note_reduce_axis(axis(text, lower, upper))
-
-
-def _bound_of(name: str, bound: object) -> int | Expr:
-    if isinstance(bound, Const) and bound.dtype.is_integer:
-        return int(bound.value)
-    if isinstance(bound, Expr) and bound.dtype.is_integer:
-        return bound.astype("int64")
-    if isinstance(bound, (int, np.integer)) and not isinstance(bound, bool):
-        return int(bound)
-    kind = bound.dtype if isinstance(bound, Expr) else repr(bound)
-    raise DefinitionError(
-        f"the bounds of reduce_axis {name} must be integers, got {kind}.",
-        hint='use integers or sizes: n = size("n"); reduce_axis((0, n)).',
-    )
 
 
 def compute(shape: Sequence[Dim] | Dim, fcompute: Callable[..., Any], name: str = "compute") -> Any:
@@ -174,7 +157,9 @@ def compute(shape: Sequence[Dim] | Dim, fcompute: Callable[..., Any], name: str 
         DefinitionError: the body is no formula of its axes.
     """
     text = check_name(name)
-    axes = body_axes(text, fcompute, check_shape(text, shape))
+    full = check_shape(text, shape)
+    where = f"{text} with shape {format_shape(full)}"
+    axes = compute_axes(full, axis_names(f"the body of {text}", fcompute, len(full), where))
     result = fcompute(*axes)
     many = isinstance(result, tuple)
     bodies = bind_reductions(text, axes, _bodies(text, result))
