@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorad.codegen.affine import Ranges, difference, linear_form
+from tensorad.codegen.affine import Ranges, linear_form
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_body import needs, outside_reductions
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read
@@ -23,21 +23,12 @@ class Access:
     """One distinct read or store, with what it costs per axis."""
 
     tensor: Tensor
-    indices: tuple[Expr, ...]
-    uses: dict[Expr, None]
-    """Axes the indices depend on."""
+    uses: dict[Expr, int | None]
+    """Per axis of the indices: elements between neighbours; None where that is not affine."""
 
     def stride(self, a: Axis) -> int | None:
-        """Elements between neighbours along `a`; None where the index is not affine."""
-        if a not in self.uses:
-            return 0
-        total = 0
-        for index, step in zip(self.indices, strides(self.tensor.shape), strict=True):
-            d = difference(index, a)
-            if d is None:
-                return None
-            total += d * step
-        return total
+        """Elements between neighbours along `a`, 0 if it is not used."""
+        return self.uses.get(a, 0)
 
 
 def strides(shape: Shape) -> list[int]:
@@ -52,7 +43,15 @@ def strides(shape: Shape) -> list[int]:
 
 def access(tensor: Tensor, indices: tuple[Expr, ...]) -> Access:
     """The access at these indices."""
-    return Access(tensor, indices, free_leaves(*indices))
+    uses: dict[Expr, int | None] = {}
+    for index, step in zip(indices, strides(tensor.shape), strict=True):
+        for leaf, c in linear_form(index).terms.items():
+            if isinstance(leaf, Axis):
+                before = uses.get(leaf, 0)
+                uses[leaf] = None if before is None else before + c * step
+            else:
+                uses.update(dict.fromkeys(free_leaves(leaf)))
+    return Access(tensor, uses)
 
 
 def fold_accesses(nest: Nest) -> list[Access]:

@@ -86,15 +86,6 @@ def _combine(e: Expr, parts: list[Linear]) -> Linear:
     return parts[0].scaled(int(factor.value))
 
 
-def difference(e: Expr, axis: Axis) -> int | None:
-    """How much `e` grows when the axis grows by one; None when it is not linear in it."""
-    form = linear_form(e)
-    for leaf in form.terms:
-        if leaf is not axis and any(n is axis for n in postorder(leaf)):
-            return None
-    return form.terms.get(axis, 0)
-
-
 class Ranges:
     """Numeric ranges of axes, and of expressions over them."""
 
