@@ -18,7 +18,7 @@ from tensorad.ir.expr import (
     int_const,
     mod,
 )
-from tensorad.ir.visit import rewrite
+from tensorad.ir.visit import postorder, rewrite
 from tensorad.simplify.intervals import Interval, interval
 from tensorad.simplify.linear import Linear
 
@@ -46,6 +46,8 @@ class _Simplifier:
 
     def __init__(self) -> None:
         self.forms: dict[Expr, Linear] = {}
+        self.data: dict[Expr, None] = {}
+        """Nodes that are no index expressions."""
 
     def run(self, root: Expr) -> Expr:
         return rewrite(root, self._shorter)
@@ -56,27 +58,39 @@ class _Simplifier:
             self.forms[e] = Linear({e: 1}, 0)
         return self.forms[e]
 
-    def _keep(self, e: Expr, form: Linear) -> None:
-        self.forms[e] = form if len(form.terms) <= _MAX_TERMS else Linear({e: 1}, 0)
-
     def _shorter(self, e: Expr) -> Expr | None:
         match e:
             case Const() if e.dtype is INT64:
                 self.forms[e] = Linear({}, int(e.value))
             case Axis() | Size():
                 self.forms[e] = Linear({e: 1}, 0)
-            case Call() if all(a in self.forms for a in e.args):
+            case Call() if all(self._is_index(a) for a in e.args):
                 return self._call(e)
+            case _:
+                self.data[e] = None
         return None
 
+    def _is_index(self, e: Expr) -> bool:
+        """Whether the node has a form; factories may have folded it out of known ones."""
+        if e not in self.forms and e not in self.data:
+            for part in postorder(e):
+                if part not in self.forms and part not in self.data:
+                    self._shorter(part)
+        return e in self.forms
+
     def _call(self, e: Call) -> Expr | None:
-        if e.dtype is INT64:
-            short = self._value(e)
-            if short is None:
-                return None
-            self._keep(short, self._sum(e) or self._form(short))
-            return None if short is e else short
-        return self._decide(e) if e.op in _COMPARISONS else None
+        if e.dtype is not INT64:
+            self.data[e] = None
+            return self._decide(e) if e.op in _COMPARISONS else None
+        form = self._value(e)
+        if form is None:
+            return None
+        if len(form.terms) > _MAX_TERMS:
+            self.forms[e] = Linear({e: 1}, 0)
+            return None
+        short = form.to_expr()
+        self.forms[e] = self.forms[short] = form
+        return None if short is e else short
 
     def _sum(self, e: Call) -> Linear | None:
         forms = [self._form(a) for a in e.args]
@@ -93,15 +107,16 @@ class _Simplifier:
                 return forms[1].scaled(int(c.value))
         return None
 
-    def _value(self, e: Call) -> Expr | None:
+    def _value(self, e: Call) -> Linear | None:
+        """An operation as a sum; None if it is none of ours."""
         total = self._sum(e)
         if total is not None:
-            return total.to_expr() if len(total.terms) <= _MAX_TERMS else e
+            return total
         if e.op in ("floordiv", "mod") and isinstance(e.args[1], Const):
             return _divide(e.op, self._form(e.args[0]), int(e.args[1].value))
         if e.op in ("minimum", "maximum"):
-            return self._extremum(e)
-        return e
+            return self._form(self._extremum(e))
+        return self._form(e)
 
     def _difference(self, a: Expr, b: Expr) -> tuple[float, float]:
         found = interval(self._form(a).plus(self._form(b), -1).to_expr())
@@ -135,21 +150,25 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
 _OPPOSITE: Final = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
-def _divide(op: str, value: Linear, divisor: int) -> Expr:
+def _divide(op: str, value: Linear, divisor: int) -> Linear:
     """(c*q + r) // c -> q + r // c and (c*q + r) % c -> r % c; then r // c is 0 and r % c is r
     if the axes keep r in [0, c)."""
+    build = floordiv if op == "floordiv" else mod
     if divisor == 0:
-        return (floordiv if op == "floordiv" else mod)(value.to_expr(), int_const(0))
+        return Linear({build(value.to_expr(), int_const(0)): 1}, 0)
     whole = Linear(
         {x: c // divisor for x, c in value.terms.items() if c % divisor == 0},
         value.constant // divisor,
     )
     rest = Linear({x: c for x, c in value.terms.items() if c % divisor}, value.constant % divisor)
     if _within(interval(rest.to_expr()), divisor):
-        return whole.to_expr() if op == "floordiv" else rest.to_expr()
-    if op == "mod":
-        return mod(rest.to_expr(), int_const(divisor))
-    return whole.plus(Linear({floordiv(rest.to_expr(), int_const(divisor)): 1}, 0)).to_expr()
+        return whole if op == "floordiv" else rest
+    if not rest.terms:  # a constant outside [0, c): the divisor is negative
+        number = rest.constant // divisor if op == "floordiv" else rest.constant % divisor
+        constant = Linear({}, number)
+    else:
+        constant = Linear({build(rest.to_expr(), int_const(divisor)): 1}, 0)
+    return whole.plus(constant) if op == "floordiv" else constant
 
 
 def _within(found: Interval, divisor: int) -> bool:
