@@ -18,7 +18,14 @@ class Lanes:
     """The vector loop being emitted: `count` registers of `lanes` lanes from `base` on."""
 
     def __init__(
-        self, axis: Axis, base: Axis, lanes: int, count: int, mask: str | None, level: int
+        self,
+        axis: Axis,
+        base: Axis,
+        lanes: int,
+        count: int,
+        mask: str | None,
+        left: str,
+        level: int,
     ) -> None:
         self.axis = axis
         self.base = base
@@ -27,6 +34,8 @@ class Lanes:
         self.count = count
         self.mask = mask
         """Register with the active lanes of a tail (then `count` is 1); None when all are."""
+        self.left = left
+        """In a tail: how many iterations are left (may exceed `lanes`)."""
         self.level = level
         """The region of the loop's body."""
 

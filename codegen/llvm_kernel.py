@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tensorad.codegen.llvm_expr import Expressions, Lanes
 from tensorad.codegen.llvm_guard import guarded_reads
-from tensorad.codegen.llvm_lanes import LaneUse, expressions, lanes_for, statements
+from tensorad.codegen.llvm_lanes import LaneUse, expressions, lanes_for, statements, store_run
+from tensorad.codegen.llvm_memory import side_by_side
 from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_text import Code, Region, Value, Writer, type_text, vector_constant
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
@@ -52,8 +53,14 @@ class Statements:
     def block(self, body: Sequence[Stmt]) -> None:
         """Emit statements; what they begin to fold in lanes ends with the block."""
         before = dict.fromkeys(self.partials)
-        for s in body:
-            self.statement(s)
+        at = 0
+        while at < len(body):
+            run = store_run(body[at:]) if self.values.vector is not None else 1
+            if run > 1:
+                self._store_run([s for s in body[at : at + run] if isinstance(s, Store)])
+            else:
+                self.statement(body[at])
+            at += run
         for targets in list(self.partials):
             if targets not in before:
                 self._finish(targets)
@@ -97,6 +104,21 @@ class Statements:
             self.values.memory.store(t, s.indices, v)
         for t in s.tensors:
             self.values.stored(t)
+
+    def _store_run(self, run: Sequence[Store]) -> None:
+        """Stores to one tensor, those that fill neighbouring elements in turn as groups."""
+        t, memory = run[0].tensors[0], self.values.memory
+        results = [self.values.value(s.values[0]) for s in run]
+        plans = [memory.plan(t, s.indices) for s in run]
+        if any(self.values.value(unit).lanes for plan in plans for unit in plan.units):
+            plans = []
+        for group in side_by_side(plans) or [[n] for n in range(len(run))]:
+            if len(group) > 1:
+                indices = [run[n].indices for n in group]
+                memory.store_group(t, indices, [results[n] for n in group])
+            else:
+                memory.store(t, run[group[0]].indices, results[group[0]])
+        self.values.stored(t)
 
     def _set(self, targets: Sequence[Param], results: Sequence[Value]) -> None:
         """Scalars set in a vector loop are kept in lanes: they may differ there soon."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import ONE, Expr, Param
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder
+from tensorad.ir.visit import postorder, reads
 
 MAX_REGISTERS = 8
 """Registers of one lane group at most."""
@@ -48,6 +48,22 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
 def runs_in_lanes(s: Stmt) -> bool:
     """Whether a loop is executed as vectors."""
     return isinstance(s, For) and s.kind == "vector" and s.axis.step is ONE
+
+
+def store_run(body: Sequence[Stmt]) -> int:
+    """How many statements from the first on store to one tensor that none of them reads."""
+    first = body[0]
+    if not isinstance(first, Store) or len(first.tensors) > 1:
+        return 1
+    t = first.tensors[0]
+    count = 0
+    for s in body:
+        if not isinstance(s, Store) or s.tensors != first.tensors:
+            break
+        if any(r.tensor is t for r in reads(*s.values, *s.indices)):
+            break
+        count += 1
+    return max(1, count)
 
 
 def params_of(s: Stmt) -> list[Param]:

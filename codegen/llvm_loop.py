@@ -15,9 +15,6 @@ from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Param, Size, axis
 from tensorad.ir.tensor import Tensor
 
-BIG_BODY = 300
-"""A vector loop with more expressions than this is emitted once, masked."""
-
 
 @dataclass(frozen=True)
 class FunctionText:
@@ -44,6 +41,8 @@ class Stage:
     masked: bool
     always_entered: bool
     mask: str | None = None
+    left: str = ""
+    """How many iterations a masked stage of known length has."""
 
 
 class Loops(Statements):
@@ -164,14 +163,14 @@ class Loops(Statements):
     def _lanes(self, s: For, stage: Stage, base: Axis) -> None:
         values = self.values
         level = self.code.depth
-        mask = stage.mask
+        mask, left = stage.mask, stage.left
         if stage.masked and mask is None:
             w = Writer(self.code, level, INT64, self.width)
             here = values.value(base)
             left = self.code.put(f"sub i64 {stage.stop}, {here.name}")
             splat = values.spread(Value((left,), INT64, 0, level, 0), self.width, 1)
             mask = w.compare("slt", iota(self.width, 0), splat.name)
-        values.vector = Lanes(s.axis, base, self.width, stage.count, mask, level)
+        values.vector = Lanes(s.axis, base, self.width, stage.count, mask, left, level)
         self.block(s.body)
         values.vector = None
 
@@ -204,7 +203,7 @@ def _constant_stages(lower: int, upper: int, lanes: int, count: int) -> list[Sta
         at += whole
     if at < upper:
         bits = ", ".join(["i1 true" if n < upper - at else "i1 false" for n in range(lanes)])
-        stages.append(Stage(str(at), str(upper), 1, True, True, f"<{bits}>"))
+        stages.append(Stage(str(at), str(upper), 1, True, True, f"<{bits}>", str(upper - at)))
     return stages
 
 

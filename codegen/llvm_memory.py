@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from tensorad.codegen.affine import linear_form
 from tensorad.codegen.llvm_ops import iota
-from tensorad.codegen.llvm_text import Value, memory_type, type_text, vector_constant
+from tensorad.codegen.llvm_strided import MAX_STRIDE, load_strided, store_strided
+from tensorad.codegen.llvm_text import (
+    Value,
+    memory_suffix,
+    memory_type,
+    type_text,
+    vector_constant,
+)
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr, Read, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr
@@ -16,9 +23,6 @@ from tensorad.simplify.linear import Linear
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_expr import Expressions
-
-_MAX_STRIDE = 4
-"""Lanes up to this many elements apart are loaded as whole vectors and shuffled."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class Memory:
         where = put(f"getelementptr ptr, ptr %slots, i64 {slot}", 0)
         return Value((put(f"load ptr, ptr {where}, !invariant.load !0", 0),), INT64, 0, 0, 0)
 
-    def _shifted(self, t: Tensor, pointer: str, elements: int, level: int) -> str:
+    def shifted(self, t: Tensor, pointer: str, elements: int, level: int) -> str:
         if elements == 0:
             return pointer
         element = memory_type(t.dtype)
@@ -173,7 +177,7 @@ class Memory:
             level = max(level, lanes.level)
         level = values.outermost(level)
         if not in_lanes or lanes is None:
-            pointer = self._shifted(t, place.pointer.name, place.constant, level)
+            pointer = self.shifted(t, place.pointer.name, place.constant, level)
             return Value((self._load_scalar(t, pointer, level),), t.dtype, 0, level, mask)
         names = [self._load_lanes(t, place, r, level) for r in range(lanes.count)]
         return Value(tuple(names), t.dtype, lanes.lanes, level, mask)
@@ -181,17 +185,17 @@ class Memory:
     def _guarded(self, t: Tensor, place: Place, condition: Value, level: int, mask: int) -> Value:
         """A scalar load from the element if the condition holds, else from a dummy."""
         put = self.values.code.put
-        pointer = self._shifted(t, place.pointer.name, place.constant, level)
+        pointer = self.shifted(t, place.pointer.name, place.constant, level)
         chosen = put(f"select i1 {condition.name}, ptr {pointer}, ptr %dummy", level)
         name = self._load_scalar(t, chosen, level)
         return Value((name,), t.dtype, 0, level, mask | condition.mask)
 
-    def _metadata(self, t: Tensor) -> str:
+    def metadata(self, t: Tensor) -> str:
         return "" if t in self.values.written_level else ", !invariant.load !0"
 
     def _load_scalar(self, t: Tensor, pointer: str, level: int) -> str:
         put = self.values.code.put
-        text = f"load {memory_type(t.dtype)}, ptr {pointer}{self._metadata(t)}"
+        text = f"load {memory_type(t.dtype)}, ptr {pointer}{self.metadata(t)}"
         name = put(text, level)
         return put(f"icmp ne i8 {name}, 0", level) if t.dtype is BOOL else name
 
@@ -201,11 +205,10 @@ class Memory:
         assert lanes is not None  # only called for reads in lanes
         n, put = lanes.lanes, self.values.code.put
         shift = place.constant + r * n * place.stride
-        pointer = self._shifted(t, place.pointer.name, shift, level)
-        if place.offsets is None and abs(place.stride) <= _MAX_STRIDE and lanes.mask is None:
-            name = self._load_strided(t, pointer, place.stride, n, level)
-        elif place.offsets is None and place.stride == 1:
-            name = self._masked_load(t, pointer, n, level)
+        pointer = self.shifted(t, place.pointer.name, shift, level)
+        even = place.offsets is None and abs(place.stride) <= MAX_STRIDE
+        if even and (lanes.mask is None or place.stride > 0):
+            name = load_strided(self, t, pointer, place.stride, level)
         else:
             name = self._gather(t, pointer, self._lane_offsets(place, r, n), n, level)
         if t.dtype is not BOOL:
@@ -217,65 +220,11 @@ class Memory:
             return iota(n, 0, place.stride)
         return place.offsets.names[r]
 
-    def _load_strided(self, t: Tensor, pointer: str, stride: int, n: int, level: int) -> str:
-        """Lanes `stride` apart: as many whole vectors as needed, never past the last lane."""
-        ty, put = memory_type(t.dtype, n), self.values.code.put
-        tail = f", align {t.dtype.size_bytes}{self._metadata(t)}"
-        if stride < 0:
-            pointer = self._shifted(t, pointer, stride * (n - 1), level)
-        step = abs(stride)
-        last = step * (n - 1) - (n - 1)
-        starts = [min(part * n, last) for part in range(step)]
-        parts = []
-        for start in starts:
-            where = self._shifted(t, pointer, start, level)
-            parts.append(put(f"load {ty}, ptr {where}{tail}", level))
-        if stride == 1:
-            return parts[0]
-        if step == 1:
-            return self._reverse(parts[0], ty, n, level)
-        return self._pick(parts, starts, stride, n, ty, level)
-
-    def _reverse(self, name: str, ty: str, n: int, level: int) -> str:
-        order = ", ".join([f"i32 {n - 1 - lane}" for lane in range(n)])
-        return self.values.code.put(
-            f"shufflevector {ty} {name}, {ty} poison, <{n} x i32> <{order}>", level
-        )
-
-    def _pick(
-        self, parts: Sequence[str], starts: Sequence[int], stride: int, n: int, ty: str, level: int
-    ) -> str:
-        """Lane l from element l * |stride| of the loaded parts, two parts at a time."""
-        wanted = [abs(stride) * lane for lane in range(n)]
-        if stride < 0:
-            wanted.reverse()
-        chosen = [max(p for p in range(len(parts)) if starts[p] <= w) for w in wanted]
-        result = parts[0]
-        for p in range(1, len(parts)):
-            order = []
-            for lane, w in enumerate(wanted):
-                keep = lane if p > 1 else w if chosen[lane] == 0 else 0
-                order.append(n + w - starts[p] if chosen[lane] == p else keep)
-            mask = ", ".join([f"i32 {o}" for o in order])
-            result = self.values.code.put(
-                f"shufflevector {ty} {result}, {ty} {parts[p]}, <{n} x i32> <{mask}>", level
-            )
-        return result
-
     def _mask(self, n: int) -> str:
         lanes = self.values.vector
         if lanes is None or lanes.mask is None:
             return vector_constant(True, BOOL, n)
         return lanes.mask
-
-    def _masked_load(self, t: Tensor, pointer: str, n: int, level: int) -> str:
-        ty = memory_type(t.dtype, n)
-        name = f"llvm.masked.load.{_suffix(t.dtype, n)}.p0"
-        flags = f"<{n} x i1>"
-        self.values.code.declare(name, ty, "ptr", "i32", flags, ty)
-        align = t.dtype.size_bytes
-        args = f"ptr {pointer}, i32 {align}, {flags} {self._mask(n)}, {ty} zeroinitializer"
-        return self.values.code.put(f"call {ty} @{name}({args})", level)
 
     def _gather(self, t: Tensor, pointer: str, offsets: str, n: int, level: int) -> str:
         put = self.values.code.put
@@ -283,7 +232,7 @@ class Memory:
         where = put(
             f"getelementptr {memory_type(t.dtype)}, ptr {pointer}, <{n} x i64> {offsets}", level
         )
-        name = f"llvm.masked.gather.{_suffix(t.dtype, n)}.v{n}p0"
+        name = f"llvm.masked.gather.{memory_suffix(t.dtype, n)}.v{n}p0"
         self.values.code.declare(name, ty, pointers, "i32", flags, ty)
         align = t.dtype.size_bytes
         args = f"{pointers} {where}, i32 {align}, {flags} {self._mask(n)}, {ty} zeroinitializer"
@@ -294,13 +243,36 @@ class Memory:
         values, lanes = self.values, self.values.vector
         place = self.place(t, indices)
         if lanes is None or (place.stride == 0 and place.offsets is None):
-            pointer = self._shifted(t, place.pointer.name, place.constant, values.code.depth)
+            pointer = self.shifted(t, place.pointer.name, place.constant, values.code.depth)
             name = self._stored(v.names[0], t.dtype, 0)
             values.code.line(f"store {memory_type(t.dtype)} {name}, ptr {pointer}")
             return
         v = values.spread(v, lanes.lanes, lanes.count)
         for r, name in enumerate(v.names):
-            self._store_lanes(t, place, r, self._stored(name, t.dtype, lanes.lanes), lanes.lanes)
+            name = self._stored(name, t.dtype, lanes.lanes)
+            if place.offsets is None and place.stride == 1:
+                pointer = self._register_pointer(t, place, r)
+                store_strided(self, t, pointer, [name])
+            else:
+                self._scatter(t, place, r, name)
+
+    def store_group(
+        self, t: Tensor, indices: Sequence[tuple[Expr, ...]], group: Sequence[Value]
+    ) -> None:
+        """Stores whose lanes lie side by side in turn: t[indices[k]] is k past t[indices[0]]."""
+        values, lanes = self.values, self.values.vector
+        assert lanes is not None  # groups are found in vector loops only
+        place = self.place(t, indices[0])
+        group = [values.spread(v, lanes.lanes, lanes.count) for v in group]
+        for r in range(lanes.count):
+            names = [self._stored(v.names[r], t.dtype, lanes.lanes) for v in group]
+            store_strided(self, t, self._register_pointer(t, place, r), names)
+
+    def _register_pointer(self, t: Tensor, place: Place, r: int) -> str:
+        lanes = self.values.vector
+        assert lanes is not None
+        shift = place.constant + r * lanes.lanes * place.stride
+        return self.shifted(t, place.pointer.name, shift, self.values.code.depth)
 
     def _stored(self, name: str, dtype: DType, n: int) -> str:
         if dtype is not BOOL:
@@ -308,29 +280,36 @@ class Memory:
         source, target = type_text(BOOL, n), memory_type(BOOL, n)
         return self.values.code.put(f"zext {source} {name} to {target}")
 
-    def _store_lanes(self, t: Tensor, place: Place, r: int, name: str, n: int) -> None:
+    def _scatter(self, t: Tensor, place: Place, r: int, name: str) -> None:
         code, lanes = self.values.code, self.values.vector
-        shift = place.constant + r * n * place.stride
-        pointer = self._shifted(t, place.pointer.name, shift, code.depth)
+        assert lanes is not None
+        n, element = lanes.lanes, memory_type(t.dtype)
         ty, flags, align = memory_type(t.dtype, n), f"<{n} x i1>", t.dtype.size_bytes
-        unit = place.offsets is None and place.stride == 1
-        if unit and (lanes is None or lanes.mask is None):
-            code.line(f"store {ty} {name}, ptr {pointer}, align {align}")
-        elif unit:
-            full = f"llvm.masked.store.{_suffix(t.dtype, n)}.p0"
-            code.declare(full, "void", ty, "ptr", "i32", flags)
-            args = f"{ty} {name}, ptr {pointer}, i32 {align}, {flags} {self._mask(n)}"
-            code.line(f"call void @{full}({args})")
-        else:
-            offsets = self._lane_offsets(place, r, n)
-            element = memory_type(t.dtype)
-            where = code.put(f"getelementptr {element}, ptr {pointer}, <{n} x i64> {offsets}")
-            full = f"llvm.masked.scatter.{_suffix(t.dtype, n)}.v{n}p0"
-            code.declare(full, "void", ty, f"<{n} x ptr>", "i32", flags)
-            args = f"{ty} {name}, <{n} x ptr> {where}, i32 {align}, {flags} {self._mask(n)}"
-            code.line(f"call void @{full}({args})")
+        offsets = self._lane_offsets(place, r, n)
+        pointer = self._register_pointer(t, place, r)
+        where = code.put(f"getelementptr {element}, ptr {pointer}, <{n} x i64> {offsets}")
+        full = f"llvm.masked.scatter.{memory_suffix(t.dtype, n)}.v{n}p0"
+        code.declare(full, "void", ty, f"<{n} x ptr>", "i32", flags)
+        args = f"{ty} {name}, <{n} x ptr> {where}, i32 {align}, {flags} {self._mask(n)}"
+        code.line(f"call void @{full}({args})")
 
 
-def _suffix(dtype: DType, n: int) -> str:
-    letter = "f" if dtype.is_float else "i"
-    return f"v{n}{letter}{max(8, dtype.bits)}"
+def side_by_side(plans: Sequence[Offset]) -> list[list[int]]:
+    """Positions grouped so that the lanes of a group, dealt out in turn, fill a whole range.
+
+    Empty when the offsets differ by more than a number: then two of them might be equal, and
+    their order matters.
+    """
+    if len({(plan.stride, tuple(plan.units.items())) for plan in plans}) != 1:
+        return []
+    stride = plans[0].stride
+    groups: list[list[int]] = []
+    rest = sorted(range(len(plans)), key=lambda n: plans[n].constant)
+    while rest:
+        first = plans[rest[0]].constant
+        group = rest[:stride] if 1 < stride <= MAX_STRIDE else rest[:1]
+        if [plans[n].constant - first for n in group] != list(range(stride)):
+            group = rest[:1]
+        groups.append(group)
+        rest = rest[len(group) :]
+    return groups

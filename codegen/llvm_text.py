@@ -51,6 +51,11 @@ def mangled(dtype: DType, lanes: int = 0) -> str:
     return f"v{lanes}{letter}{dtype.bits}" if lanes else f"{letter}{dtype.bits}"
 
 
+def memory_suffix(dtype: DType, lanes: int) -> str:
+    """The suffix of a memory intrinsic: a bool is a byte."""
+    return mangled(UINT8 if dtype is BOOL else dtype, lanes)
+
+
 def constant_text(value: Number, dtype: DType) -> str:
     """A scalar constant operand; floats by the bits of the rounded value."""
     if dtype is BOOL:

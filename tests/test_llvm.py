@@ -135,6 +135,22 @@ def test_strided_reads_and_writes(stride: int, dtype: str) -> None:
     run(body, [x], out, (RNG.random(6 * n) * 2).astype(dtype))
 
 
+@pytest.mark.parametrize("n", [1, 5, 16, 37])
+@pytest.mark.parametrize("parts", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_neighbouring_stores_are_interleaved(n: int, parts: int, dtype: str) -> None:
+    x, out = vector_of(n, "X", dtype), vector_of(parts * n, "O", dtype)
+    i = axis("i", 0, n)
+    other = call("not", x[i]) if dtype == "bool" else call("neg", x[i])
+    values = [x[i] if p % 2 else other for p in range(parts)]
+    stores = [Store((out,), (i * parts + p,), (v,)) for p, v in enumerate(values)]
+    body: tuple[Stmt, ...] = (For(i, tuple(stores[::-1]), "vector"),)
+    run(body, [x], out, (RNG.random(n) * 2).astype(dtype))
+    if n > 1:
+        kernel = Kernel("k", body, (out,), (x,))
+        assert "scatter" not in kernel_text(kernel, kernel_key(kernel)[1])[0]
+
+
 def test_a_failing_check_names_the_first_index() -> None:
     k = te.placeholder((100,), dtype="int64", name="K")
     x, out = vector_of(10, "X"), vector_of(100)
