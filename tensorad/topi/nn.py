@@ -32,7 +32,14 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         lambda i, j: te.sum(x[i, k] * weight[j, k], axis=k),
         name="dense",
     )
-    return product if bias is None else bias_add(product, bias, 1)
+    if bias is None:
+        return product
+    check_tensor("dense", "bias", bias, 1)
+    check_equal(
+        "dense", f"the rows of {weight.name} and {bias.name}", weight.shape[0], bias.shape[0]
+    )
+    made: Tensor = te.compute(product.shape, lambda i, j: product[i, j] + bias[j], name="dense")
+    return made
 
 
 def bias_add(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
