@@ -73,6 +73,18 @@ def test_reshape_with_sizes() -> None:
         np.testing.assert_array_equal(interpret(back, {v: values}), values)
 
 
+def test_extents_are_compared_as_polynomials() -> None:
+    n, m = te.size("n"), te.size("m")
+    v = te.placeholder((n, m), name="V")
+    turned = topi.reshape(topi.reshape(v, (m * n,)), (m, n))
+    values = rng.random((2, 5))
+    np.testing.assert_array_equal(interpret(turned, {v: values}), values.reshape(5, 2))
+    a, b = te.placeholder((2 * n + 2,), name="A"), te.placeholder((2 * (n + 1),), name="B")
+    assert topi.add(a, b).ndim == 1
+    with pytest.raises(ShapeError):
+        topi.add(a, te.placeholder((2 * n + 1,), name="C"))
+
+
 def test_flatten() -> None:
     same(topi.flatten(X), x.reshape(2, 12))
     assert topi.flatten(te.placeholder((3,), name="V")).shape == (3, 1)

@@ -7,6 +7,8 @@ from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import FLOAT32, to_dtype
 from tensorad.ir.expr import (
     Axis,
+    Call,
+    Const,
     Expr,
     Read,
     as_expr,
@@ -18,7 +20,9 @@ from tensorad.ir.expr import (
     read,
     reduce_expr,
 )
+from tensorad.ir.polynomial import Polynomial
 from tensorad.ir.tensor import Compute, Dim, Shape, Tensor, dim_expr, dim_of, format_shape, outputs
+from tensorad.ir.visit import postorder
 
 _NAMES = "ijklmnpq"
 
@@ -70,10 +74,28 @@ def _is_one(n: Dim) -> bool:
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
-    """Whether two extents are the same number or the same expression."""
+    """Whether two extents are the same number or the same polynomial of sizes."""
     if isinstance(a, int) or isinstance(b, int):
         return isinstance(a, int) and isinstance(b, int) and a == b
-    return a is b
+    return a is b or _polynomial(a) == _polynomial(b)
+
+
+def _polynomial(extent: Expr) -> Polynomial:
+    """An extent as a polynomial of sizes; divisions, maxima and the like are symbols of it."""
+    values: dict[Expr, Polynomial] = {}
+    for e in postorder(extent):
+        match e:
+            case Const():
+                values[e] = Polynomial.constant(int(e.value))
+            case Call(op="add", args=(x, y)):
+                values[e] = values[x] + values[y]
+            case Call(op="sub", args=(x, y)):
+                values[e] = values[x] - values[y]
+            case Call(op="mul", args=(x, y)):
+                values[e] = values[x] * values[y]
+            case _:
+                values[e] = Polynomial.symbol(e)
+    return values[extent]
 
 
 def broadcast_read(t: Tensor, axes: tuple[Axis, ...]) -> Expr:
@@ -101,19 +123,13 @@ def elementwise(op: str, *operands: object) -> Tensor:
 def _operand(op: str, o: object, axes: tuple[Axis, ...], like: object) -> Expr:
     if isinstance(o, Tensor):
         return broadcast_read(o, axes)
-    if isinstance(o, Expr) and any(isinstance(e, Axis) for e in _leaves(o)):
+    if isinstance(o, Expr) and any(isinstance(e, Axis) for e in postorder(o)):
         raise DefinitionError(
             f"{op}: a whole tensor cannot be combined with an expression of one index.",
             where=str(o),
             hint="read the tensor at indices, X[i, j], inside compute.",
         )
     return as_expr(o, to_dtype(like) if like is not None else FLOAT32)
-
-
-def _leaves(e: Expr) -> list[Expr]:
-    from tensorad.ir.visit import postorder
-
-    return postorder(e)
 
 
 def astype(t: Tensor, dtype: object) -> Tensor:
