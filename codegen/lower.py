@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
+from tensorad import config
+from tensorad.codegen.loop_printer import format_loops
+from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Assign, Fold, For, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import check_kernel
@@ -52,7 +56,18 @@ def lower_program(
         if checks is not None:
             kernels.append(checks)
         kernels.extend(schedule_op(op, live) if schedule else [lower_op(op, live)])
-    return LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
+    program = LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
+    if config.current().debug:
+        _inspect(program, config.current().debug)
+    return program
+
+
+def _inspect(program: LoopProgram, debug: Sequence[str]) -> None:
+    """What TENSORAD_DEBUG asks of the loops: `verify` checks them, `ir:loops` prints them."""
+    if "verify" in debug:
+        verify_loops(program)
+    if "ir" in debug or "ir:loops" in debug:
+        sys.stderr.write(format_loops(program))
 
 
 def _separate_outputs(

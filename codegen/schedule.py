@@ -1,19 +1,21 @@
 """The schedule: from an operation to the loops that are compiled.
 
-Each step is a pure function. Fusion of operations and tuned contractions belong between
-`split_stages` and `split_nest`, where a kernel is still axes and formulas.
+Each step is a pure function. Fusion of operations belongs before `split_stages`; a tuned
+contraction is a pass of `PASSES` that claims a nest, or another way to emit one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
-from tensorad.codegen.loopnest import nest_of
+from tensorad.codegen.loopnest import Nest, nest_of, simplify_nest
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.schedule_emit import emit_nest
 from tensorad.codegen.schedule_plan import extent_product, plan_nest
-from tensorad.codegen.schedule_split import split_nest
+from tensorad.codegen.schedule_split import has_switches, split_conditions, split_divisions
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
 from tensorad.codegen.schedule_sweep import free_loops, schedule_scan, schedule_scatter
 from tensorad.errors import InternalError
@@ -21,7 +23,20 @@ from tensorad.ir.expr import Axis, Expr, Read
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import postorder
 
-FOLDED = 256
+
+@dataclass(frozen=True)
+class Pass:
+    """A named step that replaces a nest by pieces that store the same elements."""
+
+    name: str
+    run: Callable[[Nest], list[Nest]]
+
+
+PASSES: Final = (
+    Pass("split_divisions", split_divisions),  # first: a quotient hides where conditions switch
+    Pass("split_conditions", split_conditions),
+)
+FOLDED: Final = 256
 """Points that a fold of folds is taken to visit per element."""
 
 
@@ -56,10 +71,22 @@ def schedule_bodies(
     if nest is None:
         body.extend(serial_loops(axes, bodies, live))
     else:
-        for piece in split_nest(nest):
+        for piece in pieces_of(nest):
             body.extend(emit_nest(piece, plan_nest(piece)))
     used = dict.fromkeys(e.tensor for e in postorder(*bodies) if isinstance(e, Read))
     return Kernel(name, tuple(body), live, tuple(used))
+
+
+def pieces_of(nest: Nest) -> list[Nest]:
+    """The nest after all passes; nothing where an output axis is empty."""
+    simple = simplify_nest(nest)
+    if simple is None:
+        return []
+    pieces = [simple]
+    if has_switches(simple):
+        for p in PASSES:
+            pieces = [part for piece in pieces for part in p.run(piece)]
+    return pieces
 
 
 def serial_loops(

@@ -48,18 +48,14 @@ SHORT = 4
 SWITCHES = (*COMPARES, "maximum", "minimum", "floordiv", "mod")
 
 
-def split_nest(nest: Nest) -> list[Nest]:
-    """Pieces that cover the nest's points once each, in ascending order.
+def _most_pieces(nest: Nest) -> int:
+    """How many pieces a nest may become: few where its expressions are large."""
+    return max(1, min(MOST_PIECES, MOST_NODES // len(postorder(*nest.expressions()))))
 
-    Ensures: every piece is simplified.
-    """
-    simple = simplify_nest(nest)
-    if simple is None:
-        return []
-    if not _switches(simple) and not any(f.axes for f in simple.folds):
-        return [simple]
-    most = max(1, min(MOST_PIECES, MOST_NODES // len(postorder(*simple.expressions()))))
-    return [p for d in split_divisions(simple, most) for p in split_conditions(d, most)]
+
+def has_switches(nest: Nest) -> bool:
+    """Whether a pass of this file may change the nest."""
+    return bool(_switches(nest)) or any(f.axes for f in nest.folds)
 
 
 def _switches(nest: Nest) -> list[Call]:
@@ -72,8 +68,12 @@ def _switches(nest: Nest) -> list[Call]:
     ]
 
 
-def split_divisions(nest: Nest, most: int) -> list[Nest]:
-    """i // c and i % c: i becomes (outer, inner) with inner < c, and a rest piece."""
+def split_divisions(nest: Nest) -> list[Nest]:
+    """i // c and i % c: i becomes (outer, inner) with inner < c, and a rest piece.
+
+    Requires and ensures: simplified nests.
+    """
+    most = _most_pieces(nest)
     done: list[Nest] = []
     todo = [nest]
     while todo:
@@ -109,13 +109,15 @@ def _division(nest: Nest) -> tuple[Axis, int] | None:
         cut = [(t, f) for t, f in factors.items() if f > 1]
         if divisor <= 1 or len(cut) != 1:
             continue
-        a, factor = cut[0]
-        if not isinstance(a, Axis) or a not in axes or not _splittable(a, factor, ranges):
+        leaf, factor = cut[0]
+        if not isinstance(leaf, Axis) or leaf not in axes:
             continue
-        if not all(_keeps_order(f, a, factor) for f in nest.folds):
+        if not _splittable(leaf, factor, ranges):
+            continue
+        if not all(_keeps_order(f, leaf, factor) for f in nest.folds):
             continue
         if best is None or factor < best[1]:
-            best = a, factor
+            best = leaf, factor
     return best
 
 
@@ -186,8 +188,12 @@ class Cut:
     """One per part; None where the switch stays."""
 
 
-def split_conditions(nest: Nest, most: int) -> list[Nest]:
-    """Cut output and reduce axes where comparisons, max and min switch."""
+def split_conditions(nest: Nest) -> list[Nest]:
+    """Cut output and reduce axes where comparisons, max and min switch.
+
+    Requires and ensures: simplified nests; the pieces cover the points once, in order.
+    """
+    most = _most_pieces(nest)
     done: list[Nest] = []
     todo: list[tuple[Nest, dict[Expr, None]]] = [(nest, {})]
     while todo:
