@@ -339,6 +339,11 @@ class Tensor(Node):
 
         return tensors_html(self)
 
+    def _repr_latex_(self) -> str:
+        from tensorad.display.latex import latex
+
+        return f"${latex(self)}$"
+
 
 def _elementwise(op: str, *operands: object) -> Tensor:
     from tensorad.ir.elementwise import elementwise
