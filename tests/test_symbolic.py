@@ -20,7 +20,7 @@ def test_a_dense_layer() -> None:
 def test_tensors_show_themselves_as_equations() -> None:
     x = te.placeholder((4,), name="X")
     y = te.compute((4,), lambda i: 2 * te.exp(x[i]), name="Y")
-    assert y._repr_latex_() == r"${Y}_{i} = e^{{X}_{i}} \cdot 2.0$"
+    assert y._repr_latex_() == r"${Y}_{i} = 2.0 e^{{X}_{i}}$"
     assert x._repr_latex_() == r"$\mathrm{X}$"
 
 
