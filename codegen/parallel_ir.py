@@ -13,11 +13,17 @@ from typing import Final
 STEPS, COUNT, SLOTS, INDICES, SIZES, THREADS, POOL, STEP, CODE, VALUE, EXTENT = range(11)
 CALL_WORDS: Final = 16
 MAX_WORKERS: Final = 255
+_OPEN: Final = 1 << 16
+"""Bit of the pool's state while a job takes helpers; below it is the number of those at work.
+
+A worker that comes late finds the bit clear and leaves, so the launcher waits only for threads
+that really began.
+"""
 _SPINS: Final = 2000
 """Pauses before a waiting thread sleeps: some 50 us."""
 
 # Byte offsets in the pool's block; what different threads write has its own cache line.
-GENERATION, _PENDING, _SLEEPERS, _WAITING, _NEXT, _BUSY, _STOP = 0, 64, 128, 192, 256, 320, 384
+GENERATION, _STATE, _SLEEPERS, _WAITING, _NEXT, _BUSY, _STOP = 0, 64, 128, 192, 256, 320, 384
 WORKERS: Final = _BUSY + 8
 _JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr
 _ERRORS: Final = 576  # per thread: begin, code, value, extent (64 bytes)
@@ -105,7 +111,6 @@ entry:
   {_field("%mine1", "%mine", 8)}
   {_field("%mine2", "%mine", 16)}
   {_field("%mine3", "%mine", 24)}
-  store i64 0, ptr %mine1
   br label %claim
 claim:
   %b = atomicrmw add ptr %next, i64 %chunk monotonic
@@ -144,7 +149,7 @@ entry:
   {_field("%a2", "%argument", 16)}
   %start = load i32, ptr %a2
   {_field("%gen", "%pool", GENERATION)}
-  {_field("%pending", "%pool", _PENDING)}
+  {_field("%state", "%pool", _STATE)}
   {_field("%sleepers", "%pool", _SLEEPERS)}
   {_field("%waiting", "%pool", _WAITING)}
   {_field("%stopped", "%pool", _STOP)}
@@ -177,6 +182,11 @@ go:
   %ends = icmp ne i32 %stop, 0
   br i1 %ends, label %leave, label %work
 work:
+  %s = atomicrmw add ptr %state, i32 1 seq_cst
+  %bit = and i32 %s, {_OPEN}
+  %open = icmp ne i32 %bit, 0
+  br i1 %open, label %join, label %after
+join:
   %wanted = load i64, ptr %threads
   %mine = icmp slt i64 %id, %wanted
   br i1 %mine, label %do, label %after
@@ -187,7 +197,7 @@ do:
   call void @part(ptr %pool, i64 %id)
   br label %after
 after:
-  %left = atomicrmw sub ptr %pending, i32 1 seq_cst
+  %left = atomicrmw sub ptr %state, i32 1 seq_cst
   %final = icmp eq i32 %left, 1
   br i1 %final, label %done, label %finish
 done:
@@ -195,7 +205,7 @@ done:
   %asleep = icmp ne i32 %w, 0
   br i1 %asleep, label %rouse, label %idle
 rouse:
-  call void @wake(ptr %pending)
+  call void @wake(ptr %state)
   br label %finish
 finish:
   br label %idle
@@ -205,17 +215,17 @@ leave:
 
 _LAUNCH_PARAMETERS: Final = (
     "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %count, i64 %threads, "
-    "i64 %workers, i32 %mode, ptr %error"
+    "i32 %mode, ptr %error"
 )
 _LAUNCH_ARGUMENTS: Final = (
     "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %used, "
-    "i64 %workers, i32 %m, ptr %error"
+    "i32 %m, ptr %error"
 )
 _LAUNCH: Final = f"""
 define internal i64 @launch({_LAUNCH_PARAMETERS}) nounwind {{
 entry:
   {_field("%gen", "%pool", GENERATION)}
-  {_field("%pending", "%pool", _PENDING)}
+  {_field("%state", "%pool", _STATE)}
   {_field("%sleepers", "%pool", _SLEEPERS)}
   {_field("%waiting", "%pool", _WAITING)}
   {_field("%next", "%pool", _NEXT)}
@@ -240,9 +250,19 @@ entry:
   {_field("%j7", "%job", 56)}
   store i32 %mode, ptr %j7
   store i64 0, ptr %next
-  %waiters = trunc i64 %workers to i32
   store atomic i32 0, ptr %waiting seq_cst, align 4
-  store atomic i32 %waiters, ptr %pending seq_cst, align 4
+  br label %clear
+clear:
+  %i = phi i64 [0, %entry], [%i1, %clear]
+  %io = mul i64 %i, 64
+  %io1 = add i64 %io, {_ERRORS + 8}
+  {_field("%old", "%pool", "%io1")}
+  store i64 0, ptr %old
+  %i1 = add i64 %i, 1
+  %rest = icmp slt i64 %i1, %threads
+  br i1 %rest, label %clear, label %open
+open:
+  %opened = atomicrmw or ptr %state, i32 {_OPEN} seq_cst
   %g = atomicrmw add ptr %gen, i32 1 seq_cst
   %s = load atomic i32, ptr %sleepers seq_cst, align 4
   %asleep = icmp ne i32 %s, 0
@@ -252,10 +272,11 @@ rouse:
   br label %work
 work:
   call void @part(ptr %pool, i64 0)
+  %closed = atomicrmw and ptr %state, i32 {~_OPEN} seq_cst
   br label %spin
 spin:
   %n = phi i32 [0, %work], [%n1, %again]
-  %p = load atomic i32, ptr %pending acquire, align 4
+  %p = load atomic i32, ptr %state acquire, align 4
   %over = icmp eq i32 %p, 0
   br i1 %over, label %collect, label %again
 again:
@@ -265,11 +286,11 @@ again:
   br i1 %tired, label %sleep, label %spin
 sleep:
   store atomic i32 1, ptr %waiting seq_cst, align 4
-  %p2 = load atomic i32, ptr %pending seq_cst, align 4
+  %p2 = load atomic i32, ptr %state seq_cst, align 4
   %over2 = icmp eq i32 %p2, 0
   br i1 %over2, label %collect, label %nap
 nap:
-  call void @wait(ptr %pending, i32 %p2)
+  call void @wait(ptr %state, i32 %p2)
   br label %sleep
 collect:
   br label %look
