@@ -21,6 +21,8 @@ from tensorad.ir.tensor import Constant, Tensor
 
 KEPT_LAYOUTS: Final = 16
 """Bindings of symbolic sizes whose memory plans are kept."""
+LARGE_ARENA: Final = 1 << 26
+"""Arenas from this size on are kept for the sizes used last only, and one at a time."""
 
 
 class Frame:
@@ -64,7 +66,13 @@ class Layout:
 
     def give(self, frame: Frame) -> None:
         """Keep the frame for a later call."""
-        self._free.append(frame)
+        if self._bytes < LARGE_ARENA or not self._free:
+            self._free.append(frame)
+
+    def forget_large(self) -> None:
+        """Give a large arena back to the system."""
+        if self._bytes >= LARGE_ARENA:
+            self._free.clear()
 
 
 class Executable:
@@ -134,6 +142,8 @@ class Executable:
         """
         found = self._layouts.get(key)
         if found is None:
+            for other in list(self._layouts.values()):
+                other.forget_large()
             found = self._layouts[key] = Layout(self, sizes)
             while len(self._layouts) > KEPT_LAYOUTS:
                 self._layouts.popitem(last=False)
