@@ -38,6 +38,8 @@ UNROLLED_FOLDS = 64
 """Most folds written out, over all copies of a register tile."""
 CLEARLY_LESS = 0.8
 """The written order of the loops is kept unless another moves this share of its bytes."""
+WRITTEN_NODES = 3000
+"""Expression nodes written out for one register tile, about: it bounds compile time."""
 JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
 LANE_COMBINERS = ("add", "mul", "maximum", "minimum", "or", "and")
 
@@ -151,11 +153,13 @@ def preferred_axis(nest: Nest) -> Axis | None:
 def _replicated(nest: Nest, vector: Axis | None) -> dict[Axis, int]:
     """Short axes along which something stored stays the same: written out beside each other."""
     jam: dict[Axis, int] = {}
+    most = most_copies(nest)
     for a in nest.axes:
         short = a.extent is not None and a.extent <= 4
         if a is not vector and short and vector is not None and len(nest.axes) > 1:
             reads = outer_accesses(nest)[len(nest.tensors) :]
-            if any(a not in x.uses for x in reads) and prod(jam.values()) * (a.extent or 1) <= 8:
+            copies = prod(jam.values()) * (a.extent or 1)
+            if any(a not in x.uses for x in reads) and copies <= min(8, most):
                 jam[a] = a.extent or 1
     return jam
 
@@ -223,17 +227,23 @@ def _unrolled(nest: Nest) -> frozenset[Axis]:
 
 def _affordable(nest: Nest, unroll: frozenset[Axis], choice: Estimate) -> frozenset[Axis]:
     """Those unrolled axes, innermost first, that the register tile leaves room for."""
-    copies = prod(choice.jam.values())
+    most = min(UNROLLED_FOLDS, most_copies(nest))
     kept: set[Axis] = set()
     for f in nest.folds:
-        steps = copies
+        steps = prod(choice.jam.values())
         switched = free_leaves(f.condition, *[e for e in postorder(*f.sources) if e.dtype is BOOL])
         for a in reversed(f.axes):
             steps *= a.extent or 1
-            fits = steps <= UNROLLED_FOLDS or a in switched
+            fits = steps <= most or a in switched
             if a in unroll and a is not choice.vector and fits:
                 kept.add(a)
     return frozenset(kept)
+
+
+def most_copies(nest: Nest) -> int:
+    """How often what is evaluated per point may be written out."""
+    roots = [s for f in nest.folds for s in f.sources] or [*nest.values]
+    return max(1, WRITTEN_NODES // len(postorder(*roots, *nest.indices)))
 
 
 def _estimates(nest: Nest, unroll: frozenset[Axis]) -> Iterator[Estimate]:
@@ -312,13 +322,14 @@ def _jams(
         and any(a in x.uses for x in reads)
     ]
     able = sorted(able, key=lambda a: -min(extent_of(a), 8))[:4]
+    most = min(MOST_ACCUMULATORS // registers, most_copies(nest))
     for position, a in enumerate(able):
         for f in _factors(a):
-            if f > 1 and f * registers <= MOST_ACCUMULATORS:
+            if 1 < f <= most:
                 yield {a: f}
         for b in able[position + 1 :]:
             for f, g in product(_factors(a), _factors(b)):
-                if f > 1 and g > 1 and f * g * registers <= MOST_ACCUMULATORS:
+                if f > 1 and g > 1 and f * g <= most:
                     yield {a: f, b: g}
 
 

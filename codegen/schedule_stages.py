@@ -104,7 +104,7 @@ def _stage(
     """The stage of one fold and the indices it is read at; None where it would not help."""
     used = free_leaves(component(fold, 0))
     own = [a for a in axes if a in used]
-    missing = [a for a in axes if a not in used]
+    missing = [a for a in axes if a not in used and a.extent != 1]
     if alone and not missing:
         return None
     if not missing and len(axes) > len(op.axes):
