@@ -15,7 +15,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.codegen.schedule_plan import folds_in_lanes
 from tensorad.ir.combiner import arg_combiner, max_combiner, sum_combiner
 from tensorad.ir.dtypes import FLOAT32
-from tensorad.ir.expr import Call, Expr, Select, axis, select
+from tensorad.ir.expr import Axis, Call, Expr, Select, axis, select
 from tensorad.ir.visit import postorder
 from tests.loop_cases import CASES, ZERO, conv2d, dense, flatten, float_input, pools, total
 
@@ -147,3 +147,35 @@ def test_pieces_store_every_element_once() -> None:
             program = lower_program([t], case.inputs)
             (result,), _ = interpret_loops(program, case.arrays())
             assert not np.isnan(np.asarray(result, float)).any()
+
+
+def test_an_axis_of_one_value_needs_no_stage() -> None:
+    x, k = float_input("X", 4, 9), axis("k", 0, 9)
+    y = te.compute((4, 1), lambda i, j: total(x[i, k], k), name="Y")
+    assert [k.name for k in lower_program([y], [x]).kernels] == ["Y"]
+
+
+def test_large_bodies_are_not_written_out() -> None:
+    x, k = float_input("X", 64, 70), axis("k", 0, 3)
+
+    def source(i: Axis, j: Axis) -> Expr:
+        value = x[i, k]
+        for n in range(1_000):
+            value = value * x[i, (n * 7) % 70] + x[n % 64, j]
+        return total(value, k)
+
+    program = lower_program([te.compute((64, 70), source, name="Y")], [x])
+    assert len(expressions(program)) < 12_000
+
+
+def test_symbolic_loops_split_at_symbolic_points() -> None:
+    n = te.size("n")
+    x = te.placeholder((n,), dtype="float64", name="X")
+    y = te.compute((n + 2,), lambda i: select((i >= 1) & (i < n + 1), x[i - 1], ZERO), name="P")
+    program = lower_program([y], [x])
+    verify_loops(program)
+    assert not any(isinstance(e, Select) for e in expressions(program))
+    for extent in (0, 1, 5):
+        values = np.arange(1.0, extent + 1)
+        (result,), _ = interpret_loops(program, {x: values})
+        np.testing.assert_array_equal(result, np.pad(values, 1))
