@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Select, Size
-from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Scan, Scatter, Tensor, n_outputs
+from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Read, Reduce, Select, Size
+from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Scan, Scatter, Tensor
 from tensorad.ir.visit import children, op_expressions, postorder
 
 
@@ -103,6 +103,8 @@ def _bounds(e: Expr, memo: Mapping[Expr, Interval]) -> Interval:
             return _NATURAL
         case Read():
             return tensor_interval(e.tensor)
+        case Select() if memo[e.cond].lo == memo[e.cond].hi:
+            return memo[e.then] if memo[e.cond].lo else memo[e.orelse]
         case Select():
             then = _where(e.then, memo[e.then], e.cond, memo)
             return then.hull(memo[e.orelse])
@@ -246,6 +248,25 @@ def _sign(a: Interval) -> Interval:
     return Interval(lo, 1 if a.hi is None else max(-1, min(1, a.hi)))
 
 
+def _truth(holds: bool, fails: bool) -> Interval:
+    """A condition that is known to hold, known to fail, or open."""
+    return Interval(int(holds), int(not fails))
+
+
+def _less(a: Interval, b: Interval) -> Interval:
+    holds = a.hi is not None and b.lo is not None and a.hi < b.lo
+    return _truth(holds, a.lo is not None and b.hi is not None and a.lo >= b.hi)
+
+
+def _equal(a: Interval, b: Interval) -> Interval:
+    apart = _less(a, b).lo == 1 or _less(b, a).lo == 1
+    return _truth(a.lo is not None and a.lo == a.hi == b.lo == b.hi, apart)
+
+
+def _not(a: Interval) -> Interval:
+    return _add(Interval(1, 1), _neg(a))
+
+
 _RULES: Final[dict[str, Callable[..., Interval]]] = {
     "add": _add,
     "sub": lambda a, b: _add(a, _neg(b)),
@@ -257,6 +278,15 @@ _RULES: Final[dict[str, Callable[..., Interval]]] = {
     "maximum": _maximum,
     "abs": _abs,
     "sign": _sign,
+    "lt": _less,
+    "gt": lambda a, b: _less(b, a),
+    "ge": lambda a, b: _not(_less(a, b)),
+    "le": lambda a, b: _not(_less(b, a)),
+    "eq": _equal,
+    "ne": lambda a, b: _not(_equal(a, b)),
+    "not": _not,
+    "and": _minimum,
+    "or": _maximum,
 }
 
 
@@ -308,7 +338,7 @@ def _op_intervals(op: Op) -> tuple[Interval, ...]:
         return (range_of(op.dtype),)
     if isinstance(op, Scan):
         folded = [tensor_interval(t) for t in op.sources]
-        return _fold_bounds(op.combiner, folded, range(n_outputs(op)))
+        return _fold_bounds(op.combiner, folded, nonempty=not op.exclusive)
     memo = intervals([u.value for u in op.updates])
     added = [memo[u.value] for u in op.updates]
     if op.init is not None:
@@ -316,13 +346,14 @@ def _op_intervals(op: Op) -> tuple[Interval, ...]:
     value = added[0]
     for other in added[1:]:
         value = value.hull(other)
-    return _fold_bounds(op.combiner, [value], (0,))
+    return _fold_bounds(op.combiner, [value], nonempty=False)
 
 
 def _reduce(e: Reduce, memo: Mapping[Expr, Interval]) -> Interval:
     if e.combiner.is_sum:
         return _sum(e, memo)
-    return _fold_bounds(e.combiner, [memo[s] for s in e.sources], (e.index,))[0]
+    nonempty = e.condition is TRUE and all(a.extent for a in e.axes)
+    return _fold_bounds(e.combiner, [memo[s] for s in e.sources], nonempty)[e.index]
 
 
 def _sum(e: Reduce, memo: Mapping[Expr, Interval]) -> Interval:
@@ -337,29 +368,33 @@ def _sum(e: Reduce, memo: Mapping[Expr, Interval]) -> Interval:
 
 
 def _fold_bounds(
-    combiner: Combiner, sources: Sequence[Interval], components: Sequence[int]
+    combiner: Combiner, sources: Sequence[Interval], nonempty: bool
 ) -> tuple[Interval, ...]:
-    """A component that is always one of the folded values lies in their hull."""
-    found = []
-    for c in components:
-        identity = combiner.identity[c]
-        if identity.dtype.is_float or not _selects(combiner, c):
-            found.append(range_of(identity.dtype))
-        else:
-            start = int(identity.value)
-            found.append(sources[c].hull(Interval(start, start)))
-    return tuple(found)
+    """Bounds of the state that one more step does not leave.
+
+    A fold of at least one element starts from what the identity and an element give, so
+    that argmax cannot be the -1 of its identity. A component that keeps growing is open.
+    """
+    ranges = [range_of(c.dtype) for c in combiner.identity]
+    state = [
+        ANY if c.dtype.is_float else Interval(int(c.value), int(c.value)) for c in combiner.identity
+    ]
+    if nonempty:
+        state = _step(combiner, state, sources)
+    for patience in range(2 + combiner.arity, -1, -1):
+        after = [s.hull(r) for s, r in zip(state, _step(combiner, state, sources), strict=True)]
+        if after == state:
+            return tuple(state)
+        if patience < combiner.arity:
+            after = [a if a == s else r for a, s, r in zip(after, state, ranges, strict=True)]
+        state = after
+    return tuple(ranges)
 
 
-def _selects(combiner: Combiner, component: int) -> bool:
-    """Whether the component's result is its lhs or its rhs, chosen somehow."""
-    operands: tuple[Param, Param] = (combiner.lhs[component], combiner.rhs[component])
-    stack = [combiner.results[component]]
-    while stack:
-        match stack.pop():
-            case Select(then=a, orelse=b) | Call(op="minimum" | "maximum", args=(a, b)):
-                stack += [a, b]
-            case other:
-                if other is not operands[0] and other is not operands[1]:
-                    return False
-    return True
+def _step(
+    combiner: Combiner, state: Sequence[Interval], sources: Sequence[Interval]
+) -> list[Interval]:
+    """Bounds of combine(state, element)."""
+    operands = (*combiner.lhs, *combiner.rhs)
+    memo = intervals(combiner.results, dict(zip(operands, (*state, *sources), strict=True)))
+    return [memo[r] for r in combiner.results]

@@ -140,11 +140,44 @@ def test_intervals_of_tensors() -> None:
     everything = Interval(-(1 << 63), (1 << 63) - 1)
     assert interval(table[k]) == Interval(-2, 7)
     assert interval(small[k]) == Interval(0, 255)
-    assert interval(winner[k]) == Interval(-1, 8)
+    assert interval(winner[k]) == Interval(0, 8)
     assert interval(count[k]) == Interval(0, 9)
-    assert interval(largest[()]) == Interval(-(1 << 63), 7)
-    assert interval(prefix[k]) == Interval(-(1 << 63), 8)
+    assert interval(largest[()]) == Interval(-2, 7)
+    assert interval(prefix[k]) == Interval(0, 8)
     assert interval(product[()]) == everything
+
+
+def test_a_fold_that_may_be_empty_includes_its_identity() -> None:
+    n = ta.size("n")
+    X = ta.placeholder((4, 9), name="X")
+    k, m, none = ta.reduce_axis(9), ta.reduce_axis(n), ta.reduce_axis(0)
+    table = ta.const(np.array([3, 0, 7]))
+    guarded = ta.compute((4,), lambda i: ta.argmax(X[i, k], axis=k, where=X[i, k] > 0))
+    open_ended = ta.compute((), lambda: ta.min(table[m % 3], axis=m))
+    empty = ta.compute((), lambda: ta.argmax(table[none], axis=none))
+    before = ta.scan(table, 0, "max", exclusive=True)
+    assert interval(guarded[k]) == Interval(-1, 8)
+    assert interval(open_ended[()]) == Interval(0, (1 << 63) - 1)
+    assert interval(empty[()]).lo == -1
+    assert interval(before[k]) == Interval(-(1 << 63), 7)
+
+
+def test_components_of_a_fold_are_bounded_one_by_one() -> None:
+    last_count = ta.comm_reducer(lambda a, b: (b[0], a[1] + 1), lambda s, t: (-5, 0), name="last")
+    k = ta.reduce_axis(9)
+    table = ta.const(np.array([3, 0, 7]))
+    last, count = ta.compute((), lambda: last_count((table[k % 3], k), axis=k))
+    assert interval(last[()]) == Interval(0, 7)
+    assert interval(count[()]) == Interval(-(1 << 63), (1 << 63) - 1)
+
+
+def test_decided_conditions() -> None:
+    X = ta.placeholder((4,), name="X")
+    i = ta.reduce_axis((2, 6))
+    assert interval(ta.select(i < 6, i, -1)) == Interval(2, 5)
+    assert interval(ta.select((i > 5) | (i <= 1), i, -1)) == Interval(-1, -1)
+    assert interval(ta.select(X[i - 2] < X[i - 2], i, -1)) == Interval(-1, 5)
+    assert interval(ta.select(~(i == 7) & (i != 8), i, -1)) == Interval(2, 5)
 
 
 def test_arithmetic_that_may_wrap_is_unknown() -> None:
@@ -221,7 +254,10 @@ def test_positions_of_a_winner_are_in_range_under_their_guard() -> None:
     W = ta.compute((10,), lambda i: ta.argmax(X[i, a, b], axis=[a, b]), name="W")
     Y = ta.compute((10,), lambda i: ta.select(W[i] >= 0, X[i, W[i] // 3, W[i] % 3], 0))
     Z = ta.compute((10,), lambda i: X[i, maximum(W[i], 0) // 3, maximum(W[i], 0) % 3])
-    assert kinds(Y) == {"W[i]": "always", "X[i, W[i]//3, W[i] % 3]": "guarded"}
+    some = ta.compute((10,), lambda i: ta.argmax(X[i, a, b], axis=[a, b], where=a < i), name="S")
+    V = ta.compute((10,), lambda i: ta.select(some[i] >= 0, X[i, some[i] // 3, some[i] % 3], 0))
+    assert set(kinds(Y).values()) == {"always"}
+    assert kinds(V) == {"S[i]": "always", "X[i, S[i]//3, S[i] % 3]": "guarded"}
     assert set(kinds(Z).values()) == {"always"}
 
 
