@@ -8,7 +8,7 @@ from tensorad.autodiff.combiners import reduce_terms
 from tensorad.autodiff.linear import Term, body_terms
 from tensorad.ir.expr import Expr, Read, Reduce
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
-from tensorad.ir.visit import reads
+from tensorad.ir.visit import reads, topological_ops
 from tensorad.simplify.reductions import extract_reductions
 
 
@@ -40,23 +40,7 @@ def _value_reads(values: Iterable[Expr]) -> list[Tensor]:
 
 def derivation_order(root: Tensor) -> list[Op]:
     """The operations `root` depends on through views, producers first."""
-    done: dict[Op, None] = {}
-    inputs: dict[Op, list[Op]] = {}
-    stack = [root.op]
-    while stack:
-        op = stack[-1]
-        if op in done:
-            stack.pop()
-            continue
-        if op not in inputs:
-            inputs[op] = [t.op for t in differentiable_inputs(view(op))]
-        missing = [o for o in inputs[op] if o not in done]
-        if missing:
-            stack.extend(reversed(missing))
-        else:
-            done[op] = None
-            stack.pop()
-    return list(done)
+    return topological_ops([root], inputs_of=lambda op: differentiable_inputs(view(op)))
 
 
 def compute_terms(op: Compute, component: int, wanted: Callable[[Read], bool]) -> list[Term]:

@@ -143,20 +143,13 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Exp
     """
     new: dict[Expr, Expr] = {} if memo is None else memo
     renewed: FreshAxes = {}
-    stack = [root]
-    while stack:
-        e = stack[-1]
-        if e in new:
-            stack.pop()
-            continue
-        missing = [c for c in children(e) if c not in new]
-        if missing:
-            stack.extend(reversed(missing))
-            continue
+
+    def image(e: Expr) -> Expr:
         rebuilt = rebuild(e, new, renewed)
-        image = rule(rebuilt)
-        new[e] = rebuilt if image is None else image
-        stack.pop()
+        changed = rule(rebuilt)
+        return rebuilt if changed is None else changed
+
+    _fill_images((root,), new, image)
     return new[root]
 
 
@@ -171,6 +164,14 @@ def substitute_all(roots: Sequence[Expr], mapping: Mapping[Expr, Expr]) -> tuple
         return tuple(roots)
     new: dict[Expr, Expr] = dict(mapping)
     renewed: FreshAxes = {}
+    _fill_images(roots, new, lambda e: rebuild(e, new, renewed))
+    return tuple([new[r] for r in roots])
+
+
+def _fill_images(
+    roots: Sequence[Expr], new: dict[Expr, Expr], image: Callable[[Expr], Expr]
+) -> None:
+    """new[e] = image(e) for every node under the roots that has none, operands first."""
     stack = list(roots)
     while stack:
         e = stack[-1]
@@ -181,9 +182,8 @@ def substitute_all(roots: Sequence[Expr], mapping: Mapping[Expr, Expr]) -> tuple
         if missing:
             stack.extend(reversed(missing))
             continue
-        new[e] = rebuild(e, new, renewed)
+        new[e] = image(e)
         stack.pop()
-    return tuple([new[r] for r in roots])
 
 
 def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -> dict[Expr, Expr]:
@@ -305,7 +305,11 @@ def op_inputs(op: Op) -> list[Tensor]:
     return list(found)
 
 
-def topological_ops(roots: Iterable[Tensor], stop: Iterable[Op] = ()) -> list[Op]:
+def topological_ops(
+    roots: Iterable[Tensor],
+    stop: Iterable[Op] = (),
+    inputs_of: Callable[[Op], Sequence[Tensor]] = op_inputs,
+) -> list[Op]:
     """The operations `roots` depend on, producers first; `stop` operations are not entered."""
     done: dict[Op, None] = {}
     inputs: dict[Op, list[Op]] = {}
@@ -317,7 +321,7 @@ def topological_ops(roots: Iterable[Tensor], stop: Iterable[Op] = ()) -> list[Op
             stack.pop()
             continue
         if op not in inputs:
-            inputs[op] = [] if op in stopped else [t.op for t in op_inputs(op)]
+            inputs[op] = [] if op in stopped else [t.op for t in inputs_of(op)]
         missing = [o for o in inputs[op] if o not in done]
         if missing:
             stack.extend(reversed(missing))
