@@ -103,7 +103,10 @@ def _fits_lanes(op: Scatter, a: Axis) -> bool:
         return False
     if a in free_leaves(*[u.condition for u in op.updates]):
         return False
-    return not any(guarded_unsafe((u.value,), op.axes, guarded=False) for u in op.updates)
+    return not any(
+        guarded_unsafe((*u.indices, u.value, u.condition), op.axes, guarded=False)
+        for u in op.updates
+    )
 
 
 def free_loops(axes: Sequence[Axis], points: float, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

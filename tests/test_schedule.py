@@ -14,8 +14,9 @@ from tensorad.codegen.loopir import Fold, For, If, LoopProgram, Stmt, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.schedule_plan import folds_in_lanes
 from tensorad.ir.combiner import arg_combiner, max_combiner, sum_combiner
-from tensorad.ir.dtypes import FLOAT32
-from tensorad.ir.expr import Axis, Call, Expr, Select, axis, select
+from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT64
+from tensorad.ir.expr import Axis, Call, Expr, Select, axis, const, select
+from tensorad.ir.tensor import Scatter, Update, outputs
 from tensorad.ir.visit import postorder
 from tests.loop_cases import CASES, ZERO, conv2d, dense, flatten, float_input, pools, total
 
@@ -179,3 +180,18 @@ def test_symbolic_loops_split_at_symbolic_points() -> None:
         values = np.arange(1.0, extent + 1)
         (result,), _ = interpret_loops(program, {x: values})
         np.testing.assert_array_equal(result, np.pad(values, 1))
+
+
+def test_a_scatter_whose_index_is_guarded_stays_out_of_lanes() -> None:
+    x, where = float_input("X", 3, 4), te.placeholder((2,), dtype="int64", name="I")
+    a, b = axis("a", 0, 4), axis("b", 0, 3)
+    row = select(a >= 2, where[a - 2], const(0, INT64))
+    update = Update((b, row), x[b, a])
+    (out,) = outputs(Scatter("S", (3, 4), FLOAT64, (a, b), (update,), sum_combiner(FLOAT64)))
+    program = lower_program([out], [x, where])
+    verify_loops(program)
+    values = np.arange(12.0).reshape(3, 4)
+    (result,), _ = interpret_loops(program, {x: values, where: np.array([3, 1])})
+    wanted = np.zeros((3, 4))
+    np.add.at(wanted.T, [0, 0, 3, 1], values.T)
+    np.testing.assert_array_equal(result, wanted)
