@@ -18,6 +18,7 @@ from tensorad.ir.visit import free_leaves, op_expressions, reads
 from tensorad.simplify.enumeration import value_at
 from tensorad.simplify.inrange import Point, Query, Verdict
 from tensorad.simplify.intervals import Interval, interval
+from tensorad.simplify.polynomial_bounds import stays_below
 from tensorad.simplify.sites import Site, evaluation_sites
 
 __all__ = [
@@ -187,7 +188,9 @@ def _plainly_inside(r: Read, dimension: int) -> bool:
         upper = index.upper
         if upper is n or (isinstance(n, int) and isinstance(upper, Const) and upper.value <= n):
             return True
-    return isinstance(n, int) and interval(index).within(Interval(0, n - 1))
+    if isinstance(n, int) and interval(index).within(Interval(0, n - 1)):
+        return True
+    return stays_below(index, dim_expr(n))
 
 
 def _query(site: Site, dimension: int) -> Query:
