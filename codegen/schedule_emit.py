@@ -168,11 +168,10 @@ class _Emitter:
         return body if condition is TRUE else (If(condition, body),)
 
     def varies(self, condition: Expr) -> bool:
-        """Whether a condition may differ between the lanes of an output axis."""
+        """Whether a condition may differ between lanes."""
         vector = self.plan.vector
-        if not among(vector, self.plan.order):
-            return False
-        return any(e is vector or isinstance(e, Param) for e in free_leaves(condition))
+        outer = among(vector, self.plan.order)
+        return any(e is vector or (outer and isinstance(e, Param)) for e in free_leaves(condition))
 
     def points(
         self,
