@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tensorad.codegen.access import guarded_unsafe
-from tensorad.codegen.affine import substitutor
+from tensorad.codegen.affine import Ranges, fold_by_ranges, substitutor
 from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_parts import lower_update, scan_parts
@@ -13,7 +13,7 @@ from tensorad.codegen.schedule_emit import emit_nest, strips
 from tensorad.codegen.schedule_plan import PARALLEL_COST, extent_product, plan_nest
 from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import Axis, Const, Reduce, read
+from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, Reduce, read
 from tensorad.ir.tensor import Scan, Scatter, Tensor
 from tensorad.ir.visit import free_leaves, op_expressions, op_inputs, postorder
 
@@ -49,6 +49,9 @@ def schedule_scatter(op: Scatter, out: Tensor) -> Kernel:
 
 def _updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
     body: tuple[Stmt, ...] = tuple([s for u in op.updates for s in lower_update(op, u, out)])
+    if not any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
+        ranges, memo = Ranges(op.axes), dict[Expr, Expr]()
+        body = _mapped(body, lambda e: fold_by_ranges(e, ranges, memo))
     free = _free_axes(op)
     points = extent_product(op.axes)
     lane = next((a for a in reversed(op.axes) if a in free and _fits_lanes(op, a)), None)
@@ -56,25 +59,28 @@ def _updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
     outside = [a for a in op.axes if a in free and a is not lane]
     if lane is not None and not outside and points * 4 > PARALLEL_COST:
         outer, inner = strips(lane, STRIP)
-        body = _serial(ordered, (For(inner, _renamed(body, lane, inner), "vector"),))
+        body = _serial(ordered, (For(inner, _mapped(body, substitutor({lane: inner})), "vector"),))
         return (For(outer, body, "parallel"),)
     if lane is not None:
         body = (For(lane, body, "vector"),)
     return free_loops(outside, points, _serial(ordered, body))
 
 
-def _renamed(body: tuple[Stmt, ...], old: Axis, new: Axis) -> tuple[Stmt, ...]:
-    """Stores and guards of updates with one axis replaced."""
-    image = substitutor({old: new})
+def _mapped(body: tuple[Stmt, ...], image: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
+    """Updates without reductions, every expression replaced; settled guards disappear."""
     result: list[Stmt] = []
     for s in body:
         if isinstance(s, Store):
             indices, values = ([image(e) for e in part] for part in (s.indices, s.values))
             result.append(Store(s.tensors, tuple(indices), tuple(values)))
         elif isinstance(s, If):
-            result.append(If(image(s.cond), _renamed(s.then, old, new)))
+            condition, block = image(s.cond), _mapped(s.then, image)
+            if condition is TRUE:
+                result.extend(block)
+            elif condition is not FALSE:
+                result.append(If(condition, block))
         else:
-            raise InternalError(f"an update in lanes holds a {type(s).__name__}")
+            raise InternalError(f"an update without reductions holds a {type(s).__name__}")
     return tuple(result)
 
 
