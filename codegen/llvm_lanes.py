@@ -53,7 +53,7 @@ def runs_in_lanes(s: Stmt) -> bool:
 def store_run(body: Sequence[Stmt]) -> int:
     """How many statements from the first on store to one tensor that none of them reads."""
     first = body[0]
-    if not isinstance(first, Store) or len(first.tensors) > 1:
+    if not isinstance(first, Store) or len(first.tensors) > 1 or len(body) == 1:
         return 1
     t = first.tensors[0]
     count = 0

@@ -234,7 +234,7 @@ def phases(body: tuple[Stmt, ...]) -> list[tuple[tuple[Stmt, ...], bool]]:
         else:
             parts[-1][0].append(s)
     cut = [(tuple(part), parallel) for part, parallel in parts]
-    if any(not _is_closed(part) for part, _ in cut):
+    if len(cut) > 1 and any(not _is_closed(part) for part, _ in cut):
         return [(body, False)]
     return cut
 

@@ -160,7 +160,7 @@ class Code:
             self.declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Writer:
     """Instructions on operands of one dtype and lane count, put at one level of the code.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import threading
 from functools import lru_cache
 
@@ -92,7 +93,7 @@ _lock = threading.Lock()
 
 def pool_for(threads: int) -> int:
     """The address of a pool for calls on `threads` threads; 0 when one thread is enough."""
-    if threads <= 1:
+    if threads <= 1 or sys.platform != "linux":  # other systems have no futex
         return 0
     pool = _pool
     if pool is not None and pool.workers >= min(threads - 1, MAX_WORKERS):

@@ -218,8 +218,7 @@ _LAUNCH_PARAMETERS: Final = (
     "i32 %mode, ptr %error"
 )
 _LAUNCH_ARGUMENTS: Final = (
-    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %used, "
-    "i32 %m, ptr %error"
+    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %used, i32 %m, ptr %error"
 )
 _LAUNCH: Final = f"""
 define internal i64 @launch({_LAUNCH_PARAMETERS}) nounwind {{
