@@ -39,7 +39,8 @@ def formula(name: str, axes: tuple[Axis, ...], body: Expr, source: str | None = 
     """The tensor out[axes] = body; a plain copy of a tensor is that tensor."""
     if (
         isinstance(body, Read)
-        and body.tensor.shape == tuple([dim_of(a.upper) for a in axes])
+        and len(body.tensor.shape) == len(axes)
+        and all(same_dim(n, dim_of(a.upper)) for n, a in zip(body.tensor.shape, axes, strict=True))
         and all(i is a for i, a in zip(body.indices, axes, strict=True))
     ):
         return body.tensor
