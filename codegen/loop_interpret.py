@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from tensorad.ir.expr import (
     convert_number,
     size_var,
 )
+from tensorad.ir.interpret import evaluate_call
 from tensorad.ir.tensor import Constant, Tensor, dim_expr
 from tensorad.ir.visit import children
 
@@ -193,7 +193,7 @@ class _Run:
                 check_index(e.tensor, where, array.shape, "read")
                 return array[where].item()
             case Call():
-                return apply_call(e, args)
+                return evaluate_call(e.op, e.dtype, args)
             case Cast():
                 return convert(args[0], e.dtype)
             case Select():
@@ -213,101 +213,3 @@ def convert(value: Number, dtype: DType) -> Number:
     if dtype.is_float:
         return float(value)
     return wrap(int(value), dtype) if dtype.is_integer else bool(value)
-
-
-def apply_call(e: Call, args: list[Any]) -> Number:
-    """One operation; integers wrap in the result's dtype."""
-    if e.dtype.is_float:
-        with np.errstate(all="ignore"):
-            return float(_FLOAT[e.op](*args))
-    result = _INTEGER[e.op](*args)
-    return wrap(int(result), e.dtype) if e.dtype.is_integer else bool(result)
-
-
-def _numpy(name: str) -> Callable[..., Any]:
-    function = getattr(np, name)
-    return lambda *args: function(*[np.float64(a) for a in args])
-
-
-def _maximum(x: float, y: float) -> float:
-    return x if x != x else y if y != y or y > x else x
-
-
-def _minimum(x: float, y: float) -> float:
-    return x if x != x else y if y != y or y < x else x
-
-
-def _sigmoid(x: float) -> float:
-    e = np.exp(-abs(np.float64(x)))
-    return float((1.0 if x >= 0 else e) / (1.0 + e))
-
-
-_FLOAT: Final[dict[str, Callable[..., Any]]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "neg": operator.neg,
-    "abs": abs,
-    "maximum": _maximum,
-    "minimum": _minimum,
-    "erf": math.erf,
-    "sigmoid": _sigmoid,
-    "div": _numpy("divide"),
-    "pow": _numpy("power"),
-    "rsqrt": lambda x: np.float64(1.0) / np.sqrt(np.float64(x)),
-    "round": _numpy("rint"),
-    "asin": _numpy("arcsin"),
-    "acos": _numpy("arccos"),
-    "atan": _numpy("arctan"),
-    "atan2": _numpy("arctan2"),
-    **{
-        name: _numpy(name)
-        for name in (
-            "exp",
-            "log",
-            "log1p",
-            "expm1",
-            "sqrt",
-            "tanh",
-            "sin",
-            "cos",
-            "tan",
-            "sinh",
-            "cosh",
-            "floor",
-            "ceil",
-            "trunc",
-            "sign",
-        )
-    },
-}
-
-
-def _integer_power(x: int, y: int) -> int:
-    return pow(x, y, 1 << 64) if y >= 0 else 0
-
-
-_INTEGER: Final[dict[str, Callable[..., Any]]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "neg": operator.neg,
-    "abs": abs,
-    "maximum": max,
-    "minimum": min,
-    "floordiv": lambda x, y: x // y if y else 0,
-    "mod": lambda x, y: x % y if y else 0,
-    "pow": _integer_power,
-    "sign": lambda x: (x > 0) - (x < 0),
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "and": lambda x, y: x and y,
-    "or": lambda x, y: x or y,
-    "not": operator.not_,
-    "isnan": math.isnan,
-    "isfinite": math.isfinite,
-}

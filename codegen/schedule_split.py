@@ -41,6 +41,8 @@ from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.linear import Linear
 
 MOST_PIECES = 32
+MOST_SYMBOLIC_PIECES = 12
+"""Pieces of a nest with symbolic extents: many of them may be empty at a given size."""
 MOST_NODES = 30_000
 """Expression nodes in all pieces together, about."""
 SHORT = 4
@@ -50,7 +52,9 @@ SWITCHES = (*COMPARES, "maximum", "minimum", "floordiv", "mod")
 
 def _most_pieces(nest: Nest) -> int:
     """How many pieces a nest may become: few where its expressions are large."""
-    return max(1, min(MOST_PIECES, MOST_NODES // len(postorder(*nest.expressions()))))
+    symbolic = any(a.extent is None for a in nest.axes)
+    most = MOST_SYMBOLIC_PIECES if symbolic else MOST_PIECES
+    return max(1, min(most, MOST_NODES // len(postorder(*nest.expressions()))))
 
 
 def has_switches(nest: Nest) -> bool:
