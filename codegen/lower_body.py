@@ -75,7 +75,7 @@ def reduce_expr_of(
 ) -> Reduce:
     """`reduce_expr`, typed as the node it makes."""
     made = reduce_expr(combiner, sources, axes, condition, index)
-    assert isinstance(made, Reduce)
+    assert isinstance(made, Reduce)  # the factory makes nothing else
     return made
 
 

@@ -326,7 +326,7 @@ def _cut_order(e: Call, a: Axis, ranges: Ranges) -> Cut | None:
     low_, high_ = int(low), int(high)
     if sizes or a.extent is None:
         return _symbolic_cut(e, a, c, Linear(sizes, 0), low_, high_, (holds, fails))
-    assert isinstance(a.lower, Const)
+    assert isinstance(a.lower, Const)  # it has an extent
     start = int(a.lower.value)
     true_at, false_at = _thresholds(c, low_, high_)
     stop = start + a.extent
@@ -383,7 +383,7 @@ def _condition(e: Call) -> tuple[Linear, Expr, Expr]:
             d = d.plus(Linear({}, -1))
         return (d, *images)
     found = comparison(e)
-    assert found is not None
+    assert found is not None  # a switch over int64
     return found[1], TRUE, FALSE
 
 
