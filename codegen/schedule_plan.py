@@ -384,6 +384,7 @@ def _footprint(x: Access, extents: Mapping[Axis, int]) -> float:
     for a, n in extents.items():
         if a not in x.uses:
             continue
+        n = max(n, 1)  # an empty loop touches nothing, whatever its order
         elements *= n
         stride = x.stride(a)
         if stride and abs(stride) < line:  # neighbours share lines

@@ -195,3 +195,12 @@ def test_a_scatter_whose_index_is_guarded_stays_out_of_lanes() -> None:
     wanted = np.zeros((3, 4))
     np.add.at(wanted.T, [0, 0, 3, 1], values.T)
     np.testing.assert_array_equal(result, wanted)
+
+
+def test_an_empty_reduction_over_strided_neighbours_is_planned() -> None:
+    x, k = float_input("X", 6, 0), axis("k", 0, 0)
+    y = te.compute((6, 3), lambda i, j: total(x[i, k], k) + 1.0, name="Y")
+    program = lower_program([y], [x])
+    verify_loops(program)
+    (result,), _ = interpret_loops(program, {x: np.zeros((6, 0))})
+    np.testing.assert_array_equal(result, np.ones((6, 3)))
