@@ -33,14 +33,13 @@ Outputs = Tensor | Sequence[Tensor]
 class CompiledFunction:
     """Machine code for some outputs as a function of NumPy arrays.
 
-    Call it with one array per input, in order; it returns one array per output (the bare
-    array if a single tensor was built). Safe to call from several threads at once.
+    Call it with one array per input, in order; it returns one array per output (the array
+    itself if there is one output). Safe to call from several threads at once.
     """
 
     def __init__(
         self,
         outputs: Sequence[Tensor],
-        single: bool,
         program: LoopProgram,
         name: str,
         sized: Sequence[Op] = (),
@@ -48,7 +47,7 @@ class CompiledFunction:
         self.name = name
         self.inputs: tuple[Tensor, ...] = program.inputs
         self.outputs: tuple[Tensor, ...] = tuple(outputs)
-        self._single = single
+        self._single = len(outputs) == 1
         self._parameters = [Parameter(t) for t in program.inputs]
         self._executable = Executable(program)
         inner = [life.tensor for life in self._executable.temporaries]
@@ -200,16 +199,16 @@ def build(
         BuildError: an output needs a placeholder that is not an input, two inputs have one
             name, or something is not a tensor.
     """
-    roots, single = _output_list(outputs)
+    roots = _output_list(outputs)
     arguments = _check_inputs(inputs)
     program = lower_program(roots, arguments, assume_in_bounds=assume_in_bounds)
     sized = [op for op, _ in needed_ops(roots, arguments) if size_conditions(op)]
-    return CompiledFunction(roots, single, program, name or roots[0].name, sized)
+    return CompiledFunction(roots, program, name or roots[0].name, sized)
 
 
-def _output_list(outputs: object) -> tuple[list[Tensor], bool]:
+def _output_list(outputs: object) -> list[Tensor]:
     if isinstance(outputs, Tensor):
-        return [outputs], True
+        return [outputs]
     if not isinstance(outputs, (list, tuple)):
         raise _not_a_tensor("output", 0, outputs)
     if not outputs:
@@ -217,7 +216,7 @@ def _output_list(outputs: object) -> tuple[list[Tensor], bool]:
     for n, t in enumerate(outputs):
         if not isinstance(t, Tensor):
             raise _not_a_tensor("output", n, t)
-    return list(outputs), False
+    return list(outputs)
 
 
 def _check_inputs(inputs: object) -> list[Tensor]:
@@ -283,7 +282,7 @@ def lower(
     outputs: Outputs, inputs: Sequence[Tensor] | None = None, *, schedule: bool = True
 ) -> Lowered:
     """The loops that compute `outputs`; without `inputs` from all their placeholders."""
-    roots, _ = _output_list(outputs)
+    roots = _output_list(outputs)
     arguments = placeholders(roots) if inputs is None else _check_inputs(inputs)
     return Lowered(lower_program(roots, arguments, schedule=schedule))
 

@@ -40,7 +40,7 @@ def run(body: tuple[Stmt, ...], inputs: Sequence[Tensor], out: Tensor, *arrays: 
     """A hand-written kernel by machine code, checked against the loop interpreter."""
     kernel = Kernel("k", body, (out,), tuple(inputs))
     program = LoopProgram(tuple(inputs), (out,), (kernel,))
-    got = CompiledFunction([out], True, program, "k")(*arrays)
+    got = CompiledFunction([out], program, "k")(*arrays)
     want, _ = interpret_loops(program, dict(zip(inputs, arrays, strict=True)))
     np.testing.assert_allclose(got, want[0], rtol=1e-5)
     return got
@@ -162,7 +162,7 @@ def test_a_failing_check_names_the_first_index() -> None:
     for kind in ("serial", "parallel", "vector"):
         for threads in (1, 3):
             kernel = Kernel("k", (For(i, (check, store), kind),), (out,), (k, x))
-            f = CompiledFunction([out], True, LoopProgram((k, x), (out,), (kernel,)), "k")
+            f = CompiledFunction([out], LoopProgram((k, x), (out,), (kernel,)), "k")
             with override(num_threads=threads), pytest.raises(BoundsError, match="at index 12 of"):
                 f(numbers, np.zeros(10, "f"))
 
@@ -198,7 +198,7 @@ def test_arithmetic_on_extreme_values(dtype: DType) -> None:
     given = {x: a, y: b}
     for schedule in (False, True):
         program = lower_program(outs, [x, y], schedule=schedule)
-        results = CompiledFunction(outs, False, program, "f")(a, b)
+        results = CompiledFunction(outs, program, "f")(a, b)
         for t, got, want in zip(outs, results, interpret(outs, given), strict=True):
             with np.errstate(all="ignore"):
                 np.testing.assert_array_equal(got, want.astype(got.dtype), err_msg=t.name)
