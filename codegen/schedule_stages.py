@@ -27,6 +27,7 @@ from tensorad.ir.visit import (
     copy_bodies,
     free_leaves,
     postorder,
+    substitute,
     substitute_all,
 )
 
@@ -115,6 +116,7 @@ def _stage(
         return None
     condition = fold.condition
     if guard is not TRUE:
+        guard = substitute(guard, {a: a.lower for a in axes if a not in used and a.extent == 1})
         inside = free_leaves(guard)
         plain = not any(isinstance(e, (Read, Reduce)) for e in postorder(guard))
         if plain and not any(a in inside for a in missing):

@@ -79,7 +79,7 @@ def check_gradients(seed: int) -> None:
     check_compiled(vjp(y, program.float_inputs, h), arrays, seed)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [*range(30), 1287, 1617])  # two that once failed to build
 def test_values(seed: int) -> None:
     check_values(seed)
 
