@@ -43,6 +43,8 @@ from tensorad.simplify.linear import Linear
 MOST_PIECES = 32
 MOST_SYMBOLIC_PIECES = 12
 """Pieces of a nest with symbolic extents: many of them may be empty at a given size."""
+MOST_FOLDS = 24
+"""Folds that cuts of reduce axes may add to a piece."""
 MOST_NODES = 30_000
 """Expression nodes in all pieces together, about."""
 SHORT = 4
@@ -197,13 +199,13 @@ def split_conditions(nest: Nest) -> list[Nest]:
 
     Requires and ensures: simplified nests; the pieces cover the points once, in order.
     """
-    most = _most_pieces(nest)
+    most, most_folds = _most_pieces(nest), len(nest.folds) + MOST_FOLDS
     done: list[Nest] = []
     todo: list[tuple[Nest, dict[Expr, None]]] = [(nest, {})]
     while todo:
         piece, seen = todo.pop()
         cut = None
-        if len(done) + len(todo) < most:
+        if len(done) + len(todo) < most and len(piece.folds) < most_folds:
             cut = _next_cut(piece, seen)
         if cut is None:
             done.append(piece)
