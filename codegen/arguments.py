@@ -149,7 +149,7 @@ class Parameter:
             return
         if self.shape is not None:
             raise self._wrong_shape(array)
-        used = [s for s in sizes if isinstance(s, Size) and self._mentions(s)]
+        used = [s for s in sizes if isinstance(s, Size) and self.mentions(s)]
         values = ", ".join([f"{s.name} = {sizes[s]}" for s in used])
         raise ShapeError(
             f"argument {self.name} has shape {array.shape}, but {values} "
@@ -158,7 +158,8 @@ class Parameter:
             hint="arrays that share a symbolic size must agree on it.",
         )
 
-    def _mentions(self, s: Size) -> bool:
+    def mentions(self, s: Size) -> bool:
+        """Whether the shape depends on a size."""
         return any(e is s for n in self.tensor.shape for e in postorder(dim_expr(n)))
 
 
@@ -189,7 +190,7 @@ class SizeBinding:
         self._solve(arrays, sizes)
         missing = [s for s in self.sizes if s not in sizes]
         if missing:
-            raise self._unbound(missing[0])
+            raise self._unbound(missing[0], arrays)
         for p, a in zip(self._parameters, arrays, strict=True):
             p.check_shape(a, sizes)
         return sizes
@@ -225,7 +226,14 @@ class SizeBinding:
                 if isinstance(extent, Expr):
                     _solve_one(extent, n, sizes)
 
-    def _unbound(self, s: Size) -> UserError:
+    def _unbound(self, s: Size, arrays: Sequence[Array]) -> UserError:
+        for p, a in zip(self._parameters, arrays, strict=True):
+            if p.mentions(s):
+                return ShapeError(
+                    f"argument {p.name} has shape {a.shape}, which no {s.name} >= 0 gives.",
+                    where=p.text,
+                    hint="pass an array of that form.",
+                )
         return BindError(
             f"size {s.name} is not determined by the shapes of the arguments.",
             hint=f"pass it as a keyword: f(..., {s.name}=8).",

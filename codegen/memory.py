@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad import config
-from tensorad.errors import InternalError, LimitError
+from tensorad.errors import InternalError, LimitError, ShapeError
 from tensorad.ir.expr import Call, Const, Expr, Select, Size
-from tensorad.ir.tensor import Shape, Tensor
+from tensorad.ir.tensor import Shape, Tensor, format_shape
 from tensorad.ir.visit import postorder
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -76,13 +76,25 @@ def shape_values(shape: Shape, sizes: Mapping[Expr, int]) -> tuple[int, ...]:
     return tuple([n if isinstance(n, int) else size_value(n, sizes) for n in shape])
 
 
+def _negative(t: Tensor, shape: tuple[int, ...], sizes: Mapping[Expr, int]) -> ShapeError:
+    values = ", ".join([f"{s.name} = {n}" for s, n in sizes.items() if isinstance(s, Size)])
+    return ShapeError(
+        f"{t.name} would have the shape {shape} at {values}.",
+        where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
+        hint="pass larger arrays, or state the smallest size with ta.assume.",
+    )
+
+
 def bytes_of(t: Tensor, sizes: Mapping[Expr, int]) -> int:
     """The size of a tensor in bytes.
 
     Raises:
         LimitError: it is larger than TENSORAD_MAX_BYTES.
+        ShapeError: an extent is negative for these sizes.
     """
     shape = shape_values(t.shape, sizes)
+    if min(shape, default=0) < 0:
+        raise _negative(t, shape, sizes)
     size_bytes = prod(shape) * t.dtype.size_bytes
     limit = config.current().max_bytes
     if size_bytes > limit:

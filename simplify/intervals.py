@@ -82,6 +82,8 @@ def overflows(e: Expr, memo: Mapping[Expr, Interval]) -> bool:
     """Whether integer arithmetic at this node might wrap around."""
     if not isinstance(e, Call) or not e.dtype.is_integer:
         return False
+    if any(a not in memo for a in e.args):
+        return False  # its bounds were given, its operands never looked at
     found = _call(e.op, [memo[a] for a in e.args])
     return found is None or not _fits(found, e.dtype)
 

@@ -111,7 +111,9 @@ def _with_position(combiner: Combiner, dtypes: tuple[DType, ...]) -> Combiner:
         renamed: dict[Expr, Expr] = {}
         renamed.update(zip((*combiner.lhs, *combiner.rhs), (*x[:m], *y[:m]), strict=True))
         better = substitute(chosen, renamed)
-        replace = logical_and(y[m] >= 0, logical_or(x[m] < 0, better))
+        # the identity is no operand: an operand equal to it takes its place
+        same = logical_and(*[b == a for a, b in zip(x[:m], y[:m], strict=True)])
+        replace = logical_and(y[m] >= 0, logical_or(better, logical_and(x[m] < 0, same)))
         return tuple([select(replace, b, a) for a, b in zip(x, y, strict=True)])
 
     identity = (*combiner.identity, const(-1, INT64))

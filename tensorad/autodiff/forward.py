@@ -56,11 +56,11 @@ def jvp(y: Tensor, tangents: Mapping[Tensor, Tensor | np.ndarray | float]) -> Te
 
 
 def _tangent(x: Tensor, value: Tensor | np.ndarray | float) -> Tensor:
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float, np.number)):
         axes = compute_axes(x.shape)
         return outputs(Compute(f"d{x.name}", axes, (const(float(value), x.dtype),)))[0]
     if isinstance(value, np.ndarray):
-        copy = np.array(value)
+        copy = np.array(value, dtype=x.dtype) if value.dtype.kind in "biu" else np.array(value)
         value = outputs(Constant(f"d{x.name}", copy, to_dtype(copy.dtype)))[0]
     if not isinstance(value, Tensor):
         raise GradError(

@@ -32,13 +32,13 @@ from tensorad.simplify.zeros import nonzero_body
 
 
 def jacobian_recursive(
-    y: Tensor, wrt: Sequence[Tensor] | Tensor, head: Head = None
+    y: Tensor, wrt: Sequence[Tensor] | Tensor, head: Head = None, *, strict: bool = False
 ) -> list[Tensor]:
     """`vjp` under its 2018 name: gradients of y by each of `wrt`, times the head.
 
     Source: "TVM-level automatic differentiation" (notebook, 2018).
     """
-    return vjp(y, wrt, head)
+    return vjp(y, wrt, head, strict=strict)
 
 
 def jacobian(y: Tensor, x: Tensor, optimize: bool = True) -> Tensor:

@@ -35,7 +35,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import Compute, Constant, Op, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import reads, substitute
 
-Head = Tensor | np.ndarray | float | int | None
+Head = Tensor | np.ndarray | np.number | float | int | None
 
 
 def vjp(
@@ -68,10 +68,10 @@ def head_adjoint(y: Tensor, head: Head) -> tuple[Adjoint, Shape]:
         if not y.shape:
             return Adjoint((), const(1, y.dtype)), ()
         return _identity(y), y.shape
-    if isinstance(head, (int, float)):
+    if isinstance(head, (int, float, np.number)):
         return Adjoint(compute_axes(y.shape), const(float(head), y.dtype)), ()
     if isinstance(head, np.ndarray):
-        head = _constant(head)
+        head = _constant(head, y)
     if not isinstance(head, Tensor):
         raise GradError(
             f"the head must be a tensor, an array or a number, got {type(head).__name__}.",
@@ -83,9 +83,9 @@ def head_adjoint(y: Tensor, head: Head) -> tuple[Adjoint, Shape]:
     return adjoint, head.shape[: head.ndim - y.ndim]
 
 
-def _constant(array: np.ndarray) -> Tensor:
-    copy = np.array(array)
-    return outputs(Constant("head", copy, to_dtype(copy.dtype)))[0]
+def _constant(array: np.ndarray, y: Tensor) -> Tensor:
+    numbers = np.array(array, dtype=y.dtype) if array.dtype.kind in "biu" else np.array(array)
+    return outputs(Constant("head", numbers, to_dtype(numbers.dtype)))[0]
 
 
 def _identity(y: Tensor) -> Adjoint:
