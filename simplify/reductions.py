@@ -7,29 +7,38 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from tensorad.ir.expr import (
+    FALSE,
     TRUE,
     Axis,
     Const,
     Expr,
+    Read,
     Reduce,
+    Select,
     axis,
     int_const,
     logical_and,
+    logical_not,
+    logical_or,
     read,
     reduce_expr,
+    select,
     sub,
 )
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
     any_node,
     children,
+    conjuncts,
     free_leaves,
     fresh_axes,
     rebuild,
     substitute,
 )
 from tensorad.simplify.affine import axis_conditions
+from tensorad.simplify.bounds import classify_reads, size_conditions
 from tensorad.simplify.intervals import interval
+from tensorad.simplify.nonzeroness import both, split_condition
 
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
 
@@ -37,6 +46,11 @@ _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
 def is_reduce(e: Expr) -> bool:
     """Whether the node is a reduction."""
     return isinstance(e, Reduce)
+
+
+def is_read(e: Expr) -> bool:
+    """Whether the node reads a tensor."""
+    return isinstance(e, Read)
 
 
 def extract_reductions(op: Compute) -> Compute:
@@ -60,7 +74,8 @@ def _extract_all(op: Compute) -> tuple[Expr, ...]:
             bodies.append(_extract(op, body, op.axes, stages))
         elif any(any_node(s, is_reduce) for s in (*body.sources, body.condition)):
             context = (*op.axes, *body.axes)
-            sources = tuple([_extract(op, s, context, stages) for s in body.sources])
+            where = body.condition
+            sources = tuple([_extract(op, s, context, stages, where) for s in body.sources])
             condition = _extract(op, body.condition, context, stages)
             bodies.append(reduce_expr(body.combiner, sources, body.axes, condition, body.index))
         else:
@@ -69,18 +84,59 @@ def _extract_all(op: Compute) -> tuple[Expr, ...]:
 
 
 def _extract(
-    op: Compute, root: Expr, context: Sequence[Axis], stages: dict[tuple[object, ...], Compute]
+    op: Compute,
+    root: Expr,
+    context: Sequence[Axis],
+    stages: dict[tuple[object, ...], Compute],
+    where: Expr = TRUE,
 ) -> Expr:
-    """`root` with its outermost reductions read from stages."""
+    """`root`, evaluated where a condition holds, with its reductions read from stages."""
     if not any_node(root, is_reduce):
         return root
+    guards = _guards(root, where)
     new: dict[Expr, Expr] = {}
     for e in outside_reductions(root):
         if isinstance(e, Reduce):
-            new[e] = _stage_read(op, e, context, stages)
+            new[e] = _stage_read(op, e, guards[e], context, stages)
         else:
             new[e] = rebuild(e, new)
     return new[root]
+
+
+def _guards(root: Expr, where: Expr) -> dict[Expr, Expr]:
+    """When each node outside reductions is evaluated: the selects around it.
+
+    A guard that is itself a reduction's value is left out.
+    """
+    order = outside_reductions(root)
+    guards: dict[Expr, Expr] = {root: _plain_guard(where)}
+
+    def reach(e: Expr, guard: Expr) -> None:
+        known = guards.get(e)
+        guards[e] = guard if known is None else logical_or(known, guard)
+
+    for e in reversed(order):
+        guard = guards[e]
+        if isinstance(e, Select):
+            reach(e.cond, guard)
+            reach(e.then, _nested(guard, _plain_guard(e.cond)))
+            reach(e.orelse, _nested(guard, _plain_guard(logical_not(e.cond))))
+        elif not isinstance(e, Reduce):
+            for c in children(e):
+                reach(c, guard)
+    return guards
+
+
+def _plain_guard(condition: Expr) -> Expr:
+    parts = [p for p in conjuncts(condition) if not any_node(p, is_reduce)]
+    return both(*split_condition(logical_and(*parts)))
+
+
+def _nested(outer: Expr, inner: Expr) -> Expr:
+    """inner, evaluated only where outer holds."""
+    if outer is TRUE or inner is TRUE:
+        return logical_and(outer, inner)
+    return select(outer, inner, FALSE) if any_node(inner, is_read) else logical_and(outer, inner)
 
 
 def outside_reductions(root: Expr) -> list[Expr]:
@@ -100,20 +156,44 @@ def outside_reductions(root: Expr) -> list[Expr]:
 
 
 def _stage_read(
-    op: Compute, e: Reduce, context: Sequence[Axis], stages: dict[tuple[object, ...], Compute]
+    op: Compute,
+    e: Reduce,
+    guard: Expr,
+    context: Sequence[Axis],
+    stages: dict[tuple[object, ...], Compute],
 ) -> Expr:
-    key = (e.combiner, e.sources, e.axes, e.condition)
-    free = free_leaves(e)
-    needed = dict.fromkeys([a for a in context if a in free])
-    for a in reversed(context):  # bounds of needed axes may need axes further out
-        if a in needed and not _is_plain(a):
-            needed.update(dict.fromkeys(free_leaves(a.lower, a.upper, a.step)))  # type: ignore[arg-type]
-    used = [a for a in context if a in needed]
-    if key not in stages:
-        stages[key] = extract_reductions(_make_stage(op, e, used))
-    stage = stages[key]
+    used = _used_axes(e, context)
+    stage = _stage(op, e, used, stages)
+    if guard is not TRUE and not _is_safe(stage):
+        e = reduce_expr(e.combiner, e.sources, e.axes, _nested(guard, e.condition), e.index)
+        used = _used_axes(e, context)
+        stage = _stage(op, e, used, stages)
     indices = tuple([sub(a, _box_start(a)) for a in used])
     return read(outputs(stage)[e.index], indices)
+
+
+def _used_axes(e: Reduce, context: Sequence[Axis]) -> list[Axis]:
+    """The axes around the reduction that it depends on, outermost first."""
+    free = free_leaves(e)
+    needed: dict[Expr, None] = dict.fromkeys([a for a in context if a in free])
+    for a in reversed(context):  # bounds of needed axes may need axes further out
+        if a in needed and not _is_plain(a):
+            needed.update(free_leaves(a.lower, a.upper, a.step))
+    return [a for a in context if a in needed]
+
+
+def _stage(
+    op: Compute, e: Reduce, used: Sequence[Axis], stages: dict[tuple[object, ...], Compute]
+) -> Compute:
+    key = (e.combiner, e.sources, e.axes, e.condition)
+    if key not in stages:
+        stages[key] = extract_reductions(_make_stage(op, e, used))
+    return stages[key]
+
+
+def _is_safe(stage: Compute) -> bool:
+    """Whether the stage may be computed everywhere: no read leaves its tensor."""
+    return "dynamic" not in classify_reads(stage).values() and not size_conditions(stage)
 
 
 def _is_plain(a: Axis) -> bool:

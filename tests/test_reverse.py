@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 from tensorad import te
 from tensorad.autodiff import JacobianRecursive, hessian, jacobian, vjp
+from tensorad.checking import gradcheck
 from tensorad.errors import GradError
-from tensorad.ir.expr import Const, Reduce
+from tensorad.ir.expr import Const, Expr, Reduce
+from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Compute, Scatter, Tensor
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 
@@ -151,3 +156,40 @@ def test_unreachable_tensor_is_zero_or_an_error() -> None:
         "Y does not depend on Z.\n"
         "  hint: remove it from wrt, or leave out strict=True to get zeros."
     )
+
+
+@pytest.mark.parametrize("reducer", [te.sum, te.prod, te.max])
+def test_reductions_behind_a_guard_are_not_computed_elsewhere(
+    reducer: Callable[..., Expr],
+) -> None:
+    m = te.placeholder((3, 4), name="M", dtype="float64")
+    n = te.placeholder((5,), name="N", dtype="int64")
+    q, r = te.reduce_axis(4, "q"), te.reduce_axis(4, "r")
+    by_index = te.compute(
+        (4,), lambda i: te.select(i > 0, reducer(m[i - 1, q], axis=q) ** 2, 0.0), name="Y"
+    )
+    by_data = te.compute(
+        (5,), lambda i: te.select(n[i] >= 0, reducer(m[n[i], r], axis=r) ** 2, 0.0), name="Y"
+    )
+    values = np.random.default_rng(0).uniform(1, 2, (3, 4))
+    given = {m: values, n: np.array([0, -1, 2, 1, -1])}
+    assert gradcheck(by_index, [m], order=2)
+    assert gradcheck(by_data, [m], arrays=given)
+
+
+def test_an_identity_that_wins_has_no_gradient() -> None:
+    m = te.placeholder((3, 4), name="M", dtype="float64")
+    k = te.reduce_axis(4, "k")
+    from_zero = te.comm_reducer(lambda a, b: te.maximum(a, b), lambda t: te.const(0, t), "max0")
+    y = te.compute((3,), lambda i: from_zero(m[i, k], axis=k), name="Y")
+    values = np.array([[-1.0, -2, -3, -4], [1, -1, 2, 0], [-1, 0, 0, -1]])
+    found = interpret(vjp(y, [m], 1.0)[0], {m: values})
+    assert found.tolist() == [[0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0]]
+
+
+def test_the_maximum_of_all_minus_infinity_is_the_first() -> None:
+    m = te.placeholder((4,), name="M", dtype="float64")
+    k = te.reduce_axis(4, "k")
+    y = te.compute((), lambda: te.max(m[k], axis=k), name="y")
+    found = interpret(vjp(y, [m])[0], {m: np.full(4, -np.inf)})
+    assert found.tolist() == [1, 0, 0, 0]
