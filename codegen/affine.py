@@ -13,6 +13,7 @@ from tensorad.ir.expr import (
     Call,
     Const,
     Expr,
+    Read,
     Size,
     add,
     floordiv,
@@ -166,12 +167,19 @@ def comparison(e: Expr) -> tuple[str, Linear] | None:
     return "ge", d.scaled(-1).plus(Linear({}, -1))
 
 
+def wraps(form: Linear) -> bool:
+    """Whether the sum holds data, whose arithmetic is modulo 2**64: no bound can be trusted."""
+    return any(isinstance(e, Read) for leaf in form.terms for e in postorder(leaf))
+
+
 def decide(e: Expr, ranges: Ranges) -> Expr | None:
     """TRUE or FALSE for a comparison that the ranges settle."""
     found = comparison(e)
     if found is None:
         return None
     op, d = found
+    if wraps(d):
+        return None
     low, high = ranges.of_linear(d)
     if op == "ge":
         return TRUE if low >= 0 else FALSE if high < 0 else None
@@ -206,7 +214,10 @@ def fold_by_ranges(root: Expr, ranges: Ranges, memo: dict[Expr, Expr]) -> Expr:
 def _fold_extremum(e: Call, ranges: Ranges) -> Expr | None:
     """max(a, b) -> a where a >= b always"""
     a, b = e.args
-    low, high = ranges.of_linear(linear_form(a).plus(linear_form(b), -1))
+    d = linear_form(a).plus(linear_form(b), -1)
+    if wraps(linear_form(a)) or wraps(linear_form(b)):
+        return None
+    low, high = ranges.of_linear(d)
     if low >= 0:
         return a if e.op == "maximum" else b
     if high <= 0:
@@ -220,6 +231,8 @@ def fold_division(e: Call, ranges: Ranges) -> Expr | None:
         return None
     divisor = int(e.args[1].value)
     form = linear_form(e.args[0])
+    if wraps(form):
+        return None
     whole = divisor
     for factor in sorted({gcd(divisor, c) for c in form.terms.values()} | {divisor})[::-1]:
         rest = Linear({t: c for t, c in form.terms.items() if c % factor}, form.constant % factor)

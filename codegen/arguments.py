@@ -166,10 +166,15 @@ class Parameter:
 class SizeBinding:
     """Finds the symbolic sizes from array shapes and keywords."""
 
-    def __init__(self, parameters: Sequence[Parameter], tensors: Sequence[Tensor]) -> None:
-        """`tensors`: the inputs, outputs and all others whose sizes must be known."""
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        tensors: Sequence[Tensor],
+        others: Sequence[Size] = (),
+    ) -> None:
+        """`tensors`: all whose shapes must be known; `others`: sizes that formulas use."""
         self._parameters = parameters
-        found = {s: None for t in tensors for s in sizes_of(t)}
+        found = {s: None for t in tensors for s in sizes_of(t)} | dict.fromkeys(others)
         self.sizes: tuple[Size, ...] = tuple(sorted(found, key=lambda s: s.name))
         self._by_name = {s.name: s for s in self.sizes}
 
@@ -333,6 +338,6 @@ def shares_memory(a: Array, b: Array) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=10_000)
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]  # any effort
     except np.exceptions.TooHardError:
         return True

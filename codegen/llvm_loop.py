@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
@@ -152,13 +153,8 @@ class Loops(Statements):
             base = axis(s.axis.name, s.axis.lower, s.axis.upper)
             step = str(stage.count * self.width)
             bounds = (stage.start, stage.stop, step)
-            self.counted(
-                s,
-                base,
-                bounds,
-                stage.always_entered,
-                lambda st=stage, b=base: self._lanes(s, st, b),
-            )
+            lanes = partial(self._lanes, s, stage, base)
+            self.counted(s, base, bounds, stage.always_entered, lanes)
 
     def _lanes(self, s: For, stage: Stage, base: Axis) -> None:
         values = self.values

@@ -156,7 +156,7 @@ class Executable:
             BoundsError: a data-dependent index lies outside its tensor.
         """
         frame = layout.take()
-        frame.slots[: len(addresses)] = addresses
+        frame.slots[: len(addresses)] = addresses  # type: ignore[assignment]  # ctypes converts
         threads = config.current().num_threads
         call = frame.call
         call[block.THREADS] = threads

@@ -30,7 +30,7 @@ from tensorad.ir.visit import free_leaves, postorder
 REGISTER_BYTES = 64
 MOST_ACCUMULATORS = 16
 """Registers of accumulators at most; the other half holds operands."""
-PARALLEL_COST = 100_000
+PARALLEL_COST = 2_000_000
 """Estimated cycles from which several threads pay."""
 UNROLLED_STEPS = 12
 """Most fold steps written out for short constant reduce axes."""

@@ -51,7 +51,8 @@ class CompiledFunction:
         self._parameters = [Parameter(t) for t in program.inputs]
         self._executable = Executable(program)
         inner = [life.tensor for life in self._executable.temporaries]
-        self._binding = SizeBinding(self._parameters, [*program.inputs, *outputs, *inner])
+        used = [*program.inputs, *outputs, *inner]
+        self._binding = SizeBinding(self._parameters, used, self._executable.sizes)
         self._sizes = tuple(dict.fromkeys([*self._binding.sizes, *self._executable.sizes]))
         known = dict.fromkeys(self._sizes)
         self._facts = [
