@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tensorad.errors import DefinitionError
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     FALSE,
@@ -32,7 +33,15 @@ def simplify(root: Expr) -> Expr:
     Integer sums of axes and sizes are collected, `//` and `%` lose what divides exactly or
     is bounded by the axes, comparisons and min/max that the bounds decide are decided.
     Arithmetic on data is left as written: floats are not associative, integers wrap.
+
+    Raises:
+        DefinitionError: not an expression.
     """
+    if not isinstance(root, Expr):
+        raise DefinitionError(
+            f"only an expression can be simplified, got {type(root).__name__}.",
+            hint="pass a formula such as X[i]*(i//2), or a tensor's body.",
+        )
     return _Simplifier().run(root)
 
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass, fields, replace
 
 from tensorad.errors import DefinitionError
 
+DEBUG_FLAGS = ("ir", "verify", "check", "llvm", "asm")
+
 
 @dataclass(frozen=True)
 class Config:
     """Settings of one process; `override` changes them for a block of code."""
 
     debug: tuple[str, ...] = ()
-    """TENSORAD_DEBUG: comma-separated from ir, ir:<pass>, verify, check, llvm, asm, time."""
+    """TENSORAD_DEBUG: comma-separated from `DEBUG_FLAGS` and ir:<pass>."""
     bisect: int | None = None
     """TENSORAD_BISECT: stop optimising after this many passes."""
     num_threads: int = 1
@@ -34,9 +36,20 @@ def _positive(name: str, text: str) -> int:
     return int(text)
 
 
+def _debug_flags(text: str) -> tuple[str, ...]:
+    flags = tuple(part for part in text.split(",") if part)
+    for flag in flags:
+        if flag not in DEBUG_FLAGS and not flag.startswith("ir:"):
+            raise DefinitionError(
+                f"TENSORAD_DEBUG has the unknown flag {flag!r}.",
+                hint=f"use some of {', '.join(DEBUG_FLAGS)}, ir:<pass>, separated by commas.",
+            )
+    return flags
+
+
 def _from_environment() -> Config:
     env = os.environ
-    debug = tuple(part for part in env.get("TENSORAD_DEBUG", "").split(",") if part)
+    debug = _debug_flags(env.get("TENSORAD_DEBUG", ""))
 
     def number(name: str, default: int) -> int:
         return _positive(name, env[name]) if name in env else default

@@ -18,7 +18,7 @@ from tensorad.codegen.loopir import (
 )
 from tensorad.codegen.lower import lower_op, needed_ops
 from tensorad.codegen.lower_body import needs
-from tensorad.errors import InternalError
+from tensorad.errors import InternalError, UserError
 from tensorad.ir.expr import (
     BINARY_MATH,
     TRUE,
@@ -63,9 +63,13 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
     Args:
         sizes: values for symbolic sizes; without them the counts are polynomials.
     Raises:
-        UserError: a count is no polynomial of the sizes that have no value.
+        UserError: a count is no polynomial of the sizes that have no value, or a value is no
+            integer >= 0.
     """
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    for name, n in (sizes or {}).items():
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise UserError(f"size {name} must be an integer >= 0, got {n!r}.")
     leaves = [
         t for op in topological_ops(roots) if isinstance(op, Placeholder) for t in outputs(op)
     ]

@@ -287,15 +287,22 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tenso
 
 
 def pad(
-    x: Tensor, before: Sequence[int], after: Sequence[int] | None = None, value: float = 0.0
+    x: Tensor,
+    before: int | Sequence[int],
+    after: int | Sequence[int] | None = None,
+    value: float = 0.0,
 ) -> Tensor:
     """x surrounded by `value`: before[d] and after[d] elements on axis d.
+
+    An integer stands for every axis; without `after` both sides get the same.
 
     Raises:
         ShapeError: not one non-negative integer per axis.
     """
     check_tensor("pad", "x", x)
+    before = (before,) * x.ndim if isinstance(before, int) else before
     end = before if after is None else after
+    end = (end,) * x.ndim if isinstance(end, int) else end
     for name, widths in (("before", before), ("after", end)):
         good = len(widths) == x.ndim and all(isinstance(w, int) and w >= 0 for w in widths)
         if not good:
