@@ -23,8 +23,10 @@ def check_output(y: object) -> None:
         )
 
 
-def check_wrt(wrt: Iterable[object]) -> list[Tensor]:
+def check_wrt(wrt: object) -> list[Tensor]:
     """Distinct float tensors, at least one."""
+    if isinstance(wrt, Tensor) or not isinstance(wrt, Iterable):
+        wrt = [wrt]
     tensors: dict[Tensor, None] = {}
     for x in wrt:
         if not isinstance(x, Tensor):
@@ -52,12 +54,12 @@ def check_head_shape(y: Tensor, head: Tensor) -> None:
     fits = head.ndim >= y.ndim and all(same_dim(a, b) for a, b in zip(last, y.shape, strict=True))
     if not fits:
         raise ShapeError(
-            f"the head {head.name} has shape {format_shape(head.shape)}, but "
-            f"{y.name} has shape {format_shape(y.shape)}.",
+            f"the head has shape {format_shape(head.shape)}, but {y.name} has shape "
+            f"{format_shape(y.shape)}.",
             hint="a head has the output's shape, after any extra leading axes.",
         )
     if not head.dtype.is_float:
         raise DTypeError(
-            f"the head {head.name} has dtype {head.dtype}; it must be a float.",
+            f"the head has dtype {head.dtype}; it must be a float.",
             hint="use placeholder(shape, dtype='float32').",
         )

@@ -50,6 +50,11 @@ def jvp(y: Tensor, tangents: Mapping[Tensor, Tensor | np.ndarray | float]) -> Te
         ShapeError: a tangent's shape differs from its tensor's.
     """
     check_output(y)
+    if not isinstance(tangents, Mapping):
+        raise GradError(
+            f"the tangents must be a dict from tensors, got {type(tangents).__name__}.",
+            hint="write jvp(Y, {X: dX}).",
+        )
     given = {x: _tangent(x, t) for x, t in zip(check_wrt(tangents), tangents.values(), strict=True)}
     result = Push(given).run(y)
     return zeros(f"d{y.name}", y.shape, y) if result is None else result

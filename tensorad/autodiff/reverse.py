@@ -56,7 +56,7 @@ def vjp(
         ShapeError: the head does not end in y's shape.
     """
     check_output(y)
-    tensors = check_wrt([wrt] if isinstance(wrt, Tensor) else wrt)
+    tensors = check_wrt(wrt)
     seed, batch = head_adjoint(y, head)
     sweep = Sweep(y, tensors, batch)
     return sweep.run(seed, strict)

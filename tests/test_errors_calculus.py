@@ -1,0 +1,193 @@
+"""Derivatives that do not exist: each refused with one whole text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad.errors import DTypeError, GradError, ShapeError
+from tests.refusals import Case, Refusals, check
+
+X = ta.placeholder((3, 4), name="X")
+N = ta.placeholder((3,), "int32", name="N")
+Z = ta.placeholder((5,), name="Z")
+Y = ta.compute((3, 4), lambda i, j: X[i, j] * 2.0, name="Y")
+COUNT = ta.compute((3,), lambda i: N[i] + 1, name="Count")
+S = ta.compute((), lambda: X[0, 0] * X[1, 1], name="S")
+
+CASES = Refusals()
+
+
+@CASES.refused(
+    DTypeError,
+    "cannot differentiate by N of dtype int32: integers and booleans have no derivative.",
+    "  hint: leave it out of wrt.",
+)
+def an_integer_wrt() -> None:
+    ta.JacobianRecursive(Y, [N])
+
+
+@CASES.refused(
+    DTypeError,
+    "Count has dtype int32: integers and booleans have no derivative.",
+    "  hint: convert with .astype('float32') before differentiating.",
+)
+def an_integer_output() -> None:
+    ta.vjp(COUNT, [X])
+
+
+@CASES.refused(
+    GradError,
+    "only a tensor can be differentiated, got tuple.",
+    "  hint: pass the tensor that compute returned; of several outputs, one of them.",
+)
+def a_tuple_output() -> None:
+    ta.vjp((Y, Y), [X])  # type: ignore[arg-type]
+
+
+@CASES.refused(
+    GradError,
+    "cannot differentiate by a NoneType; wrt holds tensors.",
+    "  hint: pass the placeholders or intermediate tensors themselves.",
+)
+def no_wrt() -> None:
+    ta.vjp(Y, None)  # type: ignore[arg-type]
+
+
+@CASES.refused(
+    GradError,
+    "cannot differentiate by a Read; wrt holds tensors.",
+    "  hint: pass the placeholders or intermediate tensors themselves.",
+)
+def an_element_as_wrt() -> None:
+    ta.vjp(Y, [X[0, 0]])  # type: ignore[list-item]
+
+
+@CASES.refused(
+    GradError,
+    "wrt is empty.",
+    "  hint: name at least one tensor to differentiate by.",
+)
+def an_empty_wrt() -> None:
+    ta.vjp(Y, [])
+
+
+@CASES.refused(GradError, "X stands twice in wrt.", "  hint: name each tensor once.")
+def a_repeated_wrt() -> None:
+    ta.vjp(Y, [X, X])
+
+
+@CASES.refused(
+    GradError,
+    "Y does not depend on Z.",
+    "  hint: remove it from wrt, or leave out strict=True to get zeros.",
+)
+def an_unreachable_wrt() -> None:
+    ta.JacobianRecursive(Y, [Z], strict=True)
+
+
+@CASES.refused(
+    ShapeError,
+    "the head has shape (4, 3), but Y has shape (3, 4).",
+    "  hint: a head has the output's shape, after any extra leading axes.",
+)
+def a_head_of_another_shape() -> None:
+    ta.vjp(Y, [X], ta.placeholder((4, 3), name="H"))
+
+
+@CASES.refused(
+    ShapeError,
+    "the head has shape (4,), but Y has shape (3, 4).",
+    "  hint: a head has the output's shape, after any extra leading axes.",
+)
+def a_head_of_lower_rank() -> None:
+    ta.vjp(Y, [X], np.ones(4, "float32"))
+
+
+@CASES.refused(
+    DTypeError,
+    "the head has dtype int32; it must be a float.",
+    "  hint: use placeholder(shape, dtype='float32').",
+)
+def an_integer_head() -> None:
+    ta.vjp(Y, [X], ta.placeholder((3, 4), "int32", name="H"))
+
+
+@CASES.refused(
+    GradError,
+    "the head must be a tensor, an array or a number, got str.",
+    "  hint: use placeholder((3, 4), name='H').",
+)
+def a_text_as_head() -> None:
+    ta.vjp(Y, [X], "ones")  # type: ignore[arg-type]
+
+
+@CASES.refused(
+    ShapeError,
+    "the tangent of X has shape (5,), but X has shape (3, 4).",
+    "  hint: a tangent has the shape of its tensor.",
+)
+def a_tangent_of_another_shape() -> None:
+    ta.jvp(Y, {X: Z})
+
+
+@CASES.refused(
+    GradError,
+    "the tangents must be a dict from tensors, got list.",
+    "  hint: write jvp(Y, {X: dX}).",
+)
+def tangents_in_a_list() -> None:
+    ta.jvp(Y, [X])  # type: ignore[arg-type]
+
+
+@CASES.refused(
+    ShapeError,
+    "hessian needs a 0-d tensor, but Y has shape (3, 4).",
+    "  hint: sum it first, e.g. compute((), lambda: ta.sum(Y[k], axis=k)).",
+)
+def a_hessian_of_a_matrix() -> None:
+    ta.hessian(Y, X)
+
+
+@CASES.refused(
+    ShapeError,
+    "the tangent of X has shape (5,), but X has shape (3, 4).",
+    "  hint: a tangent has the shape of its tensor.",
+)
+def a_hessian_along_another_shape() -> None:
+    ta.hvp(S, X, Z)
+
+
+@CASES.refused(
+    GradError,
+    "Y does not read Z directly.",
+    "  in: Y reads X",
+    "  hint: use JacobianRecursive or jacobian, which go through intermediate tensors.",
+)
+def a_plain_jacobian_by_a_stranger() -> None:
+    ta.Jacobian(Y, Z, False)
+
+
+@CASES.refused(
+    ShapeError,
+    "cannot contract the last 1 axes of X (3, 4) with the first 1 of Y (3, 4).",
+    "  hint: the contracted axes must have equal extents.",
+)
+def a_product_of_other_axes() -> None:
+    ta.generalized_matmul(X, Y, 1)
+
+
+@CASES.refused(
+    GradError,
+    "scatter M combines with max; only combine='sum' has a derivative.",
+    "  hint: write the operator as a reduction with that combiner.",
+)
+def a_scatter_of_maxima() -> None:
+    m = ta.scatter((5,), 3, lambda p: ((p,), X[p, 0]), combine="max", name="M")
+    ta.vjp(m, [X], 1.0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.attempt.__name__)
+def test_refusals(case: Case) -> None:
+    check(case)
