@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from tensorad.codegen.affine import Ranges, linear_form
 from tensorad.codegen.loopnest import Nest
-from tensorad.codegen.lower_body import needs, outside_reductions
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read
 from tensorad.ir.tensor import Shape, Tensor, dim_expr
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.visit import free_leaves, needs, outside_reductions, postorder
 
 FAR = 1 << 20
 """Stands for a stride that is not a number."""

@@ -6,13 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tensorad.codegen.affine import Ranges, comparison, fold_by_ranges, substitutor
-from tensorad.codegen.lower_body import (
-    FoldLoop,
-    component,
-    fold_loops,
-    needs,
-    outside_reductions,
-)
+from tensorad.codegen.lower_body import FoldLoop, component, fold_loops
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
@@ -30,7 +24,15 @@ from tensorad.ir.expr import (
     neg,
 )
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute, substitute_all
+from tensorad.ir.visit import (
+    conjuncts,
+    free_leaves,
+    needs,
+    outside_reductions,
+    postorder,
+    substitute,
+    substitute_all,
+)
 from tensorad.simplify.linear import Linear
 
 

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from tensorad.codegen.loopir import Assign, Fold, For, If, Stmt, Visit
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
-    FALSE,
     TRUE,
     Axis,
     Expr,
     Param,
-    Read,
     Reduce,
-    Select,
-    logical_and,
-    logical_not,
-    logical_or,
     param,
     reduce_expr,
-    select,
 )
-from tensorad.ir.visit import children, conjuncts, postorder, substitute, substitute_all
+from tensorad.ir.levels import split_condition
+from tensorad.ir.visit import either, needs, outside_reductions, substitute, substitute_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,55 +80,6 @@ def _lower_guard(guard: Expr, results: dict[Expr, Expr]) -> tuple[tuple[Stmt, ..
     return statements, value
 
 
-def outside_reductions(roots: Sequence[Expr]) -> list[Expr]:
-    """Post-order of the nodes evaluated at the roots' own level; reductions are leaves."""
-    done: dict[Expr, None] = {}
-    stack = list(reversed(roots))
-    while stack:
-        e = stack[-1]
-        if e in done:
-            stack.pop()
-            continue
-        missing = () if isinstance(e, Reduce) else [c for c in children(e) if c not in done]
-        if missing:
-            stack.extend(reversed(missing))
-        else:
-            done[e] = None
-            stack.pop()
-    return list(done)
-
-
-def needs(roots: Sequence[Expr], order: Sequence[Expr]) -> dict[Expr, Expr]:
-    """The condition under which each node's value is used; selects make it narrower."""
-    need: dict[Expr, Expr] = dict.fromkeys(roots, TRUE)
-    for e in reversed(order):
-        here = need[e]
-        if isinstance(e, Reduce):
-            continue
-        if not isinstance(e, Select):
-            for c in children(e):
-                _widen(need, c, here)
-            continue
-        _widen(need, e.cond, here)
-        _widen(need, e.then, _and_then(here, e.cond))
-        _widen(need, e.orelse, _and_then(here, logical_not(e.cond)))
-    return need
-
-
-def _and_then(first: Expr, second: Expr) -> Expr:
-    """Both, the second evaluated only where the first holds."""
-    return second if first is TRUE else select(first, second, FALSE)
-
-
-def _widen(need: dict[Expr, Expr], e: Expr, condition: Expr) -> None:
-    before = need.get(e)
-    if before is None:
-        need[e] = condition
-    elif before is not TRUE and before is not condition:
-        opposite = logical_not(before) is condition or logical_not(condition) is before
-        need[e] = TRUE if opposite else logical_or(before, condition)
-
-
 def fold_loops(order: Sequence[Expr], need: dict[Expr, Expr]) -> list[tuple[FoldLoop, Expr]]:
     """The reductions in order, those of one fold together, each with its need."""
     groups: dict[Reduce, list[Expr]] = {}
@@ -143,10 +89,8 @@ def fold_loops(order: Sequence[Expr], need: dict[Expr, Expr]) -> list[tuple[Fold
             groups.setdefault(first, []).append(e)
     loops = []
     for first, members in groups.items():
-        union: dict[Expr, Expr] = {}
-        for e in members:
-            _widen(union, first, need[e])
-        loops.append((_fold_loop(first), union[first]))
+        guard = reduce(either, [need[e] for e in members])
+        loops.append((_fold_loop(first), guard))
     return loops
 
 
@@ -175,14 +119,3 @@ def lower_fold(fold: FoldLoop) -> tuple[Stmt, ...]:
     for a in reversed(fold.axes):
         body = (For(a, body),)
     return body if outer is TRUE else (If(outer, body),)
-
-
-def split_condition(condition: Expr, axes: Sequence[Axis]) -> tuple[Expr, Expr]:
-    """The conjuncts that are index arithmetic of outer axes, and all others."""
-    inside = dict.fromkeys(axes)
-    outer: list[Expr] = []
-    inner: list[Expr] = []
-    for c in conjuncts(condition):
-        varies = any(e in inside or isinstance(e, (Read, Reduce)) for e in postorder(c))
-        (inner if varies else outer).append(c)
-    return logical_and(*outer), logical_and(*inner)

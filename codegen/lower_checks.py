@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
-from tensorad.codegen.lower_body import lower_values, needs, outside_reductions
+from tensorad.codegen.lower_body import lower_values
 from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, read, select
 from tensorad.ir.tensor import Compute, Op, Scatter, dim_expr, outputs
-from tensorad.ir.visit import free_leaves, op_expressions, reads
+from tensorad.ir.visit import free_leaves, needs, op_expressions, outside_reductions, reads
 from tensorad.simplify.bounds import dynamic_dimensions
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorad.codegen.access import guarded_unsafe
-from tensorad.codegen.lower_body import (
-    FoldLoop,
-    component,
-    fold_loops,
-    needs,
-    outside_reductions,
-)
+from tensorad.codegen.lower_body import FoldLoop, component, fold_loops
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -26,6 +20,8 @@ from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import (
     copy_bodies,
     free_leaves,
+    needs,
+    outside_reductions,
     postorder,
     substitute,
     substitute_all,

@@ -14,12 +14,9 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     Reduce,
-    Select,
     axis,
     int_const,
     logical_and,
-    logical_not,
-    logical_or,
     read,
     reduce_expr,
     select,
@@ -28,10 +25,11 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
     any_node,
-    children,
     conjuncts,
     free_leaves,
     fresh_axes,
+    needs,
+    outside_reductions,
     rebuild,
     substitute,
 )
@@ -95,7 +93,7 @@ def _extract(
         return root
     guards = _guards(root, where)
     new: dict[Expr, Expr] = {}
-    for e in outside_reductions(root):
+    for e in outside_reductions((root,)):
         if isinstance(e, Reduce):
             new[e] = _stage_read(op, e, guards[e], context, stages)
         else:
@@ -108,23 +106,11 @@ def _guards(root: Expr, where: Expr) -> dict[Expr, Expr]:
 
     A guard that is itself a reduction's value is left out.
     """
-    order = outside_reductions(root)
-    guards: dict[Expr, Expr] = {root: _plain_guard(where)}
 
-    def reach(e: Expr, guard: Expr) -> None:
-        known = guards.get(e)
-        guards[e] = guard if known is None else logical_or(known, guard)
+    def narrow(guard: Expr, side: Expr) -> Expr:
+        return _nested(guard, _plain_guard(side))
 
-    for e in reversed(order):
-        guard = guards[e]
-        if isinstance(e, Select):
-            reach(e.cond, guard)
-            reach(e.then, _nested(guard, _plain_guard(e.cond)))
-            reach(e.orelse, _nested(guard, _plain_guard(logical_not(e.cond))))
-        elif not isinstance(e, Reduce):
-            for c in children(e):
-                reach(c, guard)
-    return guards
+    return needs((root,), outside_reductions((root,)), narrow, where=_plain_guard(where))
 
 
 def _plain_guard(condition: Expr) -> Expr:
@@ -137,22 +123,6 @@ def _nested(outer: Expr, inner: Expr) -> Expr:
     if outer is TRUE or inner is TRUE:
         return logical_and(outer, inner)
     return select(outer, inner, FALSE) if any_node(inner, is_read) else logical_and(outer, inner)
-
-
-def outside_reductions(root: Expr) -> list[Expr]:
-    """Post-order of the nodes that are not below a reduction."""
-    done: dict[Expr, None] = {}
-    stack = [root]
-    while stack:
-        e = stack[-1]
-        below = () if isinstance(e, Reduce) else children(e)
-        missing = [c for c in below if c not in done]
-        if e in done or not missing:
-            done[e] = None
-            stack.pop()
-        else:
-            stack.extend(reversed(missing))
-    return list(done)
 
 
 def _stage_read(

@@ -23,6 +23,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.visit import (
     any_node,
     conjuncts,
+    outside_reductions,
     rebuild,
     substitute_all,
     uses_any,
@@ -33,13 +34,13 @@ from tensorad.simplify.eliminate import eliminate, solve_sum
 from tensorad.simplify.memory import BodyMemory
 from tensorad.simplify.nonzeroness import is_index_condition, lift, summands
 from tensorad.simplify.pipeline import Pass, run_passes
-from tensorad.simplify.reductions import is_reduce, outside_reductions
+from tensorad.simplify.reductions import is_reduce
 
 
 def _rewrite_outside(body: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Apply a rule to the nodes that are not below a reduction, operands first."""
     new: dict[Expr, Expr] = {}
-    for e in outside_reductions(body):
+    for e in outside_reductions((body,)):
         rebuilt = e if isinstance(e, Reduce) else rebuild(e, new)
         image = rule(rebuilt)
         new[e] = rebuilt if image is None else image
@@ -162,7 +163,7 @@ def _run(axes: Sequence[Axis], body: Expr) -> Expr:
 
 def is_solved(body: Expr) -> bool:
     """Whether no reduction still tests a condition on its own axes."""
-    for e in outside_reductions(body):
+    for e in outside_reductions((body,)):
         if isinstance(e, Reduce):
             for part in conjuncts(e.condition):
                 if is_index_condition(part) and uses_any(part, e.axes):

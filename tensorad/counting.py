@@ -17,7 +17,6 @@ from tensorad.codegen.loopir import (
     Visit,
 )
 from tensorad.codegen.lower import lower_op, needed_ops
-from tensorad.codegen.lower_body import needs
 from tensorad.errors import InternalError, UserError
 from tensorad.ir.expr import (
     BINARY_MATH,
@@ -31,7 +30,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.points import count_alternatives, possible
 from tensorad.ir.symbolic_points import Count, count_nest, sizes_of
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
-from tensorad.ir.visit import postorder, topological_ops
+from tensorad.ir.visit import needs, postorder, topological_ops
 
 _COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
 """Operations counted as multiplications."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from tensorad.ir.expr import (
     TRUE,
@@ -11,14 +12,11 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     Reduce,
-    Select,
     logical_and,
-    logical_not,
-    logical_or,
     reduce_expr,
 )
 from tensorad.ir.points import possible
-from tensorad.ir.visit import children, conjuncts, postorder
+from tensorad.ir.visit import children, conjuncts, either, needs, outside_reductions, postorder
 
 Follow = Callable[[Expr], Sequence[Expr]]
 """The operands of a node that matter to an analysis; for a reduction, those of its sources."""
@@ -72,7 +70,7 @@ def loop_levels(
         found.append(level)
         for members in _folds(level.need):
             first = members[0]
-            around = (*items, _union([level.need[e] for e in members]))
+            around = (*items, reduce(either, [level.need[e] for e in members]))
             outer, inner = split_condition(first.condition, first.axes)
             points = tuple([i for i in (*around, outer, *first.axes) if i is not TRUE])
             sites.append(FoldSite(fold_key(first), points))
@@ -116,44 +114,9 @@ def _folds(need: dict[Expr, Expr]) -> list[list[Reduce]]:
 
 def _needs(roots: Sequence[Expr], follow: Follow) -> dict[Expr, Expr]:
     """The index condition under which each node is used; a select narrows it for its sides."""
-    order = _level_order(roots, follow)
-    need: dict[Expr, Expr] = dict.fromkeys(roots, TRUE)
     memo: dict[tuple[Expr, bool], Expr] = {}
-    for e in reversed(order):
-        here = need[e]
-        if isinstance(e, Reduce):
-            continue
-        for c in follow(e):
-            narrowed = here
-            if isinstance(e, Select) and c is not e.cond and e.then is not e.orelse:
-                side = e.cond if c is e.then else logical_not(e.cond)
-                narrowed = logical_and(here, possible(side, memo))
-            need[c] = narrowed if c not in need else _union([need[c], narrowed])
-    return need
 
+    def narrow(here: Expr, side: Expr) -> Expr:
+        return logical_and(here, possible(side, memo))
 
-def _level_order(roots: Sequence[Expr], follow: Follow) -> list[Expr]:
-    """Post-order along `follow`; reductions are leaves."""
-    done: dict[Expr, None] = {}
-    stack = list(reversed(roots))
-    while stack:
-        e = stack[-1]
-        if e in done:
-            stack.pop()
-            continue
-        missing = () if isinstance(e, Reduce) else [c for c in follow(e) if c not in done]
-        if missing:
-            stack.extend(reversed(missing))
-        else:
-            done[e] = None
-            stack.pop()
-    return list(done)
-
-
-def _union(conditions: Sequence[Expr]) -> Expr:
-    result = conditions[0]
-    for c in conditions[1:]:
-        if result is not TRUE and logical_not(result) is c:
-            return TRUE
-        result = logical_or(result, c)
-    return result
+    return needs(roots, outside_reductions(roots, follow), narrow, follow)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
+    FALSE,
+    TRUE,
     Axis,
     Call,
     Cast,
@@ -67,6 +69,69 @@ def postorder(*roots: Expr) -> list[Expr]:
             done[e] = None
             stack.pop()
     return list(done)
+
+
+def outside_reductions(
+    roots: Sequence[Expr], follow: Callable[[Expr], Sequence[Expr]] = children
+) -> list[Expr]:
+    """Post-order along `follow` of the nodes at the roots' own level; reductions are leaves."""
+    done: dict[Expr, None] = {}
+    stack = list(reversed(roots))
+    while stack:
+        e = stack[-1]
+        if e in done:
+            stack.pop()
+            continue
+        missing = () if isinstance(e, Reduce) else [c for c in follow(e) if c not in done]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            done[e] = None
+            stack.pop()
+    return list(done)
+
+
+def needs(
+    roots: Sequence[Expr],
+    order: Sequence[Expr],
+    narrow: Callable[[Expr, Expr], Expr] | None = None,
+    follow: Callable[[Expr], Sequence[Expr]] = children,
+    where: Expr = TRUE,
+) -> dict[Expr, Expr]:
+    """The condition under which each node of `order` (see `outside_reductions`) is used.
+
+    Args:
+        narrow: narrow(need of a select, condition of one side) -> need of that side; `and_then`
+            by default.
+        where: the need of the roots.
+    """
+    need: dict[Expr, Expr] = dict.fromkeys(roots, where)
+    narrow = narrow or and_then
+    for e in reversed(order):
+        here = need[e]
+        if isinstance(e, Reduce):
+            continue
+        operands = follow(e)
+        sides = [(c, here) for c in operands]
+        if isinstance(e, Select):
+            wanted = dict.fromkeys(operands)
+            sides = [(e.cond, here)] if e.cond in wanted else []
+            sides += [(e.then, narrow(here, e.cond))] if e.then in wanted else []
+            sides += [(e.orelse, narrow(here, logical_not(e.cond)))] if e.orelse in wanted else []
+        for c, condition in sides:
+            need[c] = either(need[c], condition) if c in need else condition
+    return need
+
+
+def and_then(first: Expr, second: Expr) -> Expr:
+    """Both, the second evaluated only where the first holds."""
+    return second if first is TRUE else select(first, second, FALSE)
+
+
+def either(a: Expr, b: Expr) -> Expr:
+    """a or b, TRUE for a condition and its opposite."""
+    opposite = a is not TRUE and (logical_not(a) is b or logical_not(b) is a)
+    return TRUE if opposite else logical_or(a, b)
 
 
 FreshAxes = dict[tuple[Expr, ...], Axis]
