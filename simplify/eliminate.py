@@ -8,6 +8,7 @@ The result is compared with the domain by isl before it is used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 
@@ -40,8 +41,10 @@ from tensorad.ir.visit import (
     with_fresh_reductions,
 )
 from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
+from tensorad.simplify.certificate import checked
 from tensorad.simplify.domain import Piece, PlanMemory, Solution
-from tensorad.simplify.islset import BudgetExceeded, IntegerSet, NotAffine, Space, budget
+from tensorad.simplify.islset import IntegerSet
+from tensorad.simplify.islspace import BudgetExceeded, NotAffine, Space, budget
 from tensorad.simplify.nonzeroness import guarded, split_condition
 
 _memory = PlanMemory()
@@ -69,11 +72,11 @@ def eliminate(outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr) -> 
     if not affine and constant:
         mapping = fresh_axes(left)
         kept = tuple([a for a in mapping.values() if isinstance(a, Axis)])
-        solution = Solution((Piece(TRUE, kept, mapping),), True)
+        solution = Solution((Piece(TRUE, kept, mapping),), True, "identity")
     else:
         solution = _solve(outer, left, affine)
     pieces = tuple([_complete(p, solved, residual) for p in solution.pieces])
-    return Solution(pieces, solution.exact)
+    return checked(outer, inner, condition, replace(solution, pieces=pieces))
 
 
 def _complete(piece: Piece, solved: dict[Expr, Expr], residual: Expr) -> Piece:
@@ -133,8 +136,9 @@ def _solve(outer: Sequence[Axis], inner: Sequence[Axis], affine: Sequence[Expr])
         try:
             with budget():
                 return _plan(used, inner, affine, sizes, facts)
-        except (NotAffine, BudgetExceeded):
-            return Solution((_unsolved(inner, logical_and(*affine)),), False)
+        except (NotAffine, BudgetExceeded) as error:
+            piece = _unsolved(inner, logical_and(*affine))
+            return Solution((piece,), False, "none", str(error))
 
     return _memory.solve(used, inner, affine, facts, solve)
 
@@ -165,18 +169,21 @@ def _plan(
     domain = context.intersect(bounds).intersect(IntegerSet.of(space, *affine)).simplify()
     parts = domain.disjoint_pieces()
     if len(parts) > _MAX_PIECES:
-        return Solution((_unsolved(inner, logical_and(*affine)),), False)
+        piece = _unsolved(inner, logical_and(*affine))
+        reason = f"the domain falls apart into {len(parts)} pieces"
+        return Solution((piece,), False, "none", reason)
     pieces: list[Piece] = []
-    exact = True
+    reason = ""
     for part in parts:
         try:
             pieces.append(_solve_part(part, context, known))
-            exact = exact and pieces[-1].residual is TRUE
-        except _Unsolved:
+            if pieces[-1].residual is not TRUE:
+                reason = reason or "no loop bounds describe the points alone"
+        except _Unsolved as error:
             inside = part.gist_condition(context.intersect(bounds))
             pieces.append(_unsolved(inner, inside))
-            exact = False
-    return Solution(tuple(pieces), exact)
+            reason = str(error)
+    return Solution(tuple(pieces), not reason, "isl", reason)
 
 
 def _solve_part(part: IntegerSet, context: IntegerSet, known: Expr) -> Piece:
@@ -222,7 +229,7 @@ def _loop(own: IntegerSet, a: Axis, outer_loops: dict[Expr, Axis], known: Expr) 
     """A tight loop over the only dim of `own`, in terms of the loops outside it."""
     lowers, uppers = own.simplify().bounds(a)
     if not lowers or not uppers:
-        raise _Unsolved(str(a))
+        raise _Unsolved(f"{a} has no bounds")
     context = IntegerSet.of(own.space, known)
     step, offset = own.stride(a)
     lower = _fold("maximum", _needed("ge", lowers, context))
@@ -259,7 +266,7 @@ def _value(own: IntegerSet, a: Axis) -> Expr:
             return e
     value = own.value_of(a)
     if value is None:
-        raise _Unsolved(str(a))
+        raise _Unsolved(f"{a} has no value in one piece")
     return value
 
 

@@ -31,7 +31,8 @@ from tensorad.ir.visit import children, conjuncts, substitute_all
 from tensorad.simplify.affine import axis_conditions, is_affine
 from tensorad.simplify.enumeration import NotEnumerable, first_point
 from tensorad.simplify.intervals import Interval, cut, intervals, overflows
-from tensorad.simplify.islset import BudgetExceeded, IntegerSet, NotAffine, Space, budget
+from tensorad.simplify.islset import IntegerSet
+from tensorad.simplify.islspace import BudgetExceeded, NotAffine, Space, budget
 
 Point = dict[Expr, int]
 

@@ -26,7 +26,7 @@ BELOW = {
 TOP = {"counting", "checking", "display", "bound", "workloads", "__main__"}
 
 BRIDGES = {
-    "islpy": {"simplify/islset.py"},
+    "islpy": {"simplify/islset.py", "simplify/islspace.py"},
     "sympy": {"simplify/symbolic.py"},
     "llvmlite": {"codegen/llvm.py", "codegen/jit.py"},
 }
