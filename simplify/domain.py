@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 
 from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Reduce, Select, Size, axis
@@ -32,12 +32,17 @@ class Piece:
 class Solution:
     """Disjoint pieces that together are the domain.
 
-    `exact` says that the pieces visit the points of the domain and no others (up to
-    conditions on data).
+    Attributes:
+        exact: the pieces visit the points of the domain and no others (up to conditions on
+            data).
+        method: what found the pieces, in one word.
+        reason: why the plan is not exact, a clause in the user's words; "" if it is.
     """
 
     pieces: tuple[Piece, ...]
     exact: bool
+    method: str = "isl"
+    reason: str = ""
 
 
 def rename_piece(piece: Piece, mapping: Mapping[Expr, Expr]) -> Piece:
@@ -112,4 +117,4 @@ class PlanMemory:
             return solution
         mapping: dict[Expr, Expr] = dict(zip(known[0], axes, strict=True))
         pieces = tuple([rename_piece(p, mapping) for p in known[1].pieces])
-        return Solution(pieces, known[1].exact)
+        return replace(known[1], pieces=pieces)

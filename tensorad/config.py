@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 from tensorad.errors import DefinitionError
 
-DEBUG_FLAGS = ("ir", "verify", "check", "llvm", "asm")
+DEBUG_FLAGS = ("ir", "verify", "check", "certify", "llvm", "asm")
 
 
 @dataclass(frozen=True)
