@@ -61,6 +61,9 @@ class IntegerSet:
     def intersect(self, other: IntegerSet) -> IntegerSet:
         return self._with(self._data.intersect(other._data))
 
+    def minus(self, other: IntegerSet) -> IntegerSet:
+        return self._with(self._data.subtract(other._data))
+
     def is_empty(self) -> bool:
         return bool(self._data.is_empty())
 
