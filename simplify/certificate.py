@@ -1,17 +1,148 @@
-"""Certificates of eliminations (being written)."""
+"""Certificates: a plan's loops reach every contribution of a domain exactly once.
+
+The set of the plan is rebuilt from what the plan says (loops, steps, expressions of the old
+axes, guards, remaining conditions), without regard to how it was found, and compared with the
+set of contributions. The same points summed once each are the same sum, whatever the body.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tensorad.ir.expr import Axis, Expr
-from tensorad.simplify.domain import Solution
+from tensorad import config
+from tensorad.errors import InternalError
+from tensorad.ir.expr import ONE, TRUE, Axis, Expr
+from tensorad.ir.visit import conjuncts
+from tensorad.simplify.domain import Piece, Solution
+from tensorad.simplify.proofs import WAYS, Refuted, Undecided
 from tensorad.simplify.record import Elimination, note
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What checking a certificate gave.
+
+    Attributes:
+        holds: every contribution is reached exactly once and nothing else is.
+        proof: "structure", "isl" or "enumeration" are proofs; "samples" means listed for a few
+            values of the symbolic sizes; "none" means that nothing could be said.
+        remark: what is wrong or missing, or which sizes were tried, in words.
+    """
+
+    holds: bool
+    proof: str
+    remark: str = ""
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the plan is right for all sizes."""
+        return self.holds and self.proof != "samples"
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A contribution set, the plan that replaces it, and whether they agree.
+
+    Attributes:
+        outer: the axes around; the claim is made for each of their values.
+        inner: the axes of the contributions.
+        condition: which points contribute.
+        solution: the plan.
+        verdict: the result of the check.
+    """
+
+    outer: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    condition: Expr
+    solution: Solution
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        lines = [f"contributions  {set_text(self.inner, self.condition)}"]
+        if self.outer:
+            lines.append(f"for each       {set_text(self.outer, TRUE)}")
+        for piece in self.solution.pieces:
+            lines.append(f"plan           {piece_text(piece)}")
+        if not self.solution.pieces:
+            lines.append("plan           nothing")
+        lines.append(f"certificate    {self.verdict_text()}")
+        return "\n".join(lines)
+
+    def verdict_text(self) -> str:
+        """The verdict in words."""
+        v = self.verdict
+        if v.holds and v.is_proof:
+            return f"each contribution exactly once, by {v.proof}"
+        if v.holds:
+            return f"each contribution exactly once for {v.remark}"
+        return f"refuted: {v.remark}" if v.proof != "none" else f"not proved: {v.remark}"
+
+
+def set_text(axes: Sequence[Axis], condition: Expr) -> str:
+    """{ [i, k] : bounds and condition }."""
+    names = ", ".join(a.name for a in axes)
+    parts = [_range_text(a) for a in axes]
+    parts += [str(p) for p in conjuncts(condition)]
+    return f"{{ [{names}] : {' and '.join(parts)} }}" if parts else f"{{ [{names}] }}"
+
+
+def _range_text(a: Axis) -> str:
+    step = "" if a.step is ONE else f" step {a.step}"
+    return f"{a.lower} <= {a.name} < {a.upper}{step}"
+
+
+def piece_text(piece: Piece) -> str:
+    """One piece: guard, loops, the expressions of the axes that need no loop, conditions."""
+    new = dict.fromkeys(piece.axes)
+    parts = [f"where {piece.guard}"] if piece.guard is not TRUE else []
+    parts += [f"for {_range_text(a)}" for a in piece.axes]
+    parts += [f"{old} := {e}" for old, e in piece.values.items() if e not in new]
+    if piece.residual is not TRUE:
+        parts.append(f"if {piece.residual}")
+    return "; ".join(parts) or "the point itself"
+
+
+def certify(e: Elimination) -> Certificate:
+    """The certificate of an elimination, checked now."""
+    return Certificate(e.outer, e.inner, e.condition, e.solution, check(e))
+
+
+def check(e: Elimination) -> Verdict:
+    """Whether the plan reaches exactly the contributions, each once."""
+    reasons: list[str] = []
+    for proof, way in WAYS:
+        try:
+            return Verdict(True, proof, way(e))
+        except Undecided as reason:
+            reasons.append(str(reason))
+        except Refuted as reason:
+            return Verdict(False, proof, str(reason))
+    return Verdict(False, "none", "; ".join(r for r in reasons if r))
 
 
 def checked(
     outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr, solution: Solution
 ) -> Solution:
-    """Note an elimination; returns its solution."""
-    note(Elimination(tuple(outer), tuple(inner), condition, solution))
+    """Note an elimination; with TENSORAD_DEBUG=certify it must have a true certificate.
+
+    Raises:
+        InternalError: certificates are demanded, and this plan has none.
+    """
+    e = Elimination(tuple(outer), tuple(inner), condition, solution)
+    note(e)
+    if "certify" in config.current().debug:
+        demand(e)
     return solution
+
+
+def demand(e: Elimination) -> Certificate:
+    """The certificate of an elimination.
+
+    Raises:
+        InternalError: it is not true.
+    """
+    certificate = certify(e)
+    if not certificate.verdict.holds:
+        raise InternalError(f"an elimination has no true certificate:\n{certificate}")
+    return certificate
