@@ -22,7 +22,7 @@ from tensorad.ir.expr import (
     mul,
 )
 from tensorad.ir.visit import postorder, rewrite
-from tensorad.simplify.linear import Linear
+from tensorad.simplify.linear import Linear, linear_form, linear_parts
 
 Range = tuple[float, float]
 """Smallest and largest value, both inclusive; infinite where unknown; (1, 0)-like if empty."""
@@ -40,51 +40,6 @@ def substitutor(mapping: Mapping[Expr, Expr]) -> Callable[[Expr], Expr]:
     """`substitute` by one mapping, sharing its work between calls."""
     memo: dict[Expr, Expr] = dict(mapping)
     return lambda e: rewrite(e, lambda _: None, memo)
-
-
-def linear_form(root: Expr) -> Linear:
-    """The int64 expression as a linear combination; nonlinear parts are leaves."""
-    memo: dict[Expr, Linear] = {}
-    stack = [root]
-    while stack:
-        e = stack[-1]
-        if e in memo:
-            stack.pop()
-            continue
-        parts = _linear_parts(e)
-        missing = [p for p in parts if p not in memo]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        memo[e] = _combine(e, [memo[p] for p in parts])
-    return memo[root]
-
-
-def _linear_parts(e: Expr) -> tuple[Expr, ...]:
-    if type(e) is Call and e.dtype is INT64:
-        if e.op in ("add", "sub", "neg"):
-            return e.args
-        if e.op == "mul":
-            a, b = e.args
-            return (b,) if isinstance(a, Const) else (a,) if isinstance(b, Const) else ()
-    return ()
-
-
-def _combine(e: Expr, parts: list[Linear]) -> Linear:
-    if isinstance(e, Const) and e.dtype is INT64:
-        return Linear({}, int(e.value))
-    if not parts or not isinstance(e, Call):
-        return Linear({e: 1}, 0)
-    match e.op:
-        case "add":
-            return parts[0].plus(parts[1])
-        case "sub":
-            return parts[0].plus(parts[1], -1)
-        case "neg":
-            return parts[0].scaled(-1)
-    factor = next(a for a in e.args if isinstance(a, Const))
-    return parts[0].scaled(int(factor.value))
 
 
 class Ranges:
@@ -127,7 +82,7 @@ class Ranges:
             return (0, inf)
         if not isinstance(e, Call) or e.dtype is not INT64:
             return ANY
-        if e.op in ("add", "sub", "neg") or _linear_parts(e):
+        if e.op in ("add", "sub", "neg") or linear_parts(e):
             return self.of_linear(linear_form(e))
         parts = [self.memo[a] for a in e.args]
         return _call_range(e.op, parts)

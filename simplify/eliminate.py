@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import combinations
-from math import prod
 
-from tensorad.errors import TensoradError
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
-    ONE,
     TRUE,
     Axis,
     Call,
@@ -24,18 +20,14 @@ from tensorad.ir.expr import (
     Reduce,
     Size,
     add,
-    axis,
-    call,
     const,
     logical_and,
     reduce_expr,
-    sub,
 )
 from tensorad.ir.facts import facts_about
 from tensorad.ir.visit import (
     conjuncts,
     fresh_axes,
-    postorder,
     substitute,
     uses_any,
     with_fresh_reductions,
@@ -45,14 +37,11 @@ from tensorad.simplify.certificate import checked
 from tensorad.simplify.domain import Piece, PlanMemory, Solution
 from tensorad.simplify.islset import IntegerSet
 from tensorad.simplify.islspace import BudgetExceeded, NotAffine, Space, budget
+from tensorad.simplify.loops import Unsolved, plan_part
 from tensorad.simplify.nonzeroness import guarded, split_condition
 
 _memory = PlanMemory()
 _MAX_PIECES = 16
-
-
-class _Unsolved(TensoradError):
-    """This part of the domain has no loops we can write."""
 
 
 def eliminate(outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr) -> Solution:
@@ -176,129 +165,14 @@ def _plan(
     reason = ""
     for part in parts:
         try:
-            pieces.append(_solve_part(part, context, known))
+            pieces.append(plan_part(part, context, known))
             if pieces[-1].residual is not TRUE:
                 reason = reason or "no loop bounds describe the points alone"
-        except _Unsolved as error:
+        except Unsolved as error:
             inside = part.gist_condition(context.intersect(bounds))
             pieces.append(_unsolved(inner, inside))
             reason = str(error)
     return Solution(tuple(pieces), not reason, "isl", reason)
-
-
-def _solve_part(part: IntegerSet, context: IntegerSet, known: Expr) -> Piece:
-    loops: dict[Expr, Axis] = {}
-    values: dict[Expr, Expr] = {}
-    for group in part.components():
-        own = part.restrict_to(group)
-        kept = _choose_kept(own, group)
-        inside = known
-        for n, a in enumerate(kept):
-            loops[a] = _loop(own.restrict_to([a], kept[:n]), a, loops, inside)
-            inside = logical_and(inside, axis_conditions(a))
-        determined = [a for a in group if not any(a is b for b in kept)]
-        for a in determined:
-            values[a] = _value(own.restrict_to([a], kept), a)
-    return _certified(part, context, loops, values)
-
-
-def _choose_kept(own: IntegerSet, group: Sequence[Axis]) -> list[Axis]:
-    """The cheapest axes to loop over such that all others are determined."""
-    if own.is_singleton():
-        return []
-    if len(group) == 1:
-        return list(group)
-    cost = {a: _range_size(own, a) for a in group}
-    for count in range(1, len(group)):
-        good = [
-            kept
-            for kept in combinations(group, count)
-            if own.restrict_to([a for a in group if a not in set(kept)], kept).is_singleton()
-        ]
-        if good:
-            return list(min(good, key=lambda kept: prod(cost[a] for a in kept)))
-    return list(group)
-
-
-def _range_size(own: IntegerSet, a: Axis) -> float:
-    bounds = own.static_range(a)
-    return float("inf") if bounds is None else bounds[1] - bounds[0] + 1
-
-
-def _loop(own: IntegerSet, a: Axis, outer_loops: dict[Expr, Axis], known: Expr) -> Axis:
-    """A tight loop over the only dim of `own`, in terms of the loops outside it."""
-    lowers, uppers = own.simplify().bounds(a)
-    if not lowers or not uppers:
-        raise _Unsolved(f"{a} has no bounds")
-    context = IntegerSet.of(own.space, known)
-    step, offset = own.stride(a)
-    lower = _fold("maximum", _needed("ge", lowers, context))
-    if step > 1 and not own.implies((lower - offset) % step == 0):
-        lower = add(lower, (offset - lower) % step)
-    upper = _fold("minimum", [add(b, ONE) for b in _needed("le", uppers, context)])
-    return axis(a.name, substitute(lower, outer_loops), substitute(upper, outer_loops), step)
-
-
-def _needed(op: str, bounds: Sequence[Expr], context: IntegerSet) -> list[Expr]:
-    """The bounds that are not implied by another one."""
-    left = list(bounds)
-    for b in sorted(bounds, key=lambda e: -len(postorder(e))):
-        others = [c for c in left if c is not b]
-        if any(context.implies(call(op, c, b)) for c in others):
-            left = others
-    return left
-
-
-def _fold(op: str, bounds: Sequence[Expr]) -> Expr:
-    ordered = sorted(bounds, key=lambda e: not isinstance(e, Const))
-    result = ordered[0]
-    for b in ordered[1:]:
-        result = call(op, result, b)
-    return result
-
-
-def _value(own: IntegerSet, a: Axis) -> Expr:
-    """The simplest bound that the dim always equals."""
-    lowers, uppers = own.simplify().bounds(a)
-    candidates = sorted(dict.fromkeys([*lowers, *uppers]), key=lambda e: len(postorder(e)))
-    for e in candidates:
-        if own.implies(a == e):
-            return e
-    value = own.value_of(a)
-    if value is None:
-        raise _Unsolved(f"{a} has no value in one piece")
-    return value
-
-
-def _certified(
-    part: IntegerSet, context: IntegerSet, loops: dict[Expr, Axis], values: dict[Expr, Expr]
-) -> Piece:
-    """Rebuild the set from the plan's own expressions and compare it with the part."""
-    back: dict[Expr, Expr] = {new: old for old, new in loops.items()}
-    rebuilt = [_loop_condition(old, new, back) for old, new in loops.items()]
-    rebuilt += [old == e for old, e in values.items()]
-    claimed = context.intersect(IntegerSet.of(part.space, *rebuilt))
-    guard: Expr = TRUE
-    if not claimed.equals(part):
-        guard = part.parameter_guard(context)
-        claimed = claimed.intersect(IntegerSet.of(part.space, guard))
-    residual: Expr = TRUE
-    if not claimed.equals(part):
-        if not part.is_subset(claimed):
-            raise _Unsolved("the rebuilt domain misses points")
-        residual = part.gist_condition(claimed)
-    mapping: dict[Expr, Expr] = dict(loops)
-    for old, e in values.items():
-        mapping[old] = substitute(e, loops)
-    return Piece(guard, tuple(loops.values()), mapping, substitute(residual, mapping))
-
-
-def _loop_condition(old: Expr, new: Axis, back: dict[Expr, Expr]) -> Expr:
-    lower, upper = substitute(new.lower, back), substitute(new.upper, back)
-    inside = logical_and(old >= lower, old < upper)
-    if new.step is ONE:
-        return inside
-    return logical_and(inside, sub(old, lower) % new.step == 0)
 
 
 def sum_over(solution: Solution, value: Expr) -> Expr:

@@ -19,6 +19,7 @@ from tensorad.ir.expr import (
     Axis,
     Expr,
     Size,
+    axis,
     int_const,
     logical_and,
     logical_or,
@@ -157,7 +158,11 @@ class IntegerSet:
         n = self._position(a)
         lowers: dict[Expr, None] = {}
         uppers: dict[Expr, None] = {}
-        for basic in self._data.compute_divs().get_basic_sets():
+        basics = list(self._data.compute_divs().get_basic_sets())
+        union = len(basics) > 1
+        if union:
+            basics.append(self._data.simple_hull().compute_divs().get_basic_sets()[0])
+        for basic in basics:
             for constraint in basic.get_constraints():
                 aff = constraint.get_aff()
                 c = int(aff.get_coefficient_val(_IN, n).to_str())
@@ -171,7 +176,41 @@ class IntegerSet:
                 if c < 0 or constraint.is_equality():
                     positive = rest.scaled(1 if c < 0 else -1)
                     uppers[floor_div(positive, abs(c))] = None
+        if union:  # a bound of one part need not hold in another
+            return (
+                [e for e in lowers if self.implies(a >= e)],
+                [e for e in uppers if self.implies(a <= e)],
+            )
         return list(lowers), list(uppers)
+
+    def largest(self, e: Expr) -> int | None:
+        """The largest value of an expression over all points; None if there is none."""
+        value = self.space.affine(e).intersect_domain(self._data).floor().max_val()
+        return int(value.to_str()) if value.is_int() else None
+
+    def where_parameters_of(self, other: IntegerSet) -> IntegerSet:
+        """The points at whose parameters `other` has points."""
+        return self._with(self._data.intersect_params(other._data.params()))
+
+    def lifted(self) -> IntegerSet | None:
+        """The set with the quotients in its constraints as further dims; None if there are none.
+
+        Requires: one convex piece. Each point keeps exactly one image.
+        """
+        (basic,) = self._data.compute_divs().get_basic_sets()
+        data = isl.Set.from_basic_set(basic.lift()).flatten()
+        own = len(self.space.dims)
+        for n in range(basic.dim(_DIV) - 1, -1, -1):
+            div = basic.get_div(n)
+            if not any(_involves(div, _IN, d) for d in range(own)):
+                data = data.project_out(_SET, own + n, 1)
+        count = data.dim(_SET) - own
+        if not count:
+            return None
+        dims = (*self.space.dims, *[axis(f"t{n}", 0, 0) for n in range(count)])
+        for n in range(len(dims)):
+            data = data.set_dim_name(_SET, n, f"v{n}")
+        return IntegerSet(Space(self.space.params, dims), data.coalesce())
 
     def stride(self, a: Axis) -> tuple[int, Expr]:
         """(s, offset) with a = offset modulo s at every point; (1, 0) if there is none."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tensorad.ir.expr import Expr, add, floordiv, int_const, mod, mul, sub
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import Call, Const, Expr, add, floordiv, int_const, mod, mul, sub
 
 
 class Linear:
@@ -74,3 +75,56 @@ def ceil_div(numerator: Linear, divisor: int) -> Expr:
     if divisor == 1:
         return numerator.to_expr()
     return floor_div(Linear(numerator.terms, numerator.constant + divisor - 1), divisor)
+
+
+def linear_form(root: Expr) -> Linear:
+    """The int64 expression as a linear combination; nonlinear parts are leaves."""
+    memo: dict[Expr, Linear] = {}
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        if e in memo:
+            stack.pop()
+            continue
+        parts = linear_parts(e)
+        missing = [p for p in parts if p not in memo]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        memo[e] = _combine(e, [memo[p] for p in parts])
+    return memo[root]
+
+
+def linear_parts(e: Expr) -> tuple[Expr, ...]:
+    """The operands of a sum, a difference, a negation or a constant multiple of index dtype."""
+    if type(e) is Call and e.dtype is INT64:
+        if e.op in ("add", "sub", "neg"):
+            return e.args
+        if e.op == "mul":
+            a, b = e.args
+            return (b,) if isinstance(a, Const) else (a,) if isinstance(b, Const) else ()
+    return ()
+
+
+def _combine(e: Expr, parts: list[Linear]) -> Linear:
+    if isinstance(e, Const) and e.dtype is INT64:
+        return Linear({}, int(e.value))
+    if not parts or not isinstance(e, Call):
+        return Linear({e: 1}, 0)
+    match e.op:
+        case "add":
+            return parts[0].plus(parts[1])
+        case "sub":
+            return parts[0].plus(parts[1], -1)
+        case "neg":
+            return parts[0].scaled(-1)
+    factor = next(a for a in e.args if isinstance(a, Const))
+    return parts[0].scaled(int(factor.value))
+
+
+def common_terms(forms: Sequence[Linear]) -> Linear:
+    """The terms that all forms have with the same coefficient, without constants."""
+    first, *rest = forms
+    terms = {e: c for e, c in first.terms.items() if all(f.terms.get(e) == c for f in rest)}
+    return Linear(terms, 0)

@@ -1,0 +1,311 @@
+"""Loops over one convex part of a domain: the axes to keep, tight bounds, and values of the rest.
+
+A candidate keeps some dims as loops such that all others are determined. It is exact if its
+loops reach the points of the part and nothing else; among exact candidates the shortest loops
+win, then the simplest expressions. Where no candidate is exact, the quotients under the part's
+constraints become dims of their own (a number is its digits) and are tried as loops too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import combinations, islice, permutations
+from math import prod
+
+from tensorad.errors import TensoradError
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Call,
+    Const,
+    Expr,
+    add,
+    axis,
+    call,
+    logical_and,
+    sub,
+)
+from tensorad.ir.visit import postorder, substitute
+from tensorad.simplify.affine import axis_conditions
+from tensorad.simplify.domain import Piece
+from tensorad.simplify.islset import IntegerSet
+from tensorad.simplify.linear import Linear, common_terms, linear_form
+
+_FEW = 4
+"""Candidates with the fewest loops that are compared with each other."""
+_MANY = 16
+"""Candidates tried until one is exact."""
+_DIVISIONS = ("floordiv", "mod")
+_VALUE_WEIGHT = 2
+"""Divisions in values are evaluated at every point, those in bounds once a loop."""
+_ONE = Linear({}, 1)
+_MOST_DIMS = 9
+"""Dims that depend on each other, up to which subsets are searched."""
+
+
+class Unsolved(TensoradError):
+    """This part of the domain has no loops we can write."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """lower <= dim - offset < upper in steps from lower.
+
+    Attributes:
+        lower: over the parameters and the dims of the loops before, as are the others.
+        offset: what the bounds of the dim have in common; the written loop starts near 0.
+        width: the most values the loop takes.
+        span: from the smallest to the largest value it ever takes.
+    """
+
+    dim: Axis
+    lower: Expr
+    upper: Expr
+    step: int
+    offset: Expr
+    width: float
+    span: float
+
+    def condition(self) -> Expr:
+        """Which values of the dim the loop takes."""
+        position = sub(self.dim, self.offset)
+        inside = logical_and(position >= self.lower, position < self.upper)
+        if self.step == 1:
+            return inside
+        return logical_and(inside, sub(position, self.lower) % self.step == 0)
+
+
+@dataclass(eq=False)
+class Nest:
+    """Loops, outermost first, and the determined dims over the parameters and the loops' dims."""
+
+    loops: list[Loop] = field(default_factory=list)
+    values: dict[Expr, Expr] = field(default_factory=dict)
+
+    def conditions(self) -> list[Expr]:
+        """What holds for the dims that the nest reaches, and for no others."""
+        return [
+            *[loop.condition() for loop in self.loops],
+            *[dim == e for dim, e in self.values.items()],
+        ]
+
+    def cost(self) -> tuple[float, int, float, int]:
+        """(points visited at most, divisions, points in the loops' hulls, size of the text)."""
+        bounds = [e for loop in self.loops for e in (loop.lower, loop.upper)]
+        values = self.values.values()
+        strided = [loop for loop in self.loops if loop.step > 1]
+        divisions = len(strided) + _divisions(*bounds) + _VALUE_WEIGHT * _divisions(*values)
+        hull = prod(loop.span for loop in self.loops)
+        width = prod(loop.width for loop in self.loops)
+        return width, divisions, hull, complexity(*bounds, *values)
+
+
+def _divisions(*roots: Expr) -> int:
+    return sum([isinstance(e, Call) and e.op in _DIVISIONS for e in postorder(*roots)])
+
+
+def complexity(*roots: Expr) -> int:
+    """Nodes to evaluate; a division counts as several."""
+    return len(postorder(*roots)) + 4 * _divisions(*roots)
+
+
+def plan_part(part: IntegerSet, context: IntegerSet, known: Expr) -> Piece:
+    """The part as one piece; `known` are the conditions of `context`.
+
+    Raises:
+        Unsolved: no loops cover the part.
+    """
+    piece: Piece | None = None
+    with suppress(Unsolved):
+        piece = _plan(part, context, known)
+    if piece is not None and piece.residual is TRUE:
+        return piece
+    lifted = part.lifted()
+    if lifted is not None:
+        better: Piece | None = None
+        with suppress(Unsolved):
+            better = _plan(lifted, IntegerSet.of(lifted.space, known), known)
+        if better is not None and (piece is None or better.residual is TRUE):
+            own = dict.fromkeys(part.space.dims)
+            values = {old: e for old, e in better.values.items() if old in own}
+            return Piece(better.guard, better.axes, values, better.residual)
+    if piece is None:
+        raise Unsolved("no loops cover the part")
+    return piece
+
+
+def _plan(part: IntegerSet, context: IntegerSet, known: Expr) -> Piece:
+    whole = Nest()
+    for group in part.components():
+        nest = _choose(part.restrict_to(group), known)
+        whole.loops += nest.loops
+        whole.values.update(nest.values)
+    return _certified(part, context, whole)
+
+
+def _choose(own: IntegerSet, known: Expr) -> Nest:
+    """The best exact nest for dims that depend on each other; else one that visits more."""
+    context = IntegerSet.of(own.space, known)
+    best: Nest | None = None
+    loose: Nest | None = None
+    for n, kept in enumerate(islice(_candidates(own), _MANY)):
+        if best is not None and n >= _FEW:
+            break
+        try:
+            nest = _nest(own, kept, known)
+        except Unsolved:
+            continue
+        if best is not None and (len(kept) > len(best.loops) or nest.cost() >= best.cost()):
+            continue
+        if _is_exact(own, context, nest):
+            best = nest
+            if not kept:
+                break
+        elif loose is None:
+            loose = nest
+    chosen = best or loose
+    if chosen is None:
+        raise Unsolved(", ".join([a.name for a in own.space.dims]))
+    return chosen
+
+
+def _candidates(own: IntegerSet) -> Iterator[tuple[Axis, ...]]:
+    """Dims to keep, outermost first, such that the others are determined; fewest first."""
+    dims = own.space.dims
+    if own.is_singleton():
+        yield ()
+        return
+    if len(dims) == 1 or len(dims) > _MOST_DIMS:
+        yield dims
+        return
+    size = {a: _range_size(own, a) for a in dims}
+    fewest: list[tuple[Axis, ...]] = []
+    larger: list[tuple[Axis, ...]] = []
+    for count in range(1, len(dims) + 1):
+        sets = sorted(combinations(dims, count), key=lambda kept: prod(size[a] for a in kept))
+        good = [kept for kept in sets if _determines(own, kept)]
+        if fewest:
+            larger = good
+            break
+        fewest = good
+    yield from fewest
+    for kept in fewest:
+        yield from islice(permutations(kept), 1, None)
+    for kept in larger:
+        yield from permutations(kept)
+
+
+def _determines(own: IntegerSet, kept: Sequence[Axis]) -> bool:
+    inside = dict.fromkeys(kept)
+    rest = [a for a in own.space.dims if a not in inside]
+    return not rest or own.restrict_to(rest, kept).is_singleton()
+
+
+def _range_size(own: IntegerSet, a: Axis) -> float:
+    bounds = own.static_range(a)
+    return float("inf") if bounds is None else bounds[1] - bounds[0] + 1
+
+
+def _nest(own: IntegerSet, kept: Sequence[Axis], known: Expr) -> Nest:
+    nest = Nest()
+    for n, a in enumerate(kept):
+        nest.loops.append(_loop(own.restrict_to([a], kept[:n]), a, known))
+        known = logical_and(known, axis_conditions(a))
+    inside = dict.fromkeys(kept)
+    for a in own.space.dims:
+        if a not in inside:
+            nest.values[a] = _value(own.restrict_to([a], kept), a)
+    return nest
+
+
+def _is_exact(own: IntegerSet, context: IntegerSet, nest: Nest) -> bool:
+    """Whether the nest reaches the points of `own` only, once a guard keeps it to parameters
+    that have points."""
+    claimed = context.intersect(IntegerSet.of(own.space, *nest.conditions()))
+    return claimed.equals(own) or claimed.where_parameters_of(own).equals(own)
+
+
+def _loop(own: IntegerSet, a: Axis, known: Expr) -> Loop:
+    """A tight loop over the only dim of `own`."""
+    lowers, uppers = own.simplify().bounds(a)
+    if not lowers or not uppers:
+        raise Unsolved(str(a))
+    context = IntegerSet.of(own.space, known)
+    lowers, uppers = _needed("ge", lowers, context), _needed("le", uppers, context)
+    step, start = own.stride(a)
+    widths = [own.largest(sub(a, low)) for low in lowers]
+    width = min([float("inf") if w is None else w // step + 1 for w in widths])
+    forms = [[linear_form(e) for e in bounds] for bounds in (lowers, uppers)]
+    offset = common_terms([*forms[0], *forms[1]])
+    lower = _fold("maximum", [f.plus(offset, -1).to_expr() for f in forms[0]])
+    if step > 1:
+        first = linear_form(sub(start, add(lower, offset.to_expr()))).to_expr()
+        if not own.implies(first % step == 0):
+            lower = add(lower, first % step)
+    upper = _fold("minimum", [f.plus(offset, -1).plus(_ONE).to_expr() for f in forms[1]])
+    return Loop(a, lower, upper, step, offset.to_expr(), width, _range_size(own, a))
+
+
+def _needed(op: str, bounds: Sequence[Expr], context: IntegerSet) -> list[Expr]:
+    """The bounds that are not implied by another one."""
+    left = list(bounds)
+    for b in sorted(bounds, key=lambda e: -complexity(e)):
+        others = [c for c in left if c is not b]
+        if any(context.implies(call(op, c, b)) for c in others):
+            left = others
+    return left
+
+
+def _fold(op: str, bounds: Sequence[Expr]) -> Expr:
+    ordered = sorted(bounds, key=lambda e: not isinstance(e, Const))
+    result = ordered[0]
+    for b in ordered[1:]:
+        result = call(op, result, b)
+    return result
+
+
+def _value(own: IntegerSet, a: Axis) -> Expr:
+    """The simplest bound that the dim always equals."""
+    lowers, uppers = own.simplify().bounds(a)
+    candidates = sorted(dict.fromkeys([*lowers, *uppers]), key=complexity)
+    for e in candidates:
+        if own.implies(a == e):
+            return e
+    value = own.value_of(a)
+    if value is None:
+        raise Unsolved(str(a))
+    return value
+
+
+def _certified(part: IntegerSet, context: IntegerSet, nest: Nest) -> Piece:
+    """Rebuild the set from the plan's own expressions and compare it with the part."""
+    claimed = context.intersect(IntegerSet.of(part.space, *nest.conditions()))
+    guard: Expr = TRUE
+    if not claimed.equals(part):
+        guard = part.parameter_guard(context)
+        claimed = claimed.intersect(IntegerSet.of(part.space, guard))
+    residual: Expr = TRUE
+    if not claimed.equals(part):
+        if not part.is_subset(claimed):
+            raise Unsolved("the rebuilt domain misses points")
+        residual = part.gist_condition(claimed)
+    axes, images = _written(nest.loops)
+    mapping = dict(images)
+    for old, e in nest.values.items():
+        mapping[old] = substitute(e, images)
+    return Piece(guard, axes, mapping, substitute(residual, mapping))
+
+
+def _written(loops: Sequence[Loop]) -> tuple[tuple[Axis, ...], dict[Expr, Expr]]:
+    """The loops as axes that start near 0, and each dim as an expression of them."""
+    axes: list[Axis] = []
+    images: dict[Expr, Expr] = {}
+    for loop in loops:
+        lower, upper, offset = [
+            substitute(e, images) for e in (loop.lower, loop.upper, loop.offset)
+        ]
+        axes.append(axis(loop.dim.name, lower, upper, loop.step))
+        images[loop.dim] = add(axes[-1], offset)
+    return tuple(axes), images
