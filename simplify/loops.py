@@ -1,8 +1,8 @@
 """Loops over one convex part of a domain: the axes to keep, tight bounds, and values of the rest.
 
 A candidate keeps some dims as loops such that all others are determined. It is exact if its
-loops reach the points of the part and nothing else; among exact candidates the shortest loops
-win, then the simplest expressions. Where no candidate is exact, the quotients under the part's
+loops reach the points of the part and nothing else; among exact candidates the loops over the
+fewest values win, then the simplest expressions. Where no candidate is exact, the quotients under the part's
 constraints become dims of their own (a number is its digits) and are tried as loops too.
 """
 
@@ -91,15 +91,18 @@ class Nest:
             *[dim == e for dim, e in self.values.items()],
         ]
 
-    def cost(self) -> tuple[float, int, float, int]:
-        """(points visited at most, divisions, points in the loops' hulls, size of the text)."""
+    def cost(self) -> tuple[float, float, int, int]:
+        """(points in the loops' hulls, points visited at most, divisions, size of the text).
+
+        Hulls first: a loop over a kernel has constant bounds away from the borders, one over
+        the image has not, though it may be as short.
+        """
         bounds = [e for loop in self.loops for e in (loop.lower, loop.upper)]
         values = self.values.values()
-        strided = [loop for loop in self.loops if loop.step > 1]
-        divisions = len(strided) + _divisions(*bounds) + _VALUE_WEIGHT * _divisions(*values)
+        divisions = _divisions(*bounds) + _VALUE_WEIGHT * _divisions(*values)
         hull = prod(loop.span for loop in self.loops)
         width = prod(loop.width for loop in self.loops)
-        return width, divisions, hull, complexity(*bounds, *values)
+        return hull, width, divisions, complexity(*bounds, *values)
 
 
 def _divisions(*roots: Expr) -> int:
