@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import RLock
 
+from tensorad import config
 from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Reduce, Select, Size, axis
-from tensorad.ir.visit import children, postorder, substitute
+from tensorad.ir.visit import children, free_leaves, postorder, substitute
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ def rename_piece(piece: Piece, mapping: Mapping[Expr, Expr]) -> Piece:
     for a in piece.axes:
         bounds = [substitute(b, new) for b in (a.lower, a.upper, a.step)]
         # a loop keeps the name of the axis it came from
-        origin = next((old for old, v in piece.values.items() if v is a), a)
+        origin = next((old for old, v in piece.values.items() if _is_loop_of(a, old, v)), a)
         renamed = mapping.get(origin)
         name = renamed.name if isinstance(renamed, Axis) else a.name
         axes.append(axis(name, *bounds))
@@ -60,6 +61,13 @@ def rename_piece(piece: Piece, mapping: Mapping[Expr, Expr]) -> Piece:
     values = {mapping[old]: substitute(v, new) for old, v in piece.values.items()}
     guard, residual = substitute(piece.guard, new), substitute(piece.residual, new)
     return Piece(guard, tuple(axes), values, residual)
+
+
+def _is_loop_of(a: Axis, old: Expr, value: Expr) -> bool:
+    """Whether `a` runs over the old axis, perhaps shifted."""
+    if value is a:
+        return True
+    return isinstance(old, Axis) and old.name == a.name and a in free_leaves(value)
 
 
 def structure(roots: Sequence[Expr], leaves: Mapping[Expr, int]) -> tuple[object, ...]:
@@ -105,7 +113,8 @@ class PlanMemory:
         axes = (*outer, *inner)
         leaves: dict[Expr, int] = {a: n for n, a in enumerate(axes)}
         bounds = [b for a in axes for b in (a.lower, a.upper, a.step)]
-        key = (len(outer), structure([*bounds, *conditions, facts], leaves))
+        budget = config.current().isl_operations
+        key = (budget, len(outer), structure([*bounds, *conditions, facts], leaves))
         with self._lock:
             known = self._known.get(key)
         if known is None:

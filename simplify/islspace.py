@@ -42,12 +42,13 @@ def budget(operations: int | None = None) -> Iterator[None]:
     """
     ctx = _context()
     ctx.reset_operations()
-    ctx.set_max_operations(operations or config.current().isl_operations)
+    limit = operations or config.current().isl_operations
+    ctx.set_max_operations(limit)
     try:
         yield
     except isl.Error as error:
         if "maximal number of operations" in str(error):
-            raise BudgetExceeded(str(error)) from None
+            raise BudgetExceeded(f"isl needs more than {limit:,} operations") from None
         raise
     finally:
         ctx.set_max_operations(0)
@@ -93,7 +94,7 @@ class Space:
             elif e.dtype.is_integer:
                 self._values[e] = self._to_aff(e)
             else:
-                raise NotAffine(str(e))
+                raise NotAffine(f"{e} is not affine")
 
     def _to_aff(self, e: Expr) -> Any:
         values = self._values
@@ -126,7 +127,7 @@ class Space:
                 return one.union_add(self.zero.intersect_domain(holds.complement()))
             case Cast(value=v) if v.dtype.is_integer and widens(v, e):
                 return values[v]
-        raise NotAffine(str(e))
+        raise NotAffine(f"{e} is not affine")
 
     def _product(self, e: Expr, a: Expr, b: Expr) -> Any:
         for factor, other in ((a, b), (b, a)):
@@ -134,12 +135,12 @@ class Space:
                 return self._values[other].scale_val(
                     isl.Val(str(int(factor.value)), context=_context())
                 )
-        raise NotAffine(str(e))
+        raise NotAffine(f"{e} is not affine")
 
     def _division(self, e: Call, value: Any, divisor: int) -> Any:
         """a // -c is (-a) // c; a % c is a - c*(a // c), for either sign of c."""
         if divisor == 0:
-            raise NotAffine(str(e))
+            raise NotAffine(f"{e} is not affine")
         scale = isl.Val(str(abs(divisor)), context=_context())
         quotient = (value if divisor > 0 else value.neg()).scale_down_val(scale).floor()
         if e.op == "floordiv":
@@ -164,4 +165,4 @@ class Space:
                 chosen = self._sets[c]
                 other = self._sets[b].subtract(chosen)
                 return self._sets[a].intersect(chosen).union(other)
-        raise NotAffine(str(e))
+        raise NotAffine(f"{e} is not affine")

@@ -2,8 +2,8 @@
 
 A candidate keeps some dims as loops such that all others are determined. It is exact if its
 loops reach the points of the part and nothing else; among exact candidates the loops over the
-fewest values win, then the simplest expressions. Where no candidate is exact, the quotients under the part's
-constraints become dims of their own (a number is its digits) and are tried as loops too.
+fewest values win, then the simplest expressions. Where no candidate is exact, the quotients
+under the part's constraints become dims of their own (a number is its digits).
 """
 
 from __future__ import annotations

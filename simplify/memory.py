@@ -6,7 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import RLock
 
+from tensorad import config
 from tensorad.ir.expr import (
+    Apply,
     Axis,
     Call,
     Cast,
@@ -59,6 +61,8 @@ def signature(axes: Sequence[Axis], body: Expr) -> tuple[tuple[object, ...], lis
                 key.append((e.dtype, repr(e.value)))
             case Select() | Cast():
                 key.append((type(e), e.dtype, below))
+            case Apply():
+                key.append((e.function, below))
             case Reduce():
                 inner = tuple([(number(a), a.name) for a in e.axes])
                 key.append((e.combiner, inner, e.index, below))
@@ -68,6 +72,7 @@ def signature(axes: Sequence[Axis], body: Expr) -> tuple[tuple[object, ...], lis
             case Param():
                 key.append(e)
     key.append(tuple([at[r] for r in roots]))
+    key.append(config.current().isl_operations)
     if sizes:
         key.append(facts_about(sizes))
     return tuple(key), list(numbers)
