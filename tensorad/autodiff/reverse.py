@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
 from tensorad.autodiff.checks import check_head_shape, check_output, check_wrt
 from tensorad.autodiff.linear import Term, body_terms, times
+from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.scans import scan_adjoints
 from tensorad.autodiff.views import (
     compute_terms,
@@ -58,8 +60,8 @@ def vjp(
     check_output(y)
     tensors = check_wrt(wrt)
     seed, batch = head_adjoint(y, head)
-    sweep = Sweep(y, tensors, batch)
-    return sweep.run(seed, strict)
+    results = Sweep(y, tensors, batch).run(seed, strict)
+    return remember(results, [y], tensors, partial(vjp, y, tensors, head, strict=strict))
 
 
 def head_adjoint(y: Tensor, head: Head) -> tuple[Adjoint, Shape]:
