@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from tensorad.te import isnan as isnan
     from tensorad.te import log as log
     from tensorad.te import log1p as log1p
+    from tensorad.te import logsumexp as logsumexp
     from tensorad.te import max as max
     from tensorad.te import maximum as maximum
     from tensorad.te import min as min
@@ -94,9 +95,9 @@ if TYPE_CHECKING:
 _HOME: Final = {
     "tensorad.te": (
         "abs acos all_of any_of argmax argmin asin assume atan atan2 ceil comm_reducer compute "
-        "const cos cosh erf exp expm1 floor isfinite isnan log log1p max maximum min minimum "
-        "placeholder pow prod reduce_axis round rsqrt scan scatter select sigmoid sign sin sinh "
-        "size sqrt sum tan tanh trunc"
+        "const cos cosh erf exp expm1 floor isfinite isnan log log1p logsumexp max maximum "
+        "min minimum placeholder pow prod reduce_axis round rsqrt scan scatter select sigmoid "
+        "sign sin sinh size sqrt sum tan tanh trunc"
     ),
     "tensorad.autodiff": (
         "InlineNonReductions Jacobian JacobianRecursive OptimizeAndLiftNonzeronessConditions "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,11 +31,13 @@ from tensorad.ir.expr import (
     Expr,
     Number,
     Param,
+    call,
     cast,
     const,
     logical_and,
     logical_or,
     reduce_expr,
+    select,
     sub,
 )
 from tensorad.ir.tensor import Tensor
@@ -333,6 +336,40 @@ def comm_reducer(
                 hint="comm_reducer(lambda x, y: x + y, lambda dtype: 0, name='add').",
             )
     return Reducer(check_name(name), fcombine, fidentity, bool(associative))
+
+
+def _join_exps(x: tuple[Expr, Expr], y: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    """(largest, sum of exp(e - largest)) of two halves; without operands (-inf, 0)."""
+    (a, s), (b, t) = x, y
+    top = call("maximum", a, b)
+    one = const(1, top.dtype)
+    scaled = [
+        v * select(call("lt", m, top), call("exp", m - top), one) for m, v in ((a, s), (b, t))
+    ]
+    return top, scaled[0] + scaled[1]
+
+
+_EXPS: Final = Reducer("logsumexp", _join_exps, lambda *_: (-math.inf, 0.0), associative=True)
+
+
+def logsumexp(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
+    """log(sum(exp(expr))) in one pass without overflow; -inf where there is nothing to sum.
+
+    Source: Milakov and Gimelshein, Online normalizer calculation for softmax (2018), section 3.
+
+    Raises:
+        DTypeError: the operand is no float.
+    """
+    source = element("the operand of logsumexp", expr)
+    if not source.dtype.is_float:
+        raise DTypeError(
+            f"the operand of logsumexp must be a float, got {source.dtype}.",
+            where=excerpt(source),
+            hint="convert it: .astype('float32').",
+        )
+    top, total = _EXPS((source, const(1, source.dtype)), axis, where)
+    result: Expr = top + call("log", total)
+    return result
 
 
 _BY_NAME: Final = {

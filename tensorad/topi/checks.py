@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.elementwise import same_dim
@@ -82,39 +83,47 @@ def normalize_axes(operator: str, axis: int | Sequence[int] | None, ndim: int) -
     return tuple(sorted(axes))
 
 
-def pair(operator: str, argument: str, value: object, minimum: int) -> tuple[int, int]:
-    """An integer, or two, each at least `minimum`.
+def per_axis(
+    operator: str, argument: str, value: object, minimum: int, rank: int
+) -> tuple[int, ...]:
+    """One integer >= `minimum` per spatial axis; a single integer stands for all of them.
 
     Raises:
         DefinitionError: anything else.
     """
-    values = (value, value) if isinstance(value, int) else value
+    values = (value,) * rank if isinstance(value, int) else value
     if (
         isinstance(values, (tuple, list))
-        and len(values) == 2
+        and len(values) == rank
         and all(isinstance(v, int) and not isinstance(v, bool) and v >= minimum for v in values)
     ):
-        return int(values[0]), int(values[1])
+        return tuple(values)
+    several = {1: "", 2: " or a pair of integers", 3: " or three integers"}[rank]
+    example = {1: "", 2: f" or {argument}=(2, 1)", 3: f" or {argument}=(2, 1, 1)"}[rank]
     raise DefinitionError(
-        f"{operator}: {argument} must be an integer or a pair of integers >= {minimum}, "
-        f"got {value!r}.",
-        hint=f"e.g. {argument}=2 or {argument}=(2, 1).",
+        f"{operator}: {argument} must be an integer{several} >= {minimum}, got {value!r}.",
+        hint=f"e.g. {argument}=2{example}.",
     )
 
 
-def four_sides(operator: str, value: object) -> tuple[int, int, int, int]:
-    """Padding as (top, left, bottom, right) from an integer, (height, width) or all four.
+_SIDES: Final = {1: "(left, right)", 2: "(top, left, bottom, right)",
+                 3: "(front, top, left, back, bottom, right)"}  # fmt: skip
+_AXES: Final = {1: "", 2: ", (height, width)", 3: ", (depth, height, width)"}
+
+
+def sides(operator: str, value: object, rank: int) -> tuple[tuple[int, int], ...]:
+    """Padding as (before, after) per spatial axis.
+
+    Given as an integer, one for each axis, or all at the beginnings and then all at the ends.
 
     Raises:
         DefinitionError: anything else.
     """
-    if isinstance(value, (tuple, list)) and len(value) == 4:
+    if isinstance(value, (tuple, list)) and len(value) == 2 * rank:
         if all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in value):
-            top, left, bottom, right = value
-            return top, left, bottom, right
+            return tuple(zip(value[:rank], value[rank:], strict=True))
         raise DefinitionError(
             f"{operator}: padding must be integers >= 0, got {value!r}.",
-            hint="pad with an integer, (height, width) or (top, left, bottom, right).",
+            hint=f"pad with an integer{_AXES[rank]} or {_SIDES[rank]}.",
         )
-    height, width = pair(operator, "padding", value, 0)
-    return height, width, height, width
+    return tuple([(p, p) for p in per_axis(operator, "padding", value, 0, rank)])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import reduce as fold
+from inspect import signature
 from operator import mul
 
 from tensorad import te
@@ -78,13 +79,25 @@ def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[in
     return made
 
 
-def einsum(subscripts: str, *operands: Tensor) -> Tensor:
-    """NumPy's einsum with letters (no ellipsis), e.g. einsum("ik,kj->ij", a, b).
+def einsum(
+    subscripts: str,
+    *operands: Tensor,
+    reduce: Callable[..., Expr] = te.sum,
+    combine: Callable[..., Expr] | None = None,
+) -> Tensor:
+    """NumPy's einsum with letters (no ellipsis), e.g. einsum("ik,kj->ij", a, b), in any algebra.
 
-    Without "->" the output has the letters that occur once, in alphabetic order.
+    Without "->" the output has the letters that occur once, in alphabetic order. Letters that
+    the output lacks are reduced in the order of their first occurrence, in one pass: no tensor
+    over all letters is stored.
 
+    Args:
+        reduce: a reducer, called as reduce(element, axis=axes): te.max, te.logsumexp, a
+            comm_reducer, ...
+        combine: one scalar per operand -> the element; the product by default. With
+            reduce=te.max and combine=lambda a, b: a + b this is the max-plus product.
     Raises:
-        DefinitionError: malformed subscripts.
+        DefinitionError: malformed subscripts, or combine does not take one scalar per operand.
         ShapeError: one letter stands for different extents.
     """
     terms, output = _parse(subscripts, operands)
@@ -98,6 +111,8 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
                     where=", ".join(f"{o.name} {format_shape(o.shape)}" for o in operands),
                     hint="give axes of different extents different letters.",
                 )
+    if combine is not None:
+        _check_combine(combine, len(operands))
     summed = [c for c in extents if c not in output]
 
     def body(*i: Expr) -> Expr:
@@ -107,11 +122,28 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
         factors: list[Expr] = [
             t[tuple(axes[c] for c in term)] for term, t in zip(terms, operands, strict=True)
         ]
-        product = reduce(mul, factors)
-        return te.sum(product, axis=inner) if inner else product
+        element = fold(mul, factors) if combine is None else combine(*factors)
+        return reduce(element, axis=inner) if inner else element
 
     made: Tensor = te.compute(tuple(extents[c] for c in output), body, name="einsum")
     return made
+
+
+def _check_combine(combine: Callable[..., Expr], count: int) -> None:
+    if not callable(combine):
+        raise DefinitionError(
+            f"einsum: combine must be a function, got {combine!r}.",
+            hint="e.g. combine=lambda a, b: a + b.",
+        )
+    try:
+        signature(combine).bind(*range(count))
+    except TypeError:
+        raise DefinitionError(
+            f"einsum: combine cannot be called with {count} scalars, one for each operand.",
+            hint="e.g. combine=lambda a, b: a + b.",
+        ) from None
+    except ValueError:  # a builtin without a signature: the call itself will tell
+        return
 
 
 def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:

@@ -95,3 +95,36 @@ def argmax(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def argmin(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """int64 row-major position of the first minimum over the axes."""
     return _reduce("argmin", te.argmin, x, axis, keepdims)
+
+
+def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The mean squared distance from the mean along `axis` (divided by n, not n - 1)."""
+    over = normalize_axes("variance", axis, check_tensor("variance", "x", x).ndim)
+    centred = x - mean(x, over, keepdims=True)
+    return mean(centred * centred, over, keepdims)
+
+
+def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """log(sum(exp(x))) along `axis`, without overflow; -inf if all elements are -inf."""
+    over = normalize_axes("logsumexp", axis, check_tensor("logsumexp", "x", x).ndim)
+    top = max(x, over, keepdims=True)
+    shift: Tensor = te.compute(
+        top.shape,
+        lambda *i: te.select(te.isfinite(top[i]), top[i], te.const(0, top.dtype)),
+        name="shift",
+    )
+    exps: Tensor = te.compute(
+        x.shape,
+        lambda *i: te.exp(x[i] - shift[tuple(0 if d in over else k for d, k in enumerate(i))]),
+        name="exps",
+    )
+    total = sum(exps, over, keepdims)
+    kept = [d for d in range(x.ndim) if d not in over]
+
+    def body(*i: Expr) -> Expr:
+        outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
+        at = tuple(0 if d in over else outer[d] for d in range(x.ndim))
+        return te.log(total[i]) + shift[at]
+
+    made: Tensor = te.compute(total.shape, body, name="logsumexp")
+    return made

@@ -291,13 +291,20 @@ def pad(
     before: int | Sequence[int],
     after: int | Sequence[int] | None = None,
     value: float = 0.0,
+    mode: str = "constant",
 ) -> Tensor:
-    """x surrounded by `value`: before[d] and after[d] elements on axis d.
+    """x surrounded by before[d] and after[d] elements on axis d.
 
     An integer stands for every axis; without `after` both sides get the same.
 
+    Args:
+        value: what mode "constant" pads with.
+        mode: "constant", "edge" (the nearest element), "reflect" (mirrored at the edge element)
+            or "wrap" (from the other end).
     Raises:
-        ShapeError: not one non-negative integer per axis.
+        ShapeError: not one non-negative integer per axis, or a mirrored side is not shorter, or
+            a wrapped one longer, than the axis.
+        DefinitionError: another mode.
     """
     check_tensor("pad", "x", x)
     before = (before,) * x.ndim if isinstance(before, int) else before
@@ -311,9 +318,13 @@ def pad(
                 f"got {tuple(widths)}.",
                 hint=f"e.g. {(0,) + (1,) * (x.ndim - 1)} pads all axes but the first.",
             )
+    _check_pad_mode(x, mode, before, end)
     shape = tuple(dim_of(dim_expr(n) + b + a) for n, b, a in zip(x.shape, before, end, strict=True))
 
     def body(*i: Expr) -> Expr:
+        if mode != "constant":
+            sides = zip(i, x.shape, before, end, strict=True)
+            return x[tuple(_padded(mode, k, dim_expr(n), b, a) for k, n, b, a in sides)]
         inside = []
         for d, k in enumerate(i):
             if before[d]:
@@ -326,6 +337,36 @@ def pad(
 
     made: Tensor = te.compute(shape, body, name="pad")
     return made
+
+
+def _check_pad_mode(x: Tensor, mode: str, before: Sequence[int], after: Sequence[int]) -> None:
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise DefinitionError(
+            f"pad: mode must be 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}.",
+            hint="write another rule with compute.",
+        )
+    needed = {"constant": 0, "edge": 1, "reflect": 1, "wrap": 0}[mode]
+    for d, (n, b, a) in enumerate(zip(x.shape, before, after, strict=True)):
+        width = max(b, a)
+        reach = width + 1 if mode == "reflect" and width else width if mode == "wrap" else 0
+        least = max(reach, needed if width else 0)
+        if isinstance(n, int) and n < least:
+            raise ShapeError(
+                f"pad: axis {d} of {x.name} with extent {n} is too short to {mode} by {width}.",
+                hint=f"it needs {least} elements.",
+            )
+
+
+def _padded(mode: str, k: Expr, n: Expr, before: int, after: int) -> Expr:
+    """The element of [0, n) that stands at padded position k."""
+    i = k - before
+    if mode == "wrap":
+        return i % n if before or after else i
+    if mode == "edge":
+        low = te.maximum(i, 0) if before else i
+        return te.minimum(low, n - 1) if after else low
+    mirrored = te.select(i < 0, -i, i) if before else i
+    return te.select(mirrored >= n, 2 * (n - 1) - mirrored, mirrored) if after else mirrored
 
 
 def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:

@@ -1,0 +1,35 @@
+"""Prefix folds along one axis."""
+
+from __future__ import annotations
+
+from tensorad import te
+from tensorad.ir.tensor import Tensor
+from tensorad.topi.checks import check_tensor, normalize_axis
+
+
+def cumsum(x: Tensor, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Tensor:
+    """Sums of the elements up to each one (before it: exclusive; from the end: reverse)."""
+    return _cumulative("cumsum", "sum", x, axis, exclusive, reverse)
+
+
+def cumprod(x: Tensor, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Tensor:
+    """Products of the elements up to each one."""
+    return _cumulative("cumprod", "prod", x, axis, exclusive, reverse)
+
+
+def cummax(x: Tensor, axis: int = -1, reverse: bool = False) -> Tensor:
+    """The largest element up to each one; the gradient goes to the first of equal ones."""
+    return _cumulative("cummax", "max", x, axis, False, reverse)
+
+
+def cummin(x: Tensor, axis: int = -1, reverse: bool = False) -> Tensor:
+    """The smallest element up to each one; the gradient goes to the first of equal ones."""
+    return _cumulative("cummin", "min", x, axis, False, reverse)
+
+
+def _cumulative(
+    name: str, combiner: str, x: Tensor, axis: int, exclusive: bool, reverse: bool
+) -> Tensor:
+    along = normalize_axis(name, axis, check_tensor(name, "x", x).ndim)
+    made: Tensor = te.scan(x, along, combiner, exclusive, reverse, name=name)
+    return made

@@ -1,0 +1,170 @@
+"""Gathering and scattering at positions that are data."""
+
+from __future__ import annotations
+
+from tensorad import te
+from tensorad.errors import DTypeError, ShapeError
+from tensorad.ir.elementwise import same_dim
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Dim, Tensor, format_shape
+from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
+
+
+def check_indices(operator: str, argument: str, value: object, ndim: int | None = None) -> Tensor:
+    """`value` as a tensor of integers.
+
+    Raises:
+        DTypeError: it holds something else.
+    """
+    t = check_tensor(operator, argument, value, ndim)
+    if not t.dtype.is_integer:
+        raise DTypeError(
+            f"{operator}: {argument} must be integers, but {t.name} has dtype {t.dtype}.",
+            hint=f"convert them: {t.name}.astype('int64').",
+        )
+    return t
+
+
+def gather(x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """out[i...] = x[i..., indices[i...], i...] along `axis` (NumPy's take_along_axis).
+
+    Raises:
+        ShapeError: another extent of indices than the axis differs from x.
+    """
+    check_tensor("gather", "x", x)
+    check_indices("gather", "indices", indices, x.ndim)
+    along = normalize_axis("gather", axis, x.ndim)
+    for d in range(x.ndim):
+        if d != along:
+            check_equal("gather", f"axis {d} of {x.name} and {indices.name}",
+                        x.shape[d], indices.shape[d])  # fmt: skip
+
+    def body(*i: Expr) -> Expr:
+        return x[(*i[:along], indices[i], *i[along + 1 :])]
+
+    made: Tensor = te.compute(indices.shape, body, name="gather")
+    return made
+
+
+def gather_nd(x: Tensor, indices: Tensor) -> Tensor:
+    """out[i..., j...] = x[indices[0, i...], indices[1, i...], ..., j...].
+
+    Args:
+        indices: shape (m, ...), the first m indices of x along its first axis.
+    Raises:
+        ShapeError: m is symbolic or exceeds the rank of x.
+    """
+    check_tensor("gather_nd", "x", x)
+    check_indices("gather_nd", "indices", indices)
+    count = indices.shape[0] if indices.ndim else 0
+    if not isinstance(count, int) or not 1 <= count <= x.ndim:
+        raise ShapeError(
+            f"gather_nd: {indices.name} {format_shape(indices.shape)} cannot index {x.name} with "
+            f"{x.ndim} axes.",
+            hint="its first extent is the number of leading indices of x.",
+        )
+    rest = indices.ndim - 1
+
+    def body(*i: Expr) -> Expr:
+        where = [indices[(n, *i[:rest])] for n in range(count)]
+        return x[(*where, *i[rest:])]
+
+    made: Tensor = te.compute((*indices.shape[1:], *x.shape[count:]), body, name="gather_nd")
+    return made
+
+
+def embedding(indices: Tensor, weight: Tensor) -> Tensor:
+    """weight[indices[i...], j]: rows of a table; shape indices.shape + (features,)."""
+    check_indices("embedding", "indices", indices)
+    check_tensor("embedding", "weight", weight, 2)
+
+    def body(*i: Expr) -> Expr:
+        return weight[indices[i[:-1]], i[-1]]
+
+    made: Tensor = te.compute((*indices.shape, weight.shape[1]), body, name="embedding")
+    return made
+
+
+def one_hot(indices: Tensor, depth: Dim, dtype: object = "float32") -> Tensor:
+    """1 at [i..., indices[i...]], otherwise 0; shape indices.shape + (depth,)."""
+    check_indices("one_hot", "indices", indices)
+
+    def body(*i: Expr) -> Expr:
+        hot: Expr = te.select(indices[i[:-1]] == i[-1], te.const(1, dtype), te.const(0, dtype))
+        return hot
+
+    made: Tensor = te.compute((*indices.shape, depth), body, name="one_hot")
+    return made
+
+
+def scatter_add(x: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -> Tensor:
+    """x, plus updates[i...] at [i..., indices[i...], i...] along `axis`; duplicates add up.
+
+    Raises:
+        ShapeError: updates and indices differ in shape, or another extent than the axis from x.
+    """
+    check_tensor("scatter_add", "x", x)
+    check_indices("scatter_add", "indices", indices, x.ndim)
+    check_tensor("scatter_add", "updates", updates, x.ndim)
+    along = normalize_axis("scatter_add", axis, x.ndim)
+    for d in range(x.ndim):
+        check_equal("scatter_add", f"axis {d} of {indices.name} and {updates.name}",
+                    indices.shape[d], updates.shape[d])  # fmt: skip
+        if d != along:
+            check_equal("scatter_add", f"axis {d} of {x.name} and {indices.name}",
+                        x.shape[d], indices.shape[d])  # fmt: skip
+
+    def place(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+        return (*i[:along], indices[i], *i[along + 1 :]), updates[i].astype(x.dtype)
+
+    return te.scatter(x.shape, indices.shape, place, init=x, name="scatter_add")
+
+
+def segment_sum(x: Tensor, segments: Tensor, count: Dim) -> Tensor:
+    """out[s, j...] = sum of x[i, j...] over the rows i with segments[i] = s; shape (count, ...).
+
+    Raises:
+        ShapeError: not one segment per row.
+    """
+    check_tensor("segment_sum", "x", x)
+    check_indices("segment_sum", "segments", segments, 1)
+    if not x.ndim or not same_dim(x.shape[0], segments.shape[0]):
+        raise ShapeError(
+            f"segment_sum: {x.name} {format_shape(x.shape)} has no {segments.shape[0]} rows, "
+            f"one for each of {segments.name}.",
+            hint="segments are numbered per row, along axis 0.",
+        )
+
+    def place(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
+        return (segments[i[0]], *i[1:]), x[i]
+
+    return te.scatter((count, *x.shape[1:]), x.shape, place, name="segment_sum")
+
+
+def sequence_mask(x: Tensor, lengths: Tensor, axis: int = 1, value: float = 0.0) -> Tensor:
+    """x where the position along `axis` is below lengths[batch], otherwise `value`.
+
+    Args:
+        x: axis 0 is the batch (or axis 1, for axis=0).
+        lengths: integers, shape (batch,).
+    Raises:
+        ShapeError: not one length per batch element.
+    """
+    check_tensor("sequence_mask", "x", x)
+    check_indices("sequence_mask", "lengths", lengths, 1)
+    along = normalize_axis("sequence_mask", axis, x.ndim)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"sequence_mask: {x.name} {format_shape(x.shape)} has no batch axis.",
+            hint="x has a batch axis and a time axis.",
+        )
+    batch = 1 if along == 0 else 0
+    check_equal("sequence_mask", f"the batches of {x.name} and {lengths.name}",
+                x.shape[batch], lengths.shape[0])  # fmt: skip
+
+    def body(*i: Expr) -> Expr:
+        kept: Expr = te.select(i[along] < lengths[i[batch]], x[i], te.const(value, x.dtype))
+        return kept
+
+    made: Tensor = te.compute(x.shape, body, name="sequence_mask")
+    return made

@@ -1,0 +1,161 @@
+"""Activations: one function of every element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorad import te
+from tensorad.errors import DefinitionError
+from tensorad.ir.dtypes import BOOL
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Tensor
+from tensorad.topi import math
+from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(0, x); derivative 0 at 0."""
+    check_tensor("relu", "x", x)
+    zero = te.const(0, x.dtype)
+    made: Tensor = te.compute(x.shape, lambda *i: te.maximum(zero, x[i]), name="relu")
+    return made
+
+
+def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
+    """x where x > 0, otherwise alpha * x; derivative alpha at 0."""
+    check_tensor("leaky_relu", "x", x)
+    made: Tensor = te.compute(
+        x.shape, lambda *i: te.select(x[i] > 0, x[i], x[i] * alpha), name="leaky_relu"
+    )
+    return made
+
+
+def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
+    """x where x > 0, otherwise slope[channel] * x."""
+    check_tensor("prelu", "x", x)
+    check_tensor("prelu", "slope", slope, 1)
+    along = normalize_axis("prelu", axis, x.ndim)
+    check_equal("prelu", f"axis {along} of {x.name} and {slope.name}",
+                x.shape[along], slope.shape[0])  # fmt: skip
+    made: Tensor = te.compute(
+        x.shape,
+        lambda *i: te.select(x[i] > 0, x[i], x[i] * slope[i[along]]),
+        name="prelu",
+    )
+    return made
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return math.sigmoid(x)
+
+
+def tanh(x: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return math.tanh(x)
+
+
+def relu6(x: Tensor) -> Tensor:
+    """min(max(0, x), 6)."""
+    return math.clip(x, 0.0, 6.0)
+
+
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, otherwise alpha * (exp(x) - 1) (Clevert et al. 2015)."""
+    return _pointwise("elu", x, lambda v: te.select(v > 0, v, te.expm1(v) * alpha))
+
+
+def selu(x: Tensor) -> Tensor:
+    """The self-normalising elu (Klambauer et al. 2017)."""
+    scale, alpha = 1.0507009873554805, 1.6732632423543772
+    return _pointwise(
+        "selu", x, lambda v: te.select(v > 0, v * scale, te.expm1(v) * (scale * alpha))
+    )
+
+
+def gelu(x: Tensor, approximate: bool = False) -> Tensor:
+    """x * Phi(x) with the normal distribution function (Hendrycks and Gimpel 2016).
+
+    approximate: Phi through tanh(sqrt(2/pi) * (x + 0.044715 x^3)).
+    """
+    if approximate:
+        inner = 0.7978845608028654
+        return _pointwise(
+            "gelu", x, lambda v: 0.5 * v * (1.0 + te.tanh(inner * (v + 0.044715 * v * v * v)))
+        )
+    return _pointwise("gelu", x, lambda v: 0.5 * v * (1.0 + te.erf(v * 0.7071067811865476)))
+
+
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x), also called swish."""
+    return _pointwise("silu", x, lambda v: v * te.sigmoid(v))
+
+
+def softplus(x: Tensor, beta: float = 1.0) -> Tensor:
+    """log(1 + exp(beta * x)) / beta, without overflow.
+
+    Raises:
+        DefinitionError: beta is not positive.
+    """
+    if not beta > 0:
+        raise DefinitionError(f"softplus: beta must be positive, got {beta}.", hint="use beta=1.")
+
+    def formula(v: Expr) -> Expr:
+        scaled = v * beta
+        above = te.maximum(te.const(0, x.dtype), scaled)
+        return (above + te.log1p(te.exp(-te.abs(scaled)))) * (1.0 / beta)
+
+    return _pointwise("softplus", x, formula)
+
+
+def log_sigmoid(x: Tensor) -> Tensor:
+    """log(1 / (1 + exp(-x))), without overflow."""
+
+    def formula(v: Expr) -> Expr:
+        below = te.minimum(te.const(0, x.dtype), v)
+        return below - te.log1p(te.exp(-te.abs(v)))
+
+    return _pointwise("log_sigmoid", x, formula)
+
+
+def hard_sigmoid(x: Tensor) -> Tensor:
+    """clip(x / 6 + 1/2, 0, 1)."""
+    return _pointwise(
+        "hard_sigmoid", x, lambda v: te.minimum(te.maximum(v * (1.0 / 6) + 0.5, 0.0), 1.0)
+    )
+
+
+def dropout(x: Tensor, mask: Tensor, rate: float = 0.5) -> Tensor:
+    """x / (1 - rate) where the mask holds, otherwise 0: dropout with the caller's random mask.
+
+    Args:
+        mask: shape of x; booleans, or numbers of which 0 drops.
+        rate: the share of elements the mask drops, in [0, 1).
+    Raises:
+        DefinitionError: another rate.
+        ShapeError: shapes differ.
+    """
+    check_tensor("dropout", "x", x)
+    check_tensor("dropout", "mask", mask, x.ndim)
+    for d in range(x.ndim):
+        check_equal("dropout", f"axis {d} of {x.name} and {mask.name}", x.shape[d], mask.shape[d])
+    if not 0 <= rate < 1:
+        raise DefinitionError(
+            f"dropout: rate must be in [0, 1), got {rate}.",
+            hint="it is the share of elements that are dropped.",
+        )
+    scale = 1.0 / (1.0 - rate)
+
+    def body(*i: Expr) -> Expr:
+        kept: Expr = mask[i] if mask.dtype is BOOL else mask[i] != 0
+        result: Expr = te.select(kept, x[i] * scale, te.const(0, x.dtype))
+        return result
+
+    made: Tensor = te.compute(x.shape, body, name="dropout")
+    return made
+
+
+def _pointwise(name: str, x: Tensor, function: Callable[[Expr], Expr]) -> Tensor:
+    check_tensor(name, "x", x)
+    made: Tensor = te.compute(x.shape, lambda *i: function(x[i]), name=name)
+    return made

@@ -1,0 +1,240 @@
+"""Softmax and normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad import te
+from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.topi import math, reduction, transform
+from tensorad.topi.checks import check_equal, check_tensor, normalize_axes, normalize_axis
+from tensorad.topi.reduction import Axes
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """exp(x - max) / sum(exp(x - max)) along `axis`."""
+    exps, _ = _shifted_exps("softmax", x, axis)
+    return exps / reduction.sum(exps, axis, keepdims=True)
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """x - max - log(sum(exp(x - max))) along `axis`."""
+    exps, shifted = _shifted_exps("log_softmax", x, axis)
+    return shifted - math.log(reduction.sum(exps, axis, keepdims=True))
+
+
+def _shifted_exps(operator: str, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    check_tensor(operator, "x", x)
+    along = normalize_axis(operator, axis, x.ndim)
+    shifted = x - reduction.max(x, along, keepdims=True)
+    return math.exp(shifted), shifted
+
+
+def layer_norm(
+    x: Tensor,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    axis: Axes = -1,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, moments over `axis`.
+
+    Source: Ba, Kiros, Hinton, Layer Normalization (2016), section 3.
+
+    Args:
+        axis: one axis or several.
+        scale, shift: shape of the normalised axes of x, in their order.
+    Raises:
+        ShapeError: scale or shift has another shape.
+    """
+    over = normalize_axes("layer_norm", axis, check_tensor("layer_norm", "x", x).ndim)
+    for name, t in (("scale", scale), ("shift", shift)):
+        if t is not None:
+            check_tensor("layer_norm", name, t, len(over))
+            for d, n in zip(over, t.shape, strict=True):
+                check_equal("layer_norm", f"axis {d} of {x.name} and {t.name}", x.shape[d], n)
+    return _normalize("layer_norm", x, over, over, scale, shift, epsilon)
+
+
+def rms_norm(
+    x: Tensor, scale: Tensor | None = None, axis: int = -1, epsilon: float = 1e-5
+) -> Tensor:
+    """x / sqrt(mean(x^2) + epsilon) * scale along one axis (Zhang and Sennrich 2019)."""
+    along = normalize_axis("rms_norm", axis, check_tensor("rms_norm", "x", x).ndim)
+    if scale is not None:
+        check_tensor("rms_norm", "scale", scale, 1)
+        check_equal("rms_norm", f"axis {along} of {x.name} and {scale.name}",
+                    x.shape[along], scale.shape[0])  # fmt: skip
+    power = reduction.mean(math.square(x), along, keepdims=True)
+
+    def body(*i: Expr) -> Expr:
+        value = x[i] * te.rsqrt(power[at_one(i, (along,))] + epsilon)
+        return value if scale is None else value * scale[i[along]]
+
+    made: Tensor = te.compute(x.shape, body, name="rms_norm")
+    return made
+
+
+def batch_norm(
+    x: Tensor,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    mean: Tensor | None = None,
+    variance: Tensor | None = None,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift per channel.
+
+    Source: Ioffe and Szegedy, Batch Normalization (2015), algorithm 1.
+
+    Args:
+        axis: of the channels.
+        scale, shift, mean, variance: shape (channels,). Without mean and variance the moments
+            of this batch are used (training).
+    Raises:
+        DefinitionError: only one of mean and variance is given.
+        ShapeError: the number of channels differs.
+    """
+    along = normalize_axis("batch_norm", axis, check_tensor("batch_norm", "x", x).ndim)
+    if (mean is None) is not (variance is None):
+        raise DefinitionError(
+            "batch_norm: mean and variance come together.",
+            hint="give both (inference), or neither (moments of this batch).",
+        )
+    given = {"scale": scale, "shift": shift, "mean": mean, "variance": variance}
+    for name, t in given.items():
+        if t is not None:
+            check_tensor("batch_norm", name, t, 1)
+            check_equal("batch_norm", f"axis {along} of {x.name} and {t.name}",
+                        x.shape[along], t.shape[0])  # fmt: skip
+    if mean is None or variance is None:
+        over = tuple(d for d in range(x.ndim) if d != along)
+        return _normalize("batch_norm", x, over, (along,), scale, shift, epsilon)
+    middle, spread = mean, variance
+
+    def body(*i: Expr) -> Expr:
+        channel = i[along]
+        value = (x[i] - middle[channel]) * te.rsqrt(spread[channel] + epsilon)
+        return _affine(value, (channel,), scale, shift)
+
+    made: Tensor = te.compute(x.shape, body, name="batch_norm")
+    return made
+
+
+def group_norm(
+    x: Tensor,
+    groups: int,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Moments over the spatial axes and the channels of one group (Wu and He 2018).
+
+    Args:
+        x: shape (n, channels, ...); groups=channels is instance normalisation.
+        scale, shift: shape (channels,).
+    Raises:
+        ShapeError: the channels do not divide into groups.
+    """
+    check_tensor("group_norm", "x", x)
+    channels = x.shape[1] if x.ndim > 1 else 0
+    if not isinstance(channels, int) or groups < 1 or channels % groups or not channels:
+        raise ShapeError(
+            f"group_norm: {channels} channels of {x.name} do not divide into {groups} groups.",
+            hint="axis 1 holds the channels; every group has equally many.",
+        )
+    for name, t in (("scale", scale), ("shift", shift)):
+        if t is not None:
+            check_tensor("group_norm", name, t, 1)
+            check_equal(
+                "group_norm", f"the channels of {x.name} and {t.name}", channels, t.shape[0]
+            )
+    size = channels // groups
+    split = transform.reshape(x, (x.shape[0], groups, size, *x.shape[2:]))
+    normal = _normalize("group_norm", split, tuple(range(2, split.ndim)), (), None, None, epsilon)
+
+    def body(*i: Expr) -> Expr:
+        n, c, *rest = i
+        return _affine(normal[(n, c // size, c % size, *rest)], (c,), scale, shift)
+
+    made: Tensor = te.compute(x.shape, body, name="group_norm")
+    return made
+
+
+def l2_normalize(x: Tensor, axis: Axes = -1, epsilon: float = 1e-12) -> Tensor:
+    """x / sqrt(max(sum(x^2), epsilon)) along `axis`."""
+    over = normalize_axes("l2_normalize", axis, check_tensor("l2_normalize", "x", x).ndim)
+    power = reduction.sum(math.square(x), over, keepdims=True)
+    made: Tensor = te.compute(
+        x.shape,
+        lambda *i: x[i] * te.rsqrt(te.maximum(power[at_one(i, over)], epsilon)),
+        name="l2_normalize",
+    )
+    return made
+
+
+def lrn(
+    x: Tensor, size: int = 5, axis: int = 1, bias: float = 2.0, alpha: float = 1e-4,
+    beta: float = 0.75,
+) -> Tensor:  # fmt: skip
+    """x / (bias + alpha/size * sum of x^2 over `size` neighbours)^beta (Krizhevsky et al. 2012).
+
+    Args:
+        size: odd number of neighbouring channels along `axis`, itself included.
+    Raises:
+        DefinitionError: size is even or not positive.
+    """
+    check_tensor("lrn", "x", x)
+    along = normalize_axis("lrn", axis, x.ndim)
+    if size < 1 or size % 2 == 0:
+        raise DefinitionError(f"lrn: size must be odd and positive, got {size}.", hint="size=5.")
+    k = te.reduce_axis(size, name="k")
+
+    def window(*i: Expr) -> Expr:
+        at = i[along] + k - size // 2
+        value = x[(*i[:along], at, *i[along + 1 :])]
+        where = te.all_of(at >= 0, at < dim_expr(x.shape[along]))
+        return te.sum(value * value, axis=k, where=where)
+
+    powers: Tensor = te.compute(x.shape, window, name="lrn.squares")
+    made: Tensor = te.compute(
+        x.shape, lambda *i: x[i] * te.pow(powers[i] * (alpha / size) + bias, -beta), name="lrn"
+    )
+    return made
+
+
+def _normalize(
+    operator: str,
+    x: Tensor,
+    over: tuple[int, ...],
+    named: tuple[int, ...],
+    scale: Tensor | None,
+    shift: Tensor | None,
+    epsilon: float,
+) -> Tensor:
+    """x with mean 0 and variance 1 over axes; scale and shift are indexed by the named axes."""
+    mean = reduction.mean(x, over, keepdims=True)
+    variance = reduction.mean(math.square(x - mean), over, keepdims=True)
+
+    def body(*i: Expr) -> Expr:
+        moment = at_one(i, over)
+        value = (x[i] - mean[moment]) * te.rsqrt(variance[moment] + epsilon)
+        return _affine(value, tuple(i[d] for d in named), scale, shift)
+
+    made: Tensor = te.compute(x.shape, body, name=operator)
+    return made
+
+
+def at_one(index: Sequence[Expr], axes: Sequence[int]) -> tuple[Expr | int, ...]:
+    """The index of a tensor whose listed axes have extent 1."""
+    return tuple(0 if d in axes else i for d, i in enumerate(index))
+
+
+def _affine(
+    value: Expr, index: tuple[Expr, ...], scale: Tensor | None, shift: Tensor | None
+) -> Expr:
+    value = value if scale is None else value * scale[index]
+    return value if shift is None else value + shift[index]
