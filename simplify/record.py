@@ -23,6 +23,24 @@ class Elimination:
 
 
 @dataclass(frozen=True, eq=False)
+class Incoming:
+    """What flows into the adjoint of a tensor through one read: what is noted until the next
+    decision about the tensor belongs to it.
+
+    Attributes:
+        about: the tensor that is read.
+        axes: the axes around the read.
+        condition: where the read counts.
+        indices: which element is read.
+    """
+
+    about: Tensor
+    axes: tuple[Axis, ...]
+    condition: Expr
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Decision:
     """A choice made for a tensor: what was done, and why, each in one clause.
 
@@ -39,7 +57,7 @@ class Decision:
     part: Expr | None = None
 
 
-Record = Elimination | Decision
+Record = Elimination | Incoming | Decision
 _listener: ContextVar[list[Record] | None] = ContextVar("listener", default=None)
 
 

@@ -23,6 +23,7 @@ from tensorad.ir.expr import (
     read,
     reduce_expr,
 )
+from tensorad.ir.points import depends_on_data
 from tensorad.ir.tensor import Compute, Scatter, Shape, Tensor, Update, outputs
 from tensorad.ir.visit import (
     any_node,
@@ -34,6 +35,7 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.affine import is_affine
 from tensorad.simplify.nonzeroness import both, guarded, is_zero, lift, split_condition
+from tensorad.simplify.record import Decision, Incoming, note
 from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.zeros import is_solved, nonzero_body
 
@@ -98,7 +100,9 @@ class Target:
         gathered, scattered = self._gather(axes)
         if gathered is not None and not scattered:
             if not stored and may_inline(gathered, uses):
+                note(Decision(self.of, "inlined", "reading it costs as much as computing it"))
                 return Adjoint(axes, gathered)
+            note(Decision(self.of, "stored"))
             return _stored(outputs(Compute(name, axes, (gathered,)))[0], axes)
         init = None
         if gathered is not None:
@@ -123,10 +127,14 @@ class Target:
         scattered: list[Contribution] = []
         crowded = _crowded(self.contributions)
         for c in self.contributions:
+            note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
             part = None if c.axes in crowded else gather(c, axes, len(self.batch))
             if part is None or (c.sparse is not None and any_node(part, is_reduce)):
                 scattered.append(c.sparse or c)
-            elif not is_zero(part):
+                note(Decision(self.of, "scattered", _why_scattered(c, c.axes in crowded, part)))
+                continue
+            note(Decision(self.of, "gathered"))
+            if not is_zero(part):
                 part = cast(part, self.of.dtype)
                 total = part if total is None else add(total, part)
         if total is None and not scattered:
@@ -164,6 +172,16 @@ class Target:
 
 def _stored(tensor: Tensor, axes: tuple[Axis, ...]) -> Adjoint:
     return Adjoint(axes, read(tensor, axes), tensor)
+
+
+def _why_scattered(c: Contribution, is_crowded: bool, part: Expr | None) -> str:
+    if is_crowded:
+        return f"more than {_GATHER_TERMS} reads share one formula, which is evaluated once"
+    if part is not None:
+        return "one element of many is selected, and only it receives anything"
+    if any(depends_on_data(i) for i in c.indices):
+        return "the element read depends on data"
+    return "the index has no exact inverse that loops could follow"
 
 
 def _crowded(contributions: Sequence[Contribution]) -> dict[tuple[Axis, ...], None]:
