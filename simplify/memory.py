@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from threading import RLock
 
 from tensorad import config
+from tensorad.errors import InternalError
 from tensorad.ir.expr import (
     Apply,
     Axis,
@@ -25,7 +26,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.facts import facts_about
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import children, postorder, rebuild
+from tensorad.ir.visit import children, free_leaves, postorder, rebuild
 
 Nominal = Axis | Tensor
 """What a remembered formula is renamed in."""
@@ -120,6 +121,22 @@ def _reduce(new: dict[Expr, Expr], e: Reduce, mapping: dict[Nominal, Nominal]) -
     return reduce_expr(e.combiner, sources, tuple(axes), new[e.condition], e.index)
 
 
+def _demand_same(axes: Sequence[Axis], remembered: Expr, derived: Expr) -> None:
+    """A renamed result must be what deriving it anew gives, down to the names of its loops.
+
+    Raises:
+        InternalError: it is another formula.
+    """
+    (one, here), (two, there) = signature(axes, remembered), signature(axes, derived)
+    free = free_leaves(remembered, derived)
+    same = len(here) == len(there) and all(
+        a is b or (isinstance(a, Axis) and isinstance(b, Axis) and not (a in free or b in free))
+        for a, b in zip(here, there, strict=True)
+    )
+    if one != two or not same:
+        raise InternalError(f"remembered:\n{remembered}\nderived anew:\n{derived}")
+
+
 class BodyMemory:
     """Results of a function (axes, body) -> body, by signature; the oldest are forgotten."""
 
@@ -136,7 +153,10 @@ class BodyMemory:
         with self._lock:
             known = self._known.get(key)
         if known is not None:
-            return renamed(known[1], dict(zip(known[0], own, strict=True)))
+            result = renamed(known[1], dict(zip(known[0], own, strict=True)))
+            if "certify" in config.current().debug:
+                _demand_same(axes, result, solve(axes, body))
+            return result
         result = solve(axes, body)
         with self._lock:
             self._known[key] = (own, result)
