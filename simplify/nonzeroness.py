@@ -8,6 +8,7 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
+    Apply,
     Axis,
     Call,
     Cast,
@@ -26,6 +27,7 @@ from tensorad.ir.expr import (
     neg,
     select,
 )
+from tensorad.ir.functions import is_stop, stop
 from tensorad.ir.visit import conjuncts, postorder
 
 
@@ -115,6 +117,8 @@ def _lift_operands(e: Expr) -> tuple[Expr, ...]:
             return (a,) if is_zero(b) else (b,) if is_zero(a) else ()
         case Cast(value=v) if v.dtype is not BOOL:
             return (v,)
+        case Apply(function=f) if is_stop(f):
+            return e.args
     return ()
 
 
@@ -138,6 +142,9 @@ def _lift_node(e: Expr, lifted: dict[Expr, tuple[Expr, Expr]]) -> tuple[Expr, Ex
         case Cast(value=v):
             p, x = lifted[v]
             return p, cast(x, e.dtype)
+        case Apply(function=f, args=(a,)) if is_stop(f):
+            p, x = lifted[a]
+            return p, stop(x)
     return TRUE, e
 
 

@@ -13,6 +13,7 @@ import sympy
 
 from tensorad.errors import InternalError
 from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Select, Size
+from tensorad.ir.functions import inline_functions
 from tensorad.ir.visit import postorder
 
 _PLAIN: Final[dict[str, Callable[..., Any]]] = {
@@ -49,6 +50,7 @@ def latex(e: Expr) -> str:
 def to_sympy(root: Expr) -> Any:
     """The formula as an unevaluated sympy expression."""
     made: dict[Expr, Any] = {}
+    root = inline_functions(root)
     for e in postorder(root):
         made[e] = _convert(e, made)
     return made[root]

@@ -14,6 +14,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.combiner import beats
 from tensorad.ir.expr import (
     TRUE,
+    Apply,
     Axis,
     Call,
     Cast,
@@ -31,6 +32,7 @@ from tensorad.ir.expr import (
     mul,
     neg,
 )
+from tensorad.ir.functions import flowing_args, partials_at
 from tensorad.ir.visit import children, postorder
 from tensorad.simplify.nonzeroness import guarded, is_index_condition
 
@@ -99,6 +101,8 @@ def _differentiable_operands(e: Expr) -> tuple[Expr, ...]:
         return ()
     if isinstance(e, Select):
         return (e.then, e.orelse)
+    if isinstance(e, Apply):
+        return flowing_args(e)
     return children(e)
 
 
@@ -114,8 +118,9 @@ def _local(e: Expr) -> Iterable[tuple[Expr, Expr, Expr | None]]:
             second = beats(e.op, b, a)
             yield a, logical_not(second), None
             yield b, second, None
-        case Call():
-            for operand, factor in zip(e.args, partials_of(e), strict=True):
+        case Call() | Apply():
+            factors = partials_of(e) if isinstance(e, Call) else partials_at(e)
+            for operand, factor in zip(e.args, factors, strict=True):
                 if factor is not None:
                     yield operand, TRUE, factor
         case _:

@@ -36,6 +36,7 @@ from tensorad.ir.nodes import OPERATIONS as OPERATIONS
 from tensorad.ir.nodes import ROUNDING as ROUNDING
 from tensorad.ir.nodes import TESTS as TESTS
 from tensorad.ir.nodes import UNARY_MATH as UNARY_MATH
+from tensorad.ir.nodes import Apply as Apply
 from tensorad.ir.nodes import Axis as Axis
 from tensorad.ir.nodes import Call as Call
 from tensorad.ir.nodes import Cast as Cast

@@ -11,6 +11,7 @@ from tensorad.ir.node import Node
 
 if TYPE_CHECKING:
     from tensorad.ir.combiner import Combiner
+    from tensorad.ir.functions import Function
     from tensorad.ir.tensor import Tensor
 
 Number = bool | int | float
@@ -235,6 +236,13 @@ class Call(Expr):
     """A scalar operation of `OPERATIONS`."""
 
     op: str
+    args: tuple[Expr, ...]
+
+
+class Apply(Expr):
+    """function(args): a scalar function whose derivative is not that of its formula."""
+
+    function: Function
     args: tuple[Expr, ...]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tensorad.errors import InternalError, UserError
 from tensorad.ir.expr import (
     TRUE,
+    Apply,
     Axis,
     Call,
     Cast,
@@ -288,6 +289,9 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
             return np.where(*args)
         case Cast():
             return args[0].astype(np.int64 if e.dtype.is_integer else np.dtype(e.dtype))
+        case Apply():
+            columns = dict(zip(e.function.params, args, strict=True))
+            return evaluate((e.function.result,), columns, sizes)[0]
         case Call():
             with np.errstate(all="ignore"):
                 return np.asarray(_FUNCTIONS[e.op](*args))

@@ -1,0 +1,163 @@
+"""Scalar functions with derivatives of their own: the value by a formula, the partials by a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from weakref import WeakKeyDictionary
+
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import DType
+from tensorad.ir.expr import Apply, Const, Expr, Param, Reduce, param, reduce_expr
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Update
+from tensorad.ir.visit import any_node, op_expressions, rewrite, substitute
+
+Partials = tuple[Expr | None, ...]
+"""One partial derivative per argument; None is zero everywhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """name(params) = result, with d name / d params by `rule`, not by the result. Nominal.
+
+    Attributes:
+        result: over `params`; it may use other functions.
+        rule: (the function's value, its params) -> partials; asked once, when first needed, so
+            that functions may be each other's derivatives.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    result: Expr
+    rule: Callable[[Param, tuple[Param, ...]], Partials]
+    asked: list[tuple[Param, Partials]] = field(default_factory=list, repr=False)
+
+    def partials(self) -> tuple[Param, Partials]:
+        """(the parameter that stands for the value, the partials over it and `params`)."""
+        if not self.asked:
+            value = param(self.name, self.result.dtype)
+            self.asked.append((value, self.rule(value, self.params)))
+        return self.asked[0]
+
+
+def apply(function: Function, args: tuple[Expr, ...]) -> Expr:
+    """function(args); the arguments have the dtypes of the function's parameters."""
+    if is_stop(function) and isinstance(args[0], Const):
+        return args[0]
+    if is_stop(function) and isinstance(args[0], Apply) and args[0].function is function:
+        return args[0]
+    return Apply(function.result.dtype, function, args)
+
+
+def partials_at(e: Apply) -> Partials:
+    """The partial derivatives at a use of a function."""
+    value, partials = e.function.partials()
+    at: dict[Expr, Expr] = {value: e}
+    at.update(zip(e.function.params, e.args, strict=True))
+    return tuple([None if p is None else substitute(p, at) for p in partials])
+
+
+def flowing_args(e: Apply) -> tuple[Expr, ...]:
+    """The arguments that a derivative flows to."""
+    partials = e.function.partials()[1]
+    return tuple([a for a, p in zip(e.args, partials, strict=True) if p is not None])
+
+
+@cache
+def stop_function(dtype: DType) -> Function:
+    """x with derivative zero."""
+    x = param("x", dtype)
+    return Function("stop_gradient", (x,), x, lambda value, params: (None,))
+
+
+def is_stop(function: Function) -> bool:
+    """Whether the function is `stop_gradient`."""
+    return function is stop_function(function.result.dtype)
+
+
+def stop(x: Expr) -> Expr:
+    """x as a constant of every derivative; integers and booleans are constants already."""
+    return apply(stop_function(x.dtype), (x,)) if x.dtype.is_float else x
+
+
+def value_at(e: Apply) -> Expr:
+    """The function's formula with the arguments in place, free of functions of its own."""
+    function = e.function
+    result = inline_functions(function.result)
+    return substitute(result, dict(zip(function.params, e.args, strict=True)))
+
+
+def inline_functions(root: Expr) -> Expr:
+    """f(a) -> the formula of f at a, everywhere: what is computed when nothing differentiates."""
+    return rewrite(root, _inline) if any_node(root, _uses_functions) else root
+
+
+def _uses_functions(e: Expr) -> bool:
+    if isinstance(e, Reduce):
+        return plain_combiner(e.combiner) is not e.combiner
+    return isinstance(e, Apply)
+
+
+def _inline(e: Expr) -> Expr | None:
+    if isinstance(e, Apply):
+        return value_at(e)
+    if isinstance(e, Reduce) and _uses_functions(e):
+        return reduce_expr(plain_combiner(e.combiner), e.sources, e.axes, e.condition, e.index)
+    return None
+
+
+_plain_combiners: WeakKeyDictionary[Combiner, list[Combiner]] = WeakKeyDictionary()
+_plain_ops: WeakKeyDictionary[Op, list[Op]] = WeakKeyDictionary()
+"""Lists: empty where nothing is to be inlined (an entry must not keep its own key alive)."""
+
+
+def plain_combiner(c: Combiner) -> Combiner:
+    """The combiner with every function inlined; `c` itself if it uses none."""
+    if c not in _plain_combiners:
+        results = tuple([inline_functions(r) for r in c.results])
+        same = all(a is b for a, b in zip(results, c.results, strict=True))
+        _plain_combiners[c] = [] if same else [replace(c, results=results)]
+    known = _plain_combiners[c]
+    return known[0] if known else c
+
+
+def without_functions(op: Op) -> Op:
+    """The operation with every function inlined; `op` itself if it uses none."""
+    if op not in _plain_ops:
+        changed = _without_functions(op)
+        _plain_ops[op] = [] if changed is op else [changed]
+    known = _plain_ops[op]
+    return known[0] if known else op
+
+
+def _without_functions(op: Op) -> Op:
+    roots = op_expressions(op)
+    folds = isinstance(op, (Scatter, Scan)) and plain_combiner(op.combiner) is not op.combiner
+    if not folds and not any(any_node(e, _uses_functions) for e in roots):
+        return op
+    memo: dict[Expr, Expr] = {}
+
+    def plain(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([rewrite(e, _inline, memo) for e in exprs])
+
+    match op:
+        case Compute():
+            return replace(op, bodies=plain(op.bodies))
+        case Scatter():
+            updates = []
+            for u in op.updates:
+                value, condition = plain((u.value, u.condition))
+                updates.append(Update(plain(u.indices), value, condition))
+            return replace(op, updates=tuple(updates), combiner=plain_combiner(op.combiner))
+        case Scan():
+            (condition,) = plain((op.condition,))
+            return replace(
+                op,
+                start=plain(op.start),
+                sources=plain(op.sources),
+                indices=plain(op.indices),
+                condition=condition,
+                combiner=plain_combiner(op.combiner),
+            )
+    return op

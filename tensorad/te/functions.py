@@ -1,0 +1,195 @@
+"""Functions with derivatives of the user's own: `stop_gradient` and `scalar_function`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from tensorad.errors import DefinitionError, DTypeError, GradError
+from tensorad.ir.dtypes import FLOAT32, DType, result_type
+from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes
+from tensorad.ir.expr import Expr, Number, Param, cast, param
+from tensorad.ir.functions import Function, Partials, apply, stop
+from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.te.checks import check_name, element, excerpt, foreign_leaf
+
+
+@overload
+def stop_gradient(x: Tensor) -> Tensor: ...
+@overload
+def stop_gradient(x: Expr | Number) -> Expr: ...
+def stop_gradient(x: Any) -> Any:
+    """x itself, with derivative zero in every mode and of every order.
+
+    Args:
+        x: an expression of a formula, a number, or a whole tensor (the result is a tensor).
+            Integers and booleans are constants of derivatives already.
+    Raises:
+        DefinitionError: it is neither.
+    """
+    if not isinstance(x, Tensor):
+        return stop(element("the operand of stop_gradient", x))
+    if not x.dtype.is_float:
+        return x
+    axes = compute_axes(x.shape)
+    return outputs(Compute(f"stop_gradient.{x.name}", axes, (stop(broadcast_read(x, axes)),)))[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarFunction:
+    """A scalar function with partial derivatives given by the user.
+
+    Called like `exp`: on expressions and numbers inside a formula, or elementwise on whole
+    tensors, with broadcasting. Floats are brought to one dtype; integers and booleans keep
+    theirs and are constants of the derivative.
+
+    `made` keeps one function for each tuple of operand dtypes.
+    """
+
+    name: str
+    formula: Callable[..., Any]
+    derivatives: Callable[..., Any]
+    made: dict[tuple[DType, ...], Function] = field(default_factory=dict, repr=False)
+
+    def __call__(self, *args: Any) -> Any:
+        """The function's value: an expression, or a tensor if an argument is a tensor."""
+        if not any(isinstance(a, Tensor) for a in args):
+            return self._at(args)
+        shape = broadcast_shapes(self.name, *[a.shape for a in args if isinstance(a, Tensor)])
+        axes = compute_axes(shape)
+        reads = [broadcast_read(a, axes) if isinstance(a, Tensor) else a for a in args]
+        return outputs(Compute(self.name, axes, (self._at(reads),)))[0]
+
+    def _at(self, args: Sequence[Any]) -> Expr:
+        like = next((a.dtype for a in args if isinstance(a, Expr) and a.dtype.is_float), FLOAT32)
+        operands = [element(f"an operand of {self.name}", a, like) for a in args]
+        common = [e.dtype for e in operands if e.dtype.is_float]
+        if common:
+            dtype = common[0]
+            for d in common[1:]:
+                dtype = result_type(dtype, d)
+            operands = [cast(e, dtype) if e.dtype.is_float else e for e in operands]
+        return apply(self._function(tuple([e.dtype for e in operands])), tuple(operands))
+
+    def _function(self, dtypes: tuple[DType, ...]) -> Function:
+        if dtypes not in self.made:
+            names = _parameter_names(self.name, self.formula, len(dtypes))
+            params = tuple([param(n, d) for n, d in zip(names, dtypes, strict=True)])
+            result = self._result(self.formula(*params), params)
+            made = Function(self.name, params, result, self._partials)
+            self.made.setdefault(dtypes, made)
+        return self.made[dtypes]
+
+    def _result(self, value: object, params: tuple[Param, ...]) -> Expr:
+        like = next((p.dtype for p in params if p.dtype.is_float), FLOAT32)
+        e = element(f"the value of {self.name}", value, like)
+        _check_own(f"the formula of {self.name}", e, params)
+        if not e.dtype.is_float:
+            raise DTypeError(
+                f"{self.name} gives {e.dtype}: only a float has derivatives.",
+                where=excerpt(e),
+                hint="convert the result: .astype('float32'), or use a plain Python function.",
+            )
+        return e
+
+    def _partials(self, value: Param, params: tuple[Param, ...]) -> Partials:
+        _check_call(f"the partials of {self.name}", self.derivatives, 1 + len(params))
+        given = self.derivatives(value, *params)
+        many = isinstance(given, (tuple, list))
+        parts = tuple(given) if many else (given,)
+        if len(parts) != len(params):
+            raise GradError(
+                f"the partials of {self.name} are {len(parts)}, but it takes {len(params)} "
+                f"{'argument' if len(params) == 1 else 'arguments'}.",
+                hint="return one partial per argument, None where it is zero.",
+            )
+        own = (value, *params)
+        return tuple([self._partial(n, p, own) for n, p in enumerate(parts)])
+
+    def _partial(self, n: int, partial: object, own: tuple[Param, ...]) -> Expr | None:
+        if partial is None or not own[1 + n].dtype.is_float:
+            return None
+        e = element(f"partial {n} of {self.name}", partial, own[1 + n].dtype, GradError)
+        _check_own(f"partial {n} of {self.name}", e, own)
+        if not e.dtype.is_float:
+            raise GradError(
+                f"partial {n} of {self.name} is of dtype {e.dtype}; it must be a float.",
+                where=excerpt(e),
+                hint="convert it: .astype('float32'); a zero partial is None.",
+            )
+        return cast(e, own[0].dtype)
+
+
+def _check_own(what: str, e: Expr, own: Sequence[Param]) -> None:
+    foreign = foreign_leaf(e, dict.fromkeys(own))
+    if foreign is not None:
+        raise DefinitionError(
+            f"{what} uses {foreign}, which is none of its arguments.",
+            where=excerpt(e),
+            hint="a scalar function sees only its arguments; pass other values as arguments.",
+        )
+
+
+def _check_call(what: str, function: Callable[..., Any], count: int) -> None:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        raise GradError(
+            f"{what} cannot be called with the value and {count - 1} "
+            f"{'argument' if count == 2 else 'arguments'}.",
+            hint="write partials=lambda y, a, b: (dy_da, dy_db): y is the function's value.",
+        ) from None
+    except ValueError:  # a builtin without a signature: the call itself will tell
+        return
+
+
+def _parameter_names(name: str, formula: Callable[..., Any], count: int) -> tuple[str, ...]:
+    try:
+        inspect.signature(formula).bind(*range(count))
+        parameters = list(inspect.signature(formula).parameters.values())
+    except TypeError:
+        raise DefinitionError(
+            f"{name} cannot be called with {count} {'argument' if count == 1 else 'arguments'}.",
+            hint="give it as many arguments as its formula has parameters.",
+        ) from None
+    except ValueError:  # a builtin without a signature
+        parameters = []
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return (*named[:count], *[f"x{n}" for n in range(len(named), count)])
+
+
+def scalar_function(
+    formula: Callable[..., Any] | None = None,
+    *,
+    partials: Callable[..., Any],
+    name: str | None = None,
+) -> Any:
+    """A scalar function whose derivative is what `partials` says, in both modes, to any order.
+
+    As a function, `f = scalar_function(formula, partials=...)`, or as a decorator,
+    `@scalar_function(partials=...)`. Compiled code contains the formula itself.
+
+    Args:
+        formula: (a, b, ...) -> an expression of its arguments alone.
+        partials: (y, a, b, ...) -> one partial per argument, y the function's own value; a bare
+            expression for one argument; None is zero everywhere. Partials may use functions of
+            this kind, also this one: higher derivatives follow them.
+        name: how texts call it; the formula's own name unless given.
+    Raises:
+        DefinitionError: one of them is no function.
+    Example:
+        logistic = ta.scalar_function(
+            lambda x: 1 / (1 + ta.exp(-x)), partials=lambda y, x: y * (1 - y), name="logistic")
+    """
+    for what, function in (("partials", partials), ("formula", formula)):
+        if function is not None and not callable(function):
+            raise DefinitionError(
+                f"the {what} of a scalar function must be a function, got {function!r}.",
+                hint="scalar_function(lambda x: x * x, partials=lambda y, x: 2 * x).",
+            )
+    if formula is None:
+        return lambda f: scalar_function(f, partials=partials, name=name)
+    own = getattr(formula, "__name__", "function") if name is None else name
+    return ScalarFunction("function" if own == "<lambda>" else check_name(own), formula, partials)
