@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tensorad import te, topi
+from tensorad.autodiff import vjp
 from tensorad.checking import gradcheck
+from tensorad.counting import work
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor
@@ -79,6 +81,40 @@ def test_einsum(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
     expected = np.einsum(subscripts, *arrays)
     np.testing.assert_allclose(interpret(y, dict(made)), expected, atol=1e-12)
     gradcheck(y, tensors)
+
+
+ALGEBRAS = [
+    # reducer, combination, the same over an array of all elements
+    (te.max, lambda a, b: a + b, lambda a, b: (a + b).max(1)),
+    (te.min, lambda a, b: te.maximum(a, b), lambda a, b: np.maximum(a, b).min(1)),
+    (te.logsumexp, lambda a, b: a + b, lambda a, b: np.log(np.exp(a + b).sum(1))),
+    (te.sum, lambda a, b: te.abs(a - b), lambda a, b: abs(a - b).sum(1)),
+    (te.prod, lambda a, b: 1.0 + a * b, lambda a, b: (1 + a * b).prod(1)),
+]
+
+
+@pytest.mark.parametrize("n", range(len(ALGEBRAS)))
+def test_einsum_in_another_algebra(n: int) -> None:
+    reducer, combine, expected = ALGEBRAS[n]
+    (a, av), (b, bv) = tensor(3, 4, name="A"), tensor(4, 2, name="B")
+    y = topi.einsum("ik,kj->ij", a, b, reduce=reducer, combine=combine)
+    value = interpret(y, {a: av, b: bv})
+    np.testing.assert_allclose(value, expected(av[:, :, None], bv[None]), atol=1e-12)
+    gradcheck(y, [a, b], arrays={a: av, b: bv})
+
+
+def test_another_algebra_stores_no_tensor_over_all_letters() -> None:
+    a, b = te.placeholder((8, 8), name="A"), te.placeholder((8, 8), name="B")
+    y = topi.einsum("ik,kj->ij", a, b, reduce=te.max, combine=lambda x, y: x + y)
+    assert work(y).elements == 64
+    (da,) = vjp(y, [a], te.placeholder((8, 8), name="H"))
+    assert work(da).elements <= 4 * 64
+
+
+def test_a_combination_without_a_letter_to_reduce() -> None:
+    (a, av), (b, bv) = tensor(3, name="A"), tensor(2, name="B")
+    y = topi.einsum("i,j->ij", a, b, reduce=te.max, combine=te.minimum)
+    np.testing.assert_allclose(interpret(y, {a: av, b: bv}), np.minimum(av[:, None], bv))
 
 
 def test_products_with_sizes() -> None:
@@ -169,6 +205,15 @@ def too_few_operands() -> None:
 )
 def an_unknown_output_letter() -> None:
     topi.einsum("ij->iz", A)
+
+
+@CASES.refused(
+    DefinitionError,
+    "einsum: combine cannot be called with 2 scalars, one for each operand.",
+    "  hint: e.g. combine=lambda a, b: a + b.",
+)
+def a_combination_of_one_operand() -> None:
+    topi.einsum("ij,ij->i", A, B, combine=lambda a: a)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])
