@@ -48,13 +48,17 @@ class Decision:
         about: the tensor whose adjoint (or derivative) the choice concerns.
         plan: what was done, a few words.
         why: the reason, a clause without a full stop; "" if there was no other way.
-        part: what the choice is about inside the tensor's adjoint (a read, a reduction).
+        part: what the choice is about inside the tensor's formula (a read, a reduction).
+        result: the tensor that was made.
+        formula: (axes, value) if no tensor was made.
     """
 
     about: Tensor
     plan: str
     why: str = ""
     part: Expr | None = None
+    result: Tensor | None = None
+    formula: tuple[tuple[Axis, ...], Expr] | None = None
 
 
 Record = Elimination | Incoming | Decision

@@ -100,16 +100,20 @@ class Target:
         gathered, scattered = self._gather(axes)
         if gathered is not None and not scattered:
             if not stored and may_inline(gathered, uses):
-                note(Decision(self.of, "inlined", "reading it costs as much as computing it"))
+                cheap = "computing it where it is read costs no more than reading it"
+                note(Decision(self.of, "inlined", cheap, formula=(axes, gathered)))
                 return Adjoint(axes, gathered)
-            note(Decision(self.of, "stored"))
-            return _stored(outputs(Compute(name, axes, (gathered,)))[0], axes)
+            return self._keep(outputs(Compute(name, axes, (gathered,)))[0], axes)
         init = None
         if gathered is not None:
             init = outputs(Compute(name, axes, (gathered,)))[0]
         if not scattered:
             return None
-        return _stored(self._scatter(name, scattered, init), axes)
+        return self._keep(self._scatter(name, scattered, init), axes)
+
+    def _keep(self, tensor: Tensor, axes: tuple[Axis, ...]) -> Adjoint:
+        note(Decision(self.of, "stored", result=tensor))
+        return Adjoint(axes, read(tensor, axes), tensor)
 
     def _axes(self) -> tuple[Axis, ...]:
         """Axes named after the indices they stand for in the first contribution."""
@@ -168,10 +172,6 @@ class Target:
         combiner = sum_combiner(self.of.dtype)
         op = Scatter(name, shape, self.of.dtype, axes, tuple(updates), combiner, init)
         return outputs(op)[0]
-
-
-def _stored(tensor: Tensor, axes: tuple[Axis, ...]) -> Adjoint:
-    return Adjoint(axes, read(tensor, axes), tensor)
 
 
 def _why_scattered(c: Contribution, is_crowded: bool, part: Expr | None) -> str:
