@@ -21,7 +21,7 @@ from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.memory import Array, OutputBlocks, bytes_of, shape_values, size_value
 from tensorad.codegen.runtime import Executable, Layout
 from tensorad.errors import BindError, BoundsError, BuildError, ShapeError
-from tensorad.ir.expr import Expr, Size
+from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.facts import facts_about
 from tensorad.ir.tensor import Op, Placeholder, Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
@@ -303,39 +303,50 @@ def show_lowered(outputs: Outputs, inputs: Sequence[Tensor]) -> None:
 
 
 def measure_performance(
-    outputs: Outputs, inputs: Sequence[Tensor], min_seconds: float = 1.0
+    outputs: Outputs, inputs: Sequence[Tensor], min_seconds: float = 1.0, **sizes: int
 ) -> float:
-    """Milliseconds of one call on random arrays: the median of calls over `min_seconds`."""
+    """Milliseconds of one call on random arrays: the median of calls over `min_seconds`.
+
+    Args:
+        sizes: a number for every symbolic size.
+    Raises:
+        BindError: a shape has a size without a number.
+    """
     f = build(outputs, inputs)
-    arrays = random_arguments(f)
+    arrays = random_arguments(f, sizes)
     try:
-        results = f(*arrays)
+        results = f(*arrays, **sizes)
     except BoundsError:  # an index is computed from the data: 0 is the index most likely valid
         arrays = [np.zeros_like(a) if a.dtype.kind in "iu" else a for a in arrays]
-        results = f(*arrays)
+        results = f(*arrays, **sizes)
     targets = [results] if isinstance(results, np.ndarray) else results
     times: list[float] = []
     end = time.perf_counter() + min_seconds
     while not times or time.perf_counter() < end:
         start = time.perf_counter()
-        f(*arrays, out=targets)
+        f(*arrays, out=targets, **sizes)
         times.append(time.perf_counter() - start)
     return float(np.median(times)) * 1e3
 
 
-def random_arguments(f: CompiledFunction, seed: int = 0) -> list[Array]:
-    """Random arrays for a function without symbolic sizes; integers are valid indices."""
+def random_arguments(
+    f: CompiledFunction, sizes: Mapping[str, int] | None = None, seed: int = 0
+) -> list[Array]:
+    """Random arrays of the shapes a function takes at these sizes; integers are valid indices."""
     rng = np.random.default_rng(seed)
     limits = _index_limits(f.outputs)
+    numbers: dict[Expr, int] = {size_var(name): n for name, n in (sizes or {}).items()}
     arrays: list[Array] = []
     for t in f.inputs:
-        if any(isinstance(dim_expr(n), Size) for n in t.shape):
+        needed = postorder(*[dim_expr(n) for n in t.shape])
+        missing = [e.name for e in needed if isinstance(e, Size) and e not in numbers]
+        if missing:
             raise BindError(
-                f"measure_performance cannot choose the symbolic shape of {t.name}.",
+                f"measure_performance needs a number for the size {missing[0]} of {t.name}.",
                 where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
-                hint="define the program with numbers as extents.",
+                hint=f"pass it as a keyword: measure_performance(..., {missing[0]}=8).",
             )
-        shape, dtype = shape_values(t.shape, {}), np.dtype(str(t.dtype))
+        shape, dtype = shape_values(t.shape, numbers), np.dtype(str(t.dtype))
         if dtype.kind == "f":
             arrays.append(rng.uniform(-1, 1, shape).astype(dtype))
         elif dtype.kind == "b":

@@ -148,3 +148,10 @@ def test_evaluate_lower_and_show(capsys: pytest.CaptureFixture[str]) -> None:
 def test_measure_gives_milliseconds() -> None:
     assert 0 < measure_performance(Z, [X, V], min_seconds=0.01) < 1000
     assert 0 < measure_performance(G, [V, K], min_seconds=0.01) < 1000
+
+
+def test_measure_performance_at_given_sizes() -> None:
+    n = te.size("n")
+    x = te.placeholder((n, 2 * n), name="X")
+    y = te.compute((n,), lambda i: x[i, i] + x[i, 2 * i])
+    assert 0 < measure_performance(y, [x], min_seconds=0.01, n=8) < 1000
