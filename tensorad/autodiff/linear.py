@@ -29,12 +29,14 @@ from tensorad.ir.expr import (
     div,
     logical_and,
     logical_not,
+    logical_or,
     mul,
     neg,
 )
 from tensorad.ir.functions import flowing_args, partials_at
-from tensorad.ir.visit import children, postorder
-from tensorad.simplify.nonzeroness import guarded, is_index_condition
+from tensorad.ir.points import depends_on_data
+from tensorad.ir.visit import children, conjuncts, postorder
+from tensorad.simplify.nonzeroness import both, guarded, is_index_condition, split_condition
 
 _MAX_GUARDS = 32
 Guarded = dict[Expr, Expr]
@@ -160,17 +162,32 @@ def times(v: Expr, factor: Expr) -> Expr:
     return mul(v, factor)
 
 
-def merge_guards(values: Guarded) -> tuple[Expr, Expr]:
-    """One guard and one value for several: the sum of selects, everywhere."""
+def merge_guards(values: Guarded, indices: Iterable[Expr] = ()) -> tuple[Expr, Expr]:
+    """One guard and one value for several: the sum of selects, where any of them may hold.
+
+    The guard speaks of indices alone, unless the `indices` of the read it protects depend on
+    data.
+    """
     if len(values) == 1:
         return next(iter(values.items()))
+    by_data = depends_on_data(*indices)
+    guards = [g if by_data else split_condition(g)[0] for g in values]
     total: Expr | None = None
     for guard, value in values.items():
         part = guarded(guard, value)
         total = part if total is None else add(total, cast(part, total.dtype))
     if total is None:
         raise InternalError("no value to merge")
-    return TRUE, total
+    return _any_of(guards), total
+
+
+def _any_of(conditions: Iterable[Expr]) -> Expr:
+    """Where one of the conditions holds: what all of them ask for is asked once."""
+    alternatives = [dict.fromkeys(conjuncts(c)) for c in conditions]
+    first = alternatives[0]
+    shared = {p: None for p in first if all(p in a for a in alternatives)}
+    rest = [logical_and(*[p for p in a if p not in shared]) for a in alternatives]
+    return logical_and(*shared, logical_or(*[both(*split_condition(c)) for c in rest]))
 
 
 def body_terms(
@@ -200,6 +217,6 @@ def body_terms(
             else:
                 on_data[guard] = scaled
         if on_data:
-            guard, value = merge_guards(on_data)
+            guard, value = merge_guards(on_data, leaf.indices)
             terms.append(Term(component, value, leaf, axes, condition, guard))
     return terms
