@@ -8,17 +8,15 @@ from collections.abc import Iterable, Sequence
 from tensorad import config
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Assign, Fold, For, Kernel, LoopProgram, Stmt, Store, Visit
+from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import check_kernel
 from tensorad.codegen.lower_parts import lower_update, scan_parts
 from tensorad.codegen.schedule import schedule_op
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import (
-    Expr,
-    read,
-)
+from tensorad.ir.expr import TRUE, Expr, read
+from tensorad.ir.functions import without_functions
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -91,7 +89,10 @@ def copy_of(t: Tensor) -> Tensor:
 def needed_ops(
     outputs: Iterable[Tensor], inputs: Iterable[Tensor]
 ) -> list[tuple[Op, tuple[Tensor, ...]]]:
-    """Operations to run, producers first, each with those of its tensors that are used."""
+    """Operations to run, producers first, each with those of its tensors that are used.
+
+    Functions with derivatives of their own are inlined: loops know only formulas.
+    """
     given = dict.fromkeys(inputs)
     live: dict[Op, dict[Tensor, None]] = {}
     done: dict[Op, None] = {}
@@ -114,7 +115,8 @@ def needed_ops(
         else:
             done[t.op] = None
             stack.pop()
-    return [(op, tuple(sorted(live[op], key=lambda t: t.index))) for op in done]
+    used = [tuple(sorted(live[op], key=lambda t: t.index)) for op in done]
+    return [(without_functions(op), tensors) for op, tensors in zip(done, used, strict=True)]
 
 
 def _missing_input(t: Tensor) -> BuildError:
@@ -163,10 +165,10 @@ def lower_scatter(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
 
 
 def lower_scan(op: Scan, live: tuple[Tensor, ...]) -> tuple[Stmt, ...]:
-    """for the other axes: a fold along `op.axis` that stores every state."""
-    parts = scan_parts(op)
-    fold = Fold(parts.state, op.combiner, parts.sources)
-    store = Store(live, parts.indices, tuple([parts.state[t.index] for t in live]))
-    step: tuple[Stmt, ...] = (store, fold) if op.exclusive else (fold, store)
-    loop = For(parts.along, (Visit(), *step))
-    return nest(parts.others, (Assign(parts.state, op.combiner.identity), loop))
+    """for the axes: a fold along the others that keeps its states."""
+    parts = scan_parts(op, live)
+    step = parts.step if parts.condition is TRUE else (If(parts.condition, parts.step),)
+    loops = nest(parts.steps, (Visit(), *step))
+    if parts.outer is not TRUE:
+        loops = (If(parts.outer, loops),)
+    return nest(op.axes, (parts.begin, *loops, *parts.end))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values
 from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, read, select
-from tensorad.ir.tensor import Compute, Op, Scatter, dim_expr, outputs
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs
 from tensorad.ir.visit import free_leaves, needs, op_expressions, outside_reductions, reads
 from tensorad.simplify.bounds import dynamic_dimensions
 
@@ -50,6 +50,11 @@ def check_kernel(op: Op) -> Kernel | None:
 def _scopes(op: Op) -> Iterator[_Scope]:
     if isinstance(op, Compute):
         yield _Scope(op.bodies, op.axes, TRUE)
+    if isinstance(op, Scan):
+        inner = (*op.axes, *op.along)
+        yield _Scope(op.start, op.axes, TRUE)
+        yield _Scope((op.condition,), inner, TRUE)
+        yield _Scope(op.sources, inner, op.condition)
     if isinstance(op, Scatter):
         (out,) = outputs(op)
         for u in op.updates:

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorad.codegen.loopir import If, Stmt, Store
+from tensorad.codegen.loopir import Assign, Fold, If, Stmt, Store
 from tensorad.codegen.lower_body import accumulators_for, lower_values
-from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import TRUE, Axis, Expr, Param, axis, int_const, read, sub
-from tensorad.ir.tensor import Scan, Scatter, Tensor, Update, dim_expr
-from tensorad.ir.visit import substitute
+from tensorad.ir.expr import (
+    ONE,
+    TRUE,
+    ZERO,
+    Axis,
+    Expr,
+    add,
+    axis,
+    call,
+    floordiv,
+    mul,
+    read,
+    sub,
+)
+from tensorad.ir.levels import split_condition
+from tensorad.ir.tensor import (
+    Scan,
+    Scatter,
+    Tensor,
+    Update,
+    last_states,
+    states_after,
+    states_before,
+)
+from tensorad.ir.visit import substitute, substitute_all
 
 
 def lower_update(op: Scatter, update: Update, out: Tensor) -> tuple[Stmt, ...]:
@@ -27,23 +48,59 @@ def lower_update(op: Scatter, update: Update, out: Tensor) -> tuple[Stmt, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ScanParts:
-    """A scan's loops, and what one step reads and where it stores."""
+    """A scan's loops over `steps`, in order, and what they compute.
 
-    others: tuple[Axis, ...]
-    along: Axis
-    indices: tuple[Expr, ...]
-    sources: tuple[Expr, ...]
-    state: tuple[Param, ...]
+    Attributes:
+        begin: the state set to its start.
+        step: what happens at each step where `condition` holds.
+        end: what happens after the steps.
+    """
+
+    steps: tuple[Axis, ...]
+    outer: Expr
+    condition: Expr
+    begin: Stmt
+    step: tuple[Stmt, ...]
+    end: tuple[Stmt, ...]
 
 
-def scan_parts(op: Scan) -> ScanParts:
-    """The parts of a scan; a reverse one runs along n - 1 - s."""
-    axes = compute_axes(op.shape)
-    along = axis("s", 0, dim_expr(op.shape[op.axis]))
-    position: Expr = along
-    if op.reverse:
-        position = sub(sub(along.upper, int_const(1)), along)
-    indices = (*axes[: op.axis], position, *axes[op.axis + 1 :])
-    others = (*axes[: op.axis], *axes[op.axis + 1 :])
-    sources = tuple([read(t, indices) for t in op.sources])
-    return ScanParts(others, along, indices, sources, accumulators_for(op.combiner))
+def scan_parts(op: Scan, live: tuple[Tensor, ...]) -> ScanParts:
+    """The parts of a scan that keeps the states `live`; a reverse one runs along new axes."""
+    state = accumulators_for(op.combiner)
+    mapping: dict[Expr, Expr] = {}
+    steps = tuple([_step_axis(a, op.reverse, mapping) for a in op.along])
+    *sources, condition = substitute_all((*op.sources, op.condition), mapping)
+    indices = substitute_all(op.indices, mapping)
+    m = op.combiner.arity
+
+    def keep(kept: tuple[Tensor, ...], where: tuple[Expr, ...]) -> tuple[Stmt, ...]:
+        wanted = tuple([t for t in live if t in dict.fromkeys(kept)])
+        return (
+            (Store(wanted, where, tuple([state[t.index % m] for t in wanted])),) if wanted else ()
+        )
+
+    fold = Fold(state, op.combiner, tuple(sources))
+    step = (*keep(states_before(op), indices), fold, *keep(states_after(op), indices))
+    outer, inner = split_condition(condition, steps)
+    return ScanParts(
+        steps, outer, inner, Assign(state, op.start), step, keep(last_states(op), op.axes)
+    )
+
+
+def _step_axis(a: Axis, reverse: bool, mapping: dict[Expr, Expr]) -> Axis:
+    """The axis of the loop that stands for `a`; from its end, a new one and `a` in terms of it."""
+    lower, upper, step = (substitute(b, mapping) for b in (a.lower, a.upper, a.step))
+    if not reverse:
+        if lower is a.lower and upper is a.upper and step is a.step:
+            return a
+        made = axis(a.name, lower, upper, step)
+        mapping[a] = made
+        return made
+    if step is ONE:
+        made = axis("s", 0, sub(upper, lower))
+        mapping[a] = sub(sub(upper, ONE), made)
+        return made
+    count = floordiv(sub(add(sub(upper, lower), step), ONE), step)
+    made = axis("s", 0, call("maximum", count, ZERO))
+    mapping[a] = add(lower, mul(sub(sub(made.upper, ONE), made), step))
+    return made

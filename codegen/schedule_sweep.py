@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from tensorad.codegen.access import guarded_unsafe
 from tensorad.codegen.affine import Ranges, fold_by_ranges, substitutor
-from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
+from tensorad.codegen.loopir import For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
-from tensorad.codegen.lower_parts import lower_update, scan_parts
+from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
 from tensorad.codegen.schedule_emit import emit_nest, strips
 from tensorad.codegen.schedule_plan import PARALLEL_COST, extent_product, plan_nest
 from tensorad.errors import InternalError
@@ -23,19 +23,33 @@ STRIP = 64
 
 def schedule_scan(op: Scan, live: tuple[Tensor, ...]) -> Kernel:
     """Lanes along the last axis unless the scan runs there; rows on several threads."""
-    parts = scan_parts(op)
-    fold = Fold(parts.state, op.combiner, parts.sources)
-    store = Store(live, parts.indices, tuple([parts.state[t.index] for t in live]))
-    step: tuple[Stmt, ...] = (store, fold) if op.exclusive else (fold, store)
-    body: tuple[Stmt, ...] = (
-        Assign(parts.state, op.combiner.identity),
-        For(parts.along, step),
-    )
-    others = list(parts.others)
-    if others and op.axis != len(op.shape) - 1:
+    parts = scan_parts(op, live)
+    step = parts.step if parts.condition is TRUE else (If(parts.condition, parts.step),)
+    loops = _serial(parts.steps, step)
+    if parts.outer is not TRUE:
+        loops = (If(parts.outer, loops),)
+    body: tuple[Stmt, ...] = (parts.begin, *loops, *parts.end)
+    others = list(op.axes)
+    if others and _rows_fit_lanes(op, parts):
         body = (For(others.pop(), body, "vector"),)
-    points = extent_product([*parts.others, parts.along])
+    points = extent_product([*op.axes, *op.along])
     return Kernel(op.name, free_loops(others, points, body), live, tuple(op_inputs(op)))
+
+
+def _rows_fit_lanes(op: Scan, parts: ScanParts) -> bool:
+    """Whether the last row axis is the fastest in memory, and its lanes take the same steps."""
+    lane = op.axes[-1]
+    if not op.indices or op.indices[-1] is not lane:
+        return False
+    bounds = [b for a in parts.steps for b in (a.lower, a.upper, a.step)]
+    if lane in free_leaves(parts.outer, parts.condition, *bounds):
+        return False
+    inner = (*op.axes, *op.along)
+    guarded = op.condition is not TRUE
+    return not (
+        guarded_unsafe(op.sources, inner, guarded=guarded)
+        or guarded_unsafe((op.condition, *op.start), inner, guarded=False)
+    )
 
 
 def schedule_scatter(op: Scatter, out: Tensor) -> Kernel:

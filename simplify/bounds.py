@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from tensorad.errors import BoundsError
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size
-from tensorad.ir.tensor import Compute, Op, Scatter, dim_expr, outputs, source_line
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs, source_line
 from tensorad.ir.visit import free_leaves, op_expressions, reads
 from tensorad.simplify.enumeration import value_at
 from tensorad.simplify.inrange import Point, Query, Verdict
@@ -57,7 +57,7 @@ def check_op(op: Op) -> None:
     """`check_reads` for the reads and writes of an operation."""
     suspects = _suspects(_accesses(op))
     if suspects:
-        source = op.source if isinstance(op, (Compute, Scatter)) else ""
+        source = op.source if isinstance(op, (Compute, Scatter, Scan)) else ""
         _check(op.name, source, _sites(op), suspects)
 
 
@@ -130,7 +130,7 @@ def size_violation(op: Op, sizes: Mapping[Expr, int]) -> BoundsError | None:
         query = _query(site, dimension)
         point = query.witness({s: v for s, v in sizes.items() if isinstance(s, Size)})
         if point is not None:
-            source = op.source if isinstance(op, (Compute, Scatter)) else ""
+            source = op.source if isinstance(op, (Compute, Scatter, Scan)) else ""
             return _error(site, dimension, point, op.name, source)
     return None
 
@@ -165,6 +165,11 @@ def _write(op: Scatter, indices: tuple[Expr, ...]) -> Read:
 def _sites(op: Op) -> Iterable[Site]:
     if isinstance(op, Compute):
         yield from evaluation_sites(op.axes, op.bodies)
+    elif isinstance(op, Scan):
+        inner = (*op.axes, *op.along)
+        yield from evaluation_sites(op.axes, op.start)
+        yield from evaluation_sites(inner, (op.condition,))
+        yield from evaluation_sites(inner, op.sources, op.condition)
     elif isinstance(op, Scatter):
         for u in op.updates:
             yield from evaluation_sites(op.axes, (u.condition,))

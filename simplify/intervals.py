@@ -320,9 +320,7 @@ def _settle(op: Op) -> None:
 def _integer_inputs(op: Op) -> list[Tensor]:
     """Tensors whose bounds those of `op` depend on."""
     found: list[Tensor] = []
-    if isinstance(op, Scan):
-        found += op.sources
-    elif isinstance(op, Scatter) and op.init is not None:
+    if isinstance(op, Scatter) and op.init is not None:
         found.append(op.init)
     found += [e.tensor for e in postorder(*op_expressions(op)) if isinstance(e, Read)]
     return [t for t in found if not t.dtype.is_float]
@@ -339,8 +337,7 @@ def _op_intervals(op: Op) -> tuple[Interval, ...]:
     if isinstance(op, Placeholder):
         return (range_of(op.dtype),)
     if isinstance(op, Scan):
-        folded = [tensor_interval(t) for t in op.sources]
-        return _fold_bounds(op.combiner, folded, nonempty=not op.exclusive)
+        return _scan_intervals(op)
     memo = intervals([u.value for u in op.updates])
     added = [memo[u.value] for u in op.updates]
     if op.init is not None:
@@ -349,6 +346,15 @@ def _op_intervals(op: Op) -> tuple[Interval, ...]:
     for other in added[1:]:
         value = value.hull(other)
     return _fold_bounds(op.combiner, [value], nonempty=False)
+
+
+def _scan_intervals(op: Scan) -> tuple[Interval, ...]:
+    memo = intervals((*op.start, *op.sources))
+    folded, start = [memo[s] for s in op.sources], [memo[s] for s in op.start]
+    anywhere = _fold_bounds(op.combiner, folded, False, start)
+    after = _fold_bounds(op.combiner, folded, True, start)
+    kept = (*anywhere, *after) if op.exclusive else (*after, *anywhere)
+    return (*kept, *anywhere)
 
 
 def _reduce(e: Reduce, memo: Mapping[Expr, Interval]) -> Interval:
@@ -370,7 +376,10 @@ def _sum(e: Reduce, memo: Mapping[Expr, Interval]) -> Interval:
 
 
 def _fold_bounds(
-    combiner: Combiner, sources: Sequence[Interval], nonempty: bool
+    combiner: Combiner,
+    sources: Sequence[Interval],
+    nonempty: bool,
+    start: Sequence[Interval] | None = None,
 ) -> tuple[Interval, ...]:
     """Bounds of the state that one more step does not leave.
 
@@ -378,9 +387,10 @@ def _fold_bounds(
     that argmax cannot be the -1 of its identity. A component that keeps growing is open.
     """
     ranges = [range_of(c.dtype) for c in combiner.identity]
-    state = [
+    identity = [
         ANY if c.dtype.is_float else Interval(int(c.value), int(c.value)) for c in combiner.identity
     ]
+    state = identity if start is None else list(start)
     if nonempty:
         state = _step(combiner, state, sources)
     for patience in range(2 + combiner.arity, -1, -1):

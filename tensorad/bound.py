@@ -15,6 +15,9 @@ from typing import Final
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
     ROUNDING,
+    TRUE,
+    ZERO,
+    Apply,
     Axis,
     Call,
     Cast,
@@ -27,6 +30,7 @@ from tensorad.ir.expr import (
     add,
     size_var,
 )
+from tensorad.ir.functions import flowing_args
 from tensorad.ir.levels import FoldSite, Level, every_operand, fold_key, loop_levels
 from tensorad.ir.points import count_points, depends_on_data, evaluate, possible
 from tensorad.ir.tensor import (
@@ -91,8 +95,8 @@ class _Yardstick:
             self.counts[items] = count_points(items, self.sizes)
         return self.counts[items]
 
-    def elements(self, op: Op) -> int:
-        extents = [int(evaluate((dim_expr(n),), {}, self.sizes)[0]) for n in op.shape]
+    def elements(self, t: Tensor | Op) -> int:
+        extents = [int(evaluate((dim_expr(n),), {}, self.sizes)[0]) for n in t.shape]
         return math.prod(extents)
 
     # Which tensors and nodes a derivative flows through
@@ -101,13 +105,12 @@ class _Yardstick:
         """Record the outputs of `op` through which a derivative reaches `wrt`."""
         if isinstance(op, (Placeholder, Constant)):
             return
+        active = self.active[op] = self._active_nodes(op)
         if isinstance(op, Scan):
             for t in outputs(op):
-                used = flowing_components(op.combiner, [t.index])
-                if any(op.sources[n] in self.leading for n in used):
+                if any(e in active for e in _scanned(op, [t])):
                     self.leading[t] = None
             return
-        active = self.active[op] = self._active_nodes(op)
         tops = op.bodies if isinstance(op, Compute) else ()
         for t, body in zip(outputs(op), tops, strict=False):
             if body in active:
@@ -133,14 +136,25 @@ class _Yardstick:
         self.received.setdefault(t, []).append((points, by_data))
 
     def _through_scan(self, op: Scan, heads: Sequence[Tensor]) -> None:
-        components = flowing_components(op.combiner, [t.index for t in heads])
-        for n in components:
-            if op.sources[n] in self.leading:
-                self._receive(op.sources[n], self.elements(op))
+        components = flowing_components(op.combiner, [t.index % op.combiner.arity for t in heads])
         factor = walks(op.combiner, components)
-        self.walked += factor * self.elements(op)
+        self.walked += factor * self.count((*op.axes, *op.along))
         if factor:
-            self.needed.update(dict.fromkeys(op.sources))
+            self._need_values(op, (*op.sources, op.condition, *op.start))
+        contexts: dict[Expr, list[tuple[Expr, ...]]] = {}
+        active = self.active[op]
+
+        def follow(e: Expr) -> list[Expr]:
+            return [c for c in flow(e) if c in active]
+
+        inner = tuple([i for i in (*op.axes, *op.along, possible(op.condition)) if i is not TRUE])
+        for n, e in enumerate(_scanned(op, heads)):
+            if e in active:
+                items = tuple(op.axes) if n < len(op.start) else inner
+                for level in loop_levels((e,), items, follow, conditions=False)[0]:
+                    self._through_level(op, level, contexts)
+        for e, around in contexts.items():
+            self._receive_read(e, around)
 
     def _through_formula(self, op: Compute | Scatter, heads: Sequence[Tensor]) -> None:
         active = self.active[op]
@@ -218,7 +232,7 @@ class _Yardstick:
         for t in dict.fromkeys((*self.wrt, *adjoints)):
             if t is self.y:
                 continue
-            own = self.elements(t.op)
+            own = self.elements(t)
             parts = self.received.get(t, [])
             points = sum([n for n, _ in parts])
             scattered = any(by_data for _, by_data in parts)
@@ -239,7 +253,7 @@ class _Yardstick:
             case Placeholder() | Constant():
                 return 0
             case Scan():
-                return self.elements(op)
+                return self.count((*op.axes, *op.along))
             case Scatter():
                 domain = self.count(tuple(op.axes))
                 return self.elements(op) + domain + sum(self._fold_points(op).values())
@@ -279,6 +293,8 @@ def flow(e: Expr) -> Sequence[Expr]:
             return (e.value,) if e.value.dtype.is_float else ()
         case Call():
             return () if e.op in _FLAT else e.args
+        case Apply():
+            return flowing_args(e)
         case Reduce():
             return [e.sources[n] for n in flowing_components(e.combiner, [e.index])]
     return ()
@@ -299,14 +315,20 @@ def values_in_partials(e: Expr, active: Mapping[Expr, None]) -> Sequence[Expr]:
             return [v for v, other in ((left, right), (right, left)) if other in active]
         case Call() if e.op not in _LINEAR:
             return e.args
+        case Apply():
+            return e.args
     return ()
 
 
 def flowing_components(c: Combiner, wanted: Sequence[int]) -> list[int]:
-    """The components of the operands that the wanted results depend on smoothly."""
+    """The components of the operands that the wanted results depend on smoothly.
+
+    Elements of a step that are no states of their own have no component.
+    """
     lhs: dict[Expr, int] = {p: n for n, p in enumerate(c.lhs)}
     rhs: dict[Expr, int] = {p: n for n, p in enumerate(c.rhs)}
     found: dict[int, None] = {}
+    by_number = len(c.lhs) == len(c.rhs)
     stack = [n for n in wanted if c.identity[n].dtype.is_float]
     while stack:
         n = stack.pop()
@@ -314,7 +336,7 @@ def flowing_components(c: Combiner, wanted: Sequence[int]) -> list[int]:
             continue
         found[n] = None
         for e in _reached(c.results[n]):
-            if e in lhs or e in rhs:
+            if e in lhs or (by_number and e in rhs):
                 stack.append(lhs[e] if e in lhs else rhs[e])
     return sorted(found)
 
@@ -338,7 +360,21 @@ def walks(c: Combiner, components: Sequence[int]) -> int:
     return 1 if all(_selects(c.results[n]) for n in components) else 2
 
 
+def _scanned(op: Scan, heads: Sequence[Tensor]) -> list[Expr]:
+    """The starts, then the sources, that the states in `heads` depend on smoothly."""
+    used = flowing_components(op.combiner, [t.index % op.combiner.arity for t in heads])
+    reached: dict[Expr, None] = {}
+    for n in used:
+        reached.update(dict.fromkeys(_reached(op.combiner.results[n])))
+    state = dict.fromkeys(used)
+    starts = [e if n in state else ZERO for n, e in enumerate(op.start)]
+    elements = zip(op.combiner.rhs, op.sources, strict=True)
+    return [*starts, *[e for p, e in elements if p in reached]]
+
+
 def _adds(c: Combiner, n: int) -> bool:
+    if n >= len(c.rhs):
+        return False
     x, y, result = c.lhs[n], c.rhs[n], c.results[n]
     return result is add(x, y) or result is add(y, x)
 

@@ -11,7 +11,8 @@ from tensorad import te
 from tensorad.ir.combiner import max_combiner, sum_combiner
 from tensorad.ir.dtypes import FLOAT64, INT64
 from tensorad.ir.expr import Axis, Expr, axis, call, const, read, select
-from tensorad.ir.tensor import Scan, Scatter, Tensor, Update, outputs
+from tensorad.ir.prefix import prefix_scan
+from tensorad.ir.tensor import Scatter, Tensor, Update, outputs
 
 Array = np.ndarray
 ZERO = const(0.0, FLOAT64)
@@ -274,7 +275,7 @@ def gathers() -> Case:
 def scans() -> Case:
     x = float_input("X", 4, 5)
     made = [
-        outputs(Scan("S", (x,), a, sum_combiner(FLOAT64), exclusive, reverse))[0]
+        outputs(prefix_scan("S", (x,), a, sum_combiner(FLOAT64), exclusive, reverse))[0]
         for a in (0, 1)
         for exclusive in (False, True)
         for reverse in (False, True)

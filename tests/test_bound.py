@@ -28,7 +28,8 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
-from tensorad.ir.tensor import Compute, Dim, Placeholder, Scan, Scatter, Tensor, Update, outputs
+from tensorad.ir.prefix import prefix_scan
+from tensorad.ir.tensor import Compute, Dim, Placeholder, Scatter, Tensor, Update, outputs
 from tensorad.workloads import WORKLOADS
 
 SUM, MAX, PROD = (make(FLOAT32) for make in (sum_combiner, max_combiner, prod_combiner))
@@ -168,8 +169,8 @@ def test_scatters_and_scans() -> None:
     assert bound(outputs(op)[0], [X]) == 48
     wide = Scatter("S", (10,), FLOAT32, (i, k), (Update((i,), V[k] * X[i, k]),), SUM, V)
     assert bound(outputs(wide)[0], [V]) == 10 + 48
-    assert bound(outputs(Scan("C", (X,), 1, SUM, False, False))[0], [X]) == 48
-    assert bound(outputs(Scan("C", (X,), 1, PROD, True, False))[0], [X]) == 48 + 96
+    assert bound(outputs(prefix_scan("C", (X,), 1, SUM, False, False))[0], [X]) == 48
+    assert bound(outputs(prefix_scan("C", (X,), 1, PROD, True, False))[0], [X]) == 48 + 96
 
 
 def test_wrt_may_be_intermediate_or_several_levels() -> None:

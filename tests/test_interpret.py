@@ -30,12 +30,12 @@ from tensorad.ir.expr import (
     size_var,
 )
 from tensorad.ir.interpret import interpret
+from tensorad.ir.prefix import prefix_scan
 from tensorad.ir.tensor import (
     Compute,
     Constant,
     Dim,
     Placeholder,
-    Scan,
     Scatter,
     Tensor,
     Update,
@@ -223,7 +223,7 @@ def test_scatter_accumulates_in_order_onto_init() -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan_is_the_prefix_fold(exclusive: bool, reverse: bool) -> None:
     x = tensor("X", 2, 4)
-    op = Scan("C", (x,), 1, sum_combiner(FLOAT64), exclusive, reverse)
+    op = prefix_scan("C", (x,), 1, sum_combiner(FLOAT64), exclusive, reverse)
     a = RNG.normal(size=(2, 4))
     turned = a[:, ::-1] if reverse else a
     expected = np.cumsum(turned, axis=1)

@@ -27,11 +27,11 @@ from tensorad.ir.printer import (
     format_tensor,
     format_tensor_recursively,
 )
+from tensorad.ir.prefix import prefix_scan
 from tensorad.ir.tensor import (
     Compute,
     Constant,
     Placeholder,
-    Scan,
     Scatter,
     Tensor,
     Update,
@@ -194,9 +194,10 @@ def test_other_operations_are_readable() -> None:
         "    init identity\n    update[0] S[(i + j) % 7] += X[i, j] where i < j"
         in format_tensor(outputs(s)[0])
     )
-    c = Scan("C", (X,), 1, sum_combiner(FLOAT32), True, False)
+    c = prefix_scan("C", (X,), 1, sum_combiner(FLOAT32), True, False)
     assert format_tensor(outputs(c)[0]).endswith(
-        "    along axis 1\n    exclusive True  reverse False\n    source[0] = X"
+        "    along axes (j : [0, 9])\n    exclusive True  reverse False  at [i, j]\n"
+        "    source[0] = X[i, j]"
     )
     t = outputs(Constant("T", np.array([0.5, 2.0], np.float32), FLOAT32))[0]
     assert format_tensor(t) == "tensor T : float32 [2]\n    constant(0.5, 2.0)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,8 @@ from tensorad.ir.expr import (
     reduce_expr,
     size_var,
 )
-from tensorad.ir.tensor import Compute, Constant, Placeholder, Scan, Scatter, Update, outputs
+from tensorad.ir.prefix import prefix_scan
+from tensorad.ir.tensor import Compute, Constant, Placeholder, Scatter, Update, outputs
 from tensorad.ir.verify import verify, verify_expr
 from tests.generators import random_program, random_symbolic_program
 
@@ -131,9 +134,15 @@ def test_scatters_and_scans() -> None:
         (Scatter("S", (4,), FLOAT32, (i, j), (Update((i,), X[i, j], i),), SUM), "not boolean"),
         (Scatter("S", (4,), FLOAT64, (i, j), (), SUM), "the combiner folds another dtype"),
         (Scatter("S", (4,), FLOAT32, (i, j), (), SUM, X), "init X has another shape or dtype"),
-        (Scan("C", (X,), 2, SUM, False, False), "a scan runs along axis 2 of 2"),
-        (Scan("C", (X, X), 0, SUM, False, False), "a scan's sources do not fit its combiner"),
-        (Scan("C", (X,), 0, sum_combiner(FLOAT64), False, False), "source X has another dtype"),
+        (replace(prefix_scan("C", (X,), 1, SUM), indices=(i,)), "indices do not fit its shape"),
+        (
+            prefix_scan("C", (X, X), 0, SUM, False, False),
+            "a scan's sources do not fit its combiner",
+        ),
+        (
+            prefix_scan("C", (X,), 0, sum_combiner(FLOAT64), False, False),
+            "a scan's sources do not fit its combiner",
+        ),
         (Constant("T", np.zeros(3), FLOAT32), "the array's dtype is float64"),
         (Placeholder("P", (-1,), FLOAT32), "an extent is negative: -1"),
     ]:

@@ -9,7 +9,7 @@ import numpy as np
 from tensorad.autodiff.adjoint import zeros
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.linear import Term, body_terms, times
-from tensorad.autodiff.scans import scan_tangents
+from tensorad.autodiff.scans import tangent_scan
 from tensorad.autodiff.views import (
     compute_terms,
     derivation_order,
@@ -105,16 +105,24 @@ class Push:
         if isinstance(op, Scatter):
             return [self._scatter(op)]
         if isinstance(op, Scan):
-            sources = [self.tangents.get(s) for s in op.sources]
-            full = tuple(
-                [
-                    zeros(f"d{s.name}", s.shape, s) if t is None else t
-                    for s, t in zip(op.sources, sources, strict=True)
-                ]
-            )
-            tangents = scan_tangents(op, full)
-            return [t if m.dtype.is_float else None for t, m in zip(tangents, made, strict=True)]
+            return self._scan(op, made)
         return [None for _ in made]
+
+    def _scan(self, op: Scan, made: Sequence[Tensor]) -> list[Tensor | None]:
+        """The tangents of `made`, the first components' states of the viewed scan."""
+
+        def moved(e: Expr) -> Expr | None:
+            terms = body_terms(0, e, self._wanted) if e.dtype.is_float else []
+            total: Expr | None = None
+            for t in terms:
+                part = guarded(t.guard, times(self._tangent_read(t), t.coefficient))
+                total = part if total is None else add(total, part)
+            return None if total is None else cast(total, e.dtype)
+
+        found = tangent_scan(op, [moved(e) for e in op.start], [moved(e) for e in op.sources])
+        size, kept = op.combiner.arity, len(made) // 3
+        own = outputs(op)
+        return [found.get(own[t.index // kept * size + t.index % kept]) for t in made]
 
     def _wanted(self, e: Read) -> bool:
         return e.tensor in self.tangents

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
-from tensorad.autodiff.checks import check_head_shape, check_output, check_wrt
+from tensorad.autodiff.checks import check_outputs, check_wrt
+from tensorad.autodiff.combiners import is_fold
+from tensorad.autodiff.folds import FoldKey, fold_adjoint_terms, fold_key
+from tensorad.autodiff.dense import note_jacobian
+from tensorad.autodiff.heads import Heads, pair_heads, seeds
 from tensorad.autodiff.linear import Term, body_terms, times
-from tensorad.autodiff.provenance import remember
-from tensorad.autodiff.scans import scan_adjoints
-from tensorad.autodiff.views import (
-    compute_terms,
+from tensorad.autodiff.overrides import (
+    Override,
+    Rule,
+    Rules,
+    check_override,
+    derivation_inputs,
     derivation_order,
-    differentiable_inputs,
-    view,
 )
+from tensorad.autodiff.provenance import remember
+from tensorad.autodiff.scans import Head as ScanHead
+from tensorad.autodiff.scans import Heads as ScanHeads
+from tensorad.autodiff.scans import reverse_sweep
+from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.errors import GradError
-from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
     TRUE,
@@ -28,82 +34,64 @@ from tensorad.ir.expr import (
     Call,
     Expr,
     Read,
+    Reduce,
     cast,
-    const,
-    logical_and,
     read,
-    select,
 )
-from tensorad.ir.tensor import Compute, Constant, Op, Scan, Scatter, Shape, Tensor, outputs
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import reads, substitute
 
-Head = Tensor | np.ndarray | np.number | float | int | None
+Indices = tuple[Expr, ...]
 
 
 def vjp(
-    y: Tensor, wrt: Sequence[Tensor] | Tensor, head: Head = None, *, strict: bool = False
+    y: Tensor | Sequence[Tensor],
+    wrt: Sequence[Tensor] | Tensor,
+    head: Heads = None,
+    *,
+    strict: bool = False,
+    override: Override | None = None,
 ) -> list[Tensor]:
     """sum over o of head[..., o] * d y[o] / d x, for every x of `wrt`.
 
     Args:
-        y: float tensor of any shape.
+        y: float tensor of any shape, or several (also the tuple that `compute` returned, whose
+            integer tensors are left out): the sum over all of them.
         wrt: the tensors to differentiate by; inputs or intermediates, float.
         head: shape (*batch, *y.shape), an array or number (broadcast); omitted: 1 for a 0-d
-            y, otherwise the identity (the full Jacobian, batch = y.shape).
+            y, otherwise the identity (the full Jacobian, batch = y.shape). For several outputs
+            a list with one head each, of one batch shape; None stands for 1 at a 0-d output.
         strict: raise where y does not depend on a tensor, instead of returning zeros.
+        override: derivatives to use in place of those of the formulas: {tensor: rule}, a rule
+            being f(tensor, deps, head) -> adjoints of the float tensors it reads (None: zero),
+            a pair (deps, f) with deps anywhere behind the tensor, or a `DerivativeRule`.
     Returns:
         one tensor of shape (*batch, *x.shape) per x.
     Raises:
         GradError: an integer tensor, an unreachable one with `strict`, a bad argument.
-        ShapeError: the head does not end in y's shape.
+        ShapeError: the head does not end in y's shape, or an adjoint of a rule in its tensor's.
     """
-    check_output(y)
+    pairs = pair_heads(check_outputs(y), head)
+    ys = [t for t, _ in pairs]
     tensors = check_wrt(wrt)
-    seed, batch = head_adjoint(y, head)
-    results = Sweep(y, tensors, batch).run(seed, strict)
-    return remember(results, [y], tensors, partial(vjp, y, tensors, head, strict=strict))
-
-
-def head_adjoint(y: Tensor, head: Head) -> tuple[Adjoint, Shape]:
-    """The adjoint of y itself, and the shape of its leading batch axes."""
-    if head is None:
-        if not y.shape:
-            return Adjoint((), const(1, y.dtype)), ()
-        return _identity(y), y.shape
-    if isinstance(head, (int, float, np.number)):
-        return Adjoint(compute_axes(y.shape), const(float(head), y.dtype)), ()
-    if isinstance(head, np.ndarray):
-        head = _constant(head, y)
-    if not isinstance(head, Tensor):
-        raise GradError(
-            f"the head must be a tensor, an array or a number, got {type(head).__name__}.",
-            hint=f"use placeholder({y.shape}, name='H').",
-        )
-    check_head_shape(y, head)
-    axes = compute_axes(head.shape)
-    adjoint = Adjoint(axes, cast(read(head, axes), y.dtype))
-    return adjoint, head.shape[: head.ndim - y.ndim]
-
-
-def _constant(array: np.ndarray, y: Tensor) -> Tensor:
-    numbers = np.array(array, dtype=y.dtype) if array.dtype.kind in "biu" else np.array(array)
-    return outputs(Constant("head", numbers, to_dtype(numbers.dtype)))[0]
-
-
-def _identity(y: Tensor) -> Adjoint:
-    batch, own = compute_axes(y.shape), compute_axes(y.shape)
-    same = logical_and(*[b == o for b, o in zip(batch, own, strict=True)])
-    return Adjoint((*batch, *own), select(same, const(1, y.dtype), const(0, y.dtype)))
+    starts, batch = seeds(pairs)
+    results = Sweep(ys, tensors, batch, check_override(override)).run(starts, strict)
+    again = partial(vjp, y, tensors, head, strict=strict, override=override)
+    note_jacobian(results, pairs)
+    return remember(results, ys, tensors, again)
 
 
 class Sweep:
-    """One pass over the operations between `wrt` and y, consumers first."""
+    """One pass over the operations between `wrt` and the outputs, consumers first."""
 
-    def __init__(self, y: Tensor, wrt: Sequence[Tensor], batch: Shape) -> None:
-        self.y = y
+    def __init__(
+        self, ys: Sequence[Tensor], wrt: Sequence[Tensor], batch: Shape, rules: Rules
+    ) -> None:
+        self.ys = list(ys)
         self.wrt = dict.fromkeys(wrt)
         self.batch = batch
-        self.order = derivation_order(y)
+        self.rules = rules
+        self.order = derivation_order(ys, rules)
         self.active = self._active()
         self.targets: dict[Tensor, Target] = {}
         self.done: dict[Tensor, Adjoint | None] = {}
@@ -114,13 +102,21 @@ class Sweep:
         """The tensors that depend on one of `wrt` (those included)."""
         active: dict[Tensor, None] = dict(self.wrt)
         for op in self.order:
-            if any(t in active for t in differentiable_inputs(view(op))):
-                active.update(dict.fromkeys(t for t in outputs(op) if t.dtype.is_float))
+            own = any(t in active for t in differentiable_inputs(view(op)))
+            for t in outputs(op):
+                behind = self.rules[t].deps if t in self.rules else ()
+                if any(d in active for d in behind) if t in self.rules else own:
+                    active.update({t: None} if t.dtype.is_float else {})
         return active
 
-    def run(self, seed: Adjoint, strict: bool) -> list[Tensor]:
+    def run(self, seeds: Mapping[Tensor, Adjoint], strict: bool) -> list[Tensor]:
         """The adjoints of `wrt`."""
-        self.done[self.y] = seed
+        inner = {t: None for op in self.order for t in derivation_inputs(op, self.rules)}
+        for y, seed in seeds.items():
+            if y in inner:  # an output that another one depends on receives more
+                self._push_seed(y, seed)
+            else:
+                self.done[y] = seed
         for op in reversed(self.order):
             self._visit(op)
         return [self._result(x, strict) for x in self.wrt]
@@ -132,8 +128,9 @@ class Sweep:
             adjoint = self.targets[x].finish(name, True, Uses(0, False))
         if adjoint is None:
             if strict:
+                names = " and ".join([y.name for y in self.ys])
                 raise GradError(
-                    f"{self.y.name} does not depend on {x.name}.",
+                    f"{names} {'does' if len(self.ys) == 1 else 'do'} not depend on {x.name}.",
                     hint="remove it from wrt, or leave out strict=True to get zeros.",
                 )
             return zeros(name, (*self.batch, *x.shape), x)
@@ -146,10 +143,16 @@ class Sweep:
         made = outputs(op)
         if not any(t in self.targets or t in self.done for t in made):
             return
+        for t in made:
+            if t in self.rules:
+                self._visit_rule(self.rules[t])
         viewed = view(op)
         flows = any(t in self.active for t in differentiable_inputs(viewed))
         if isinstance(viewed, Compute):
+            swept = self._visit_folds(viewed, made) if flows and not self.batch else {}
             for c, t in enumerate(made):
+                if t in swept:
+                    continue
                 terms = compute_terms(viewed, c, self._wanted) if flows else []
                 terms = self._read_back(viewed, t, terms)
                 adjoint = self._finish(t, Uses(len(terms), _pointwise(viewed, terms)))
@@ -158,8 +161,8 @@ class Sweep:
                         self._push_term(viewed, adjoint, term)
         elif isinstance(viewed, Scatter) and flows:
             self._visit_scatter(viewed, made[0])
-        elif isinstance(viewed, Scan) and flows:
-            self._visit_scan(viewed, made)
+        elif isinstance(op, Scan) and isinstance(viewed, Scan) and flows:
+            self._visit_scan(op, viewed, made)
         else:
             for t in made:
                 self._finish(t, Uses(0, False))
@@ -175,6 +178,10 @@ class Sweep:
         return terms
 
     def _finish(self, t: Tensor, uses: Uses) -> Adjoint | None:
+        """The adjoint that flows on through the operation of t."""
+        return None if t in self.rules else self._adjoint_of(t, uses)
+
+    def _adjoint_of(self, t: Tensor, uses: Uses) -> Adjoint | None:
         if t in self.done:
             return self.done[t]
         target = self.targets.get(t)
@@ -182,6 +189,21 @@ class Sweep:
             return None
         self.done[t] = target.finish(f"d{t.name}", t in self.wrt, uses)
         return self.done[t]
+
+    def _visit_rule(self, rule: Rule) -> None:
+        """The adjoint flows to the rule's tensors as the rule says."""
+        adjoint = self._adjoint_of(rule.of, Uses(1, False))
+        if adjoint is None or not any(d in self.active for d in rule.deps):
+            return
+        head = store(adjoint, f"d{rule.of.name}")
+        for d, part in zip(rule.deps, rule.adjoints(head, self.batch, vjp), strict=True):
+            if part is not None and d in self.active:
+                self._push_seed(d, whole(part))
+
+    def _push_seed(self, t: Tensor, seed: Adjoint) -> None:
+        own = compute_axes(t.shape)
+        contribution = Contribution(own, TRUE, own, lambda batch: seed.at((*batch, *own)))
+        self._push(t, contribution)
 
     def _push(self, tensor: Tensor, contribution: Contribution) -> None:
         if tensor not in self.targets:
@@ -226,25 +248,70 @@ class Sweep:
                 op.init, Contribution(own, TRUE, own, lambda batch: adjoint.at((*batch, *own)))
             )
 
-    def _visit_scan(self, op: Scan, made: tuple[Tensor, ...]) -> None:
-        heads: list[Tensor | None] = []
-        for t in made:
-            adjoint = self._finish(t, Uses(1, False))
-            heads.append(None if adjoint is None else store(adjoint, f"d{t.name}"))
-        if all(h is None for h in heads):
-            return
-        for source, adjoint_tensor in zip(
-            op.sources, scan_adjoints(op, heads, len(self.batch)), strict=True
-        ):
-            if adjoint_tensor is not None and source in self.active:
-                self._push_whole(source, adjoint_tensor)
+    def _visit_folds(self, op: Compute, made: Sequence[Tensor]) -> dict[Tensor, None]:
+        """One sweep for all components of a fold, from their adjoints; the tensors done so."""
+        groups: dict[FoldKey, dict[int, Tensor]] = {}
+        for c, t in enumerate(made):
+            body = op.bodies[c]
+            if isinstance(body, Reduce) and is_fold(op, c):
+                groups.setdefault(fold_key(body), {})[c] = t
+        for members in groups.values():
+            heads: dict[int, ScanHead] = {}
+            for c, t in members.items():
+                adjoint = self._finish(t, Uses(1, True))
+                body = op.bodies[c]
+                if adjoint is not None and isinstance(body, Reduce):
+                    heads[body.index] = adjoint.at
+            if heads and isinstance(body, Reduce):
+                for term in fold_adjoint_terms(op, body, heads, self._wanted):
+                    self._push(term.read.tensor, _whole(op, term))
+        return {t: None for members in groups.values() for t in members.values()}
 
-    def _push_whole(self, tensor: Tensor, adjoint: Tensor) -> None:
-        """All of `adjoint` (batch axes first) flows to the same elements of `tensor`."""
-        own = compute_axes(tensor.shape)
-        self._push(
-            tensor, Contribution(own, TRUE, own, lambda batch: read(adjoint, (*batch, *own)))
-        )
+    def _visit_scan(self, op: Scan, viewed: Scan, made: tuple[Tensor, ...]) -> None:
+        adjoints = {t: self._finish(t, Uses(1, True)) for t in made}
+        lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
+        given: dict[Tensor, ScanHead] = {}
+        for t, adjoint in adjoints.items():
+            if adjoint is not None:
+                given[t] = _behind(lead, adjoint)
+        if not given:
+            return
+        heads = ScanHeads.of(op, given, viewed.combiner.arity)
+        smooth = [d for d, e in enumerate(viewed.sources) if self._flows(e)]
+        sweep = reverse_sweep(viewed, [heads], smooth, lead)
+        inner = (*viewed.axes, *viewed.along)
+        for d, t in sweep.elements[0].items():
+            self._push_terms(viewed.sources[d], inner, viewed.condition, t, viewed.indices)
+        for c, t in sweep.starts[0].items():
+            self._push_terms(viewed.start[c], viewed.axes, TRUE, t, viewed.axes)
+
+    def _flows(self, e: Expr) -> bool:
+        return e.dtype.is_float and any(self._wanted(r) for r in reads(e))
+
+    def _push_terms(
+        self, e: Expr, axes: tuple[Axis, ...], condition: Expr, adjoint: Tensor, place: Indices
+    ) -> None:
+        """The adjoint of `e`, stored at (batch, place), flows to what `e` reads."""
+        for t in body_terms(0, e, self._wanted):
+
+            def weight(batch: Sequence[Expr], t: Term = t) -> Expr:
+                head = cast(read(adjoint, (*batch, *place)), t.coefficient.dtype)
+                return times(head, t.coefficient)
+
+            self._push(
+                t.read.tensor, Contribution(axes, condition, t.read.indices, weight, t.guard)
+            )
+
+
+def whole(t: Tensor) -> Adjoint:
+    """A tensor (*batch, ...) as an adjoint."""
+    axes = compute_axes(t.shape)
+    return Adjoint(axes, read(t, axes), t)
+
+
+def _behind(lead: tuple[Axis, ...], adjoint: Adjoint) -> ScanHead:
+    """The adjoint at (lead, indices)."""
+    return lambda indices: adjoint.at((*lead, *indices))
 
 
 def _contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
@@ -256,6 +323,14 @@ def _contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
 
     axes = (*op.axes, *term.axes)
     return Contribution(axes, term.condition, term.read.indices, weight, term.guard)
+
+
+def _whole(op: Compute, term: Term) -> Contribution:
+    """A term whose coefficient is the whole adjoint of its read."""
+    axes = (*op.axes, *term.axes)
+    return Contribution(
+        axes, term.condition, term.read.indices, lambda _: term.coefficient, term.guard
+    )
 
 
 def _pointwise(op: Compute, terms: Sequence[Term]) -> bool:

@@ -1,146 +1,391 @@
-"""Derivatives of scans: a scan of (value, tangent) pairs forward, affine maps backward."""
+"""Derivatives of scans: another scan, of tangents beside the states, or of adjoints backwards.
+
+Both read the states that the scan's own steps find, and both are scans again, so every order of
+derivative has the cost of a few passes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import lru_cache
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary, WeakSet
 
-from tensorad.autodiff.folds import At, combiner_jacobian, dot
-from tensorad.ir.combiner import Combiner, make_combiner
-from tensorad.ir.dtypes import DType
-from tensorad.ir.elementwise import compute_axes, formula
-from tensorad.ir.expr import Axis, Expr, Param, add, cast, const, mul, read
-from tensorad.ir.tensor import Scan, Tensor, outputs
-from tensorad.ir.visit import substitute
+from tensorad.autodiff.linear import differentiate, merge_guards, times
+from tensorad.autodiff.selections import selection
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import (
+    ZERO,
+    Axis,
+    Const,
+    Expr,
+    Param,
+    add,
+    cast,
+    const,
+    logical_and,
+    param,
+    read,
+)
+from tensorad.ir.tensor import (
+    Scan,
+    Tensor,
+    dim_of,
+    last_states,
+    outputs,
+    states_after,
+    states_before,
+)
+from tensorad.ir.visit import fresh_axes, postorder, substitute_all
+from tensorad.simplify.nonzeroness import guarded
 
+_derived: WeakSet[Combiner] = WeakSet()
+"""Steps that derivatives made: their choices follow those of the steps they come from."""
 
-@lru_cache(maxsize=1024)
-def tangent_combiner(combiner: Combiner) -> Combiner:
-    """(x, dx) and (y, dy) -> (f(x, y), D1 f dx + D2 f dy)."""
-    m = combiner.arity
-    by_state = combiner_jacobian(combiner, combiner.lhs)
-    by_source = combiner_jacobian(combiner, combiner.rhs)
-
-    def combine(x: tuple[Param, ...], y: tuple[Param, ...]) -> tuple[Expr, ...]:
-        names: dict[Expr, Expr] = {}
-        names.update(zip((*combiner.lhs, *combiner.rhs), (*x[:m], *y[:m]), strict=True))
-        values = [substitute(r, names) for r in combiner.results]
-        tangents: list[Expr] = []
-        for c in range(m):
-            total: Expr = const(0, combiner.identity[c].dtype)
-            for d in range(m):
-                for partial, tangent in ((by_state[c][d], x[m + d]), (by_source[c][d], y[m + d])):
-                    if partial is not None:
-                        part = mul(substitute(partial, names), cast(tangent, partial.dtype))
-                        total = add(total, cast(part, total.dtype))
-            tangents.append(total)
-        return (*values, *tangents)
-
-    identity = (*combiner.identity, *[const(0, c.dtype) for c in combiner.identity])
-    name = f"tangent of {combiner.name}"
-    return make_combiner(name, combine, identity, associative=combiner.associative)
-
-
-def scan_tangents(op: Scan, tangents: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The tangents of a scan's outputs, from those of its sources."""
-    combiner = tangent_combiner(op.combiner)
-    sources = (*op.sources, *tangents)
-    dual = Scan(f"d{op.name}", sources, op.axis, combiner, op.exclusive, op.reverse, op.source)
-    return outputs(dual)[op.combiner.arity :]
+Entry = tuple[Expr, Expr] | None
+"""A guard and the partial derivative where it holds; None is zero everywhere."""
+Matrix = list[list[Entry]]
+Head = Callable[[Sequence[Expr]], Expr]
+"""What an output's adjoint is at the indices of one element."""
 
 
-@lru_cache(maxsize=64)
-def _affine_combiner(m: int, dtype: DType) -> Combiner:
-    """State (M, b) is the map v -> M v + b; a later map (N, c) gives (N M, N b + c)."""
-
-    def combine(x: tuple[Param, ...], y: tuple[Param, ...]) -> tuple[Expr, ...]:
-        def row_times(c: int, column: list[Param]) -> Expr:
-            total: Expr = mul(y[c * m], column[0])
-            for b in range(1, m):
-                total = add(total, mul(y[c * m + b], column[b]))
-            return total
-
-        matrix = [
-            row_times(c, [x[b * m + d] for b in range(m)]) for c, d in product(range(m), range(m))
-        ]
-        offset = [add(row_times(c, list(x[m * m :])), y[m * m + c]) for c in range(m)]
-        return (*matrix, *offset)
-
-    unit = [const(float(c == d), dtype) for c, d in product(range(m), range(m))]
-    identity = (*unit, *[const(0, dtype) for _ in range(m)])
-    return make_combiner("affine composition", combine, identity, associative=True)
+def jacobian_entries(combiner: Combiner, operands: Sequence[Param]) -> Matrix:
+    """entry[c][d] = d result_c / d operand_d."""
+    inputs: dict[Expr, None] = dict.fromkeys(operands)
+    rows: Matrix = []
+    for result in combiner.results:
+        found = differentiate(result, lambda e: e in inputs) if result.dtype.is_float else {}
+        rows.append([merge_guards(found[p]) if p in found else None for p in operands])
+    return rows
 
 
-def scan_adjoints(op: Scan, heads: Sequence[Tensor | None], n_batch: int) -> list[Tensor | None]:
-    """The adjoints of a scan's sources, from those of its outputs (None is zero).
+def product_sum(pairs: Sequence[tuple[Entry, Expr | None]], like: Expr) -> Expr | None:
+    """The sum of partial * value over the pairs that have both; None if there are none.
 
-    With P_t the state before step t, B_t = J_t (B_{t+1} + H_t) is the adjoint that reaches
-    P_t through step t, J_t the transposed Jacobian of the step by its state: an affine
-    recurrence, itself a scan from the other end. (For an exclusive scan H_t belongs to P_t:
-    B_t = J_t B_{t+1} + H_t.) The source's adjoint is D2(P_t, s_t)' applied to what reaches
-    the state after step t. Heads have `n_batch` leading axes.
+    A guard switches its product off, which then is no product with 0.
     """
-    combiner, m = op.combiner, op.combiner.arity
-    dtype = max((c.dtype for c in combiner.identity if c.dtype.is_float), key=lambda d: d.bits)
-    states = outputs(op if op.exclusive else replace(op, exclusive=True))
-    by_state = combiner_jacobian(combiner, combiner.lhs)
-    by_source = combiner_jacobian(combiner, combiner.rhs)
-    shape = next(h.shape for h in heads if h is not None)
+    total: Expr | None = None
+    for entry, value in pairs:
+        if entry is not None and value is not None:
+            guard, partial = entry
+            part = guarded(guard, times(cast(value, partial.dtype), partial))
+            part = cast(part, like.dtype)
+            total = part if total is None else add(total, part)
+    return total
 
-    def stored(name: str, entry: Callable[[tuple[Axis, ...], At], Expr]) -> Tensor:
-        axes = compute_axes(shape)
-        operands: dict[Expr, Expr] = {}
-        for c in range(m):
-            operands[combiner.lhs[c]] = read(states[c], axes[n_batch:])
-            operands[combiner.rhs[c]] = read(op.sources[c], axes[n_batch:])
-        body = entry(axes, lambda e: cast(substitute(e, operands), dtype))
-        return formula(f"{op.name}.{name}", axes, body, op.source)
 
-    def head(c: int, axes: tuple[Axis, ...]) -> Expr | None:
-        h = heads[c]
-        return None if h is None else cast(read(h, axes), dtype)
+def plus(a: Expr | None, b: Expr | None) -> Expr | None:
+    """The sum of what is there."""
+    return b if a is None else a if b is None else add(a, cast(b, a.dtype))
 
-    def step(c: int, d: int) -> Tensor:
-        partial = by_state[d][c]
-        return stored("step", lambda _, at: const(0, dtype) if partial is None else at(partial))
 
-    def offset(c: int) -> Tensor:
-        def entry(axes: tuple[Axis, ...], at: At) -> Expr:
-            if op.exclusive:
-                own = head(c, axes)
-                return const(0, dtype) if own is None else own
-            row = [by_state[d][c] for d in range(m)]
-            return dot(
-                [None if p is None else at(p) for p in row],
-                [head(d, axes) for d in range(m)],
-                dtype,
-            )
+class StepBuilder:
+    """A scan under construction: state components with their start, and elements."""
 
-        return stored("offset", entry)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state: list[Param] = []
+        self.start: list[Expr] = []
+        self.results: list[Expr] = []
+        self.elements: dict[Param, Expr] = {}
 
-    elements = [step(c, d) for c, d in product(range(m), repeat=2)]
-    elements += [offset(c) for c in range(m)]
-    backward = Scan(
-        f"{op.name}.adjoint", tuple(elements), n_batch + op.axis, _affine_combiner(m, dtype),
-        True, not op.reverse, op.source,
-    )  # fmt: skip
-    reaching = outputs(backward)[m * m :]
+    def carry(self, name: str, start: Expr) -> tuple[Param, int]:
+        """A new state component and its number; `results` needs an entry for each."""
+        self.state.append(param(name, start.dtype))
+        self.start.append(start)
+        self.results.append(self.state[-1])
+        return self.state[-1], len(self.state) - 1
 
-    def source_adjoint(d: int) -> Tensor | None:
-        if not any(by_source[c][d] is not None for c in range(m)):
+    def element(self, name: str, value: Expr) -> Param:
+        """A right operand of the step."""
+        made = param(name, value.dtype)
+        self.elements[made] = value
+        return made
+
+    def use(self, sources: Mapping[Param, Expr]) -> None:
+        """Make elements of the operands that the results mention."""
+        used = postorder(*self.results)
+        for e in used:
+            if isinstance(e, Param) and e in sources:
+                self.elements[e] = sources[e]
+
+    def combiner(self) -> Combiner:
+        """The step."""
+        identity = tuple([const(0, p.dtype) for p in self.state])
+        made = Combiner(
+            self.name, tuple(self.state), tuple(self.elements), tuple(self.results), identity
+        )
+        _derived.add(made)
+        return made
+
+    def scan(self, like: Scan, lead: tuple[Axis, ...], name: str, reverse: bool) -> Scan:
+        """The scan along the steps of `like`, over axes of its own (after those in `lead`)."""
+        mapping = fresh_axes((*lead, *like.axes, *like.along))
+        made = [a for a in mapping.values() if isinstance(a, Axis)]
+        n = len(lead) + len(like.axes)
+        elements = substitute_all(tuple(self.elements.values()), mapping)
+        *indices, condition = substitute_all((*lead, *like.indices, like.condition), mapping)
+        return Scan(
+            name,
+            tuple(made[:n]),
+            tuple(made[n:]),
+            elements,
+            self.combiner(),
+            substitute_all(tuple(self.start), mapping),
+            (*[dim_of(a.upper) for a in lead], *like.shape),
+            tuple(indices),
+            condition,
+            False,
+            reverse,
+            like.source,
+        )
+
+
+_traced: WeakKeyDictionary[Scan, Scan] = WeakKeyDictionary()
+
+
+def traced_scan(op: Scan) -> Scan:
+    """The scan with origins beside the states that only select: the identity is no operand.
+
+    Its components begin with those of `op`, which it returns where nothing is selected.
+    """
+    if op not in _traced:
+        chosen = selection(op.combiner) if _starts_fresh(op) else None
+        if chosen is None:
+            return op
+        none = [const(-1, INT64) for _ in chosen.traced]
+        _traced[op] = replace(
+            op,
+            sources=(*op.sources, *chosen.marks(ZERO)),
+            combiner=chosen.combiner,
+            start=(*op.start, *none),
+        )
+    return _traced[op]
+
+
+def _starts_fresh(op: Scan) -> bool:
+    """Whether the scan starts from its combiner's identity, as the user's scans do."""
+    pairs = zip(op.start, op.combiner.identity, strict=True)
+    return op.combiner not in _derived and all(a is b for a, b in pairs)
+
+
+def found_states(op: Scan) -> dict[Param, Expr]:
+    """The combiner's operands at a step, as reads of the states it finds and its elements."""
+    states = states_before(op)
+    found: dict[Param, Expr] = {
+        p: read(t, op.indices) for p, t in zip(op.combiner.lhs, states, strict=True)
+    }
+    found.update(zip(op.combiner.rhs, op.sources, strict=True))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """Adjoints of a scan's outputs, by component (None is zero)."""
+
+    after: Sequence[Head | None]
+    before: Sequence[Head | None]
+    last: Sequence[Head | None]
+
+    @classmethod
+    def of(cls, op: Scan, given: Mapping[Tensor, Head], size: int) -> Heads:
+        """Those of `op`'s outputs, for a scan of `size` components that begin with its own."""
+        parts = (states_after(op), states_before(op), last_states(op))
+        none = [None] * (size - op.combiner.arity)
+        return cls(*[[*[given.get(t) for t in part], *none] for part in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What a reverse sweep finds, per seed: adjoints of elements and of the starts.
+
+    elements[r][d] is stored where the scan's steps keep states, behind the leading axes.
+    """
+
+    elements: list[dict[int, Tensor]]
+    starts: list[dict[int, Tensor]]
+
+
+def reverse_sweep(
+    op: Scan, seeds: Sequence[Heads], wanted: Sequence[int], lead: tuple[Axis, ...] = ()
+) -> Sweep:
+    """The adjoints of the elements `wanted`, for every seed at once, by one scan backwards.
+
+    With B the adjoint that later steps send to the state a step leaves, and H the heads of
+    what this step keeps, M = B + H(after) goes back through the step: D2' M to its elements,
+    D1' M + H(before) to the state it found.
+    """
+    combiner = op.combiner
+    by_state = jacobian_entries(combiner, combiner.lhs)
+    by_element = jacobian_entries(combiner, combiner.rhs)
+    builder = StepBuilder(f"adjoint of {combiner.name}")
+    columns: list[tuple[dict[int, int], dict[int, int]]] = []
+    for r, heads in enumerate(seeds):
+        suffix = "" if len(seeds) == 1 else f"_{r}"
+        columns.append(_sweep_seed(builder, op, heads, wanted, by_state, by_element, suffix))
+    builder.use(found_states(op))
+    made = builder.scan(op, lead, f"{op.name}.adjoint", not op.reverse)
+    kept, last = outputs(made), last_states(made)
+    return Sweep(
+        [{d: kept[n] for d, n in elements.items()} for _, elements in columns],
+        [{c: last[n] for c, n in states.items()} for states, _ in columns],
+    )
+
+
+def _sweep_seed(
+    builder: StepBuilder,
+    op: Scan,
+    heads: Heads,
+    wanted: Sequence[int],
+    by_state: Matrix,
+    by_element: Matrix,
+    suffix: str,
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Add one seed's part; (component -> its state's number, element -> its number)."""
+    state = op.combiner.lhs
+    carried = _carried(by_state, heads)
+    arrived: list[Expr | None] = [None] * len(state)
+    numbers: dict[int, int] = {}
+    for c in carried:
+        head = heads.last[c]
+        start = const(0, state[c].dtype) if head is None else head(op.axes)
+        arrived[c], numbers[c] = builder.carry(f"b{c}{suffix}", cast(start, state[c].dtype))
+
+    def head_element(kind: str, c: int, head: Head | None) -> Expr | None:
+        if head is None:
             return None
+        value = cast(head(op.indices), state[c].dtype)
+        return value if isinstance(value, Const) else builder.element(f"{kind}{c}{suffix}", value)
 
-        def entry(axes: tuple[Axis, ...], at: At) -> Expr:
-            after: list[Expr | None] = []
-            for c in range(m):
-                h = None if op.exclusive else head(c, axes)
-                arrived = read(reaching[c], axes)
-                after.append(arrived if h is None else add(arrived, h))
-            column = [by_source[c][d] for c in range(m)]
-            return dot([None if p is None else at(p) for p in column], after, dtype)
+    through = [plus(b, head_element("h", c, heads.after[c])) for c, b in enumerate(arrived)]
+    places: dict[int, int] = {}
+    for d in wanted:
+        operand = op.combiner.rhs[d]
+        found = product_sum([(by_element[c][d], through[c]) for c in range(len(state))], operand)
+        if found is not None:
+            _, places[d] = builder.carry(f"s{d}{suffix}", const(0, operand.dtype))
+            builder.results[places[d]] = found
+    for c in carried:
+        back = product_sum([(by_state[b][c], through[b]) for b in range(len(state))], state[c])
+        back = plus(back, head_element("g", c, heads.before[c]))
+        builder.results[numbers[c]] = const(0, state[c].dtype) if back is None else back
+    return numbers, places
 
-        return stored("source", entry)
 
-    return [source_adjoint(d) for d in range(m)]
+def _carried(by_state: Matrix, heads: Heads) -> list[int]:
+    """Components whose adjoint passes from a step to the one before it."""
+    size = len(by_state)
+    found: dict[int, None] = {}
+    sources = [c for c in range(size) if any(h[c] is not None for h in (heads.after, heads.last))]
+    for c in range(size):
+        if heads.before[c] is not None or heads.last[c] is not None:
+            found[c] = None
+            sources.append(c)
+    done: dict[int, None] = {}
+    while sources:
+        b = sources.pop()
+        if b in done:
+            continue
+        done[b] = None
+        for c in range(size):
+            if by_state[b][c] is not None:
+                found[c] = None
+                sources.append(c)
+    return sorted(found)
+
+
+def tangent_scan(
+    op: Scan, starts: Sequence[Expr | None], elements: Sequence[Expr | None]
+) -> dict[Tensor, Tensor]:
+    """The tangents of a scan's outputs, from those of its starts and elements (None is zero).
+
+    The state carries the components of the scan that a step's partials mention.
+    """
+    combiner = op.combiner
+    by_state = jacobian_entries(combiner, combiner.lhs)
+    by_element = jacobian_entries(combiner, combiner.rhs)
+    live = _reached(by_state, by_element, starts, elements)
+    builder = StepBuilder(f"tangent of {combiner.name}")
+    tangents: dict[int, Expr] = {}
+    numbers: dict[int, int] = {}
+    for c in live:
+        p, given = combiner.lhs[c], starts[c]
+        start = const(0, p.dtype) if given is None else cast(given, p.dtype)
+        tangents[c], numbers[c] = builder.carry(f"d{p.name}", start)
+    begun: Expr | None = None
+    if any(starts[c] is None and _varies(by_state, c) for c in live):
+        flag, n = builder.carry("begun", const(0, INT64))
+        builder.results[n] = const(1, INT64)
+        begun = flag > 0
+    moved = [None if t is None else builder.element(f"t{d}", t) for d, t in enumerate(elements)]
+    for c in live:
+        pairs: list[tuple[Entry, Expr | None]] = [
+            (_since(begun if starts[b] is None else None, by_state[c][b]), tangents[b])
+            for b in live
+        ]
+        pairs += zip(by_element[c], moved, strict=True)
+        total = product_sum(pairs, combiner.lhs[c])
+        builder.results[numbers[c]] = const(0, combiner.lhs[c].dtype) if total is None else total
+    _carry_values(builder, op)
+    builder.use(dict(zip(combiner.rhs, op.sources, strict=True)))
+    made = builder.scan(op, (), f"d{op.name}", op.reverse)
+    found: dict[Tensor, Tensor] = {}
+    for states in (states_after, states_before, last_states):
+        found.update({states(op)[c]: states(made)[numbers[c]] for c in live})
+    return found
+
+
+def _carry_values(builder: StepBuilder, op: Scan) -> None:
+    """Carry the scan's own components that the results mention, directly or through others."""
+    combiner = op.combiner
+    number: dict[Expr, int] = {p: n for n, p in enumerate(combiner.lhs)}
+    found: dict[Expr, Expr] = {}
+    places: dict[Expr, int] = {}
+    todo = [e for e in postorder(*builder.results) if e in number]
+    while todo:
+        p = todo.pop()
+        if p not in found:
+            n = number[p]
+            found[p], places[p] = builder.carry(combiner.lhs[n].name, op.start[n])
+            builder.results[places[p]] = combiner.results[n]
+            todo += [e for e in postorder(combiner.results[n]) if e in number]
+    builder.results[:] = substitute_all(builder.results, found)
+
+
+def _varies(by_state: Matrix, c: int) -> bool:
+    """Whether a partial by state component c may be infinite."""
+    entries = [row[c] for row in by_state]
+    return any(e is not None and not isinstance(e[1], Const) for e in entries)
+
+
+def _since(begun: Expr | None, entry: Entry) -> Entry:
+    """The entry, from the second step on: the start does not move, whatever its partial."""
+    if entry is None or begun is None or isinstance(entry[1], Const):
+        return entry
+    return logical_and(begun, entry[0]), entry[1]
+
+
+def _reached(
+    by_state: Matrix,
+    by_element: Matrix,
+    starts: Sequence[Expr | None],
+    elements: Sequence[Expr | None],
+) -> list[int]:
+    """Components whose tangent is not zero everywhere."""
+    size = len(by_state)
+    moving = [d for d, t in enumerate(elements) if t is not None]
+    found = {
+        c: None
+        for c in range(size)
+        if starts[c] is not None or any(by_element[c][d] is not None for d in moving)
+    }
+    growing = True
+    while growing:
+        more = [
+            c
+            for c in range(size)
+            if c not in found and any(by_state[c][b] is not None for b in found)
+        ]
+        found.update(dict.fromkeys(more))
+        growing = bool(more)
+    return sorted(found)

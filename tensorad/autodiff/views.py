@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from tensorad.autodiff.combiners import reduce_terms
 from tensorad.autodiff.linear import Term, body_terms
+from tensorad.autodiff.scans import traced_scan
 from tensorad.ir.expr import Expr, Read, Reduce
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
 from tensorad.ir.visit import reads, topological_ops
@@ -13,7 +14,12 @@ from tensorad.simplify.reductions import extract_reductions
 
 
 def view(op: Op) -> Op:
-    """The operation with nested reductions as stages of their own."""
+    """The operation as derivatives read it.
+
+    Nested reductions are stages of their own; selecting scans know whom they selected.
+    """
+    if isinstance(op, Scan):
+        return traced_scan(op)
     return extract_reductions(op) if isinstance(op, Compute) else op
 
 
@@ -21,7 +27,7 @@ def differentiable_inputs(op: Op) -> list[Tensor]:
     """The float tensors the values of a (viewed) operation depend on, in order of first read."""
     found: dict[Tensor, None] = {}
     if isinstance(op, Scan):
-        found.update(dict.fromkeys(op.sources))
+        found.update(dict.fromkeys(_value_reads((*op.start, *op.sources))))
     elif isinstance(op, Scatter):
         if op.init is not None:
             found[op.init] = None

@@ -20,10 +20,10 @@ from tensorad.ir.combiner import (
 )
 from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
 from tensorad.ir.printer import (
-    ExprWriter,
     TensorNames,
     array_text,
     consumers_first,
+    named_outputs,
     number_text,
     same_fold,
 )
@@ -62,7 +62,7 @@ def tensors_html(tensors: Tensor | Sequence[Tensor]) -> str:
 
 def _card(op: Op, names: TensorNames) -> str:
     writer = FormulaWriter(names)
-    if isinstance(op, (Compute, Scatter)):
+    if isinstance(op, (Compute, Scatter, Scan)):
         writer.colour(op.axes)
     match op:
         case Placeholder():
@@ -82,7 +82,9 @@ def _card(op: Op, names: TensorNames) -> str:
         note = f'<span class="dim">… {more} lines …</span>'
         lines = [*lines[: _MOST_LINES // 2], note, *lines[-(_MOST_LINES // 2) :]]
     shape = ", ".join([writer.text(dim_expr(n)) for n in op.shape])
-    tensors = ", ".join([f"<b>{escape(names(t))}</b> : {t.dtype} [{shape}]" for t in outputs(op)])
+    tensors = ", ".join(
+        [f"<b>{escape(names(t))}</b> : {t.dtype} [{shape}]" for t in named_outputs(op)]
+    )
     head = f'<div class="head">{tensors} {kind}</div>'
     return f'<div class="op">{head}{"".join(map(_line, lines))}</div>'
 
@@ -174,11 +176,22 @@ def _scatter_lines(op: Scatter, writer: FormulaWriter) -> list[str]:
     return lines if _is_built_in(op.combiner) else [*lines, *_combiner_lines(op.combiner)]
 
 
-def _scan_lines(op: Scan, writer: ExprWriter) -> list[str]:
-    sources = ", ".join([f"<b>{escape(writer.tensor_name(t))}</b>" for t in op.sources])
+def _scan_lines(op: Scan, writer: FormulaWriter) -> list[str]:
+    roots = (*op.indices, *op.sources, op.condition, *op.start)
+    shared, texts = writer.write(roots, (*op.axes, *op.along))
+    n, k = len(op.indices), len(op.sources)
+    left = [_element(t, op.indices, writer) for t in named_outputs(op)]
     order = [
         word for word, wanted in (("exclusive", op.exclusive), ("reverse", op.reverse)) if wanted
     ]
-    how = f", {', '.join(order)}" if order else ""
-    lines = [f"prefix {escape(op.combiner.name)} of {sources} along axis {op.axis}{how}"]
+    how = f" {', '.join(order)}" if order else ""
+    where = "" if op.condition is TRUE else f' <span class="dim">where</span> {texts[n + k]}'
+    lines = [f'<span class="dim">{line}</span>' for line in shared]
+    lines.append(
+        f"{', '.join(left)} = prefix {escape(op.combiner.name)} of {', '.join(texts[n : n + k])}"
+        f'{where} <span class="dim">along{how}</span> {writer.joined(writer.ranges(op.along))}'
+    )
+    if any(a is not b for a, b in zip(op.start, op.combiner.identity, strict=True)):
+        lines.append(f'<span class="dim">from</span> {", ".join(texts[n + k + 1 :])}')
+    lines.extend(_for_axes(op.axes, writer))
     return lines if _is_built_in(op.combiner) else [*lines, *_combiner_lines(op.combiner)]

@@ -28,6 +28,9 @@ from tensorad.ir.expr import (
 class Combiner:
     """result[c] = combine(lhs, rhs)[c]; the fold starts from `identity`. Nominal.
 
+    A reduction folds elements of the state's own kind; a scan's step may read others, and then
+    has right operands of another number or dtype.
+
     `associative` is a promise (given by the user or known): without it a fold runs in
     lexicographic axis order.
     """

@@ -13,6 +13,7 @@ from tensorad.errors import BindError, BoundsError, DTypeError, InternalError, S
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, DType, wrap
 from tensorad.ir.expr import (
+    Apply,
     Axis,
     Call,
     Cast,
@@ -39,7 +40,10 @@ from tensorad.ir.tensor import (
     Update,
     dim_expr,
     format_shape,
+    last_states,
     outputs,
+    states_after,
+    states_before,
 )
 from tensorad.ir.visit import children, op_inputs
 
@@ -225,30 +229,38 @@ class _Run:
         result[tuple(where)] = self.combine(op.combiner, [old], [value])[0]
 
     def scan(self, op: Scan) -> list[Array]:
-        sources = [self.arrays[t] for t in op.sources]
-        results = [np.empty_like(a) for a in sources]
-        extent = sources[0].shape[op.axis]
-        along = range(extent - 1, -1, -1) if op.reverse else range(extent)
-        rest = [1 if d == op.axis else n for d, n in enumerate(sources[0].shape)]
-        for row in np.ndindex(*rest):
-            state = [c.value for c in op.combiner.identity]
-            for n in along:
-                where = (*row[: op.axis], n, *row[op.axis + 1 :])
-                after = self.combine(op.combiner, state, [a[where].item() for a in sources])
-                for array, value in zip(results, state if op.exclusive else after, strict=True):
-                    array[where] = value
-                state = after
+        """Every output; an element that no step keeps is NaN (0 for integers)."""
+        results = [self.unset(t) for t in outputs(op)]
+        after = [results[t.index] for t in states_after(op)]
+        before = [results[t.index] for t in states_before(op)]
+        last = [results[t.index] for t in last_states(op)]
+        scope = dict(self.sizes)
+        for _ in self.points(op.axes, scope):
+            state = self.values(op.start, scope)
+            for _ in self.points(op.along, scope, op.reverse):
+                if self.value(op.condition, scope):
+                    where = self.values(op.indices, scope)
+                    _set(before, where, state)
+                    state = self.combine(op.combiner, state, self.values(op.sources, scope))
+                    _set(after, where, state)
+            _set(last, [scope[a] for a in op.axes], state)
         return results
 
-    def points(self, axes: Sequence[Axis], scope: Scope) -> Iterator[None]:
-        """Each point in lexicographic order, its indices set in `scope`."""
+    def unset(self, t: Tensor) -> Array:
+        """An array of t's shape without values."""
+        shape = [int(self.value(dim_expr(n), self.sizes)) for n in t.shape]
+        return np.full(shape, math.nan if t.dtype.is_float else 0, storage_dtype(t.dtype))
+
+    def points(self, axes: Sequence[Axis], scope: Scope, reverse: bool = False) -> Iterator[None]:
+        """Each point in lexicographic order (or backwards), its indices set in `scope`."""
         if not axes:
             yield
             return
         first = axes[0]
         lower, upper, step = self.values((first.lower, first.upper, first.step), scope)
-        for scope[first] in range(lower, upper, step):
-            yield from self.points(axes[1:], scope)
+        places = range(lower, upper, step)
+        for scope[first] in reversed(places) if reverse else places:
+            yield from self.points(axes[1:], scope, reverse)
         scope.pop(first, None)
 
     def fold(self, e: Reduce, scope: Scope) -> list[Any]:
@@ -317,7 +329,15 @@ class _Run:
                 return evaluate_call(e.op, e.dtype, args)
             case Cast():
                 return _convert(args[0], e.dtype)
+            case Apply():
+                function = e.function
+                return self.value(function.result, dict(zip(function.params, args, strict=True)))
         raise InternalError(f"unknown expression class {type(e).__name__}")
+
+
+def _set(arrays: Sequence[Array], where: Sequence[int], values: Sequence[Any]) -> None:
+    for array, value in zip(arrays, values, strict=True):
+        array[tuple(where)] = value
 
 
 def _unbound(e: Axis | Size | Param) -> Any:

@@ -13,6 +13,7 @@ from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import (
     ONE,
     TRUE,
+    Apply,
     Axis,
     Call,
     Cast,
@@ -27,6 +28,7 @@ from tensorad.ir.expr import (
     int_const,
     sub,
 )
+from tensorad.ir.functions import Function, is_stop
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -37,6 +39,7 @@ from tensorad.ir.tensor import (
     Tensor,
     dim_expr,
     outputs,
+    scan_results,
 )
 from tensorad.ir.visit import children, op_expressions, op_inputs, postorder
 
@@ -169,12 +172,29 @@ class ExprWriter:
         self.declare(axes)
         self.declare([leaf for e in order for leaf in (e.axes if isinstance(e, Reduce) else (e,))])
         worth = _shared_parts(roots, order)
-        lines = []
+        lines = self._definitions(order)
         for e in worth:
             text = self.text(e)
             self.shared[e] = self.names.unique(f"t{len(self.shared)}")
             lines.append(f"{self.shared[e]} = {text}")
         return lines, [self.text(r) for r in roots]
+
+    def _definitions(self, order: Sequence[Expr]) -> list[str]:
+        """A line f(x) = formula for every function with derivatives of its own."""
+        known: dict[Function, None] = {}
+        pending = [e.function for e in order if isinstance(e, Apply)]
+        while pending:
+            f = pending.pop(0)
+            if f not in known and not is_stop(f):
+                known[f] = None
+                pending += [e.function for e in postorder(f.result) if isinstance(e, Apply)]
+        lines = []
+        for f in known:
+            writer = type(self)(self.tensor_name)
+            writer.declare(f.params)
+            operands = ", ".join([writer.text(p) for p in f.params])
+            lines.append(f"{f.name}({operands}) = {writer.text(f.result)}")
+        return lines
 
     def text(self, root: Expr) -> str:
         """One expression, written with an explicit stack of what is still to come."""
@@ -213,6 +233,8 @@ class ExprWriter:
                 return [f"{e.dtype}(", (e.value, 0), ")"], ATOM
             case Call():
                 return _call_items(e)
+            case Apply():
+                return [f"{e.function.name}(", *listed(e.args), ")"], ATOM
             case Reduce():
                 return self.reduction(e), ATOM
         raise InternalError(f"unknown expression class {type(e).__name__}")
@@ -303,7 +325,7 @@ def _shared_parts(roots: Sequence[Expr], order: Sequence[Expr]) -> list[Expr]:
 def _format_op(op: Op, names: TensorNames) -> str:
     writer = ExprWriter(names)
     shape = ", ".join([writer.text(dim_expr(n)) for n in op.shape])
-    heads = [f"{names(t)} : {t.dtype} [{shape}]" for t in outputs(op)]
+    heads = [f"{names(t)} : {t.dtype} [{shape}]" for t in named_outputs(op)]
     lines = [f"tensor {', '.join(heads)}"]
     match op:
         case Placeholder():
@@ -315,8 +337,13 @@ def _format_op(op: Op, names: TensorNames) -> str:
         case Scatter():
             lines.extend(_scatter_lines(op, writer))
         case Scan():
-            lines.extend(_scan_lines(op, names))
+            lines.extend(_scan_lines(op, writer))
     return "\n".join(lines)
+
+
+def named_outputs(op: Op) -> tuple[Tensor, ...]:
+    """The tensors an operation is for: a scan's other states are there to be read at need."""
+    return scan_results(op) if isinstance(op, Scan) else outputs(op)
 
 
 def array_text(array: np.ndarray) -> str:
@@ -389,8 +416,19 @@ def _scatter_lines(op: Scatter, writer: ExprWriter) -> list[str]:
     return lines
 
 
-def _scan_lines(op: Scan, names: TensorNames) -> list[str]:
-    lines = ["Scan", *_combiner_lines(op.combiner)]
-    lines.append(f"    along axis {op.axis}")
-    lines.append(f"    exclusive {op.exclusive}  reverse {op.reverse}")
-    return [*lines, *[f"    source[{n}] = {names(t)}" for n, t in enumerate(op.sources)]]
+def _scan_lines(op: Scan, writer: ExprWriter) -> list[str]:
+    bounds = [b for a in op.along for b in (a.lower, _minus_one(a.upper), a.step)]
+    roots = (*op.indices, op.condition, *op.start, *op.sources)
+    shared, texts = writer.write((*roots, *bounds), (*op.axes, *op.along))
+    rest = iter(texts)
+    where = ", ".join([next(rest) for _ in op.indices])
+    condition, starts = next(rest), [next(rest) for _ in op.start]
+    lines = [writer.axes_text(op.axes), "Scan", *_combiner_lines(op.combiner)]
+    lines.append(f"    along {writer.axes_text(op.along)}")
+    lines.extend([f"    {line}" for line in shared])
+    if any(a is not b for a, b in zip(op.start, op.combiner.identity, strict=True)):
+        lines.append(f"    start [{', '.join(starts)}]")
+    if op.condition is not TRUE:
+        lines.append(f"    condition {condition}")
+    lines.append(f"    exclusive {op.exclusive}  reverse {op.reverse}  at [{where}]")
+    return [*lines, *[f"    source[{n}] = {next(rest)}" for n in range(len(op.sources))]]

@@ -101,22 +101,40 @@ class Scatter:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """The prefix fold of `sources` (one tensor per component) along `axis`.
+    """At each point of `axes`: state = start; then at each point of `along`, in lexicographic
+    order (backwards if `reverse`), where the condition holds, state = combiner(state, sources).
 
-    out[..., i, ...] folds the elements 0..i (0..i-1 if exclusive; from the end if reverse).
+    The state has a component per left operand of the combiner, a step reads one element per
+    right operand; the two need not match. `indices` (over axes and along) say where in `shape`
+    a step keeps the state it finds and the one it leaves; elements that no step keeps are
+    unspecified. Outputs, per component: the state after a step (before it if `exclusive`),
+    the other one of these two, and the last state, over `axes` alone.
     """
 
     name: str
-    sources: tuple[Tensor, ...]
-    axis: int
+    axes: tuple[Axis, ...]
+    along: tuple[Axis, ...]
+    sources: tuple[Expr, ...]
     combiner: Combiner
-    exclusive: bool
-    reverse: bool
+    start: tuple[Expr, ...]
+    shape: Shape
+    indices: tuple[Expr, ...]
+    condition: Expr = TRUE
+    exclusive: bool = False
+    reverse: bool = False
     source: str = field(default_factory=source_line)
 
     @property
-    def shape(self) -> Shape:
-        return self.sources[0].shape
+    def rows(self) -> Shape:
+        """The shape of the last states."""
+        return tuple([dim_of(a.upper) for a in self.axes])
+
+    def output_name(self, index: int) -> str:
+        """How texts call one output."""
+        kind, n = divmod(index, self.combiner.arity)
+        other = "after" if self.exclusive else "before"
+        name = self.name + ("", f".{other}", ".last")[kind]
+        return name if self.combiner.arity == 1 else f"{name}.{n}"
 
 
 Op = Placeholder | Constant | Compute | Scatter | Scan
@@ -147,7 +165,9 @@ class Tensor(Node):
 
     @property
     def name(self) -> str:
-        if isinstance(self.op, (Compute, Scan)) and n_outputs(self.op) > 1:
+        if isinstance(self.op, Scan):
+            return self.op.output_name(self.index)
+        if isinstance(self.op, Compute) and n_outputs(self.op) > 1:
             return f"{self.op.name}.{self.index}"
         return self.op.name
 
@@ -372,7 +392,7 @@ def n_outputs(op: Op) -> int:
     """How many tensors the operation defines."""
     if isinstance(op, Compute):
         return len(op.bodies)
-    return len(op.sources) if isinstance(op, Scan) else 1
+    return 3 * op.combiner.arity if isinstance(op, Scan) else 1
 
 
 def outputs(op: Op) -> tuple[Tensor, ...]:
@@ -380,5 +400,34 @@ def outputs(op: Op) -> tuple[Tensor, ...]:
     if isinstance(op, Compute):
         return tuple([Tensor(op, n, op.shape, b.dtype) for n, b in enumerate(op.bodies)])
     if isinstance(op, Scan):
-        return tuple([Tensor(op, n, op.shape, t.dtype) for n, t in enumerate(op.sources)])
+        m, rows = op.combiner.arity, op.rows
+        return tuple(
+            [
+                Tensor(op, kind * m + n, op.shape if kind < 2 else rows, c.dtype)
+                for kind in range(3)
+                for n, c in enumerate(op.combiner.identity)
+            ]
+        )
     return (Tensor(op, 0, op.shape, op.dtype),)
+
+
+def states_after(op: Scan) -> tuple[Tensor, ...]:
+    """The states that steps leave, one tensor per component."""
+    m = op.combiner.arity
+    return outputs(op)[m : 2 * m] if op.exclusive else outputs(op)[:m]
+
+
+def states_before(op: Scan) -> tuple[Tensor, ...]:
+    """The states that steps find."""
+    m = op.combiner.arity
+    return outputs(op)[:m] if op.exclusive else outputs(op)[m : 2 * m]
+
+
+def last_states(op: Scan) -> tuple[Tensor, ...]:
+    """The states after all steps, over the axes around them."""
+    return outputs(op)[2 * op.combiner.arity :]
+
+
+def scan_results(op: Scan) -> tuple[Tensor, ...]:
+    """What a scan is for: the states before its steps if it is exclusive, after them if not."""
+    return outputs(op)[: op.combiner.arity]

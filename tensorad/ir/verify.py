@@ -18,6 +18,7 @@ from tensorad.ir.expr import (
     TESTS,
     UNARY_MATH,
     ZERO,
+    Apply,
     Axis,
     Call,
     Cast,
@@ -140,13 +141,18 @@ def _same_shape(t: Tensor, shape: Sequence[object]) -> bool:
 
 
 def _verify_scan(op: Scan) -> None:
-    _verify_combiner(op.combiner)
-    _require(len(op.sources) == op.combiner.arity, "a scan's sources do not fit its combiner")
-    _require(0 <= op.axis < len(op.shape), f"a scan runs along axis {op.axis} of {len(op.shape)}")
-    for t, c in zip(op.sources, op.combiner.identity, strict=True):
-        _verify_tensor(t)
-        _require(t.dtype is c.dtype, f"scan source {t.name} has another dtype")
-        _require(_same_shape(t, op.shape), f"scan source {t.name} has another shape")
+    c = op.combiner
+    _verify_state(c)
+    _require(_dtypes(op.sources) == _dtypes(c.rhs), "a scan's sources do not fit its combiner")
+    _require(_dtypes(op.start) == _dtypes(c.lhs), "a scan's start does not fit its combiner")
+    _require(op.condition.dtype is BOOL, "a condition is not boolean", op.condition)
+    _require(len(op.indices) == len(op.shape), "a scan's indices do not fit its shape")
+    _require(_all(op.indices, INT64), "an index is not int64")
+    _verify_nest((*op.axes, *op.along), ())
+    _verify_roots(op.start, op.axes)
+    _verify_roots((op.condition, *op.sources, *op.indices), (*op.axes, *op.along))
+    for e in postorder(*op_expressions(op)):
+        _require(not isinstance(e, Reduce), "a scan holds a reduction", e)
 
 
 def _verify_roots(roots: Sequence[Expr], scope: Iterable[Expr]) -> None:
@@ -207,10 +213,22 @@ def _verify_nest(axes: Sequence[Axis], outer: Iterable[Axis]) -> None:
 
 
 def _verify_combiner(c: Combiner) -> None:
-    sides = (c.lhs, c.rhs, c.results, c.identity)
+    same = len(c.lhs) == len(c.rhs)
+    _require(same, f"combiner {c.name} has sides of unequal length")
+    _require(_dtypes(c.lhs) == _dtypes(c.rhs), f"combiner {c.name} mixes dtypes")
+    _verify_state(c)
+
+
+def _dtypes(exprs: Sequence[Expr]) -> list[str]:
+    return [str(e.dtype) for e in exprs]
+
+
+def _verify_state(c: Combiner) -> None:
+    """State, results and identity agree; right operands may be of any kind."""
+    sides = (c.lhs, c.results, c.identity)
     _require(len({len(s) for s in sides}) == 1, f"combiner {c.name} has sides of unequal length")
-    for left, right, result, start in zip(*sides, strict=True):
-        dtypes = {str(e.dtype) for e in (left, right, result, start)}
+    for left, result, start in zip(*sides, strict=True):
+        dtypes = {str(e.dtype) for e in (left, result, start)}
         _require(len(dtypes) == 1, f"combiner {c.name} mixes dtypes", result)
     own = dict.fromkeys((*c.lhs, *c.rhs))
     for e in postorder(*c.results):
@@ -245,6 +263,8 @@ def _verify_node(e: Expr) -> None:
             _require(e.value.dtype is not e.dtype, "a cast changes nothing", e)
         case Call():
             _verify_call(e)
+        case Apply():
+            _verify_apply(e)
         case Reduce():
             _verify_reduce(e)
         case _:
@@ -253,6 +273,11 @@ def _verify_node(e: Expr) -> None:
 
 def _all(exprs: Sequence[Expr], dtype: DType) -> bool:
     return all(e.dtype is dtype for e in exprs)
+
+
+def _verify_apply(e: Apply) -> None:
+    _require(_dtypes(e.args) == _dtypes(e.function.params), "a function's operands do not fit", e)
+    _require(e.dtype is e.function.result.dtype, "a use differs from its function's dtype", e)
 
 
 def _verify_call(e: Call) -> None:

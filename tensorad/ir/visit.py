@@ -8,6 +8,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
+    Apply,
     Axis,
     Call,
     Cast,
@@ -47,6 +48,8 @@ def children(e: Expr) -> tuple[Expr, ...]:
             return (e.cond, e.then, e.orelse)
         case Cast():
             return (e.value,)
+        case Apply():
+            return e.args
         case Reduce():
             bounds = [b for a in e.axes for b in (a.lower, a.upper, a.step)]
             return (*bounds, e.condition, *e.sources)
@@ -160,6 +163,8 @@ def rebuild(e: Expr, new: Mapping[Expr, Expr], renewed: FreshAxes | None = None)
             return select(cond, then, orelse)
         case Cast():
             return e if new[e.value] is e.value else cast(new[e.value], e.dtype)
+        case Apply():
+            return Apply(e.dtype, e.function, tuple([new[a] for a in e.args]))
         case Reduce():
             return _rebuild_reduce(e, new, {} if renewed is None else renewed)
     raise InternalError(f"unknown expression class {type(e).__name__}")
@@ -356,14 +361,14 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
         return op.bodies
     if isinstance(op, Scatter):
         return tuple(e for u in op.updates for e in (*u.indices, u.value, u.condition))
+    if isinstance(op, Scan):
+        return (*op.start, op.condition, *op.sources, *op.indices)
     return ()
 
 
 def op_inputs(op: Op) -> list[Tensor]:
     """The distinct tensors an operation reads, in order of first use."""
     found: dict[Tensor, None] = {}
-    if isinstance(op, Scan):
-        found.update(dict.fromkeys(op.sources))
     if isinstance(op, Scatter) and op.init is not None:
         found[op.init] = None
     found.update(dict.fromkeys(r.tensor for r in reads(*op_expressions(op))))

@@ -11,17 +11,18 @@ from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.elementwise import astype, compute_axes, same_dim
 from tensorad.ir.expr import Axis, Expr, axis, cast
+from tensorad.ir.prefix import prefix_scan
 from tensorad.ir.tensor import (
     Compute,
     Dim,
     Placeholder,
-    Scan,
     Scatter,
     Shape,
     Tensor,
     Update,
     format_shape,
     outputs,
+    scan_results,
 )
 from tensorad.simplify.bounds import check_op
 from tensorad.te.binding import bind_reductions
@@ -144,7 +145,7 @@ def scan(
         sources = (astype(sources[0], INT64),)
     dtypes = tuple([t.dtype for t in sources])
     fold = combiner_of(text, combiner, dtypes, many)
-    made = outputs(Scan(text, sources, along, fold, bool(exclusive), bool(reverse)))
+    made = scan_results(prefix_scan(text, sources, along, fold, bool(exclusive), bool(reverse)))
     return made if many else made[0]
 
 
