@@ -1,0 +1,310 @@
+"""Formulas as sums of products: definitions unfolded, reductions split into invariant factors
+times reductions that are equal whenever their formulas are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Final
+
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.elementwise import same_dim
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    axis,
+    cast,
+    const,
+    read,
+    reduce_expr,
+)
+from tensorad.ir.tensor import dim_of
+from tensorad.ir.visit import (
+    children,
+    free_leaves,
+    outside_reductions,
+    postorder,
+    substitute,
+    substitute_all,
+    uses_any,
+)
+from tensorad.simplify.factors import product
+from tensorad.simplify.laurent import Monomial, Ring, Sum, TooLong, constant, rational
+
+Definition = tuple[Sequence[Axis], Expr]
+Define = Callable[[Read], Definition | None]
+"""What a read stands for, if it is to be unfolded."""
+
+_MAX_NODES: Final = 400
+"""Nodes looked at for one normal form; beyond that it is too long."""
+_MAX_POWER: Final = 4
+_RATIONAL: Final = ("add", "sub", "neg", "mul", "div")
+
+
+class Interned:
+    """Sums that are one object whenever they are equal up to the names and order of factors."""
+
+    def __init__(self) -> None:
+        self.axes: dict[tuple[object, ...], Axis] = {}
+        self.levels: dict[Expr, int] = {}
+        self.sums: dict[tuple[object, ...], Expr] = {}
+
+    def axis_like(self, a: Axis, bounds: Sequence[Expr], level: int) -> Axis:
+        """The axis that stands for every axis with these bounds on this level of nesting."""
+        key = (*bounds, level)
+        if key not in self.axes:
+            self.axes[key] = axis(a.name, *bounds)
+            self.levels[self.axes[key]] = level
+        return self.axes[key]
+
+    def rename(self, axes: Sequence[Axis], roots: Sequence[Expr]) -> dict[Expr, Expr]:
+        """axis -> the axis that stands for it above all reductions under the roots."""
+        inner = [a for e in postorder(*roots) if isinstance(e, Reduce) for a in e.axes]
+        level = 1 + max((self.levels.get(a, 0) for a in inner), default=0)
+        mapping: dict[Expr, Expr] = {}
+        for n, a in enumerate(axes):
+            bounds = substitute_all((a.lower, a.upper, a.step), mapping)
+            mapping[a] = self.axis_like(a, bounds, level + n)
+        return mapping
+
+    def reduction(self, e: Reduce) -> Expr:
+        """Any reduction over axes that stand for its own."""
+        mapping = self.rename(e.axes, e.sources)
+        *sources, condition = substitute_all((*e.sources, e.condition), mapping)
+        axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
+        return reduce_expr(e.combiner, tuple(sources), axes, condition, e.index)
+
+    def sum_of(
+        self, combiner: Combiner, axes: Sequence[Axis], inner: Monomial, condition: Expr
+    ) -> Expr:
+        """The sum of a product."""
+        atoms = [atom for atom, _ in inner]
+        mapping = self.rename(axes, atoms)
+        *renamed, where = substitute_all((*atoms, condition), mapping)
+        powers = [p for _, p in inner]
+        images = tuple(zip(renamed, powers, strict=True))
+        own = tuple([a for a in mapping.values() if isinstance(a, Axis)])
+        key = (combiner, own, frozenset(images), where)
+        if key not in self.sums:
+            source = product(images, Fraction(1), combiner.identity[0].dtype)
+            self.sums[key] = reduce_expr(combiner, (source,), own, where)
+        return self.sums[key]
+
+
+class Normal:
+    """Normal forms that share one order of atoms.
+
+    Args:
+        define: what reads stand for; None for those that stay.
+        refold: applied to every sum of products before invariant factors leave it.
+        exact_casts: treat conversions between float types as the identity (in proofs).
+    """
+
+    def __init__(
+        self,
+        interned: Interned,
+        define: Define = lambda e: None,
+        refold: Callable[[Ring, Sum], Sum] = lambda ring, s: s,
+        *,
+        exact_casts: bool = False,
+    ) -> None:
+        self.interned = interned
+        self.define = define
+        self.refold = refold
+        self.exact_casts = exact_casts
+        self.ring = Ring()
+        self.forms: dict[Expr, Sum] = {}
+        self.composite: dict[Expr, Sum] = {}
+        """Denominators that are sums: the atom that stands for each, and its form."""
+        self.left = _MAX_NODES
+
+    def body(self, axes: Sequence[Axis], body: Expr) -> Sum:
+        """The form of a compute's body; an axis of extent 1 is its only value."""
+        single: dict[Expr, Expr] = {a: a.lower for a in axes if a.extent == 1}
+        return self.refold(self.ring, self.form(substitute(body, single)))
+
+    def form(self, root: Expr) -> Sum:
+        """The formula as a sum of products of atoms.
+
+        Raises:
+            TooLong: the budget is exceeded.
+        """
+        for e in outside_reductions([root], self._operands):
+            if e not in self.forms:
+                self.left -= 1
+                if self.left < 0:
+                    raise TooLong
+                self.forms[e] = self._node(e)
+        return self.forms[root]
+
+    def is_zero(self, total: Sum) -> bool:
+        """Whether the sum is 0 as a rational function."""
+        for atom, value in reversed(self.composite.items()):
+            powers = [p for m in total.terms for a, p in m if a is atom]
+            if powers:
+                total = self._cleared(total, atom, value, -min(0, *powers))
+        return not total.terms
+
+    def _cleared(self, total: Sum, atom: Expr, value: Sum, times: int) -> Sum:
+        """total * atom**times, with the atom's value in its place."""
+        result = Sum({})
+        for m, c in total.terms.items():
+            power = times + sum(p for a, p in m if a is atom)
+            part = Sum({tuple([f for f in m if f[0] is not atom]): c})
+            for _ in range(power):
+                part = self.ring.times(part, value)
+            result = result.plus(part)
+        return result
+
+    def _operands(self, e: Expr) -> tuple[Expr, ...]:
+        if isinstance(e, Call) and e.dtype.is_float:
+            if e.op in _RATIONAL:
+                return e.args
+            if e.op == "pow" and _small_power(e.args[1]) is not None:
+                return e.args[:1]
+        if isinstance(e, Cast) and self.exact_casts and e.value.dtype.is_float:
+            return children(e)
+        return ()
+
+    def _node(self, e: Expr) -> Sum:
+        operands = [self.forms[x] for x in self._operands(e)]
+        match e:
+            case Const(value=v) if e.dtype.is_float and abs(v) < float("inf"):
+                return constant(rational(float(v), e.dtype))
+            case Read():
+                return self._read(e)
+            case Reduce():
+                return self._reduce(e)
+            case Cast() if operands:
+                return operands[0]
+            case Call() if operands:
+                return self._call(e, operands)
+        return self.ring.atom(e)
+
+    def _call(self, e: Call, operands: list[Sum]) -> Sum:
+        match e.op:
+            case "add":
+                return operands[0].plus(operands[1])
+            case "sub":
+                return operands[0].plus(operands[1], -1)
+            case "neg":
+                return operands[0].scaled(-1)
+            case "mul":
+                return self.ring.times(*operands)
+            case "div":
+                return self.ring.times(operands[0], self._inverse(e.args[1], operands[1]))
+        power = _small_power(e.args[1]) or 1
+        base = operands[0] if power > 0 else self._inverse(e.args[0], operands[0])
+        result = base
+        for _ in range(abs(power) - 1):
+            result = self.ring.times(result, base)
+        return result
+
+    def _inverse(self, e: Expr, value: Sum) -> Sum:
+        found = self.ring.inverse(value)
+        if found is not None:
+            return found
+        self.composite[e] = value
+        return self.ring.atom(e, -1)
+
+    def _read(self, e: Read) -> Sum:
+        definition = self.define(e)
+        if definition is None:
+            return self.ring.atom(_at_single(e))
+        axes, body = definition
+        values: dict[Expr, Expr] = {}
+        for a, index in zip(axes, e.indices, strict=True):
+            values[a] = a.lower if a.extent == 1 else index
+        return self.form(substitute(body, values))
+
+    def _reduce(self, e: Reduce) -> Sum:
+        if not e.combiner.is_sum:
+            return self.ring.atom(self.interned.reduction(e))
+        single: dict[Expr, Expr] = {a: a.lower for a in e.axes if a.extent == 1}
+        axes = [a for a in e.axes if a not in single]
+        source, condition = substitute_all((e.sources[0], e.condition), single)
+        total = Sum({})
+        for m, c in self.refold(self.ring, self.form(source)).terms.items():
+            total = total.plus(self._sum(e.combiner, axes, m, condition).scaled(c))
+        return total
+
+    def _sum(self, combiner: Combiner, axes: Sequence[Axis], m: Monomial, condition: Expr) -> Sum:
+        """sum(a * f) -> a * sum(f), where f holds the factors that vary over the axes."""
+        bound = dict.fromkeys(axes)
+        if condition is not TRUE:
+            bound.update(free_leaves(condition))  # it may keep a factor's reads in range
+        stays = [uses_any(atom, bound) or not movable(atom) for atom, _ in m]
+        varying = [f for f, stay in zip(m, stays, strict=True) if stay]
+        factors = [f for f, stay in zip(m, stays, strict=True) if not stay]
+        kept, count = list(axes), constant(1)
+        if condition is TRUE:
+            kept, count = self._drop_unused(axes, [a for a, _ in varying], combiner)
+        if varying or kept:
+            whole = self.interned.sum_of(combiner, kept, tuple(varying), condition)
+            factors.append((whole, 1))
+        monomial = self.ring.product(factors)
+        return self.ring.times(Sum({monomial: Fraction(1)}), count)
+
+    def _drop_unused(
+        self, axes: Sequence[Axis], atoms: Sequence[Expr], combiner: Combiner
+    ) -> tuple[list[Axis], Sum]:
+        """The axes that the atoms depend on, and how often the others repeat the value."""
+        used = free_leaves(*atoms)
+        kept: list[Axis] = []
+        count = constant(1)
+        for a in reversed(axes):
+            if a in used or free_leaves(a.lower, a.upper) or not _from_zero(a):
+                used.update(free_leaves(a.lower, a.upper))
+                kept.append(a)
+            else:
+                count = self.ring.times(count, self._extent(a, combiner))
+        return kept[::-1], count
+
+    def _extent(self, a: Axis, combiner: Combiner) -> Sum:
+        if isinstance(a.upper, Const):
+            return constant(int(a.upper.value))
+        return self.ring.atom(cast(a.upper, combiner.identity[0].dtype))
+
+
+def _from_zero(a: Axis) -> bool:
+    return (
+        isinstance(a.lower, Const)
+        and a.lower.value == 0
+        and isinstance(a.step, Const)
+        and a.step.value == 1
+    )
+
+
+def _small_power(e: Expr) -> int | None:
+    """A constant whole exponent."""
+    if isinstance(e, Const) and e.value == int(e.value) and 0 < abs(e.value) <= _MAX_POWER:
+        return int(e.value)
+    return None
+
+
+def _at_single(e: Read) -> Read:
+    """An index that is an axis of extent 1 is its only value."""
+    indices = [i.lower if isinstance(i, Axis) and i.extent == 1 else i for i in e.indices]
+    return read(e.tensor, tuple(indices))
+
+
+def movable(root: Expr) -> bool:
+    """Whether the reads under an expression are in range wherever its axes are."""
+    return all(
+        _covers(i, n)
+        for e in postorder(root)
+        if isinstance(e, Read)
+        for i, n in zip(e.indices, e.tensor.shape, strict=True)
+    )
+
+
+def _covers(index: Expr, extent: object) -> bool:
+    if isinstance(index, Axis):
+        return _from_zero(index) and same_dim(dim_of(index.upper), extent)  # type: ignore[arg-type]  # an extent of a shape
+    return isinstance(index, Const) and isinstance(extent, int) and 0 <= index.value < extent

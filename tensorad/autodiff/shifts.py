@@ -1,0 +1,94 @@
+"""Shifts that provably do not matter: intermediates whose total derivative is 0.
+
+The maximum that softmax subtracts changes nothing in its result, whatever the head. All paths
+from such a tensor meet again in one operation; if its adjoint, unfolded back to that meeting
+point, is 0 as a rational function, no gradient flows through it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tensorad.autodiff.adjoint import Adjoint
+from tensorad.autodiff.views import differentiable_inputs, view
+from tensorad.ir.tensor import Compute, Op, Tensor, outputs
+from tensorad.ir.visit import any_node
+from tensorad.simplify.normal import Definition
+from tensorad.simplify.reductions import is_reduce
+from tensorad.simplify.vanish import vanishes
+
+_REACH: Final = 24
+"""Operations after a tensor among which its paths must meet again."""
+
+
+class Shifts:
+    """Proofs about the tensors of one sweep; `order` lists its operations, producers first."""
+
+    def __init__(self, order: Sequence[Op]) -> None:
+        self.order = order
+        self.readers: dict[Tensor, list[int]] = {}
+
+    def is_shift(self, t: Tensor, adjoint: Adjoint, known: Mapping[Tensor, Adjoint | None]) -> bool:
+        """Whether the adjoint of t is 0 for every head.
+
+        Only a tensor that is read along further axes is asked about: its adjoint is a sum.
+        """
+        if not isinstance(t.op, Compute) or not any_node(_formula(adjoint)[1], is_reduce):
+            return False
+        between = self._until_paths_meet(t)
+        if between is None:
+            return False
+        adjoints = [known.get(u) for u in between]
+        unfolded = dict(
+            [
+                (a.tensor, _formula(a))
+                for a in adjoints
+                if a is not None and a.tensor is not None and isinstance(a.tensor.op, Compute)
+            ]
+        )
+        near = [t, *between, *differentiable_inputs(view(t.op))]
+        values = {u: _value(u) for u in near if isinstance(u.op, Compute)}
+        return vanishes(*_formula(adjoint), unfolded, values)
+
+    def _until_paths_meet(self, t: Tensor) -> list[Tensor] | None:
+        """The tensors on the paths from t that part and meet again; None if none do."""
+        self._fill_readers()
+        ahead = list(self.readers.get(t, ()))
+        between: dict[Tensor, None] = {}
+        parted = len(ahead) > 1
+        for _ in range(_REACH):
+            if not ahead:
+                return None
+            n = heapq.heappop(ahead)
+            if not ahead and parted:
+                return list(between)
+            for made in outputs(self.order[n]):
+                between[made] = None
+                for m in self.readers.get(made, ()):
+                    if m not in ahead:
+                        heapq.heappush(ahead, m)
+            parted = parted or len(ahead) > 1
+        return None
+
+    def _fill_readers(self) -> None:
+        if self.readers:
+            return
+        for n, op in enumerate(self.order):
+            for t in differentiable_inputs(view(op)):
+                self.readers.setdefault(t, []).append(n)
+
+
+def _formula(adjoint: Adjoint) -> Definition:
+    """The formula behind an adjoint, stored or not."""
+    if adjoint.tensor is None or not isinstance(adjoint.tensor.op, Compute):
+        return adjoint.axes, adjoint.body
+    return adjoint.tensor.op.axes, adjoint.tensor.op.bodies[adjoint.tensor.index]
+
+
+def _value(t: Tensor) -> Definition:
+    op = view(t.op)
+    if not isinstance(op, Compute):
+        raise TypeError(f"{t.name} is not a compute")
+    return op.axes, op.bodies[t.index]
