@@ -103,7 +103,7 @@ def _most_shared(terms: Sequence[Term]) -> tuple[Expr, int] | None:
 def _common(terms: Sequence[Term]) -> Monomial:
     """The product of powers that divides every term."""
     common: list[tuple[Expr, int]] = []
-    for atom, power in terms[0][0]:
+    for atom, _ in terms[0][0]:
         powers = [_power(m, atom) for m, _ in terms]
         if all(p > 0 for p in powers) or all(p < 0 for p in powers):
             common.append((atom, min(powers, key=abs)))

@@ -20,7 +20,6 @@ from tensorad.ir.expr import (
     Reduce,
     axis,
     cast,
-    const,
     read,
     reduce_expr,
 )

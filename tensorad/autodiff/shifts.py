@@ -41,13 +41,11 @@ class Shifts:
         if between is None:
             return False
         adjoints = [known.get(u) for u in between]
-        unfolded = dict(
-            [
-                (a.tensor, _formula(a))
-                for a in adjoints
-                if a is not None and a.tensor is not None and isinstance(a.tensor.op, Compute)
-            ]
-        )
+        unfolded = {
+            a.tensor: _formula(a)
+            for a in adjoints
+            if a is not None and a.tensor is not None and isinstance(a.tensor.op, Compute)
+        }
         near = [t, *between, *differentiable_inputs(view(t.op))]
         values = {u: _value(u) for u in near if isinstance(u.op, Compute)}
         return vanishes(*_formula(adjoint), unfolded, values)
