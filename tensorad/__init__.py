@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from tensorad.te import reduce_axis as reduce_axis
     from tensorad.te import round as round
     from tensorad.te import rsqrt as rsqrt
+    from tensorad.te import scalar_function as scalar_function
     from tensorad.te import scan as scan
     from tensorad.te import scatter as scatter
     from tensorad.te import select as select
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from tensorad.te import sinh as sinh
     from tensorad.te import size as size
     from tensorad.te import sqrt as sqrt
+    from tensorad.te import stop_gradient as stop_gradient
     from tensorad.te import sum as sum
     from tensorad.te import tan as tan
     from tensorad.te import tanh as tanh
@@ -96,8 +98,8 @@ _HOME: Final = {
     "tensorad.te": (
         "abs acos all_of any_of argmax argmin asin assume atan atan2 ceil comm_reducer compute "
         "const cos cosh erf exp expm1 floor isfinite isnan log log1p logsumexp max maximum "
-        "min minimum placeholder pow prod reduce_axis round rsqrt scan scatter select sigmoid "
-        "sign sin sinh size sqrt sum tan tanh trunc"
+        "min minimum placeholder pow prod reduce_axis round rsqrt scalar_function scan scatter "
+        "select sigmoid sign sin sinh size sqrt stop_gradient sum tan tanh trunc"
     ),
     "tensorad.autodiff": (
         "InlineNonReductions Jacobian JacobianRecursive OptimizeAndLiftNonzeronessConditions "

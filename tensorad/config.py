@@ -24,6 +24,8 @@ class Config:
     """TENSORAD_NUM_THREADS: threads of a compiled call; default: the CPUs of this process."""
     max_bytes: int = 1 << 36
     """TENSORAD_MAX_BYTES: largest single array (bytes) a call may allocate."""
+    dense_jacobian_elements: int = 1 << 27
+    """TENSORAD_DENSE_JACOBIAN_ELEMENTS: largest full Jacobian (elements) that may be stored."""
     isl_operations: int = 300_000
     """TENSORAD_ISL_OPERATIONS: isl operations one elimination may spend before it falls back."""
 
@@ -60,6 +62,9 @@ def _from_environment() -> Config:
         bisect=_positive(bisect, env[bisect]) if bisect in env else None,
         num_threads=number("TENSORAD_NUM_THREADS", len(os.sched_getaffinity(0))),
         max_bytes=number("TENSORAD_MAX_BYTES", Config.max_bytes),
+        dense_jacobian_elements=number(
+            "TENSORAD_DENSE_JACOBIAN_ELEMENTS", Config.dense_jacobian_elements
+        ),
         isl_operations=number("TENSORAD_ISL_OPERATIONS", Config.isl_operations),
     )
 

@@ -37,13 +37,74 @@ def an_integer_output() -> None:
     ta.vjp(COUNT, [X])
 
 
+@CASES.refused(GradError, "Y stands twice in the outputs.", "  hint: name each once.")
+def a_repeated_output() -> None:
+    ta.vjp((Y, Y), [X])
+
+
 @CASES.refused(
     GradError,
-    "only a tensor can be differentiated, got tuple.",
-    "  hint: pass the tensor that compute returned; of several outputs, one of them.",
+    "only tensors can be differentiated, got float.",
+    "  hint: pass the tensors that compute returned.",
 )
-def a_tuple_output() -> None:
-    ta.vjp((Y, Y), [X])  # type: ignore[arg-type]
+def a_number_among_outputs() -> None:
+    ta.vjp((Y, 1.0), [X])  # type: ignore[arg-type]
+
+
+@CASES.refused(
+    GradError,
+    "only a tensor can be differentiated, got str.",
+    "  hint: pass the tensor that compute returned, or a list of tensors.",
+)
+def a_text_as_output() -> None:
+    ta.vjp("Y", [X])
+
+
+@CASES.refused(
+    GradError,
+    "there is no float tensor among the outputs.",
+    "  hint: integers and booleans have no derivative.",
+)
+def integer_outputs() -> None:
+    ta.vjp([COUNT], [X], [1.0])
+
+
+@CASES.refused(
+    GradError,
+    "2 outputs need 2 heads, got 1.",
+    "  in: outputs Y, S",
+    "  hint: pass a list with one head per output; None stands for 1 at a 0-d output.",
+)
+def too_few_heads() -> None:
+    ta.vjp([Y, S], [X], [1.0])
+
+
+@CASES.refused(
+    GradError,
+    "Y of shape (3, 4) has no head.",
+    "  in: outputs Y, S",
+    "  hint: give every output a head; for full Jacobians take one output at a time.",
+)
+def an_output_without_head() -> None:
+    ta.vjp([Y, S], [X])
+
+
+@CASES.refused(
+    ShapeError,
+    "the heads of Y and S have different leading axes (2,) and ().",
+    "  hint: all heads of one call share their extra leading axes.",
+)
+def heads_of_different_batches() -> None:
+    ta.vjp([Y, S], [X], [ta.placeholder((2, 3, 4)), ta.placeholder(())])
+
+
+@CASES.refused(
+    DTypeError,
+    "Count has dtype int32: integers and booleans have no derivative.",
+    "  hint: leave its head None, or convert it with .astype('float32').",
+)
+def a_head_for_an_integer() -> None:
+    ta.vjp([Y, COUNT], [X], [1.0, 1.0])
 
 
 @CASES.refused(
@@ -126,7 +187,7 @@ def a_text_as_head() -> None:
 @CASES.refused(
     ShapeError,
     "the tangent of X has shape (5,), but X has shape (3, 4).",
-    "  hint: a tangent has the shape of its tensor.",
+    "  hint: a tangent has the shape of its tensor, after any extra leading axes.",
 )
 def a_tangent_of_another_shape() -> None:
     ta.jvp(Y, {X: Z})
@@ -142,6 +203,33 @@ def tangents_in_a_list() -> None:
 
 
 @CASES.refused(
+    GradError,
+    "the tangent of X must be a tensor, an array or a number, got str.",
+    "  hint: use placeholder((3, 4), name='dX').",
+)
+def a_text_as_tangent() -> None:
+    ta.jvp(Y, {X: "ones"})  # type: ignore[dict-item]
+
+
+@CASES.refused(
+    DTypeError,
+    "the tangent of X has dtype int32; it must be a float.",
+    "  hint: use placeholder(shape, dtype='float32').",
+)
+def an_integer_tangent() -> None:
+    ta.jvp(Y, {X: ta.placeholder((3, 4), "int32")})
+
+
+@CASES.refused(
+    ShapeError,
+    "the tangents of X and Z have different leading axes (2,) and ().",
+    "  hint: all tangents of one call share their extra leading axes.",
+)
+def tangents_of_different_batches() -> None:
+    ta.jvp(Y, {X: ta.placeholder((2, 3, 4)), Z: Z})
+
+
+@CASES.refused(
     ShapeError,
     "hessian needs a 0-d tensor, but Y has shape (3, 4).",
     "  hint: sum it first, e.g. compute((), lambda: ta.sum(Y[k], axis=k)).",
@@ -153,7 +241,7 @@ def a_hessian_of_a_matrix() -> None:
 @CASES.refused(
     ShapeError,
     "the tangent of X has shape (5,), but X has shape (3, 4).",
-    "  hint: a tangent has the shape of its tensor.",
+    "  hint: a tangent has the shape of its tensor, after any extra leading axes.",
 )
 def a_hessian_along_another_shape() -> None:
     ta.hvp(S, X, Z)

@@ -14,13 +14,37 @@ def check_output(y: object) -> None:
     if not isinstance(y, Tensor):
         raise GradError(
             f"only a tensor can be differentiated, got {type(y).__name__}.",
-            hint="pass the tensor that compute returned; of several outputs, one of them.",
+            hint="pass the tensor that compute returned, or a list of tensors.",
         )
     if not y.dtype.is_float:
         raise DTypeError(
             f"{y.name} has dtype {y.dtype}: integers and booleans have no derivative.",
             hint="convert with .astype('float32') before differentiating.",
         )
+
+
+def check_outputs(y: object) -> Tensor | list[Tensor]:
+    """A float tensor, or several distinct tensors with a float one among them."""
+    if not isinstance(y, (list, tuple)):
+        check_output(y)
+        return y  # type: ignore[return-value]  # checked
+    for t in y:
+        if not isinstance(t, Tensor):
+            raise GradError(
+                f"only tensors can be differentiated, got {type(t).__name__}.",
+                hint="pass the tensors that compute returned.",
+            )
+    if not any(t.dtype.is_float for t in y):
+        raise GradError(
+            "there is no float tensor among the outputs.",
+            hint="integers and booleans have no derivative.",
+        )
+    names: dict[Tensor, None] = {}
+    for t in y:
+        if t in names:
+            raise GradError(f"{t.name} stands twice in the outputs.", hint="name each once.")
+        names[t] = None
+    return list(y)
 
 
 def check_wrt(wrt: object) -> list[Tensor]:

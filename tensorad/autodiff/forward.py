@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
-from tensorad.autodiff.adjoint import zeros
-from tensorad.autodiff.checks import check_output, check_wrt
+from tensorad.autodiff.adjoint import Adjoint, Uses, may_inline, store, zeros
+from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.linear import Term, body_terms, times
+from tensorad.autodiff.overrides import Override, Rule, Rules, check_override, derivation_order
+from tensorad.autodiff.reverse import vjp, whole
 from tensorad.autodiff.scans import tangent_scan
-from tensorad.autodiff.views import (
-    compute_terms,
-    derivation_order,
-    differentiable_inputs,
-    view,
-)
-from tensorad.errors import GradError, ShapeError
+from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
+from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import compute_axes, same_dim
@@ -27,6 +25,7 @@ from tensorad.ir.tensor import (
     Op,
     Scan,
     Scatter,
+    Shape,
     Tensor,
     Update,
     format_shape,
@@ -34,78 +33,153 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.simplify.nonzeroness import guarded
+from tensorad.simplify.zeros import nonzero_body
+
+_MANY_USES: Final = Uses(2, False)
+"""How a tangent is read is not known yet: only reads, constants and deltas stay formulas."""
+
+Direction = Tensor | np.ndarray | np.number | float | int
 
 
-def jvp(y: Tensor, tangents: Mapping[Tensor, Tensor | np.ndarray | float]) -> Tensor:
+def jvp(
+    y: Tensor | Sequence[Tensor],
+    tangents: Mapping[Tensor, Direction],
+    *,
+    override: Override | None = None,
+) -> Any:
     """sum over x of d y / d x applied to the tangent of x.
 
     Args:
-        y: float tensor.
-        tangents: for each x (input or intermediate, float) a tensor, array or number of
-            x's shape.
+        y: float tensor, or several: they share the work (integer tensors of a tuple are left
+            out).
+        tangents: for each x (input or intermediate, float) a tensor or array of shape
+            (*batch, *x.shape), all with one batch shape, or a number for every element.
+        override: derivatives to use in place of those of the formulas, as in `vjp`; a rule
+            without a jvp of its own is transposed.
     Returns:
-        a tensor of y's shape and dtype.
+        a tensor of shape (*batch, *y.shape) and y's dtype; for several outputs a list.
     Raises:
-        GradError: an integer tensor or a bad argument.
-        ShapeError: a tangent's shape differs from its tensor's.
+        GradError: an integer tensor, a bad argument, or a rule that is not linear.
+        ShapeError: a tangent's shape does not end in its tensor's, or the batches differ.
     """
-    check_output(y)
+    outputs_wanted = check_outputs(y)
+    many = not isinstance(outputs_wanted, Tensor)
+    ys = [outputs_wanted] if isinstance(outputs_wanted, Tensor) else outputs_wanted
     if not isinstance(tangents, Mapping):
         raise GradError(
             f"the tangents must be a dict from tensors, got {type(tangents).__name__}.",
             hint="write jvp(Y, {X: dX}).",
         )
-    given = {x: _tangent(x, t) for x, t in zip(check_wrt(tangents), tangents.values(), strict=True)}
-    result = Push(given).run(y)
-    return zeros(f"d{y.name}", y.shape, y) if result is None else result
+    given, batch = directions(tangents)
+    push = Push(given, batch, check_override(override))
+    results = push.run([t for t in ys if t.dtype.is_float])
+    return results if many else results[0]
 
 
-def _tangent(x: Tensor, value: Tensor | np.ndarray | float) -> Tensor:
+def directions(tangents: Mapping[Tensor, Direction]) -> tuple[dict[Tensor, Adjoint], Shape]:
+    """The tangents as formulas over (batch axes, tensor axes), and the batch shape."""
+    tensors = check_wrt(tangents)
+    given = [(x, _as_tensor(x, t)) for x, t in zip(tensors, tangents.values(), strict=True)]
+    lead = [(x, t) for x, t in given if isinstance(t, Tensor)]
+    batch: Shape = ()
+    for n, (x, t) in enumerate(lead):
+        own = t.shape[: t.ndim - x.ndim]
+        if n and not (len(own) == len(batch) and all(map(same_dim, own, batch))):
+            raise ShapeError(
+                f"the tangents of {lead[0][0].name} and {x.name} have different leading axes "
+                f"{format_shape(batch)} and {format_shape(own)}.",
+                hint="all tangents of one call share their extra leading axes.",
+            )
+        batch = own
+    return {x: _direction(x, t, batch) for x, t in given}, batch
+
+
+def _direction(x: Tensor, tangent: Tensor | float, batch: Shape) -> Adjoint:
+    axes = compute_axes((*batch, *x.shape))
+    if isinstance(tangent, Tensor):
+        return Adjoint(axes, cast(read(tangent, axes), x.dtype))
+    return Adjoint(axes, const(tangent, x.dtype))
+
+
+def _as_tensor(x: Tensor, value: Direction) -> Tensor | float:
     if isinstance(value, (int, float, np.number)):
-        axes = compute_axes(x.shape)
-        return outputs(Compute(f"d{x.name}", axes, (const(float(value), x.dtype),)))[0]
+        return float(value)
     if isinstance(value, np.ndarray):
         copy = np.array(value, dtype=x.dtype) if value.dtype.kind in "biu" else np.array(value)
         value = outputs(Constant(f"d{x.name}", copy, to_dtype(copy.dtype)))[0]
     if not isinstance(value, Tensor):
         raise GradError(
             f"the tangent of {x.name} must be a tensor, an array or a number, "
-            f"got {type(value).__name__}."
+            f"got {type(value).__name__}.",
+            hint=f"use placeholder({format_shape(x.shape)}, name='d{x.name}').",
         )
-    fits = value.ndim == x.ndim and all(map(same_dim, value.shape, x.shape))
-    if not fits:
+    last = value.shape[value.ndim - x.ndim :] if value.ndim >= x.ndim else ()
+    if value.ndim < x.ndim or not all(map(same_dim, last, x.shape)):
         raise ShapeError(
             f"the tangent of {x.name} has shape {format_shape(value.shape)}, but {x.name} has "
             f"shape {format_shape(x.shape)}.",
-            hint="a tangent has the shape of its tensor.",
+            hint="a tangent has the shape of its tensor, after any extra leading axes.",
+        )
+    if not value.dtype.is_float:
+        raise DTypeError(
+            f"the tangent of {x.name} has dtype {value.dtype}; it must be a float.",
+            hint="use placeholder(shape, dtype='float32').",
         )
     return value
 
 
 class Push:
-    """One pass over the operations an output depends on, producers first."""
+    """One pass over the operations the outputs depend on, producers first."""
 
-    def __init__(self, given: Mapping[Tensor, Tensor]) -> None:
+    def __init__(self, given: Mapping[Tensor, Adjoint], batch: Shape, rules: Rules) -> None:
         self.given = dict(given)
-        self.tangents: dict[Tensor, Tensor] = dict(given)
+        self.batch = batch
+        self.lead = compute_axes(batch, tuple(f"b{d}" for d in range(len(batch))))
+        self.rules = rules
+        self.tangents: dict[Tensor, Adjoint] = dict(given)
+        """Formulas over (batch axes, tensor axes), or stored tensors of these."""
 
-    def run(self, y: Tensor) -> Tensor | None:
-        """The tangent of y; None if it is zero."""
-        for op in derivation_order(y):
+    def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
+        """The tangents of the outputs."""
+        for op in derivation_order(ys, self.rules):
             viewed = view(op)
+            made = outputs(op)
             if any(t in self.tangents for t in differentiable_inputs(viewed)):
-                for t, tangent in zip(outputs(op), self._push(viewed, outputs(op)), strict=True):
-                    if tangent is not None and t not in self.given:
+                pairs = list(zip(made, self._push(viewed, made), strict=True))
+                for t, tangent in pairs:
+                    if tangent is not None and t not in self.given and t not in self.rules:
                         self.tangents[t] = tangent
-        return self.tangents.get(y)
+            for t in made:
+                if t in self.rules and t not in self.given:
+                    self._push_rule(self.rules[t])
+        return [self._result(y) for y in ys]
 
-    def _push(self, op: Op, made: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    def _result(self, y: Tensor) -> Tensor:
+        name = f"d{y.name}"
+        if y in self.tangents:
+            return store(self.tangents[y], name)
+        return zeros(name, (*self.batch, *y.shape), y)
+
+    def _push_rule(self, rule: Rule) -> None:
+        """The tangent as the rule says."""
+        tangents = [self.tangents.get(d) for d in rule.deps]
+        if all(t is None for t in tangents):
+            return
+        stored = [
+            None if t is None else store(t, f"d{d.name}")
+            for t, d in zip(tangents, rule.deps, strict=True)
+        ]
+        found = rule.tangent(stored, self.batch, vjp)
+        if found is not None:
+            self.tangents[rule.of] = whole(found)
+
+    def _push(self, op: Op, made: Sequence[Tensor]) -> Sequence[Adjoint | None]:
         if isinstance(op, Compute):
             return [self._compute(op, c, t) for c, t in enumerate(made)]
         if isinstance(op, Scatter):
             return [self._scatter(op)]
         if isinstance(op, Scan):
-            return self._scan(op, made)
+            return [None if t is None else whole(t) for t in self._scan(op, made)]
         return [None for _ in made]
 
     def _scan(self, op: Scan, made: Sequence[Tensor]) -> list[Tensor | None]:
@@ -119,7 +193,8 @@ class Push:
                 total = part if total is None else add(total, part)
             return None if total is None else cast(total, e.dtype)
 
-        found = tangent_scan(op, [moved(e) for e in op.start], [moved(e) for e in op.sources])
+        starts, sources = [moved(e) for e in op.start], [moved(e) for e in op.sources]
+        found = tangent_scan(op, starts, sources, self.lead)
         size, kept = op.combiner.arity, len(made) // 3
         own = outputs(op)
         return [found.get(own[t.index // kept * size + t.index % kept]) for t in made]
@@ -127,26 +202,29 @@ class Push:
     def _wanted(self, e: Read) -> bool:
         return e.tensor in self.tangents
 
-    def _compute(self, op: Compute, component: int, made: Tensor) -> Tensor | None:
+    def _compute(self, op: Compute, component: int, made: Tensor) -> Adjoint | None:
         found = compute_terms(op, component, self._wanted)
         terms = [t.at_winner or t for t in found]
         if not terms:
             return None
         body = directional(terms, self._read, made)
-        axes, bodies = copy_bodies(op.axes, (body,))
-        return outputs(Compute(f"d{made.name}", axes, bodies))[0]
+        axes, (body,) = copy_bodies((*self.lead, *op.axes), (body,))
+        body = nonzero_body(axes, body)
+        if may_inline(body, _MANY_USES):
+            return Adjoint(axes, body)
+        return whole(outputs(Compute(f"d{made.name}", axes, (body,)))[0])
 
     def _read(self, e: Read) -> Expr:
-        return read(self.tangents[e.tensor], e.indices)
+        return self.tangents[e.tensor].at((*self.lead, *e.indices))
 
-    def _scatter(self, op: Scatter) -> Tensor | None:
+    def _scatter(self, op: Scatter) -> Adjoint | None:
         if not op.combiner.is_sum:
             raise GradError(
                 f"scatter {op.name} combines with {op.combiner.name}; "
                 "only combine='sum' has a derivative.",
                 hint="write the operator as a reduction with that combiner.",
             )
-        mapping = fresh_axes(op.axes)
+        mapping = fresh_axes((*self.lead, *op.axes))
         axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
         updates = []
         for u in op.updates:
@@ -155,16 +233,18 @@ class Push:
                 product = guarded(t.guard, times(self._tangent_read(t), t.coefficient))
                 value = product if value is None else add(value, product)
             if value is not None:
-                indices = tuple([substitute(i, mapping) for i in u.indices])
+                indices = tuple([substitute(i, mapping) for i in (*self.lead, *u.indices)])
                 new = cast(substitute(value, mapping), op.dtype)
                 updates.append(Update(indices, new, substitute(u.condition, mapping)))
-        init = None if op.init is None else self.tangents.get(op.init)
+        start = None if op.init is None else self.tangents.get(op.init)
         if not updates:
-            return init
+            return start
+        init = None if start is None or op.init is None else store(start, f"d{op.init.name}")
+        shape = (*self.batch, *op.shape)
         made = Scatter(
-            f"d{op.name}", op.shape, op.dtype, axes, tuple(updates), op.combiner, init, op.source
+            f"d{op.name}", shape, op.dtype, axes, tuple(updates), op.combiner, init, op.source
         )
-        return outputs(made)[0]
+        return whole(outputs(made)[0])
 
     def _tangent_read(self, t: Term) -> Expr:
         return cast(self._read(t.read), t.coefficient.dtype)

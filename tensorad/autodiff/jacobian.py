@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.forward import jvp
 from tensorad.autodiff.linear import Term
-from tensorad.autodiff.reverse import Head, vjp
+from tensorad.autodiff.heads import Heads
+from tensorad.autodiff.reverse import vjp
 from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.errors import GradError, ShapeError
 from tensorad.ir.combiner import sum_combiner
@@ -32,7 +33,11 @@ from tensorad.simplify.zeros import nonzero_body
 
 
 def jacobian_recursive(
-    y: Tensor, wrt: Sequence[Tensor] | Tensor, head: Head = None, *, strict: bool = False
+    y: Tensor | Sequence[Tensor],
+    wrt: Sequence[Tensor] | Tensor,
+    head: Heads = None,
+    *,
+    strict: bool = False,
 ) -> list[Tensor]:
     """`vjp` under its 2018 name: gradients of y by each of `wrt`, times the head.
 

@@ -25,6 +25,7 @@ from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.scans import Head as ScanHead
 from tensorad.autodiff.scans import Heads as ScanHeads
 from tensorad.autodiff.scans import reverse_sweep
+from tensorad.autodiff.shifts import Shifts
 from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.errors import GradError
 from tensorad.ir.elementwise import compute_axes
@@ -95,6 +96,7 @@ class Sweep:
         self.active = self._active()
         self.targets: dict[Tensor, Target] = {}
         self.done: dict[Tensor, Adjoint | None] = {}
+        self.shifts = Shifts(self.order)
         self.needed: dict[Tensor, None] = {}
         """Forward values that the coefficients so far read."""
 
@@ -187,8 +189,11 @@ class Sweep:
         target = self.targets.get(t)
         if target is None:
             return None
-        self.done[t] = target.finish(f"d{t.name}", t in self.wrt, uses)
-        return self.done[t]
+        adjoint = target.finish(f"d{t.name}", t in self.wrt, uses)
+        if adjoint and t not in self.wrt and self.shifts.is_shift(t, adjoint, self.done):
+            adjoint = None
+        self.done[t] = adjoint
+        return adjoint
 
     def _visit_rule(self, rule: Rule) -> None:
         """The adjoint flows to the rule's tensors as the rule says."""

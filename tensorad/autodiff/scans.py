@@ -295,10 +295,14 @@ def _carried(by_state: Matrix, heads: Heads) -> list[int]:
 
 
 def tangent_scan(
-    op: Scan, starts: Sequence[Expr | None], elements: Sequence[Expr | None]
+    op: Scan,
+    starts: Sequence[Expr | None],
+    elements: Sequence[Expr | None],
+    lead: tuple[Axis, ...] = (),
 ) -> dict[Tensor, Tensor]:
     """The tangents of a scan's outputs, from those of its starts and elements (None is zero).
 
+    These may use the axes of `lead`, which then lead the tangents.
     The state carries the components of the scan that a step's partials mention.
     """
     combiner = op.combiner
@@ -328,7 +332,7 @@ def tangent_scan(
         builder.results[numbers[c]] = const(0, combiner.lhs[c].dtype) if total is None else total
     _carry_values(builder, op)
     builder.use(dict(zip(combiner.rhs, op.sources, strict=True)))
-    made = builder.scan(op, (), f"d{op.name}", op.reverse)
+    made = builder.scan(op, lead, f"d{op.name}", op.reverse)
     found: dict[Tensor, Tensor] = {}
     for states in (states_after, states_before, last_states):
         found.update({states(op)[c]: states(made)[numbers[c]] for c in live})

@@ -2,6 +2,7 @@
 
 from tensorad.ir.facts import assume
 from tensorad.te.accumulate import scan, scatter
+from tensorad.te.functions import ScalarFunction, scalar_function, stop_gradient
 from tensorad.te.reducers import (
     Reducer,
     all_of,
@@ -51,6 +52,7 @@ from tensorad.te.tensors import compute, const, placeholder, reduce_axis, size
 
 __all__ = [
     "Reducer",
+    "ScalarFunction",
     "abs",
     "acos",
     "all_of",
@@ -86,6 +88,7 @@ __all__ = [
     "reduce_axis",
     "round",
     "rsqrt",
+    "scalar_function",
     "scan",
     "scatter",
     "select",
@@ -95,6 +98,7 @@ __all__ = [
     "sinh",
     "size",
     "sqrt",
+    "stop_gradient",
     "sum",
     "tan",
     "tanh",

@@ -1,0 +1,113 @@
+"""Heads: what the derivatives of the outputs are multiplied by, as adjoints to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensorad.autodiff.adjoint import Adjoint
+from tensorad.autodiff.checks import check_head_shape
+from tensorad.errors import DTypeError, GradError, ShapeError
+from tensorad.ir.dtypes import to_dtype
+from tensorad.ir.elementwise import compute_axes, same_dim
+from tensorad.ir.expr import cast, const, logical_and, read, select
+from tensorad.ir.tensor import Constant, Shape, Tensor, format_shape, outputs
+
+Head = Tensor | np.ndarray | np.number | float | int | None
+"""A tensor or array of shape (*batch, *y.shape), a number for every element, or nothing."""
+Heads = Head | Sequence[Head]
+
+
+def pair_heads(y: Tensor | Sequence[Tensor], head: Heads) -> list[tuple[Tensor, Head]]:
+    """Every output with its head.
+
+    Raises:
+        GradError: several outputs and another number of heads, or none.
+    """
+    if isinstance(y, Tensor):
+        return [(y, head)]  # type: ignore[list-item]  # a list is refused with its class
+    ys = list(y)
+    if head is None:
+        heads: list[Head] = [None] * len(ys)
+    elif isinstance(head, (int, float, np.number)):
+        heads = [head] * len(ys)
+    elif isinstance(head, (list, tuple)) and len(head) == len(ys):
+        heads = list(head)
+    else:
+        given = f"{len(head)}" if isinstance(head, (list, tuple)) else type(head).__name__
+        raise GradError(
+            f"{len(ys)} outputs need {len(ys)} heads, got {given}.",
+            where=f"outputs {', '.join([t.name for t in ys])}",
+            hint="pass a list with one head per output; None stands for 1 at a 0-d output.",
+        )
+    pairs = list(zip(ys, heads, strict=True))
+    floats = [(t, h) for t, h in pairs if t.dtype.is_float or h is not None]
+    for t, h in floats:
+        if not t.dtype.is_float and not isinstance(head, (int, float, np.number)):
+            raise DTypeError(
+                f"{t.name} has dtype {t.dtype}: integers and booleans have no derivative.",
+                hint="leave its head None, or convert it with .astype('float32').",
+            )
+        if h is None and t.shape and len(pairs) > 1:
+            raise GradError(
+                f"{t.name} of shape {format_shape(t.shape)} has no head.",
+                where=f"outputs {', '.join([u.name for u in ys])}",
+                hint="give every output a head; for full Jacobians take one output at a time.",
+            )
+    return [(t, h) for t, h in floats if t.dtype.is_float]
+
+
+def seeds(pairs: Sequence[tuple[Tensor, Head]]) -> tuple[dict[Tensor, Adjoint], Shape]:
+    """The adjoint that each output starts from, and the leading batch axes they share.
+
+    Raises:
+        GradError: a head is of another kind.
+        ShapeError: a head does not end in its output's shape, or their batch axes differ.
+    """
+    if len(pairs) == 1 and pairs[0][1] is None and pairs[0][0].shape:
+        y = pairs[0][0]
+        return {y: _identity(y)}, y.shape
+    given = [(y, _as_tensor(y, h)) for y, h in pairs]
+    lead = [(y, h) for y, h in given if isinstance(h, Tensor)]
+    batch: Shape = ()
+    for n, (y, h) in enumerate(lead):
+        own = h.shape[: h.ndim - y.ndim]
+        if n and not (len(own) == len(batch) and all(map(same_dim, own, batch))):
+            raise ShapeError(
+                f"the heads of {lead[0][0].name} and {y.name} have different leading axes "
+                f"{format_shape(batch)} and {format_shape(own)}.",
+                hint="all heads of one call share their extra leading axes.",
+            )
+        batch = own
+    return {y: _seed(y, h, batch) for y, h in given}, batch
+
+
+def _as_tensor(y: Tensor, head: Head) -> Tensor | float:
+    if head is None:
+        return 1.0
+    if isinstance(head, (int, float, np.number)):
+        return float(head)
+    if isinstance(head, np.ndarray):
+        numbers = np.array(head, dtype=y.dtype) if head.dtype.kind in "biu" else np.array(head)
+        head = outputs(Constant("head", numbers, to_dtype(numbers.dtype)))[0]
+    if not isinstance(head, Tensor):
+        raise GradError(
+            f"the head must be a tensor, an array or a number, got {type(head).__name__}.",
+            hint=f"use placeholder({format_shape(y.shape)}, name='H').",
+        )
+    check_head_shape(y, head)
+    return head
+
+
+def _seed(y: Tensor, head: Tensor | float, batch: Shape) -> Adjoint:
+    axes = compute_axes((*batch, *y.shape))
+    if isinstance(head, Tensor):
+        return Adjoint(axes, cast(read(head, axes), y.dtype))
+    return Adjoint(axes, const(head, y.dtype))
+
+
+def _identity(y: Tensor) -> Adjoint:
+    batch, own = compute_axes(y.shape), compute_axes(y.shape)
+    same = logical_and(*[b == o for b, o in zip(batch, own, strict=True)])
+    return Adjoint((*batch, *own), select(same, const(1, y.dtype), const(0, y.dtype)))
