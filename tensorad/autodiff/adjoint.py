@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tensorad.autodiff.contributions import Contribution as Contribution
+from tensorad.autodiff.contributions import gather_is_cheaper, merged, sum_of
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
     TRUE,
     UNARY_MATH,
@@ -24,9 +26,8 @@ from tensorad.ir.expr import (
     reduce_expr,
 )
 from tensorad.ir.points import depends_on_data
-from tensorad.ir.tensor import Compute, Scatter, Shape, Tensor, Update, outputs
+from tensorad.ir.tensor import Compute, Scan, Scatter, Shape, Tensor, Update, dim_of, outputs
 from tensorad.ir.visit import (
-    any_node,
     copy_bodies,
     fresh_axes,
     postorder,
@@ -44,9 +45,6 @@ _INLINE_NODES = 40
 _GATHER_TERMS = 64
 """Beyond this many reads of one tensor in one body, the body is evaluated once and scattered."""
 
-Weight = Callable[[Sequence[Expr]], Expr]
-"""The value to accumulate, for given indices of the head's extra leading axes."""
-
 
 @dataclass(frozen=True, eq=False)
 class Adjoint:
@@ -62,23 +60,6 @@ class Adjoint:
             return read(self.tensor, tuple(indices))
         body = with_fresh_reductions(self.body)
         return substitute(body, dict(zip(self.axes, indices, strict=True)))
-
-
-@dataclass(frozen=True, eq=False)
-class Contribution:
-    """At all points of `axes` where condition and guard hold: adjoint[batch, indices] += weight.
-
-    The condition belongs to the domain; the guard comes from selects and may ask for data.
-    """
-
-    axes: tuple[Axis, ...]
-    condition: Expr
-    indices: tuple[Expr, ...]
-    weight: Weight
-    guard: Expr = TRUE
-    sparse: Contribution | None = None
-    """The same contribution over fewer points that can only be scattered: used unless every
-    element of the adjoint has at most one point here."""
 
 
 @dataclass(eq=False)
@@ -99,6 +80,9 @@ class Target:
         axes = self._axes()
         gathered, scattered = self._gather(axes)
         if gathered is not None and not scattered:
+            made = _scan_output(gathered, axes)
+            if made is not None:
+                return self._keep(made, axes)
             if not stored and may_inline(gathered, uses):
                 cheap = "computing it where it is read costs no more than reading it"
                 note(Decision(self.of, "inlined", cheap, formula=(axes, gathered)))
@@ -130,12 +114,17 @@ class Target:
         total: Expr | None = None
         scattered: list[Contribution] = []
         crowded = _crowded(self.contributions)
-        for c in self.contributions:
+        for members in merged(self.contributions):
+            c = sum_of(members)
             note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
             part = None if c.axes in crowded else gather(c, axes, len(self.batch))
-            if part is None or (c.sparse is not None and any_node(part, is_reduce)):
-                scattered.append(c.sparse or c)
-                note(Decision(self.of, "scattered", _why_scattered(c, c.axes in crowded, part)))
+            sparse = [m.sparse for m in members if m.sparse is not None]
+            chosen = part is not None and len(sparse) == len(members)
+            if chosen and not gather_is_cheaper(part, axes, sparse, len(self.batch)):
+                part = None
+            if part is None:
+                scattered += sparse if len(sparse) == len(members) else [c]
+                note(Decision(self.of, "scattered", _why_scattered(c, c.axes in crowded, chosen)))
                 continue
             note(Decision(self.of, "gathered"))
             if not is_zero(part):
@@ -174,10 +163,23 @@ class Target:
         return outputs(op)[0]
 
 
-def _why_scattered(c: Contribution, is_crowded: bool, part: Expr | None) -> str:
+def _scan_output(body: Expr, axes: tuple[Axis, ...]) -> Tensor | None:
+    """The tensor of a scan that a formula merely copies."""
+    if not isinstance(body, Read) or not isinstance(body.tensor.op, Scan):
+        return None
+    if len(body.indices) != len(axes):
+        return None
+    copied = all(
+        i is a and same_dim(n, dim_of(a.upper))
+        for i, a, n in zip(body.indices, axes, body.tensor.shape, strict=True)
+    )
+    return body.tensor if copied else None
+
+
+def _why_scattered(c: Contribution, is_crowded: bool, chosen: bool) -> str:
     if is_crowded:
         return f"more than {_GATHER_TERMS} reads share one formula, which is evaluated once"
-    if part is not None:
+    if chosen:
         return "one element of many is selected, and only it receives anything"
     if any(depends_on_data(i) for i in c.indices):
         return "the element read depends on data"

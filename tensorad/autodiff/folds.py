@@ -70,7 +70,8 @@ def fold_terms(op: Compute, component: int, e: Reduce, wanted: Wanted) -> list[T
             return const(1, e.dtype)
 
         seed = _last_heads(fold, {e.index: one})
-        known[key] = reverse_sweep(fold.scan, [seed], _smooth(e, fold)).elements
+        name = f"{op.name}.factor"
+        known[key] = reverse_sweep(fold.scan, [seed], _smooth(e, fold), name=name).elements
     return _terms(op, component, e, fold, known[key][0], wanted)
 
 
@@ -84,7 +85,8 @@ def fold_adjoint_terms(
         heads: component -> the adjoint of its output at the compute's axes.
     """
     fold = _fold(op, e, tuple(heads))
-    sweep = reverse_sweep(fold.scan, [_last_heads(fold, heads)], _smooth(e, fold))
+    seed, name = _last_heads(fold, heads), f"d{op.name}.steps"
+    sweep = reverse_sweep(fold.scan, [seed], _smooth(e, fold), name=name)
     return _terms(op, e.index, e, fold, sweep.elements[0], wanted)
 
 

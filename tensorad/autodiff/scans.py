@@ -207,7 +207,11 @@ class Sweep:
 
 
 def reverse_sweep(
-    op: Scan, seeds: Sequence[Heads], wanted: Sequence[int], lead: tuple[Axis, ...] = ()
+    op: Scan,
+    seeds: Sequence[Heads],
+    wanted: Sequence[int],
+    lead: tuple[Axis, ...] = (),
+    name: str = "",
 ) -> Sweep:
     """The adjoints of the elements `wanted`, for every seed at once, by one scan backwards.
 
@@ -224,7 +228,7 @@ def reverse_sweep(
         suffix = "" if len(seeds) == 1 else f"_{r}"
         columns.append(_sweep_seed(builder, op, heads, wanted, by_state, by_element, suffix))
     builder.use(found_states(op))
-    made = builder.scan(op, lead, f"{op.name}.adjoint", not op.reverse)
+    made = builder.scan(op, lead, name or f"d{op.name}.steps", not op.reverse)
     kept, last = outputs(made), last_states(made)
     return Sweep(
         [{d: kept[n] for d, n in elements.items()} for _, elements in columns],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -26,6 +26,7 @@ from tensorad.ir.printer import (
     named_outputs,
     number_text,
     same_fold,
+    used_tensors,
 )
 from tensorad.ir.tensor import (
     Compute,
@@ -53,14 +54,15 @@ def tensors_html(tensors: Tensor | Sequence[Tensor]) -> str:
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     order = consumers_first(roots)
     names = TensorNames([t for op in order for t in outputs(op)])
-    cards = [_card(op, names) for op in order[:_MOST_OPS]]
+    used = used_tensors(order, roots)
+    cards = [_card(op, names, used) for op in order[:_MOST_OPS]]
     if len(order) > _MOST_OPS:
         more = len(order) - _MOST_OPS
         cards.append(f'<div class="op dim">… and {more} more operations</div>')
     return page("".join(cards))
 
 
-def _card(op: Op, names: TensorNames) -> str:
+def _card(op: Op, names: TensorNames, used: Mapping[Tensor, None]) -> str:
     writer = FormulaWriter(names)
     if isinstance(op, (Compute, Scatter, Scan)):
         writer.colour(op.axes)
@@ -74,16 +76,19 @@ def _card(op: Op, names: TensorNames) -> str:
         case Scatter():
             kind, lines = "scatter", _scatter_lines(op, writer)
         case Scan():
-            kind, lines = "scan", _scan_lines(op, writer)
+            kind, lines = "scan", _scan_lines(op, writer, used)
         case _:
             raise InternalError(f"unknown operation {type(op).__name__}")
     if len(lines) > _MOST_LINES:
         more = len(lines) - _MOST_LINES
         note = f'<span class="dim">… {more} lines …</span>'
         lines = [*lines[: _MOST_LINES // 2], note, *lines[-(_MOST_LINES // 2) :]]
-    shape = ", ".join([writer.text(dim_expr(n)) for n in op.shape])
     tensors = ", ".join(
-        [f"<b>{escape(names(t))}</b> : {t.dtype} [{shape}]" for t in named_outputs(op)]
+        [
+            f"<b>{escape(names(t))}</b> : {t.dtype} "
+            f"[{', '.join([writer.text(dim_expr(n)) for n in t.shape])}]"
+            for t in named_outputs(op, used)
+        ]
     )
     head = f'<div class="head">{tensors} {kind}</div>'
     return f'<div class="op">{head}{"".join(map(_line, lines))}</div>'
@@ -176,11 +181,15 @@ def _scatter_lines(op: Scatter, writer: FormulaWriter) -> list[str]:
     return lines if _is_built_in(op.combiner) else [*lines, *_combiner_lines(op.combiner)]
 
 
-def _scan_lines(op: Scan, writer: FormulaWriter) -> list[str]:
+def _scan_lines(op: Scan, writer: FormulaWriter, used: Mapping[Tensor, None]) -> list[str]:
     roots = (*op.indices, *op.sources, op.condition, *op.start)
     shared, texts = writer.write(roots, (*op.axes, *op.along))
     n, k = len(op.indices), len(op.sources)
-    left = [_element(t, op.indices, writer) for t in named_outputs(op)]
+    last = 2 * op.combiner.arity
+    left = [
+        _element(t, op.indices if t.index < last else op.axes, writer)
+        for t in named_outputs(op, used)
+    ]
     order = [
         word for word, wanted in (("exclusive", op.exclusive), ("reverse", op.reverse)) if wanted
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -77,7 +77,7 @@ def format_expr_lines(e: Expr) -> tuple[list[str], str]:
 
 def format_tensor(t: Tensor) -> str:
     """The operation that defines `t`, without what it reads."""
-    return _format_op(t.op, TensorNames(outputs(t.op)))
+    return _format_op(t.op, TensorNames(outputs(t.op)), {t: None})
 
 
 def format_tensor_recursively(tensors: Tensor | Sequence[Tensor]) -> str:
@@ -85,7 +85,8 @@ def format_tensor_recursively(tensors: Tensor | Sequence[Tensor]) -> str:
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     order = consumers_first(roots)
     names = TensorNames([t for op in order for t in outputs(op)])
-    return "\n\n".join([_format_op(op, names) for op in order])
+    used = used_tensors(order, roots)
+    return "\n\n".join([_format_op(op, names, used) for op in order])
 
 
 def number_text(e: Const) -> str:
@@ -322,10 +323,12 @@ def _shared_parts(roots: Sequence[Expr], order: Sequence[Expr]) -> list[Expr]:
     return [e for e in order if uses.get(e, 0) > 1 and size[e] >= _WORTH_A_NAME]
 
 
-def _format_op(op: Op, names: TensorNames) -> str:
+def _format_op(op: Op, names: TensorNames, used: Mapping[Tensor, None]) -> str:
     writer = ExprWriter(names)
-    shape = ", ".join([writer.text(dim_expr(n)) for n in op.shape])
-    heads = [f"{names(t)} : {t.dtype} [{shape}]" for t in named_outputs(op)]
+    heads = [
+        f"{names(t)} : {t.dtype} [{', '.join([writer.text(dim_expr(n)) for n in t.shape])}]"
+        for t in named_outputs(op, used)
+    ]
     lines = [f"tensor {', '.join(heads)}"]
     match op:
         case Placeholder():
@@ -341,9 +344,16 @@ def _format_op(op: Op, names: TensorNames) -> str:
     return "\n".join(lines)
 
 
-def named_outputs(op: Op) -> tuple[Tensor, ...]:
-    """The tensors an operation is for: a scan's other states are there to be read at need."""
-    return scan_results(op) if isinstance(op, Scan) else outputs(op)
+def used_tensors(order: Iterable[Op], roots: Iterable[Tensor]) -> dict[Tensor, None]:
+    """The roots, and what the operations read."""
+    return dict.fromkeys([*roots, *[t for op in order for t in op_inputs(op)]])
+
+
+def named_outputs(op: Op, used: Mapping[Tensor, None]) -> tuple[Tensor, ...]:
+    """The tensors to list: of a scan, which can keep states of many kinds, those in use."""
+    if not isinstance(op, Scan):
+        return outputs(op)
+    return tuple([t for t in outputs(op) if t in used]) or scan_results(op)
 
 
 def array_text(array: np.ndarray) -> str:

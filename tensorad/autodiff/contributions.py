@@ -1,0 +1,105 @@
+"""What one read of a tensor contributes to its adjoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tensorad.ir.expr import TRUE, Axis, Expr, Read, Reduce, Size, add, cast, logical_and
+from tensorad.ir.levels import every_operand, loop_levels
+from tensorad.ir.points import count_points
+from tensorad.ir.visit import postorder
+from tensorad.simplify.intervals import interval
+from tensorad.simplify.nonzeroness import guarded, split_condition
+
+Weight = Callable[[Sequence[Expr]], Expr]
+"""The value to accumulate, for given indices of the head's extra leading axes."""
+_TYPICAL_SIZE: Final = 16
+"""What a symbolic size counts as when plans are compared."""
+_MOST_POINTS: Final = 1 << 24
+"""Domains beyond this are not counted point by point."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """At all points of `axes` where condition and guard hold: adjoint[batch, indices] += weight.
+
+    The condition belongs to the domain; the guard comes from selects and may ask for data.
+
+    Attributes:
+        sparse: the same contribution over fewer points that can only be scattered.
+    """
+
+    axes: tuple[Axis, ...]
+    condition: Expr
+    indices: tuple[Expr, ...]
+    weight: Weight
+    guard: Expr = TRUE
+    sparse: Contribution | None = None
+
+
+def merged(parts: Sequence[Contribution]) -> list[list[Contribution]]:
+    """The contributions by read: those of one group are one sum over one domain."""
+    groups: dict[tuple[object, ...], list[Contribution]] = {}
+    for c in parts:
+        index, _ = split_condition(c.guard)
+        groups.setdefault((c.axes, c.condition, c.indices, index), []).append(c)
+    return list(groups.values())
+
+
+def sum_of(members: Sequence[Contribution]) -> Contribution:
+    """One contribution for a group."""
+    first = members[0]
+    if len(members) == 1:
+        return first
+    if all(c.guard is first.guard for c in members):
+        shared, own = first.guard, [TRUE for _ in members]
+    else:
+        shared = split_condition(first.guard)[0]
+        own = [logical_and(*split_condition(c.guard)[1]) for c in members]
+
+    def weight(batch: Sequence[Expr]) -> Expr:
+        total: Expr | None = None
+        for c, guard in zip(members, own, strict=True):
+            part = guarded(guard, c.weight(batch))
+            total = part if total is None else add(total, cast(part, total.dtype))
+        assert total is not None  # a group has members
+        return total
+
+    return replace(first, weight=weight, guard=shared)
+
+
+def gather_is_cheaper(
+    body: Expr, axes: Sequence[Axis], sparse: Sequence[Contribution], n_batch: int
+) -> bool:
+    """Whether the loops of a gathered body visit no more points than filling and scattering.
+
+    Args:
+        body: one element of the adjoint, over `axes` (the first `n_batch` lead the head).
+        sparse: what would be scattered instead.
+    """
+    _, sites = loop_levels((body,), axes, every_operand, conditions=True)
+    if not sites:
+        return True
+    gathered = [_points(s.points) for s in sites]
+    scattered = [_points(axes), *[_points((*axes[:n_batch], *c.axes)) for c in sparse[:1]]]
+    known = [n for n in (*gathered, *scattered) if n is not None]
+    if len(known) < len(gathered) + len(scattered):
+        return False
+    return sum(known[: len(gathered)]) <= sum(known[len(gathered) :])
+
+
+def _points(items: Sequence[Expr]) -> int | None:
+    """How often the innermost body runs; None if data decides or it is too much to count."""
+    axes = [a for a in items if isinstance(a, Axis)]
+    parts = postorder(*items, *[b for a in axes for b in (a.lower, a.upper, a.step)])
+    if any(isinstance(e, (Read, Reduce)) for e in parts):
+        return None
+    bounds = [interval(a) for a in axes]
+    extents = [_TYPICAL_SIZE if b.lo is None or b.hi is None else b.hi - b.lo + 1 for b in bounds]
+    if math.prod(extents) > _MOST_POINTS:
+        return None
+    sizes: dict[Expr, int] = {e: _TYPICAL_SIZE for e in parts if isinstance(e, Size)}
+    return count_points(tuple([i for i in items if i is not TRUE]), sizes)
