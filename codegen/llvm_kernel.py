@@ -156,8 +156,8 @@ class Statements:
 
     def _combined(self, s: Fold, before: Sequence[Value]) -> list[Value]:
         """combiner(before, values); a product that is summed is one fused multiply-add."""
-        value = s.values[0]
         if s.combiner.is_sum and s.combiner.identity[0].dtype.is_float:
+            value = s.values[0]
             if isinstance(value, Call) and value.op == "mul":
                 operands = [self.values.value(a) for a in value.args]
                 return [self._sum_step(before[0], operands)]

@@ -35,10 +35,12 @@ def test_a_scatter_behind_several_conditions_on_data_stays_inside(limit: float) 
     k = te.reduce_axis((2, 6), name="k")
 
     def body(i: Expr, j: Expr, h: Expr) -> Expr:
-        at = k % 4 - h
-        above = ta.select(2 * j + i >= 2, x[2 * j + i - 2, h], 1.0)
-        below = ta.select((at >= 0) & (at < 2), x[at, (j * 2 + k // 3) // 4], 0.0)
-        return ta.sum(ta.tanh(ta.select(x[i, (k - h) % 2] > limit, above, below)), axis=k)
+        at, other = k % 4 - h, 2 * j + i - 2
+        above = ta.select((other >= 0) & (other < 2), x[other, h], 1.0)
+        inside = (at >= 0) & (at < 2)
+        below = ta.select(inside, x[at, ((h + k * 2 - 1) // 4 + j * 2) // 4], 0.0)
+        chosen = ta.select(x[i, (k - h - 2) % 2 % 3 // 3 + 1] > limit, above, below)
+        return ta.sum(ta.tanh(chosen), axis=k)
 
     y = te.compute((2, 2, 2), body, name="Y")
     rng = np.random.default_rng(0)
@@ -49,3 +51,11 @@ def test_a_scatter_behind_several_conditions_on_data_stays_inside(limit: float) 
     np.testing.assert_allclose(
         ta.build(second, list(arrays))(*arrays.values()), interpret(second, arrays)[0], rtol=1e-12
     )
+
+
+def test_a_fold_whose_derivative_needs_no_values_compiles() -> None:
+    horner = ta.comm_reducer(lambda a, b: a * 0.5 + b, lambda t: 0.0, "horner")
+    x = te.placeholder((3,), dtype="float64", name="X")
+    k = te.reduce_axis(3, name="k")
+    y = te.compute((), lambda: horner(x[k], axis=k), name="Y")
+    np.testing.assert_array_equal(ta.evaluate(ta.vjp(y, [x])[0], {}), [0.25, 0.5, 1.0])
