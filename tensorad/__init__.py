@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tensorad import config as config
     from tensorad import errors as errors
     from tensorad import topi as topi
+    from tensorad.autodiff import DerivativeRule as DerivativeRule
     from tensorad.autodiff import InlineNonReductions as InlineNonReductions
     from tensorad.autodiff import Jacobian as Jacobian
     from tensorad.autodiff import JacobianRecursive as JacobianRecursive
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tensorad.autodiff import hvp as hvp
     from tensorad.autodiff import jvp as jvp
     from tensorad.autodiff import vjp as vjp
-    from tensorad.autodiff.jacobian import jacobian as jacobian
+    from tensorad.autodiff.derivatives import jacobian as jacobian
     from tensorad.building import CompiledFunction as CompiledFunction
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tensorad.checking import gradcheck as gradcheck
     from tensorad.counting import Work as Work
     from tensorad.counting import work as work
+    from tensorad.explaining import explain as explain
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.interpret import interpret as interpret
@@ -102,12 +104,14 @@ _HOME: Final = {
         "select sigmoid sign sin sinh size sqrt stop_gradient sum tan tanh trunc"
     ),
     "tensorad.autodiff": (
-        "InlineNonReductions Jacobian JacobianRecursive OptimizeAndLiftNonzeronessConditions "
+        "DerivativeRule InlineNonReductions Jacobian JacobianRecursive "
+        "OptimizeAndLiftNonzeronessConditions "
         "PrintTensorRecursively Simplify generalized_matmul hessian hvp jacobian jvp vjp"
     ),
     "tensorad.building": ("CompiledFunction build evaluate lower measure_performance show_lowered"),
     "tensorad.checking": "gradcheck",
     "tensorad.counting": "Work work",
+    "tensorad.explaining": "explain",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.interpret": "interpret",
     "tensorad.ir.tensor": "Tensor",

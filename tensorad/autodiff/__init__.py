@@ -1,16 +1,19 @@
 """Derivatives of tensor formulas: forward and reverse mode from one set of linear terms."""
 
+from tensorad.autodiff.derivatives import hessian, hvp, jacobian
+from tensorad.autodiff.derivatives import jacobian as Jacobian
 from tensorad.autodiff.forward import jvp
-from tensorad.autodiff.jacobian import generalized_matmul, hessian, hvp, jacobian
+from tensorad.autodiff.jacobian import generalized_matmul
 from tensorad.autodiff.jacobian import inline_tensors as InlineNonReductions
-from tensorad.autodiff.jacobian import jacobian as Jacobian
 from tensorad.autodiff.jacobian import jacobian_recursive as JacobianRecursive
 from tensorad.autodiff.jacobian import optimize_and_lift as OptimizeAndLiftNonzeronessConditions
+from tensorad.autodiff.overrides import DerivativeRule
 from tensorad.autodiff.reverse import vjp
 from tensorad.ir.printer import format_tensor_recursively as PrintTensorRecursively
 from tensorad.simplify.algebra import simplify as Simplify
 
 __all__ = [
+    "DerivativeRule",
     "InlineNonReductions",
     "Jacobian",
     "JacobianRecursive",

@@ -140,7 +140,12 @@ class Push:
         """Formulas over (batch axes, tensor axes), or stored tensors of these."""
 
     def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
-        """The tangents of the outputs."""
+        """The tangents of the outputs, stored."""
+        self.run_order(ys)
+        return [self._result(y) for y in ys]
+
+    def run_order(self, ys: Sequence[Tensor]) -> None:
+        """Fill `tangents` up to the outputs."""
         for op in derivation_order(ys, self.rules):
             viewed = view(op)
             made = outputs(op)
@@ -152,7 +157,6 @@ class Push:
             for t in made:
                 if t in self.rules and t not in self.given:
                     self._push_rule(self.rules[t])
-        return [self._result(y) for y in ys]
 
     def _result(self, y: Tensor) -> Tensor:
         name = f"d{y.name}"

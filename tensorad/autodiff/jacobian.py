@@ -1,13 +1,12 @@
-"""Jacobians and the seed's names: the un-eliminated Jacobian, and the steps that shrink it."""
+"""The seed's names: the Jacobian of one formula, deltas and all, and the steps that shrink it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tensorad.autodiff.checks import check_output, check_wrt
-from tensorad.autodiff.forward import jvp
-from tensorad.autodiff.linear import Term
 from tensorad.autodiff.heads import Heads
+from tensorad.autodiff.linear import Term
 from tensorad.autodiff.reverse import vjp
 from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.errors import GradError, ShapeError
@@ -44,20 +43,6 @@ def jacobian_recursive(
     Source: "TVM-level automatic differentiation" (notebook, 2018).
     """
     return vjp(y, wrt, head, strict=strict)
-
-
-def jacobian(y: Tensor, x: Tensor, optimize: bool = True) -> Tensor:
-    """d y[i...] / d x[j...] as a tensor of shape y.shape + x.shape.
-
-    Reverse mode through every operation between the two. With `optimize` off (and x read
-    directly by y), the definition as it stands, deltas and all: see `direct_jacobian`.
-
-    Raises:
-        GradError: y does not read x directly, with `optimize` off.
-    """
-    check_output(y)
-    check_wrt([x])
-    return vjp(y, [x])[0] if optimize else direct_jacobian(y, x, optimize=False)
 
 
 def direct_jacobian(y: Tensor, x: Tensor, optimize: bool = True) -> Tensor:
@@ -156,33 +141,3 @@ def generalized_matmul(a: Tensor, b: Tensor, ndims: int) -> Tensor:
     if inner:
         body = reduce_expr(sum_combiner(body.dtype), (body,), inner)
     return outputs(Compute("matmul", axes, (body,)))[0]
-
-
-def hessian(y: Tensor, x: Tensor) -> Tensor:
-    """d2 y / d x d x of a 0-d y: shape x.shape + x.shape.
-
-    Raises:
-        ShapeError: y has axes.
-    """
-    return jacobian(_gradient(y, x, "hessian"), x)
-
-
-def hvp(y: Tensor, x: Tensor, v: Tensor) -> Tensor:
-    """The Hessian of a 0-d y times v: the derivative of the gradient along v; shape of x.
-
-    Raises:
-        ShapeError: y has axes, or v's shape is not x's.
-    """
-    directions: Mapping[Tensor, Tensor] = {x: v}
-    return jvp(_gradient(y, x, "hvp"), directions)
-
-
-def _gradient(y: Tensor, x: Tensor, name: str) -> Tensor:
-    check_output(y)
-    check_wrt([x])
-    if y.shape:
-        raise ShapeError(
-            f"{name} needs a 0-d tensor, but {y.name} has shape {format_shape(y.shape)}.",
-            hint="sum it first, e.g. compute((), lambda: ta.sum(Y[k], axis=k)).",
-        )
-    return vjp(y, [x])[0]

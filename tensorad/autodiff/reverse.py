@@ -9,8 +9,8 @@ from functools import partial
 from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
 from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.combiners import is_fold
-from tensorad.autodiff.folds import FoldKey, fold_adjoint_terms, fold_key
 from tensorad.autodiff.dense import note_jacobian
+from tensorad.autodiff.folds import FoldKey, fold_adjoint_terms, fold_key
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import (
@@ -41,6 +41,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import reads, substitute
+from tensorad.simplify.record import Decision, note
 
 Indices = tuple[Expr, ...]
 
@@ -191,6 +192,7 @@ class Sweep:
             return None
         adjoint = target.finish(f"d{t.name}", t in self.wrt, uses)
         if adjoint and t not in self.wrt and self.shifts.is_shift(t, adjoint, self.done):
+            note(Decision(t, "zero", "shifting it changes nothing: its contributions cancel"))
             adjoint = None
         self.done[t] = adjoint
         return adjoint

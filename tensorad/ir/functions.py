@@ -1,4 +1,4 @@
-"""Scalar functions with derivatives of their own: the value by a formula, the partials by a rule."""
+"""Scalar functions with derivatives of their own: a formula for the value, a rule for partials."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
         case Cast():
             return args[0].astype(np.int64 if e.dtype.is_integer else np.dtype(e.dtype))
         case Apply():
-            columns = dict(zip(e.function.params, args, strict=True))
+            columns: dict[Expr, Values] = dict(zip(e.function.params, args, strict=True))
             return evaluate((e.function.result,), columns, sizes)[0]
         case Call():
             with np.errstate(all="ignore"):
