@@ -1,0 +1,47 @@
+"""Explanations as text, wrapped to a readable width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import Final
+
+from tensorad.display.explain_words import Row, Words, cards, heading, summary
+from tensorad.explaining import Gradient
+from tensorad.ir.printer import ExprWriter, TensorNames
+
+_WIDTH: Final = 100
+_LABEL: Final = 9
+
+
+def explanation_text(gradients: Sequence[Gradient]) -> str:
+    """All gradients, one after the other."""
+    return "\n\n".join([_gradient(g) for g in gradients])
+
+
+def _gradient(g: Gradient) -> str:
+    names = TensorNames([])
+    lines = [f"{g.tensor.name} is {heading(g)}"]
+    lines += [line for row in summary(g) for line in _row(row, names)]
+    for card in cards(g):
+        lines += ["", _text(card.title, {}, names)]
+        lines += [line for row in card.rows for line in _row(row, names)]
+    return "\n".join(lines)
+
+
+def _row(row: Row, names: TensorNames) -> list[str]:
+    mark = {"good": "", "weak": "(weak) ", "bad": "NOT CERTIFIED: "}.get(row.mark, "")
+    text = mark + _text(row.words, row.names, names)
+    head = f"  {row.label:<{_LABEL}}"
+    rest = " " * len(head)
+    return wrap(
+        text, _WIDTH, initial_indent=head, subsequent_indent=rest + "  ",
+        break_long_words=False, break_on_hyphens=False,
+    ) or [head.rstrip()]  # fmt: skip
+
+
+def _text(words: Words, leaves: object, names: TensorNames) -> str:
+    writer = ExprWriter(names)
+    if isinstance(leaves, dict):
+        writer.leaves.update(leaves)
+    return "".join([w if isinstance(w, str) else writer.text(w) for w in words])

@@ -1,0 +1,223 @@
+"""`explain`: how a gradient was made, read off by deriving it once more with somebody listening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tensorad.autodiff.provenance import Derivation, derivation
+from tensorad.bound import bound
+from tensorad.counting import Work, work
+from tensorad.errors import GradError, UserError
+from tensorad.ir.expr import Axis, Expr, size_var
+from tensorad.ir.points import possible
+from tensorad.ir.symbolic_points import Count, count_nest
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import topological_ops, uses_any
+from tensorad.simplify.certificate import Certificate, certify
+from tensorad.simplify.record import Decision, Elimination, Incoming, Record, listening
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """What one read adds to an adjoint.
+
+    Attributes:
+        incoming: the read, and the forward points around it.
+        certificates: the domains that were solved for it, each with its plan and its proof.
+        decision: gathered or scattered, and why.
+        pairs: (element of the adjoint, forward point): what the definition asks about; None if
+            nothing was solved.
+        live: forward points where the read counts: the nonzero contributions.
+        visited: points of the loops that were written for it; None if it is scattered.
+    """
+
+    incoming: Incoming
+    certificates: tuple[Certificate, ...]
+    decision: Decision
+    pairs: Count | None
+    live: Count | None
+    visited: Count | None
+
+
+@dataclass(eq=False)
+class Story:
+    """The adjoint of one tensor: its flows, what they were joined into, other choices."""
+
+    about: Tensor
+    flows: list[Flow] = field(default_factory=list)
+    choices: list[Decision] = field(default_factory=list)
+    outcome: Decision | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """One gradient and how it came about.
+
+    Attributes:
+        tensor: the gradient, derived anew.
+        outputs: what was differentiated.
+        wrt: by which tensor.
+        stories: the adjoints on the way, the output's side first.
+        work: what the gradient costs, everything behind it included; None where no count is
+            known without sizes.
+        bound: the yardstick B for its iterations; None without values of symbolic sizes, and
+            for a Jacobian.
+    """
+
+    tensor: Tensor
+    outputs: tuple[Tensor, ...]
+    wrt: Tensor
+    stories: tuple[Story, ...]
+    work: Work | None
+    bound: int | None
+
+    @property
+    def certificates(self) -> list[Certificate]:
+        """Of all eliminations on the way."""
+        return [c for s in self.stories for f in s.flows for c in f.certificates]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """How gradients were made: prints as text, displays itself in a notebook."""
+
+    gradients: tuple[Gradient, ...]
+
+    def __str__(self) -> str:
+        from tensorad.display.explain_text import explanation_text
+
+        return explanation_text(self.gradients)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        from tensorad.display.explain_html import explanation_html
+
+        return explanation_html(self.gradients)
+
+
+def explain(
+    gradients: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = None
+) -> Explanation:
+    """How each gradient was made: its reads, sets, loops, plans, work and certificates.
+
+    Args:
+        gradients: results of vjp, JacobianRecursive, jacobian, hessian.
+        sizes: values of symbolic sizes for the counts; without them they are polynomials.
+    Raises:
+        GradError: a tensor is no result of these.
+    """
+    tensors = [gradients] if isinstance(gradients, Tensor) else list(gradients)
+    return Explanation(tuple([_explain_one(t, sizes) for t in tensors]))
+
+
+def _explain_one(t: Tensor, sizes: Mapping[str, int] | None) -> Gradient:
+    found = derivation(t) if isinstance(t, Tensor) else None
+    if found is None:
+        raise GradError(
+            "explain tells how a gradient was made, but this is no gradient.",
+            where=repr(t),
+            hint="pass a result of vjp, JacobianRecursive, jacobian or hessian.",
+        )
+    with listening() as heard:
+        again = found.again()
+    wrt = found.wrt[found.position]
+    counter = _Counter(sizes)
+    stories = _stories(heard, counter, _between(found, wrt))
+    same = again[found.position]
+    return Gradient(same, found.outputs, wrt, stories, _work(t, sizes), _bound(found, t, sizes))
+
+
+def _between(found: Derivation, wrt: Tensor) -> Callable[[Tensor], bool]:
+    """Whether a tensor's adjoint is on the way to that of `wrt`."""
+    return lambda t: t is wrt or wrt.op in set(topological_ops([t]))
+
+
+def _stories(
+    heard: Sequence[Record], counter: _Counter, wanted: Callable[[Tensor], bool]
+) -> tuple[Story, ...]:
+    stories: dict[Tensor, Story] = {}
+    open_flow: Incoming | None = None
+    proofs: list[Certificate] = []
+    for record in heard:
+        match record:
+            case Incoming():
+                open_flow, proofs = record, []
+            case Elimination():
+                if record.inner and open_flow is not None and wanted(open_flow.about):
+                    proofs.append(certify(record))
+            case Decision(about=t):
+                story = stories.setdefault(t, Story(t))
+                if open_flow is not None and open_flow.about is t:
+                    story.flows.append(_flow(open_flow, proofs, record, counter))
+                    open_flow = None
+                elif record.result is not None or record.formula is not None:
+                    story.outcome = record
+                else:
+                    story.choices.append(record)
+    return tuple([s for t, s in stories.items() if wanted(t)])
+
+
+def _flow(
+    incoming: Incoming, proofs: Sequence[Certificate], decision: Decision, counter: _Counter
+) -> Flow:
+    live = counter.count((*incoming.axes, possible(incoming.condition)))
+    pairs = visited = None
+    if proofs:
+        pairs = counter.product(*[counter.count(a) for a in (proofs[0].outer, proofs[0].inner)])
+        live = counter.product(live, counter.count(_free_batch(incoming, proofs[0])))
+    if proofs and decision.plan == "gathered":
+        nests = [(*c.outer, possible(p.guard), *p.axes) for c in proofs for p in c.solution.pieces]
+        visited = counter.total(nests)
+    return Flow(incoming, tuple(proofs), decision, pairs, live, visited)
+
+
+def _free_batch(incoming: Incoming, c: Certificate) -> tuple[Axis, ...]:
+    """Leading axes of the head that the forward points have nothing to do with."""
+    batch = c.outer[: len(c.outer) - incoming.about.ndim]
+    return () if uses_any(c.condition, batch) else batch
+
+
+class _Counter:
+    """Counts of points; None where nothing is known without values of the sizes."""
+
+    def __init__(self, sizes: Mapping[str, int] | None) -> None:
+        self.sizes: dict[Expr, int] = {size_var(n): v for n, v in (sizes or {}).items()}
+
+    def count(self, items: Sequence[Expr]) -> Count | None:
+        try:
+            return count_nest(items, self.sizes)
+        except UserError:
+            return None
+
+    def total(self, nests: Iterable[Sequence[Expr]]) -> Count | None:
+        counts = [self.count(items) for items in nests]
+        result: Count = 0
+        for n in counts:
+            if n is None:
+                return None
+            result = result + n
+        return result
+
+    @staticmethod
+    def product(a: Count | None, b: Count | None) -> Count | None:
+        return None if a is None or b is None else a * b
+
+
+def _work(t: Tensor, sizes: Mapping[str, int] | None) -> Work | None:
+    try:
+        return work(t, sizes)
+    except UserError:
+        return None
+
+
+def _bound(found: Derivation, t: Tensor, sizes: Mapping[str, int] | None) -> int | None:
+    wrt = found.wrt[found.position]
+    if len(found.outputs) != 1 or t.ndim != wrt.ndim:
+        return None
+    try:
+        return bound(found.outputs[0], [wrt], sizes)
+    except UserError:
+        return None
