@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorad.codegen.affine import Ranges, linear_form
+from tensorad.codegen.affine import Ranges
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read
 from tensorad.ir.tensor import Shape, Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, needs, outside_reductions, postorder
+from tensorad.simplify.linear import linear_form
 
 FAR = 1 << 20
 """Stands for a stride that is not a number."""

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.codegen.affine import linear_form
 from tensorad.codegen.memory import Array, shape_values, size_value
 from tensorad.errors import BindError, DTypeError, ShapeError, UserError
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.tensor import Tensor, dim_expr, format_shape
 from tensorad.ir.visit import postorder
+from tensorad.simplify.linear import linear_form
 
 _READY: Final = 0x101
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""

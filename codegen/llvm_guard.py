@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tensorad.codegen.affine import Ranges, linear_form
+from tensorad.codegen.affine import Ranges
 from tensorad.ir.expr import TRUE, ZERO, Axis, Expr, Read, Select, call, logical_and
 from tensorad.ir.tensor import dim_expr
 from tensorad.ir.visit import children, postorder
+from tensorad.simplify.linear import linear_form
 
 
 def guarded_reads(roots: tuple[Expr, ...], axes: Iterable[Axis]) -> Mapping[Expr, Expr]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorad.codegen.affine import linear_form
 from tensorad.codegen.llvm_ops import iota
 from tensorad.codegen.llvm_strided import MAX_STRIDE, load_strided, store_strided
 from tensorad.codegen.llvm_text import (
@@ -19,7 +18,7 @@ from tensorad.codegen.llvm_text import (
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr, Read, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr
-from tensorad.simplify.linear import Linear
+from tensorad.simplify.linear import Linear, linear_form
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_expr import Expressions

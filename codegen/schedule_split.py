@@ -9,14 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, inf
 
-from tensorad.codegen.affine import (
-    COMPARES,
-    Ranges,
-    among,
-    comparison,
-    linear_form,
-    substitutor,
-)
+from tensorad.codegen.affine import COMPARES, Ranges, among, comparison, substitutor
 from tensorad.codegen.loopnest import Nest, map_fold, simplify_nest, substitute_nest
 from tensorad.codegen.lower_body import FoldLoop
 from tensorad.codegen.schedule_plan import folds_in_lanes, preferred_axis
@@ -38,7 +31,7 @@ from tensorad.ir.expr import (
     mul,
 )
 from tensorad.ir.visit import free_leaves, postorder
-from tensorad.simplify.linear import Linear
+from tensorad.simplify.linear import Linear, linear_form
 
 MOST_PIECES = 32
 MOST_SYMBOLIC_PIECES = 12

@@ -27,6 +27,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.facts import facts_about
 from tensorad.ir.visit import (
     conjuncts,
+    free_leaves,
     fresh_axes,
     substitute,
     uses_any,
@@ -34,11 +35,13 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
 from tensorad.simplify.certificate import checked
-from tensorad.simplify.domain import Piece, PlanMemory, Solution
+from tensorad.simplify.digits import split_digits
+from tensorad.simplify.domain import Piece, PlanMemory, Solution, rename_piece
 from tensorad.simplify.islset import IntegerSet
 from tensorad.simplify.islspace import BudgetExceeded, NotAffine, Space, budget
 from tensorad.simplify.loops import Unsolved, plan_part
-from tensorad.simplify.nonzeroness import guarded, split_condition
+from tensorad.simplify.nonzeroness import guarded, is_index_condition, is_static, split_condition
+from tensorad.simplify.tables import tabulate
 
 _memory = PlanMemory()
 _MAX_PIECES = 16
@@ -51,29 +54,136 @@ def eliminate(outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr) -> 
     Ensures: the pieces are disjoint and their union is the domain; conditions on data are
         kept in `residual`. Where isl cannot help, the axes stay and everything is residual.
     """
-    solved, left, parts = _identities(outer, inner, conjuncts(condition))
+    solution = _eliminate(outer, inner, conjuncts(condition))
+    return checked(outer, inner, condition, solution)
+
+
+def _eliminate(
+    outer: Sequence[Axis], inner: Sequence[Axis], parts: list[Expr], may_split: bool = True
+) -> Solution:
+    solved, left, parts = _identities(outer, inner, parts)
     if all(p is TRUE for p in parts):
         parts = []
-    leaves = [*outer, *left]
+    solution = _over_digits(outer, left, parts) if may_split else None
+    if solution is None:
+        solution = _by_sets(outer, left, parts)
+        if not solution.exact or _unsolved_parts(solution):
+            solution = _with_tables(outer, left, parts) or solution
+    return replace(solution, pieces=tuple([_with_solved(p, solved) for p in solution.pieces]))
+
+
+def _by_sets(outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]) -> Solution:
+    """What isl makes of the affine conditions; the others stay."""
+    leaves = [*outer, *inner]
     affine = [p for p in parts if is_affine(p, leaves)]
     residual = logical_and(*[p for p in parts if not is_affine(p, leaves)])
-    constant = all(isinstance(b, Const) for a in left for b in (a.lower, a.upper))
+    constant = all(isinstance(b, Const) for a in inner for b in (a.lower, a.upper))
     if not affine and constant:
-        mapping = fresh_axes(left)
+        mapping = fresh_axes(inner)
         kept = tuple([a for a in mapping.values() if isinstance(a, Axis)])
         solution = Solution((Piece(TRUE, kept, mapping),), True, "identity")
     else:
-        solution = _solve(outer, left, affine)
-    pieces = tuple([_complete(p, solved, residual) for p in solution.pieces])
-    return checked(outer, inner, condition, replace(solution, pieces=pieces))
+        solution = _solve(outer, inner, affine)
+    pieces = tuple([_with_residual(p, residual) for p in solution.pieces])
+    return replace(solution, pieces=pieces)
 
 
-def _complete(piece: Piece, solved: dict[Expr, Expr], residual: Expr) -> Piece:
+def _unsolved_parts(solution: Solution) -> bool:
+    """Whether conditions that no data decide are left to test."""
+    return any(is_static(c) for p in solution.pieces for c in conjuncts(p.residual))
+
+
+def _with_tables(
+    outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]
+) -> Solution | None:
+    """Axes that conditions link solved together: by sets, or from a table where those fail."""
+    static = [p for p in parts if is_static(p)]
+    found: list[Solution] = []
+    for axes, own in _linked(inner, static):
+        solution = _by_sets(outer, axes, own)
+        if not solution.exact or _unsolved_parts(solution):
+            table = tabulate(outer, axes, own)
+            if table is None:
+                return None
+            solution = table
+        found.append(solution)
+    whole = _product(inner, found)
+    rest = logical_and(*[p for p in parts if not is_static(p)])
+    pieces = tuple([_with_residual(p, rest) for p in whole.pieces])
+    return replace(whole, pieces=pieces)
+
+
+def _linked(inner: Sequence[Axis], parts: Sequence[Expr]) -> list[tuple[list[Axis], list[Expr]]]:
+    """Groups of inner axes that share conditions or bounds, each with its conditions."""
+    own = dict.fromkeys(inner)
+    groups: list[tuple[dict[Axis, None], list[Expr]]] = [({}, [])]
+    roots = [([p], [p]) for p in parts]
+    roots += [([a, a.lower, a.upper, a.step], []) for a in inner]
+    for expressions, conditions in roots:
+        used = {e: None for e in free_leaves(*expressions) if isinstance(e, Axis) and e in own}
+        joined = [g for g in groups[1:] if any(a in g[0] for a in used)] if used else groups[:1]
+        merged: tuple[dict[Axis, None], list[Expr]] = (dict(used), list(conditions))
+        for g in joined:
+            merged[0].update(g[0])
+            merged[1].extend(g[1])
+        rest = [g for g in groups[1:] if not any(g is j for j in joined)]
+        groups = [*(groups[:1] if used else [merged]), *rest, *([merged] if used else [])]
+    ordered = [([a for a in inner if a in g], conditions) for g, conditions in groups]
+    return [(axes, conditions) for axes, conditions in ordered if axes or conditions]
+
+
+def _product(inner: Sequence[Axis], solutions: Sequence[Solution]) -> Solution:
+    """Independent solutions together: every piece of one with every piece of the others."""
+    pieces = [Piece(TRUE, (), {})]
+    for s in solutions:
+        pieces = [_joined(p, q) for p in pieces for q in s.pieces]
+    method = "table" if any(s.method == "table" for s in solutions) else "isl"
+    return Solution(tuple(pieces), True, method)
+
+
+def _joined(p: Piece, q: Piece) -> Piece:
+    """Two parts of independent domains; loops belong to one piece only."""
+    q = rename_piece(q, {a: a for a in q.values})
+    values = {**p.values, **q.values}
+    residual = logical_and(p.residual, q.residual)
+    return Piece(logical_and(p.guard, q.guard), (*p.axes, *q.axes), values, residual)
+
+
+def _over_digits(
+    outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]
+) -> Solution | None:
+    """The problem solved over the digits of its axes, where it is not affine over them."""
+    leaves = [*outer, *inner]
+    bounds = [b for a in leaves for b in (a.lower, a.upper, a.step)]
+    index = [p for p in parts if is_index_condition(p)]
+    if all(is_affine(e, leaves) for e in (*bounds, *index)):
+        return None
+    digits = split_digits(outer, inner, parts)
+    if digits is None:
+        return None
+    solution = _eliminate(digits.outer, digits.inner, digits.conditions, may_split=False)
+    pieces = []
+    for p in solution.pieces:
+        own = rename_piece(p, {**dict(zip(digits.inner, digits.inner)), **digits.mapping})
+        values: dict[Expr, Expr] = {a: own.values[a] for a in inner if a not in digits.values}
+        values.update({a: substitute(e, own.values) for a, e in digits.values.items()})
+        pieces.append(replace(own, values=values))
+    return replace(solution, pieces=tuple(pieces), method="digits")
+
+
+def _with_solved(piece: Piece, solved: dict[Expr, Expr]) -> Piece:
+    """The piece with the axes that were solved before it."""
+    if not solved:
+        return piece
     values = dict(piece.values)
     for v, e in solved.items():
         values[v] = substitute(e, piece.values)
-    rest = logical_and(piece.residual, substitute(residual, values))
-    return Piece(piece.guard, piece.axes, values, rest)
+    return replace(piece, values=values)
+
+
+def _with_residual(piece: Piece, residual: Expr) -> Piece:
+    rest = logical_and(piece.residual, substitute(residual, piece.values))
+    return replace(piece, residual=rest)
 
 
 def _identities(

@@ -310,5 +310,5 @@ def _written(loops: Sequence[Loop]) -> tuple[tuple[Axis, ...], dict[Expr, Expr]]
             substitute(e, images) for e in (loop.lower, loop.upper, loop.offset)
         ]
         axes.append(axis(loop.dim.name, lower, upper, loop.step))
-        images[loop.dim] = add(axes[-1], offset)
+        images[loop.dim] = add(offset, axes[-1])
     return tuple(axes), images

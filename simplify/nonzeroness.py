@@ -28,6 +28,7 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.functions import is_stop, stop
+from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import conjuncts, postorder
 
 
@@ -35,6 +36,16 @@ def is_index_condition(e: Expr) -> bool:
     """Whether a condition speaks of axes and sizes only, not of data."""
     return not any(isinstance(n, (Read, Reduce)) or n.dtype.is_float for n in postorder(e)) and any(
         isinstance(n, (Axis, Size)) for n in postorder(e)
+    )
+
+
+def is_static(e: Expr) -> bool:
+    """Whether axes, sizes and constant tables decide an index or a condition."""
+    return not any(
+        isinstance(n, Reduce)
+        or n.dtype.is_float
+        or (isinstance(n, Read) and not isinstance(n.tensor.op, Constant))
+        for n in postorder(e)
     )
 
 

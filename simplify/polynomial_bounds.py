@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Size
-from tensorad.ir.polynomial import Monomial, Polynomial
+from tensorad.ir.polynomial import Polynomial
 from tensorad.ir.visit import children
 from tensorad.simplify.intervals import Interval, intervals
 
@@ -115,23 +115,8 @@ def _quotient(p: Polynomial, divisor: Polynomial) -> Polynomial | None:
     """p / divisor, if the divisor has one term and divides every term of p."""
     if len(divisor.terms) != 1:
         return None
-    ((factor, scale),) = divisor.terms.items()
-    found = {}
-    for monomial, c in p.terms.items():
-        rest = _without(monomial, factor)
-        if rest is None or (c / scale).denominator != 1:
-            return None
-        found[rest] = c / scale
-    return Polynomial(found)
-
-
-def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
-    powers = dict(monomial)
-    for symbol, power in factor:
-        if powers.get(symbol, 0) < power:
-            return None
-        powers[symbol] -= power
-    return tuple([(s, p) for s, p in powers.items() if p])
+    whole, rest = p.separate(divisor)
+    return whole if rest == 0 else None
 
 
 def _is_nonnegative(p: Polynomial) -> bool:

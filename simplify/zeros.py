@@ -32,7 +32,7 @@ from tensorad.ir.visit import (
 from tensorad.simplify.algebra import simplify_indices
 from tensorad.simplify.eliminate import eliminate, solve_sum
 from tensorad.simplify.memory import BodyMemory
-from tensorad.simplify.nonzeroness import is_index_condition, lift, summands
+from tensorad.simplify.nonzeroness import is_index_condition, is_static, lift, summands
 from tensorad.simplify.pipeline import Pass, run_passes
 from tensorad.simplify.record import is_listening
 from tensorad.simplify.reductions import is_reduce
@@ -168,6 +168,6 @@ def is_solved(body: Expr) -> bool:
     for e in outside_reductions((body,)):
         if isinstance(e, Reduce):
             for part in conjuncts(e.condition):
-                if is_index_condition(part) and uses_any(part, e.axes):
+                if is_static(part) and uses_any(part, e.axes):
                     return False
     return True

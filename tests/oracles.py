@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Select, Size
+from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Read, Select, Size
+from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import postorder
 from tensorad.simplify.domain import Solution
 
@@ -47,6 +48,10 @@ def evaluate(root: Expr, point: Mapping[Expr, int]) -> int:
                 values[e] = values[e.then] if values[e.cond] else values[e.orelse]
             case Cast():
                 values[e] = int(values[e.value])
+            case Read(tensor=t) if isinstance(t.op, Constant):
+                at = tuple([values[i] for i in e.indices])
+                inside = all(0 <= i < n for i, n in zip(at, t.op.array.shape, strict=True))
+                values[e] = int(t.op.array[at]) if inside else 0
     return values[root]
 
 

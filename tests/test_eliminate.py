@@ -149,14 +149,29 @@ def test_conditions_on_data_stay_as_residual() -> None:
     assert str(piece.residual) == "A[x] > 0.0"
 
 
-def test_budget_ends_in_the_untouched_domain() -> None:
-    outer, inner = box(x=200), box(i=30, j=31, k=37)
+def _hostile(extent: int) -> Problem:
+    outer, inner = box(x=extent), box(i=extent, j=extent + 1, k=extent + 7)
     i, j, k = inner
-    condition = outer[0] == (6 * i + 10 * j + 15 * k) % 199
+    return outer, inner, outer[0] == (6 * i + 10 * j + 15 * k) % (extent - 1)
+
+
+def test_budget_ends_in_a_table_of_the_points() -> None:
+    outer, inner, condition = _hostile(12)
+    with config.override(isl_operations=200):
+        solution = eliminate(outer, inner, condition)
+    assert solution.exact
+    assert solution.method == "table"
+    visited, wanted = check_solution(outer, inner, condition, solution)
+    assert visited == wanted
+
+
+def test_budget_ends_in_the_untouched_domain() -> None:
+    outer, inner, condition = _hostile(200)
     with config.override(isl_operations=200):
         solution = eliminate(outer, inner, condition)
     assert not solution.exact
     assert [a.name for a in solution.pieces[0].axes] == ["i", "j", "k"]
+    assert solution.reason == "isl needs more than 200 operations"
 
 
 def _random_index(rng: random.Random, axes: list[Axis]) -> Expr:

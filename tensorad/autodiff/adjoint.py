@@ -34,8 +34,14 @@ from tensorad.ir.visit import (
     substitute,
     with_fresh_reductions,
 )
-from tensorad.simplify.affine import is_affine
-from tensorad.simplify.nonzeroness import both, guarded, is_zero, lift, split_condition
+from tensorad.simplify.nonzeroness import (
+    both,
+    guarded,
+    is_static,
+    is_zero,
+    lift,
+    split_condition,
+)
 from tensorad.simplify.record import Decision, Incoming, note
 from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.zeros import is_solved, nonzero_body
@@ -200,8 +206,7 @@ def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None
     None if the index map cannot be inverted exactly: then it has to be scattered.
     """
     batch, own = axes[:n_batch], axes[n_batch:]
-    leaves = (*own, *c.axes)
-    if not all(is_affine(i, leaves) for i in c.indices):
+    if not all(is_static(i) for i in c.indices):
         return None
     hits = logical_and(*[x == i for x, i in zip(own, c.indices, strict=True)])
     value = guarded(c.guard, c.weight(batch))

@@ -26,6 +26,7 @@ from tensorad.ir.expr import (
     logical_not,
     logical_or,
 )
+from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import children, conjuncts, postorder
 
 Values = np.ndarray[Any, np.dtype[Any]]
@@ -266,7 +267,7 @@ def _enter(
 def evaluate(
     roots: Sequence[Expr], columns: Mapping[Expr, Values], sizes: Mapping[Expr, int]
 ) -> list[Values]:
-    """Index arithmetic over arrays of axis values."""
+    """Index arithmetic, reads of constant tables included, over arrays of axis values."""
     values: dict[Expr, Values] = dict(columns)
     for e in postorder(*roots):
         if e not in values:
@@ -292,10 +293,23 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
         case Apply():
             columns: dict[Expr, Values] = dict(zip(e.function.params, args, strict=True))
             return evaluate((e.function.result,), columns, sizes)[0]
+        case Read(tensor=t) if isinstance(t.op, Constant):
+            return _look_up(t.op.array, args)
         case Call():
             with np.errstate(all="ignore"):
                 return np.asarray(_FUNCTIONS[e.op](*args))
     raise InternalError(f"{type(e).__name__} {e} is no index arithmetic")
+
+
+def _look_up(table: Values, indices: Sequence[Values]) -> Values:
+    """Elements of a table; 0 outside of it (where a condition switches the point off)."""
+    if 0 in table.shape:
+        return np.zeros(np.broadcast_shapes(*[i.shape for i in indices]), dtype=table.dtype)
+    inside = np.asarray(True)
+    for i, n in zip(indices, table.shape, strict=True):
+        inside = inside & (i >= 0) & (i < n)
+    at = [np.clip(i, 0, n - 1) for i, n in zip(indices, table.shape, strict=True)]
+    return np.where(inside, table[tuple(at)], 0)
 
 
 def _floordiv(x: Values, y: Values) -> Values:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 
-from tensorad.ir.expr import Call, Expr
+from tensorad.ir.expr import Axis, Call, Expr
 
 Monomial = tuple[tuple[Expr, int], ...]
 """(symbol, power >= 1) pairs, ordered by the symbols' texts."""
@@ -84,6 +84,22 @@ class Polynomial:
             parts[power][rest] = parts[power].get(rest, Fraction(0)) + c
         return [Polynomial(p) for p in parts]
 
+    def separate(self, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
+        """(q, r) with self = q * divisor + r: r has the terms that the divisor does not divide.
+
+        Requires: the divisor has one term. The coefficients of q are whole.
+        """
+        ((factor, scale),) = divisor.terms.items()
+        whole: dict[Monomial, Fraction] = {}
+        rest: dict[Monomial, Fraction] = {}
+        for m, c in self.terms.items():
+            left = _without(m, factor)
+            if left is None or (c / scale).denominator != 1:
+                rest[m] = c
+            else:
+                whole[left] = c / scale
+        return Polynomial(whole), Polynomial(rest)
+
     def replace(self, e: Expr, value: Polynomial) -> Polynomial:
         """The polynomial with `value` in place of the symbol `e`."""
         result = Polynomial({})
@@ -110,7 +126,22 @@ def _times(m: Monomial, n: Monomial) -> Monomial:
     powers: dict[Expr, int] = dict(m)
     for s, p in n:
         powers[s] = powers.get(s, 0) + p
-    return tuple(sorted(powers.items(), key=lambda item: str(item[0])))
+    return tuple(sorted(powers.items(), key=lambda item: _order(item[0])))
+
+
+def _order(e: Expr) -> tuple[str, int]:
+    """By text; axes of one name by age."""
+    return str(e), e.serial if isinstance(e, Axis) else 0
+
+
+def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    """monomial / factor, if it divides."""
+    powers = dict(monomial)
+    for symbol, power in factor:
+        if powers.get(symbol, 0) < power:
+            return None
+        powers[symbol] -= power
+    return tuple([(s, p) for s, p in powers.items() if p])
 
 
 @cache
