@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.bound import bound
@@ -16,6 +17,9 @@ from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import topological_ops, uses_any
 from tensorad.simplify.certificate import Certificate, certify
 from tensorad.simplify.record import Decision, Elimination, Incoming, Record, listening
+
+_MODES: Final = ("reverse mode", "forward mode")
+_OUTCOMES: Final = ("stored", "inlined")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +63,7 @@ class Gradient:
         outputs: what was differentiated.
         wrt: by which tensor.
         stories: the adjoints on the way, the output's side first.
+        others: domains solved outside adjoints (all of them in forward mode).
         work: what the gradient costs, everything behind it included; None where no count is
             known without sizes.
         bound: the yardstick B for its iterations; None without values of symbolic sizes, and
@@ -69,13 +74,15 @@ class Gradient:
     outputs: tuple[Tensor, ...]
     wrt: Tensor
     stories: tuple[Story, ...]
+    others: tuple[Certificate, ...]
     work: Work | None
     bound: int | None
 
     @property
     def certificates(self) -> list[Certificate]:
         """Of all eliminations on the way."""
-        return [c for s in self.stories for f in s.flows for c in f.certificates]
+        own = [c for s in self.stories for f in s.flows for c in f.certificates]
+        return [*own, *self.others]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,40 +131,54 @@ def _explain_one(t: Tensor, sizes: Mapping[str, int] | None) -> Gradient:
     with listening() as heard:
         again = found.again()
     wrt = found.wrt[found.position]
-    counter = _Counter(sizes)
-    stories = _stories(heard, counter, _between(found, wrt))
-    same = again[found.position]
-    return Gradient(same, found.outputs, wrt, stories, _work(t, sizes), _bound(found, t, sizes))
+    stories, others = _stories(heard, _Counter(sizes), _between(wrt))
+    modes = [r.plan for r in heard if isinstance(r, Decision) and r.plan in _MODES]
+    if modes[-1:] == ["forward mode"]:
+        stories = tuple([_choices_only(s) for s in stories if s.about is wrt])
+    elif modes:
+        others = ()  # of the mode that was not taken
+    work, most = _work(t, sizes), _bound(found, t, sizes)
+    return Gradient(again[found.position], found.outputs, wrt, stories, others, work, most)
 
 
-def _between(found: Derivation, wrt: Tensor) -> Callable[[Tensor], bool]:
+def _choices_only(s: Story) -> Story:
+    return Story(s.about, [], s.choices)
+
+
+def _between(wrt: Tensor) -> Callable[[Tensor], bool]:
     """Whether a tensor's adjoint is on the way to that of `wrt`."""
     return lambda t: t is wrt or wrt.op in set(topological_ops([t]))
 
 
 def _stories(
     heard: Sequence[Record], counter: _Counter, wanted: Callable[[Tensor], bool]
-) -> tuple[Story, ...]:
+) -> tuple[tuple[Story, ...], tuple[Certificate, ...]]:
+    """(the adjoints on the way, the domains that were solved outside them)."""
     stories: dict[Tensor, Story] = {}
-    open_flow: Incoming | None = None
+    others: list[Certificate] = []
+    flow: Incoming | None = None
     proofs: list[Certificate] = []
     for record in heard:
         match record:
             case Incoming():
-                open_flow, proofs = record, []
-            case Elimination():
-                if record.inner and open_flow is not None and wanted(open_flow.about):
+                flow, proofs = record, []
+            case Elimination(inner=inner) if inner:
+                if flow is None:
+                    others.append(certify(record))
+                elif wanted(flow.about):
                     proofs.append(certify(record))
-            case Decision(about=t):
+            case Decision(about=t) if wanted(t):
                 story = stories.setdefault(t, Story(t))
-                if open_flow is not None and open_flow.about is t:
-                    story.flows.append(_flow(open_flow, proofs, record, counter))
-                    open_flow = None
-                elif record.result is not None or record.formula is not None:
+                if flow is not None and flow.about is t:
+                    story.flows.append(_flow(flow, proofs, record, counter))
+                elif record.plan in _OUTCOMES:
                     story.outcome = record
                 else:
                     story.choices.append(record)
-    return tuple([s for t, s in stories.items() if wanted(t)])
+                flow = None
+            case Decision():
+                flow = None
+    return tuple(stories.values()), tuple(others)
 
 
 def _flow(

@@ -70,7 +70,7 @@ def jacobian(
         note(Decision(x, f"{best} mode", why, result=made[best]))
     result = made[best]
     again = partial(_again, y, x, mode, override)
-    return remember([result], [y], [x], again)[0] if best == "forward" else result
+    return remember([result], [y], [x], again)[0] if counts or best == "forward" else result
 
 
 def _again(y: Tensor, x: Tensor, mode: str | None, override: Override | None) -> list[Tensor]:

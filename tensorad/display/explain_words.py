@@ -11,7 +11,7 @@ from tensorad.explaining import Flow, Gradient, Story
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
 from tensorad.ir.printer import ExprWriter
 from tensorad.ir.symbolic_points import Count
-from tensorad.ir.tensor import Compute, Op, Scatter, Tensor, outputs
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import conjuncts, postorder, topological_ops
 from tensorad.simplify.algebra import simplify
 from tensorad.simplify.certificate import Certificate
@@ -104,7 +104,12 @@ def cards(g: Gradient) -> list[Card]:
     """One per adjoint on the way, the output's side first."""
     readers = _readers(g.outputs)
     made = {op.name: outputs(op) for op in topological_ops([g.tensor])}
-    return [_card(s, g, readers, made) for s in g.stories]
+    found = [_card(s, g, readers, made) for s in g.stories]
+    if all(s.about is not g.wrt for s in g.stories):
+        found.append(_card(Story(g.wrt), g, readers, made))
+    for c in g.others:
+        found.append(Card(["a domain solved on the way"], [*_certificate_rows(c, None), _proof(c)]))
+    return found
 
 
 def _card(
@@ -149,6 +154,8 @@ def _result_rows(name: str, t: Tensor) -> list[Row]:
     if isinstance(t.op, Compute):
         return _formula_row(name, t.op.axes, t.op.bodies[t.index])
     rows: list[Row] = []
+    if isinstance(t.op, Scan):
+        rows.append(Row("result", [f"{name}: a scan with {t.op.combiner.name}; print the tensor"]))
     if isinstance(t.op, Scatter):
         names = _names(t.op.axes, [])
         for u in t.op.updates:
