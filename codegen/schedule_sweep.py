@@ -69,9 +69,11 @@ def _updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
     free = _free_axes(op)
     points = extent_product(op.axes)
     lane = next((a for a in reversed(op.axes) if a in free and _fits_lanes(op, a)), None)
-    ordered = [a for a in op.axes if a not in free]
-    outside = [a for a in op.axes if a in free and a is not lane]
-    if lane is not None and not outside and points * 4 > PARALLEL_COST:
+    outside = [a for a in op.axes if a in free and a is not lane and _is_outermost(a)]
+    moved = dict.fromkeys(outside if lane is None else (*outside, lane))
+    ordered = [a for a in op.axes if a not in moved]
+    wide = points * 4 > PARALLEL_COST
+    if lane is not None and not outside and _is_outermost(lane) and wide:
         outer, inner = strips(lane, STRIP)
         body = _serial(ordered, (For(inner, _mapped(body, substitutor({lane: inner})), "vector"),))
         return (For(outer, body, "parallel"),)
@@ -113,6 +115,11 @@ def _free_axes(op: Scatter) -> dict[Axis, None]:
         if a not in bounds and places and set.intersection(*places):
             free[a] = None
     return free
+
+
+def _is_outermost(a: Axis) -> bool:
+    """Whether no other axis decides the bounds, so that the loop may stand outside of all."""
+    return not any(isinstance(e, Axis) for e in free_leaves(a.lower, a.upper, a.step))
 
 
 def _fits_lanes(op: Scatter, a: Axis) -> bool:

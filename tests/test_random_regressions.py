@@ -7,8 +7,10 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
-from tensorad.ir.expr import Expr
+from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.expr import Expr, axis, cast
 from tensorad.ir.interpret import interpret
+from tensorad.ir.tensor import Scatter, Update, outputs
 
 
 def test_a_read_behind_several_conditions_on_data_stays_guarded() -> None:
@@ -16,7 +18,7 @@ def test_a_read_behind_several_conditions_on_data_stays_guarded() -> None:
     x = te.placeholder((), dtype="float64", name="X")
     v = te.placeholder((n,), dtype="float64", name="L")
 
-    def body() -> Expr:
+    def body() -> object:
         inner = ta.select(x() >= 1.1, ta.select(n > 0, v[0], 0.0), ta.select(n > 0, v[0], 1.0))
         other = ta.select(n > 0, v[0], 0.0)
         return ta.minimum(ta.select(x() < 1.1, 2.0, inner), other)
@@ -59,3 +61,16 @@ def test_a_fold_whose_derivative_needs_no_values_compiles() -> None:
     k = te.reduce_axis(3, name="k")
     y = te.compute((), lambda: horner(x[k], axis=k), name="Y")
     np.testing.assert_array_equal(ta.evaluate(ta.vjp(y, [x])[0], {}), [0.25, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_scatter_keeps_loops_inside_those_that_bound_them(rank: int) -> None:
+    x = te.placeholder((3, 6), dtype="float64", name="X")
+    a = axis("a", 0, 3)
+    b, c = axis("b", a, a + 3), axis("c", 0, 2)
+    indices = (b, c)[:rank]
+    update = Update(indices, x[a, b] + cast(c, x.dtype))
+    shape = (5, 2)[:rank]
+    op = Scatter("S", shape, x.dtype, (a, b, c), (update,), sum_combiner(x.dtype))
+    t, array = outputs(op)[0], np.arange(18.0).reshape(3, 6)
+    np.testing.assert_array_equal(ta.build([t], [x])(array), interpret(t, {x: array}))
