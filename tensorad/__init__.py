@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.interpret import interpret as interpret
     from tensorad.ir.tensor import Tensor as Tensor
+    from tensorad.sparse import SparseJacobian as SparseJacobian
+    from tensorad.sparse import sparse_hessian as sparse_hessian
+    from tensorad.sparse import sparse_jacobian as sparse_jacobian
     from tensorad.te import abs as abs
     from tensorad.te import acos as acos
     from tensorad.te import all_of as all_of
@@ -115,6 +118,7 @@ _HOME: Final = {
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.interpret": "interpret",
     "tensorad.ir.tensor": "Tensor",
+    "tensorad.sparse": "SparseJacobian sparse_hessian sparse_jacobian",
 }
 """Which module defines each public name; it is imported when the name is first used."""
 

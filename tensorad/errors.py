@@ -61,5 +61,9 @@ class LimitError(UserError, RuntimeError):
     """A named limit would be exceeded."""
 
 
+class MissingPackageError(UserError, ImportError):
+    """An optional package that this feature needs is not installed."""
+
+
 class InternalError(TensoradError):
     """tensorad is wrong; the text contains the IR and the pass."""

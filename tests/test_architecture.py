@@ -21,19 +21,22 @@ BELOW = {
     "topi": {"errors", "config", "ir", "te"},
     "codegen": {"errors", "config", "ir", "simplify"},
     "building": {"errors", "config", "ir", "simplify", "autodiff", "te", "topi", "codegen"},
+    "sparse": {"errors", "config", "ir", "simplify", "autodiff", "codegen", "building"},
 }
 """What each part may import beside itself. Parts above building may import everything."""
 TOP = {"counting", "checking", "explaining", "display", "bound", "workloads", "__main__"}
 
 BRIDGES = {
-    "islpy": {"simplify/islset.py", "simplify/islspace.py"},
+    "islpy": {"simplify/islset.py", "simplify/islspace.py", "simplify/islcode.py"},
     "sympy": {"simplify/symbolic.py"},
     "llvmlite": {"codegen/llvm.py", "codegen/jit.py"},
+    "scipy": {"tensorad/sparse/scipy_bridge.py"},
 }
 
 LAZY = {
     ("ir", "display"): "a tensor displays itself: _repr_html_ loads the HTML writer when called",
     ("building", "display"): "lowered loops display themselves in the same way",
+    ("sparse", "display"): "sparse matrices display themselves in the same way",
 }
 """Upward imports inside functions, each with its reason. Everything else obeys BELOW."""
 

@@ -1,0 +1,199 @@
+"""Patterns and values straight from the integer sets: one pass over the entries, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from tensorad import config
+from tensorad.building import CompiledFunction
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loopir import Check, Kernel, LoopProgram, Stmt, Store
+from tensorad.codegen.lower import lower_program, needed_ops
+from tensorad.codegen.lower_checks import check_kernel
+from tensorad.codegen.memory import Array
+from tensorad.ir.dtypes import DType, to_dtype
+from tensorad.ir.expr import Expr, cast, int_const
+from tensorad.ir.tensor import Constant, Placeholder, Tensor, outputs
+from tensorad.ir.visit import reads, substitute, with_fresh_reductions
+from tensorad.simplify.islcode import Point, Scanning, Test, scan_in_order
+from tensorad.simplify.islspace import BudgetExceeded, budget
+from tensorad.sparse.cells import (
+    Cell,
+    Grid,
+    all_rows,
+    cells_of,
+    count_entries,
+    count_terms,
+    extents,
+)
+from tensorad.sparse.loops import Emitter, store
+from tensorad.sparse.paths import Irregular, paths_to
+
+MOST_POINTS = 600
+"""Points written in the loops of one output; above, loops are not cut at borders."""
+SCANNING = 20
+"""Times the usual budget of integer sets that loops over all entries may cost."""
+_LARGEST_INT32 = 2**31 - 1
+
+
+@dataclass(eq=False)
+class Rows:
+    """The rows of one output: its cells, and the loops over their entries."""
+
+    grid: Grid
+    cells: list[Cell]
+    nnz: int
+    values: list[Expr] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, y: Tensor, wrt: Sequence[Tensor]) -> Rows:
+        """The rows of d y / d wrt.
+
+        Raises:
+            Irregular, BudgetExceeded: the entries are not solved by integer sets.
+        """
+        paths = paths_to(y, wrt)
+        grid = Grid.over(y, wrt)
+        with budget():
+            cells = cells_of(grid, paths)
+            nnz = count_entries(cells)
+        return cls(grid, cells, nnz, [c.value(y.dtype) for c in cells])
+
+    def terms(self) -> int:
+        """How many products all values sum."""
+        return count_terms(self.grid, self.cells)
+
+    @cached_property
+    def tree(self) -> tuple[Scanning, ...]:
+        """The loops over the rows (set 0) and the entries of all cells (sets 1, 2, ...)."""
+        sets = [all_rows(self.grid), *[c.points for c in self.cells]]
+        for separated in (len(self.grid.rows), 0):
+            try:
+                with budget(SCANNING * config.current().isl_operations):
+                    tree = scan_in_order(sets, separated)
+            except BudgetExceeded:
+                continue
+            if _points_in(tree) <= MOST_POINTS:
+                return tree
+        raise Irregular("isl found no short loops over the entries")
+
+
+def _points_in(tree: Sequence[Scanning]) -> int:
+    count, stack = 0, list(tree)
+    while stack:
+        s = stack.pop()
+        if isinstance(s, Point):
+            count += 1
+        else:
+            stack.extend((*s.then, *s.orelse) if isinstance(s, Test) else s.body)
+    return count
+
+
+class Direct:
+    """A matrix whose pattern follows from the formulas alone."""
+
+    def __init__(self, outputs_: Sequence[Tensor], wrt: Sequence[Tensor]) -> None:
+        self.wrt = tuple(wrt)
+        self.outputs = tuple(outputs_)
+        self.rows = [Rows.of(y, wrt) for y in outputs_]
+        self.shape = _elements(outputs_), _elements(wrt)
+        self.nnz = sum(r.nnz for r in self.rows)
+        small = max(self.nnz, *self.shape) <= _LARGEST_INT32
+        self.index_dtype: DType = to_dtype("int32" if small else "int64")
+        self._pattern: tuple[Array, Array] | None = None
+
+    def pattern(self) -> tuple[Array, Array]:
+        """(indptr, indices), computed once; not to be written to."""
+        if self._pattern is None:
+            pointers, columns = self._structure()()
+            for a in (pointers, columns):
+                a.flags.writeable = False
+            self._pattern = pointers, columns
+        return self._pattern
+
+    def _structure(self) -> CompiledFunction:
+        """The loops that write where rows start and the column of every entry."""
+        pointers = _argument("indptr", (self.shape[0] + 1,), self.index_dtype)
+        columns = _argument("indices", (self.nnz,), self.index_dtype)
+        body: list[Stmt] = []
+        at, first_row = 0, 0
+        for r in self.rows:
+            body += _structure_loops(r, pointers, columns, at, first_row)
+            at, first_row = at + r.nnz, first_row + prod(extents(r.grid.y))
+        body += store(pointers, int_const(self.shape[0]), cast(int_const(at), self.index_dtype))
+        kernel = Kernel("pattern", tuple(body), (pointers, columns), ())
+        program = LoopProgram((), (pointers, columns), (kernel,))
+        return CompiledFunction([pointers, columns], program, "pattern")
+
+    def fill(self, inputs: Sequence[Tensor], dtype: DType, name: str) -> CompiledFunction:
+        """The loops that write the value of every entry, given the inputs."""
+        data = _argument("data", (self.nnz,), dtype)
+        body: list[Stmt] = []
+        at = 0
+        for r in self.rows:
+            body += _value_loops(r, data, at)
+            at += r.nnz
+        values = [v for r in self.rows for v in r.values]
+        used = tuple(dict.fromkeys(e.tensor for e in reads(*values)))
+        checks = self._checks(inputs)
+        needed = dict.fromkeys([*used, *[t for k in checks for t in k.reads]])
+        computed = [t for t in needed if not _is_given(t, inputs)]
+        before = lower_program(computed, inputs).kernels if computed else ()
+        kernel = Kernel(name, tuple(body), (data,), used)
+        program = LoopProgram(tuple(inputs), (data,), (*before, *checks, kernel))
+        return CompiledFunction([data], program, name)
+
+    def _checks(self, inputs: Sequence[Tensor]) -> list[Kernel]:
+        """Checks of the reads by data in the formulas the values come from."""
+        found = []
+        for op, _ in needed_ops(self.outputs, inputs):
+            kernel = check_kernel(op)
+            if kernel is not None:
+                checked = [s.read for s in statements(kernel.body) if isinstance(s, Check)]
+                used = dict.fromkeys(e.tensor for e in reads(*checked))
+                found.append(Kernel(kernel.name, kernel.body, (), (*used,)))
+        return found
+
+
+def _structure_loops(
+    r: Rows, pointers: Tensor, columns: Tensor, at: int, first_row: int
+) -> tuple[Stmt, ...]:
+    dtype = columns.dtype
+
+    def leaf(p: Point, position: Expr) -> tuple[Stmt, ...]:
+        point: dict[Expr, Expr] = dict(zip(r.grid.axes, p.values, strict=True))
+        if p.number == 0:
+            row = emitter.fold(r.grid.flat_row(point) + first_row)
+            return (Store((pointers,), (row,), (cast(position, dtype),)),)
+        column = emitter.fold(r.grid.flat_column(r.cells[p.number - 1].x, point))
+        return (Store((columns,), (position,), (cast(column, dtype),)),)
+
+    emitter = Emitter(leaf, lambda p: int(p.number > 0))
+    return emitter.run(r.tree, int_const(at))[0]
+
+
+def _value_loops(r: Rows, data: Tensor, at: int) -> tuple[Stmt, ...]:
+    def leaf(p: Point, position: Expr) -> tuple[Stmt, ...]:
+        if p.number == 0:
+            return ()
+        point: dict[Expr, Expr] = dict(zip(r.grid.axes, p.values, strict=True))
+        value = with_fresh_reductions(r.values[p.number - 1])
+        return store(data, position, emitter.fold(substitute(value, point)))
+
+    emitter = Emitter(leaf, lambda p: int(p.number > 0))
+    return emitter.run(r.tree, int_const(at))[0]
+
+
+def _argument(name: str, shape: tuple[int, ...], dtype: DType) -> Tensor:
+    return outputs(Placeholder(name, shape, dtype))[0]
+
+
+def _is_given(t: Tensor, inputs: Sequence[Tensor]) -> bool:
+    return t in dict.fromkeys(inputs) or isinstance(t.op, Constant)
+
+
+def _elements(tensors: Sequence[Tensor]) -> int:
+    return sum(prod(extents(t)) for t in tensors)

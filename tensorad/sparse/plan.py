@@ -1,0 +1,111 @@
+"""How a matrix is made at given sizes: straight from integer sets, or compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from tensorad.building import CompiledFunction
+from tensorad.codegen.memory import Array
+from tensorad.errors import BindError
+from tensorad.ir.dtypes import DType
+from tensorad.ir.expr import Axis, Reduce
+from tensorad.ir.tensor import Tensor, outputs
+from tensorad.ir.visit import op_expressions, postorder, topological_ops
+from tensorad.simplify.islspace import BudgetExceeded, NotAffine
+from tensorad.sparse.compressed import Compressed
+from tensorad.sparse.direct import Direct
+from tensorad.sparse.paths import Irregular
+
+TERMS_PER_ENTRY = 8
+"""Products an entry may sum on average before compression is considered."""
+
+
+class Plan:
+    """A matrix at fixed sizes; `image` has the copy of each tensor for these sizes."""
+
+    def __init__(
+        self, made: Direct | Compressed, dtype: DType, image: Mapping[Tensor, Tensor]
+    ) -> None:
+        self.made = made
+        self.shape = made.shape
+        self.dtype = dtype
+        self.image = image
+        self._fills: dict[tuple[Tensor, ...], CompiledFunction] = {}
+        self._of: dict[Tensor, Tensor] = {new: old for old, new in image.items()}
+
+    def nnz(self) -> int:
+        """The number of entries, if data does not decide it."""
+        if isinstance(self.made, Direct):
+            return self.made.nnz
+        return len(self.pattern({})[1])
+
+    def pattern(self, given: Mapping[Tensor, Array]) -> tuple[Array, Array]:
+        """(indptr, indices)."""
+        if isinstance(self.made, Direct):
+            return self.made.pattern()
+        values = self._values(given)
+        for t in self.made.pattern_inputs:
+            if t not in values:
+                raise BindError(
+                    f"the pattern depends on the data of {t.name}.",
+                    where=self.made.reason,
+                    hint="pass the arrays of a call: J.pattern(*arrays).",
+                )
+        return self.made.pattern(values)
+
+    def values(
+        self, inputs: Sequence[Tensor], given: Mapping[Tensor, Array], out: Array | None
+    ) -> Array:
+        """The values of all entries, for the arrays given."""
+        if isinstance(self.made, Direct):
+            key = tuple(inputs)
+            if key not in self._fills:
+                own = [self.image.get(t, t) for t in inputs]
+                self._fills[key] = self.made.fill(own, self.dtype, "values")
+            found: Array = self._fills[key](*[given[t] for t in inputs], out=out)
+            return found
+        nnz = len(self.pattern(given)[1])
+        target = np.empty(nnz, str(self.dtype)) if out is None else out
+        own = [self.image.get(t, t) for t in inputs]
+        self.made.fill(own, self._values(given), self.dtype, target)
+        return target
+
+    def _values(self, given: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
+        return {self.image.get(t, t): a for t, a in given.items()}
+
+
+def plan_of(
+    ys: Sequence[Tensor], wrt: Sequence[Tensor], dtype: DType, image: Mapping[Tensor, Tensor]
+) -> Plan:
+    """The cheaper way that applies."""
+    try:
+        direct = Direct(ys, wrt)
+    except (Irregular, NotAffine, BudgetExceeded) as problem:
+        return Plan(Compressed(ys, wrt, str(problem)), dtype, image)
+    terms = sum(r.terms() for r in direct.rows)
+    if terms > TERMS_PER_ENTRY * direct.nnz and terms > _compressed_cost(direct, ys):
+        return Plan(Compressed(ys, wrt, "its entries are long sums"), dtype, image)
+    return Plan(direct, dtype, image)
+
+
+def _compressed_cost(direct: Direct, ys: Sequence[Tensor]) -> int:
+    """The points of the derivatives along as many directions as a row has entries."""
+    rows = max(1, direct.shape[0])
+    directions = -(-direct.nnz // rows)
+    points = 0
+    for op in topological_ops(ys):
+        reduced = [
+            prod(_most(a) for a in e.axes)
+            for e in postorder(*op_expressions(op))
+            if isinstance(e, Reduce)
+        ]
+        elements = sum(prod(n for n in t.shape if isinstance(n, int)) for t in outputs(op))
+        points += elements * (1 + sum(reduced))
+    return 2 * directions * points
+
+
+def _most(a: Axis) -> int:
+    return 1 if a.extent is None else a.extent
