@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorad.autodiff.dense import check_dense
 from tensorad.codegen.arguments import (
     Parameter,
     SizeBinding,
@@ -199,10 +200,14 @@ def build(
     Raises:
         BuildError: an output needs a placeholder that is not an input, two inputs have one
             name, or something is not a tensor.
+        LimitError: a full Jacobian that would be stored exceeds
+            TENSORAD_DENSE_JACOBIAN_ELEMENTS.
     """
     roots = _output_list(outputs)
     arguments = _check_inputs(inputs)
+    check_dense([t for t in roots if t not in dict.fromkeys(arguments)])
     program = lower_program(roots, arguments, assume_in_bounds=assume_in_bounds)
+    check_dense([t for kernel in program.kernels for t in kernel.writes])
     sized = [op for op, _ in needed_ops(roots, arguments) if size_conditions(op)]
     return CompiledFunction(roots, program, name or roots[0].name, sized)
 

@@ -21,7 +21,7 @@ _EXACT: Final = 1_000_000
 
 
 def cost(tensors: Sequence[Tensor]) -> int:
-    """Iterations and multiplications of the loops behind the tensors, each operation once."""
+    """Iterations, multiplications and stores of the loops behind the tensors, each once."""
     ops = topological_ops(tensors)
     sizes = {e: SAMPLE for op in ops for e in _sizes(op)}
     return sum([_points(op, sizes) for op in ops])
@@ -35,7 +35,7 @@ def _sizes(op: Op) -> list[Expr]:
 def _points(op: Op, sizes: dict[Expr, int]) -> int:
     match op:
         case Compute():
-            return _formulas(op.bodies, op.axes, sizes)
+            return _count(op.axes, sizes) + _formulas(op.bodies, op.axes, sizes)
         case Scatter():
             elements = prod([_extent(dim_expr(n), sizes) for n in op.shape])
             return elements + _formulas(op_expressions(op), op.axes, sizes)

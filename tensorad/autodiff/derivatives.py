@@ -42,8 +42,8 @@ def jacobian(
         optimize: off (and x read directly by y): the definition as it stands, deltas and all,
             see `direct_jacobian`.
         mode: "reverse" (adjoints of every y[i]), "forward" (tangents along every x[j]), or None:
-            the one whose loops do fewer iterations and multiplications, counted; reverse on a
-            tie. Symbolic sizes count as 16.
+            the one whose loops do fewer iterations, multiplications and stores, counted; reverse
+            on a tie. Symbolic sizes count as 16.
         override: see `vjp`.
     Raises:
         GradError: y does not read x directly, with `optimize` off; an unknown mode; the
@@ -66,7 +66,7 @@ def jacobian(
     best = min(counts, key=lambda m: counts[m]) if mode is None else mode
     if counts:
         steps = [f"{n:,} in {m} mode" for m, n in counts.items()]
-        why = f"iterations and multiplications: {', '.join(steps)}"
+        why = f"iterations, multiplications and stores: {', '.join(steps)}"
         note(Decision(x, f"{best} mode", why, result=made[best]))
     result = made[best]
     again = partial(_again, y, x, mode, override)

@@ -10,7 +10,7 @@ from tensorad.autodiff.views import differentiable_inputs, view
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.elementwise import elementwise, same_dim
 from tensorad.ir.tensor import Op, Placeholder, Shape, Tensor, format_shape, outputs
-from tensorad.ir.visit import topological_ops
+from tensorad.ir.visit import op_inputs, topological_ops
 
 Vjp = Callable[[Tensor, list[Tensor], Tensor], Any]
 """(tensor, deps, head of shape (*batch, *tensor.shape)) -> one adjoint (*batch, *dep.shape) or
@@ -184,7 +184,7 @@ def _rule(t: object, given: object) -> Rule:
 
 def _check_deps(t: Tensor, deps: object) -> tuple[Tensor, ...]:
     if deps is None:
-        return tuple(differentiable_inputs(view(t.op)))
+        return tuple([d for d in op_inputs(t.op) if d.dtype.is_float])
     found = [deps] if isinstance(deps, Tensor) else deps
     if not isinstance(found, (list, tuple)) or not all(isinstance(d, Tensor) for d in found):
         raise GradError(
