@@ -125,9 +125,10 @@ class Target:
             note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
             part = None if c.axes in crowded else gather(c, axes, len(self.batch))
             sparse = [m.sparse for m in members if m.sparse is not None]
-            chosen = part is not None and len(sparse) == len(members)
-            if chosen and not gather_is_cheaper(part, axes, sparse, len(self.batch)):
-                part = None
+            chosen = False
+            if part is not None and len(sparse) == len(members):
+                chosen = not gather_is_cheaper(part, axes, sparse, len(self.batch))
+                part = None if chosen else part
             if part is None:
                 scattered += sparse if len(sparse) == len(members) else [c]
                 note(Decision(self.of, "scattered", _why_scattered(c, c.axes in crowded, chosen)))

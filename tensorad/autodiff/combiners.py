@@ -32,6 +32,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, substitute_all
+from tensorad.simplify.record import Decision, note
 
 Wanted = Callable[[Read], bool]
 
@@ -39,11 +40,16 @@ Wanted = Callable[[Read], bool]
 def reduce_terms(op: Compute, component: int, wanted: Wanted) -> list[Term]:
     """The linear terms of output `component`, whose body is a reduction of plain sources."""
     e = _reduction(op, component)
+    made = outputs(op)[component]
     terms = additive_terms(component, e, wanted)
     if terms is not None:
+        note(Decision(made, "sum", "each element is only added to the result", part=e))
         return terms
     if e.index in selected_components(e.combiner):
+        note(Decision(made, "winner", "the result always is one of the elements", part=e))
         return _selection_terms(op, component, e, wanted)
+    why = "the state before each step is kept, then the steps are walked backwards"
+    note(Decision(made, "sweep", why, part=e))
     return fold_terms(op, component, e, wanted)
 
 

@@ -55,7 +55,8 @@ def sum_of(members: Sequence[Contribution]) -> Contribution:
     if len(members) == 1:
         return first
     if all(c.guard is first.guard for c in members):
-        shared, own = first.guard, [TRUE for _ in members]
+        shared = first.guard
+        own: list[Expr] = [TRUE for _ in members]
     else:
         shared = split_condition(first.guard)[0]
         own = [logical_and(*split_condition(c.guard)[1]) for c in members]
@@ -85,10 +86,13 @@ def gather_is_cheaper(
         return True
     gathered = [_points(s.points) for s in sites]
     scattered = [_points(axes), *[_points((*axes[:n_batch], *c.axes)) for c in sparse[:1]]]
-    known = [n for n in (*gathered, *scattered) if n is not None]
-    if len(known) < len(gathered) + len(scattered):
-        return False
-    return sum(known[: len(gathered)]) <= sum(known[len(gathered) :])
+    here, there = _total(gathered), _total(scattered)
+    return here is not None and there is not None and here <= there
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    known = [n for n in counts if n is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _points(items: Sequence[Expr]) -> int | None:

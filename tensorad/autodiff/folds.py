@@ -28,8 +28,9 @@ from tensorad.ir.expr import (
     read,
     sub,
 )
-from tensorad.ir.tensor import Compute, Scan, Tensor, dim_of
+from tensorad.ir.tensor import Compute, Scan, Tensor, dim_of, outputs
 from tensorad.ir.visit import fresh_axes, postorder, substitute_all
+from tensorad.simplify.record import Decision, note
 
 Wanted = Callable[[Read], bool]
 
@@ -84,6 +85,8 @@ def fold_adjoint_terms(
         e: any component of the fold.
         heads: component -> the adjoint of its output at the compute's axes.
     """
+    why = "the state before each step is kept, then the steps are walked backwards"
+    note(Decision(outputs(op)[0], "sweep", why, part=e))
     fold = _fold(op, e, tuple(heads))
     seed, name = _last_heads(fold, heads), f"d{op.name}.steps"
     sweep = reverse_sweep(fold.scan, [seed], _smooth(e, fold), name=name)

@@ -49,7 +49,7 @@ class Combiner:
     @property
     def is_sum(self) -> bool:
         """One component, x + y (or y + x), identity 0."""
-        if self.arity != 1 or self.identity[0].value != 0:
+        if self.arity != 1 or len(self.rhs) != 1 or self.identity[0].value != 0:
             return False
         x, y, result = self.lhs[0], self.rhs[0], self.results[0]
         return result is add(x, y) or result is add(y, x)
