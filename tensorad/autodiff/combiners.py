@@ -12,7 +12,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from tensorad.autodiff.box import Box
-from tensorad.autodiff.folds import FoldKey, additive_terms, fold_key, fold_terms
+from tensorad.autodiff.folds import FoldKey, additive_terms, closure, fold_key, fold_terms
 from tensorad.autodiff.linear import Term, body_terms
 from tensorad.autodiff.selections import Selection, selected_components, selection
 from tensorad.errors import InternalError
@@ -61,6 +61,25 @@ def is_fold(op: Compute, component: int) -> bool:
     if e.index in selected_components(e.combiner):
         return False
     return additive_terms(component, e, lambda _: False) is None
+
+
+def fold_groups(op: Compute) -> list[tuple[Reduce, dict[int, int], dict[int, int]]]:
+    """The folds among the outputs: (one of the reductions, swept outputs, outputs beside them).
+
+    Both dicts go from the fold's component to the number of the output; the second has
+    components that the swept ones depend on, which a sweep differentiates at no extra cost.
+    """
+    groups: dict[FoldKey, tuple[Reduce, dict[int, int], dict[int, int]]] = {}
+    for n, e in enumerate(op.bodies):
+        if isinstance(e, Reduce) and e.dtype.is_float:
+            first, swept, beside = groups.setdefault(fold_key(e), (e, {}, {}))
+            (swept if is_fold(op, n) else beside)[e.index] = n
+    found = []
+    for first, swept, beside in groups.values():
+        if swept:
+            inside = closure(first.combiner, tuple(swept))
+            found.append((first, swept, {c: n for c, n in beside.items() if c in inside}))
+    return found
 
 
 def _reduction(op: Compute, component: int) -> Reduce:

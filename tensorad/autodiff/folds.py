@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from tensorad.autodiff.box import Box
 from tensorad.autodiff.linear import Term, body_terms
-from tensorad.autodiff.scans import Head, Heads, jacobian_entries, reverse_sweep
+from tensorad.autodiff.scans import Head, Heads, jacobian_entries, reverse_sweep, traced_scan
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
     TRUE,
@@ -40,7 +40,7 @@ class Fold:
     """A reduction's fold as a scan, of the components that the wanted ones depend on.
 
     Attributes:
-        scan: over axes of its own.
+        scan: over axes of its own; its components may go on with origins of selected ones.
         components: the reduction's components that the scan carries, in order.
         place: where a step keeps its states, over the compute's axes and the reduction's.
     """
@@ -94,8 +94,9 @@ def fold_adjoint_terms(
 
 
 def _last_heads(fold: Fold, heads: Mapping[int, Head]) -> Heads:
-    none = [None] * len(fold.components)
-    return Heads(none, none, [heads.get(c) for c in fold.components])
+    none = [None] * fold.scan.combiner.arity
+    last = [heads.get(c) for c in fold.components]
+    return Heads(none, none, [*last, *none[len(last) :]])
 
 
 def _terms(
@@ -155,7 +156,7 @@ def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> Fold:
         exclusive=True,
         source=op.source,
     )
-    return Fold(scan, components, place)
+    return Fold(traced_scan(scan), components, place)
 
 
 def closure(combiner: Combiner, wanted: Sequence[int]) -> tuple[int, ...]:

@@ -8,9 +8,9 @@ from functools import partial
 
 from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
 from tensorad.autodiff.checks import check_outputs, check_wrt
-from tensorad.autodiff.combiners import is_fold
+from tensorad.autodiff.combiners import fold_groups
 from tensorad.autodiff.dense import note_jacobian
-from tensorad.autodiff.folds import FoldKey, fold_adjoint_terms, fold_key
+from tensorad.autodiff.folds import fold_adjoint_terms
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import (
@@ -35,7 +35,6 @@ from tensorad.ir.expr import (
     Call,
     Expr,
     Read,
-    Reduce,
     cast,
     read,
 )
@@ -257,22 +256,22 @@ class Sweep:
 
     def _visit_folds(self, op: Compute, made: Sequence[Tensor]) -> dict[Tensor, None]:
         """One sweep for all components of a fold, from their adjoints; the tensors done so."""
-        groups: dict[FoldKey, dict[int, Tensor]] = {}
-        for c, t in enumerate(made):
-            body = op.bodies[c]
-            if isinstance(body, Reduce) and is_fold(op, c):
-                groups.setdefault(fold_key(body), {})[c] = t
-        for members in groups.values():
-            heads: dict[int, ScanHead] = {}
-            for c, t in members.items():
-                adjoint = self._finish(t, Uses(1, True))
-                body = op.bodies[c]
-                if adjoint is not None and isinstance(body, Reduce):
-                    heads[body.index] = adjoint.at
-            if heads and isinstance(body, Reduce):
-                for term in fold_adjoint_terms(op, body, heads, self._wanted):
+        done: dict[Tensor, None] = {}
+        for e, swept, beside in fold_groups(op):
+            heads = self._fold_heads(made, swept)
+            done.update(dict.fromkeys([made[n] for n in swept.values()]))
+            if heads:
+                heads.update(self._fold_heads(made, beside))
+                done.update(dict.fromkeys([made[n] for n in beside.values()]))
+                for term in fold_adjoint_terms(op, e, heads, self._wanted):
                     self._push(term.read.tensor, _whole(op, term))
-        return {t: None for members in groups.values() for t in members.values()}
+        return done
+
+    def _fold_heads(
+        self, made: Sequence[Tensor], components: Mapping[int, int]
+    ) -> dict[int, ScanHead]:
+        adjoints = {c: self._finish(made[n], Uses(1, True)) for c, n in components.items()}
+        return {c: a.at for c, a in adjoints.items() if a is not None}
 
     def _visit_scan(self, op: Scan, viewed: Scan, made: tuple[Tensor, ...]) -> None:
         adjoints = {t: self._finish(t, Uses(1, True)) for t in made}
