@@ -29,14 +29,15 @@ from tensorad.ir.visit import (
     free_leaves,
     outside_reductions,
     postorder,
+    rewrite,
     substitute,
     substitute_all,
     uses_any,
 )
+from tensorad.simplify.dataflow import Definition
 from tensorad.simplify.factors import product
 from tensorad.simplify.laurent import Monomial, Ring, Sum, TooLong, constant, rational
 
-Definition = tuple[Sequence[Axis], Expr]
 Define = Callable[[Read], Definition | None]
 """What a read stands for, if it is to be unfolded."""
 
@@ -78,6 +79,10 @@ class Interned:
         *sources, condition = substitute_all((*e.sources, e.condition), mapping)
         axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
         return reduce_expr(e.combiner, tuple(sources), axes, condition, e.index)
+
+    def closed(self, root: Expr) -> Expr:
+        """The formula with all its reductions over axes that stand for their own."""
+        return rewrite(root, lambda e: self.reduction(e) if isinstance(e, Reduce) else None)
 
     def sum_of(
         self, combiner: Combiner, axes: Sequence[Axis], inner: Monomial, condition: Expr
@@ -235,7 +240,7 @@ class Normal:
 
     def _sum(self, combiner: Combiner, axes: Sequence[Axis], m: Monomial, condition: Expr) -> Sum:
         """sum(a * f) -> a * sum(f), where f holds the factors that vary over the axes."""
-        bound = dict.fromkeys(axes)
+        bound: dict[Expr, None] = dict.fromkeys(axes)
         if condition is not TRUE:
             bound.update(free_leaves(condition))  # it may keep a factor's reads in range
         stays = [uses_any(atom, bound) or not movable(atom) for atom, _ in m]

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tensorad.ir.expr import Axis, Expr, Read, Reduce
 from tensorad.ir.tensor import Tensor
+from tensorad.simplify.dataflow import Definition
 from tensorad.simplify.laurent import TooLong
-from tensorad.simplify.normal import Definition, Interned, Normal
+from tensorad.simplify.normal import Interned, Normal
 
 Definitions = Mapping[Tensor, Definition]
 

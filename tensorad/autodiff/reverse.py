@@ -40,6 +40,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import reads, substitute
+from tensorad.simplify.tidy import tidy
 from tensorad.simplify.record import Decision, note
 
 Indices = tuple[Expr, ...]
@@ -121,7 +122,12 @@ class Sweep:
                 self.done[y] = seed
         for op in reversed(self.order):
             self._visit(op)
-        return [self._result(x, strict) for x in self.wrt]
+        return self._tidied([self._result(x, strict) for x in self.wrt])
+
+    def _tidied(self, results: list[Tensor]) -> list[Tensor]:
+        stored = [a.tensor for a in self.done.values() if a is not None]
+        made = [*[t for t in stored if t is not None], *results]
+        return tidy(results, made, self.order)
 
     def _result(self, x: Tensor, strict: bool) -> Tensor:
         name = f"d{x.name}"

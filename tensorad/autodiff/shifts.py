@@ -15,7 +15,7 @@ from tensorad.autodiff.adjoint import Adjoint
 from tensorad.autodiff.views import differentiable_inputs, view
 from tensorad.ir.tensor import Compute, Op, Tensor, outputs
 from tensorad.ir.visit import any_node
-from tensorad.simplify.normal import Definition
+from tensorad.simplify.dataflow import Definition
 from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.vanish import vanishes
 

@@ -1,0 +1,71 @@
+"""What a formula costs, for comparing equal formulas: every extent counts the same, so that
+the form chosen does not depend on the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Expr, Reduce
+from tensorad.ir.tensor import Compute
+from tensorad.ir.visit import outside_reductions
+
+_EXTENT: Final = 64.0
+"""Values assumed for an axis, unless it has just one."""
+_LIGHT: Final = 1 / 8
+"""An addition, beside a multiplication or a point visited."""
+COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
+
+
+def points(axes: Sequence[Axis]) -> float:
+    """How many points the axes have."""
+    return _EXTENT ** sum(a.extent != 1 for a in axes)
+
+
+def cost(axes: Sequence[Axis], body: Expr, stored: Mapping[Expr, object] | None = None) -> float:
+    """Points visited and operations of a body; sub-formulas in `stored` are read."""
+    operations, loops = _count(body, stored or {})
+    return points(axes) * (operations + (loops or 1.0))
+
+
+def _count(body: Expr, stored: Mapping[Expr, object]) -> tuple[float, float]:
+    """(operations, points of the reductions) at one point of the body's axes."""
+
+    def below(e: Expr) -> tuple[Expr, ...]:
+        return e.args if isinstance(e, Call) and e not in stored else ()
+
+    operations = loops = 0.0
+    for e in outside_reductions([body], below):
+        if e in stored and e is not body:
+            continue
+        if isinstance(e, Call):
+            operations += (1.0 if e.op in COSTLY else _LIGHT) if e.dtype.is_float else 0.0
+        elif isinstance(e, Reduce):
+            inner = points(e.axes)
+            for source in e.sources:
+                more, nested = _count(source, stored)
+                operations += inner * more
+                loops += inner * (nested or 1.0)
+    return operations, loops
+
+
+def op_cost(op: object) -> float:
+    """The cost of an operation; 0 for those that no rewriting changes."""
+    return sum(cost(op.axes, b) for b in op.bodies) if isinstance(op, Compute) else 0.0
+
+
+def multiplications(op: object) -> float:
+    """Multiplications, divisions and functions of an operation's bodies."""
+    if not isinstance(op, Compute):
+        return 0.0
+    return points(op.axes) * sum(_multiplications(b) for b in op.bodies)
+
+
+def _multiplications(body: Expr) -> float:
+    total = 0.0
+    for e in outside_reductions([body]):
+        if isinstance(e, Call) and e.op in COSTLY and e.dtype.is_float:
+            total += 1
+        elif isinstance(e, Reduce):
+            total += points(e.axes) * sum(_multiplications(s) for s in e.sources)
+    return total

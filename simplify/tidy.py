@@ -1,0 +1,360 @@
+"""Derivatives as a person would write them: a pass over the operations behind some tensors.
+
+Formulas used once move into the formula that reads them; factors that do not vary leave sums;
+sums and products that are computed anyway are read; equal stages are one stage. A formula is
+replaced only by a cheaper one (`costs.py`), so one without anything to gain stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from tensorad.ir.elementwise import formula
+from tensorad.ir.expr import Axis, Const, Expr, Read, Reduce, read
+from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Tensor, outputs
+from tensorad.ir.visit import (
+    any_node,
+    copy_bodies,
+    free_leaves,
+    op_inputs,
+    postorder,
+    reads,
+    rewrite,
+    substitute,
+    topological_ops,
+)
+from tensorad.simplify.costs import cost, multiplications, points
+from tensorad.simplify.dataflow import (
+    Definition,
+    count_uses,
+    is_pointwise,
+    loops_around,
+    nest,
+    over_inputs,
+    unfold,
+)
+from tensorad.simplify.factors import factored
+from tensorad.simplify.hoist import hoisted
+from tensorad.simplify.known import Known
+from tensorad.simplify.laurent import Ring, Sum, TooLong
+from tensorad.simplify.normal import Define, Interned, Normal
+from tensorad.simplify.reductions import extract_reductions, is_reduce
+from tensorad.simplify.vanish import vanishes
+
+_MAX_NODES: Final = 60
+"""A formula does not grow beyond this by what is written into it."""
+_MAX_IMPROVED: Final = 200
+"""A longer formula keeps its form."""
+
+
+def tidy(results: Sequence[Tensor], made: Iterable[Tensor], values: Sequence[Op]) -> list[Tensor]:
+    """Tensors equal to the results, with less work.
+
+    Args:
+        results: what is wanted; each keeps its name, shape and dtype.
+        made: the tensors on the way that may be rewritten, dropped or renamed.
+        values: the operations (with reductions as stages) whose tensors may be read instead.
+    Ensures: equal in exact arithmetic wherever everything is finite; floats may round
+        differently, an infinite or undefined factor may reach a sum without elements.
+    """
+    own = dict.fromkeys([t.op for t in made])
+    needed = {op: None for op in topological_ops(results) if op not in own}
+    readable = {t: None for op in needed for t in outputs(op)}
+    first = _Tidy(results, own, values, readable)
+    found = first.run()
+    if not first.missed:
+        return found
+    wider = {t: None for op in (*needed, *values) for t in outputs(op)}
+    second = _Tidy(results, own, values, wider).run()
+    return second if _total(second) < _total(found) else found
+
+
+def _total(results: Sequence[Tensor]) -> float:
+    return sum(multiplications(op) for op in topological_ops(results))
+
+
+class _Tidy:
+    """One pass, producers first."""
+
+    def __init__(
+        self,
+        results: Sequence[Tensor],
+        own: Mapping[Op, None],
+        values: Sequence[Op],
+        readable: Mapping[Tensor, None],
+    ) -> None:
+        self.results = results
+        leaves = (Placeholder, Constant)
+        outer = dict.fromkeys(values)
+        self.own = {op: None for op in own if op not in outer and isinstance(op, Compute)}
+        self.readable = _Readable(readable)
+        self.interned = Interned()
+        self.values = {t: None for op in values for t in outputs(op)}
+        self.known = Known(self.interned, values)
+        self.order = [
+            op
+            for op in topological_ops(results, stop=outer)
+            if op not in outer and not isinstance(op, leaves)
+        ]
+        self.uses = count_uses(self.order)
+        self.wanted = dict.fromkeys(results)
+        self.image: dict[Tensor, Tensor] = {}
+        self.plain: dict[Tensor, Definition] = {}
+        """New tensors whose formula has no reduction: it may be written into others."""
+        self.stages: dict[tuple[Expr, ...], Tensor] = {}
+        self.made_stages: dict[Tensor, None] = {}
+        self.zero_sums: dict[Expr, bool] = {}
+
+    @property
+    def missed(self) -> bool:
+        """Whether a value that is not readable would have shortened a formula."""
+        return self.readable.missed
+
+    def run(self) -> list[Tensor]:
+        """The images of the results."""
+        for op in self.order:
+            if isinstance(op, Compute) and op in self.own:
+                self._compute(op)
+            else:
+                self._carry_over(op)
+        found = [self.image.get(t, t) for t in self.results]
+        return nest(found, self.made_stages)
+
+    def _carry_over(self, op: Op) -> None:
+        new = over_inputs(op, self.image)
+        if new is not op:
+            self.image.update(zip(outputs(op), outputs(new), strict=True))
+
+    def _compute(self, op: Compute) -> None:
+        (old,) = outputs(op)
+        body = self._improved(op.name, op.axes, self._with_inputs(op))
+        t = old
+        if body is not op.bodies[0]:
+            axes, (copy,) = copy_bodies(op.axes, (body,))
+            if old in self.wanted:
+                t = outputs(Compute(op.name, axes, (copy,), op.source))[0]
+            else:
+                t = formula(op.name, axes, copy, op.source)
+        self._enter(old, t if old in self.wanted else self._shared(t))
+
+    def _shared(self, t: Tensor) -> Tensor:
+        """An earlier tensor of the same formula, if there is one."""
+        if not isinstance(t.op, Compute) or len(postorder(t.op.bodies[0])) > _MAX_NODES:
+            return t
+        return self.stages.setdefault(self._key(t.op.axes, t.op.bodies[0]), t)
+
+    def _key(self, axes: Sequence[Axis], body: Expr) -> tuple[Expr, ...]:
+        """Equal for equal formulas, whatever their axes are."""
+        mapping = self.interned.rename(axes, [body])
+        return (*mapping.values(), self.interned.closed(substitute(body, mapping)))
+
+    def _enter(self, old: Tensor, t: Tensor) -> None:
+        """Remember the new tensor, and its formula if others may contain it."""
+        if t is not old:
+            self.image[old] = t
+            self.uses[t] = self.uses.get(t, 0) + self.uses.get(old, 0)
+        if not isinstance(t.op, Compute) or t in self.values:
+            return
+        if any_node(t.op.bodies[0], is_reduce):
+            self.known.add(t)
+        elif old not in self.wanted:
+            self.plain[t] = self._narrow(t.op)
+
+    def _narrow(self, op: Compute) -> Definition:
+        """The formula; a read of a smaller tensor if it does not depend on all axes."""
+        (body,) = op.bodies
+        used = _free(op.axes, body)
+        wide = [a for a in op.axes if a.extent != 1]
+        if len(used) == len(wide) or isinstance(body, (Read, Const)) or not _is_box(op.axes):
+            return op.axes, body
+        return op.axes, self._stage(op.name, op.axes, body, body)
+
+    # -- writing formulas used once into their users ------------------------------------------
+
+    def _with_inputs(self, op: Compute) -> Expr:
+        """The body over new inputs; those used here alone, point by point, written out."""
+        body = op.bodies[0]
+        if not any(t in self.image or t in self.plain for t in op_inputs(op)):
+            return body
+        loops = loops_around(op.axes, body)
+        size = len(postorder(body))
+
+        def renew(e: Expr) -> Expr | None:
+            nonlocal size
+            if not isinstance(e, Read):
+                return None
+            t = self.image.get(e.tensor, e.tensor)
+            definition = self.plain.get(t)
+            if definition is not None:
+                free = isinstance(definition[1], (Read, Const))
+                growth = len(postorder(definition[1]))
+                if free or (
+                    self.uses[t] == 1 and is_pointwise(e, loops) and size + growth <= _MAX_NODES
+                ):
+                    size += growth
+                    return unfold(definition, e.indices)
+            return None if t is e.tensor else read(t, e.indices)
+
+        return rewrite(body, renew)
+
+    # -- cheaper formulas ---------------------------------------------------------------------
+
+    def _improved(self, name: str, axes: tuple[Axis, ...], body: Expr) -> Expr:
+        if not self._is_promising(axes, body):
+            return body
+        best, best_cost = None, self._cost(axes, body, {})
+        for define in (_nothing, self._definition):
+            for candidate, parts in self._candidates(axes, body, define):
+                total = self._cost(axes, candidate, parts)
+                if total < best_cost:
+                    best, best_cost = (candidate, parts), total
+        if best is None:
+            return body
+        candidate, parts = best
+        for t in {r.tensor: None for r in reads(body)}:
+            if t in self.plain and not any(r.tensor is t for r in reads(candidate, *parts)):
+                self.uses[t] -= 1
+        return self._with_stages(name, axes, candidate, parts)
+
+    def _is_promising(self, axes: Sequence[Axis], body: Expr) -> bool:
+        """Whether there is a sum, or a stored formula over fewer axes, to work with."""
+        nodes = postorder(body)
+        if len(nodes) > _MAX_IMPROVED or not body.dtype.is_float:
+            return False
+        wide = points(axes)
+        for e in nodes:
+            if isinstance(e, Reduce) and e.combiner.is_sum:
+                return True
+            stored = self.plain.get(e.tensor) if isinstance(e, Read) else None
+            if stored is not None and points(stored[0]) < wide:
+                return True
+        return False
+
+    def _candidates(
+        self, axes: tuple[Axis, ...], body: Expr, define: Define
+    ) -> list[tuple[Expr, dict[Expr, None]]]:
+        """Equal formulas, each with the parts that become stages."""
+        normal = Normal(self.interned, define, self._refold)
+        try:
+            total = self._without_zero_sums(normal.body(axes, body))
+        except TooLong:
+            return []
+        sums: dict[Expr, None] = {
+            a: None for m in total.terms for a, _ in m if isinstance(a, Reduce)
+        }
+        found = [(factored(total, body.dtype), sums)]
+        narrow, factors = hoisted(normal.ring, total, axes, body.dtype)
+        if factors:
+            parts: dict[Expr, None] = {**sums, **dict.fromkeys(factors)}
+            found.append((factored(narrow, body.dtype), parts))
+        return found
+
+    def _refold(self, ring: Ring, total: Sum) -> Sum:
+        return self.known.refold(ring, total, self.readable)
+
+    def _definition(self, e: Read) -> Definition | None:
+        return self.plain.get(e.tensor)
+
+    def _without_zero_sums(self, total: Sum) -> Sum:
+        """sum(x - mean) is 0: such sums of one value are looked through."""
+        return Sum(
+            {
+                m: c
+                for m, c in total.terms.items()
+                if not any(isinstance(a, Reduce) and p > 0 and self._is_zero(a) for a, p in m)
+            }
+        )
+
+    def _is_zero(self, atom: Reduce) -> bool:
+        source = atom.sources[0]
+        if not isinstance(source, Read) or source.tensor not in self.values:
+            return False
+        if atom not in self.zero_sums:
+            self.zero_sums[atom] = vanishes((), atom, {}, self._values_behind(source.tensor))
+        return self.zero_sums[atom]
+
+    def _values_behind(self, t: Tensor) -> dict[Tensor, Definition]:
+        """The formulas of a value and of what it reads, a few steps back."""
+        found: dict[Tensor, Definition] = {}
+        level = [t]
+        for _ in range(3):
+            following: list[Tensor] = []
+            for u in level:
+                if isinstance(u.op, Compute) and u not in found:
+                    op = extract_reductions(u.op)
+                    found[u] = (op.axes, op.bodies[u.index])
+                    following += op_inputs(op)
+            level = following
+        return found
+
+    def _cost(self, axes: Sequence[Axis], body: Expr, parts: Mapping[Expr, None]) -> float:
+        """The cost of a body, of its new stages, and of the stored formulas it reads."""
+        total = cost(axes, body, parts)
+        for part in parts:
+            if part is not body and not self._exists(part):
+                inner = {p: None for p in parts if p is not part}
+                total += cost(_free(axes, part), part, inner)
+        for t in {r.tensor: None for r in reads(body, *parts)}:
+            if t in self.plain:
+                own = self.plain[t]
+                total += cost(*own) if self.uses[t] == 1 else points(own[0]) / self.uses[t]
+        return total
+
+    def _exists(self, part: Expr) -> bool:
+        return isinstance(part, Reduce) and self.known.sum_read(part) is not None
+
+    # -- stages -------------------------------------------------------------------------------
+
+    def _with_stages(
+        self, name: str, axes: tuple[Axis, ...], body: Expr, parts: Mapping[Expr, None]
+    ) -> Expr:
+        """The body reading its parts from stages; a body that is a sum stays one."""
+        places: dict[Expr, Expr] = {}
+        for part in parts:  # sums come first: later parts read them
+            if part is body and not self._exists(part):
+                continue
+            kind = "sum" if isinstance(part, Reduce) else "factor"
+            places[part] = self._stage(f"{name}.{kind}", axes, substitute(part, places), part)
+        return substitute(body, places)
+
+    def _stage(self, name: str, context: Sequence[Axis], body: Expr, part: Expr) -> Read:
+        if isinstance(part, Reduce):
+            found = self.known.sum_read(part)
+            if found is not None:
+                return found
+        used = _free(context, body)
+        key = self._key(used, body)
+        if key not in self.stages:
+            own, (copy,) = copy_bodies(used, (body,))
+            made = formula(name, own, copy)
+            self.stages[key] = made
+            self.made_stages[made] = None
+            self.known.add(made)
+        t = self.stages[key]
+        self.uses[t] = self.uses.get(t, 0) + 1
+        return read(t, tuple(used))
+
+
+def _is_box(axes: Sequence[Axis]) -> bool:
+    return not any(free_leaves(a.lower, a.upper) for a in axes)
+
+
+class _Readable(dict[Tensor, None]):
+    """Values that may be read; it remembers being asked for another one."""
+
+    missed = False
+
+    def __contains__(self, t: object) -> bool:
+        found = super().__contains__(t)
+        self.missed = self.missed or not found
+        return found
+
+
+def _nothing(e: Read) -> Definition | None:
+    return None
+
+
+def _free(context: Sequence[Axis], part: Expr) -> tuple[Axis, ...]:
+    free = free_leaves(part)
+    return tuple([a for a in context if a in free and a.extent != 1])
