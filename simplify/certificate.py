@@ -14,8 +14,9 @@ from tensorad import config
 from tensorad.errors import InternalError
 from tensorad.ir.expr import ONE, TRUE, Axis, Expr
 from tensorad.ir.visit import conjuncts
+from tensorad.simplify.claims import Refuted, Undecided
 from tensorad.simplify.domain import Piece, Solution
-from tensorad.simplify.proofs import WAYS, Refuted, Undecided
+from tensorad.simplify.proofs import WAYS
 from tensorad.simplify.record import Elimination, note
 
 
@@ -25,8 +26,9 @@ class Verdict:
 
     Attributes:
         holds: every contribution is reached exactly once and nothing else is.
-        proof: "structure", "isl" or "enumeration" are proofs; "samples" means listed for a few
-            values of the symbolic sizes; "none" means that nothing could be said.
+        proof: "structure", "isl", "enumeration" and "digits" are proofs (see `proofs.py`);
+            "samples" means listed for a few values of the symbolic sizes; "none" means that
+            nothing could be said.
         remark: what is wrong or missing, or which sizes were tried, in words.
     """
 

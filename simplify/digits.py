@@ -50,16 +50,21 @@ class Digits:
 
     Attributes:
         outer, inner: the axes, those that were split replaced by their digits.
-        conditions: the conditions over them.
+        written: for each of the conditions, the conditions over digits that it became.
         values: each inner axis that was split, as an expression of its digits.
         mapping: every new axis (but digits of inner axes) and name in the terms of before.
     """
 
     outer: list[Axis]
     inner: list[Axis]
-    conditions: list[Expr]
+    written: list[list[Expr]]
     values: dict[Expr, Expr]
     mapping: dict[Expr, Expr]
+
+    @property
+    def conditions(self) -> list[Expr]:
+        """All conditions over digits."""
+        return [c for group in self.written for c in group]
 
 
 def split_digits(
@@ -72,7 +77,7 @@ def split_digits(
     problem = _Problem(outer, inner)
     for _ in range(_MOST_SPLITS):
         try:
-            parts = [c for p in conditions for c in problem.condition(p)]
+            parts = [problem.condition(p) for p in conditions]
         except _Again:
             continue
         return problem.result(parts)
@@ -272,7 +277,7 @@ class _Problem:
 
     # The problem over digits
 
-    def result(self, parts: Sequence[Expr]) -> Digits | None:
+    def result(self, parts: Sequence[Sequence[Expr]]) -> Digits | None:
         """The rewritten problem; sums and products of sizes that isl cannot take get names."""
         mapping: dict[Expr, Expr] = {}
         for a in self.outer:
@@ -284,13 +289,13 @@ class _Problem:
         names = _Names()
         outer = [names.axis(a) for a in self._replaced(self.outer)]
         inner = [names.axis(a) for a in self._replaced(self.inner)]
-        conditions = [names.linear(p) for p in parts]
+        written = [[names.linear(p) for p in group] for group in parts]
         if not self.digits and not names.sizes:
             return None
         for old, new in names.axes.items():
             mapping[new] = mapping.get(old, old)
         mapping.update({new: old for old, new in names.sizes.items()})
-        return Digits(outer, inner, conditions, values, mapping)
+        return Digits(outer, inner, written, values, mapping)
 
     def _replaced(self, axes: Sequence[Axis]) -> list[Axis]:
         found: list[Axis] = []

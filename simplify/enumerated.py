@@ -40,14 +40,18 @@ def points_of(
     conditions: Sequence[Expr],
     results: Sequence[Expr],
     sizes: Mapping[Expr, int],
+    solve: bool = True,
 ) -> Array:
     """The values of `results` at every point of the axes where all conditions hold, as rows.
 
+    Args:
+        solve: an axis that a condition equates to others is computed; otherwise all of its
+            values are tried.
     Raises:
         TooManyPoints: more than MAX_ROWS points come up on the way.
     """
     parts = [p for c in conditions for p in conjuncts(c)]
-    given, parts = _determined(axes, parts)
+    given, parts = _determined(axes, parts) if solve else ({}, parts)
     nest = _Nest(parts, sizes)
     for a in axes:
         if a not in given:

@@ -1,7 +1,8 @@
 """Ways of comparing a plan with the contributions it stands for, from the plan's own data.
 
-By structure (the domain under other names), by integer sets, by listing the points, and, if
-symbolic sizes allow none of these, by listing them for small sizes.
+By structure (the domain under other names), by integer sets, by listing the points, by integer
+sets over digits for products of symbolic sizes, and, if nothing else can say, by listing the
+points for small sizes.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from random import Random
 from typing import Final
 
 import numpy as np
 
 from tensorad import config
-from tensorad.errors import TensoradError
-from tensorad.ir.expr import TRUE, Axis, Expr, Size, logical_and, size_var
+from tensorad.ir.expr import TRUE, Axis, Expr, Size, size_var
 from tensorad.ir.facts import facts_about
 from tensorad.ir.points import evaluate
 from tensorad.ir.visit import (
@@ -27,7 +28,8 @@ from tensorad.ir.visit import (
     substitute_all,
 )
 from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
-from tensorad.simplify.algebra import simplify
+from tensorad.simplify.claims import Refuted, Undecided, expressible
+from tensorad.simplify.digit_proofs import compare_over_digits
 from tensorad.simplify.domain import Piece
 from tensorad.simplify.enumerated import Array, TooManyPoints, is_evaluable, points_of
 from tensorad.simplify.islset import IntegerSet
@@ -39,14 +41,7 @@ _PATIENCE: Final = 8
 _SAMPLES: Final = (0, 1, 2, 3, 5)
 """Values of symbolic sizes where nothing is proved for all of them."""
 _MOST_SAMPLES: Final = 40
-
-
-class Undecided(TensoradError):
-    """This way cannot decide; its text says why."""
-
-
-class Refuted(TensoradError):
-    """The plan is wrong; the text says in which way."""
+_MANY: Final = 8
 
 
 # By structure: the plan is the domain under other names
@@ -69,39 +64,6 @@ def _by_structure(e: Elimination) -> str:
     if wanted.keys() != dict.fromkeys(conjuncts(piece.residual)).keys():
         raise Undecided("")
     return ""
-
-
-# What a way of checking cannot express must be the same on both sides, word for word
-
-
-def _expressible(
-    e: Elimination, test: Callable[[Expr], bool]
-) -> tuple[list[Expr], list[list[Expr]]]:
-    """The conditions of the domain and of each piece that pass the test.
-
-    Raises:
-        Undecided: a piece does not test the others just as the domain does.
-    """
-    parts = conjuncts(e.condition)
-    own = [p for p in parts if test(p)]
-    opaque = [p for p in parts if not test(p)]
-    pieces: list[list[Expr]] = []
-    for piece in e.solution.pieces:
-        tested = conjuncts(logical_and(piece.guard, piece.residual))
-        found = [p for p in tested if not test(p)]
-        wanted = conjuncts(logical_and(*[substitute(p, piece.values) for p in opaque]))
-        if not _same_conditions(wanted, found):
-            what = (found or wanted or opaque)[0]
-            raise Undecided(f"{what} is not tested alike by the domain and the plan")
-        pieces.append([p for p in tested if test(p)])
-    return own, pieces
-
-
-def _same_conditions(wanted: Sequence[Expr], found: Sequence[Expr]) -> bool:
-    if dict.fromkeys(wanted).keys() == dict.fromkeys(found).keys():
-        return True
-    one, two = (dict.fromkeys(conjuncts(logical_and(*map(simplify, c)))) for c in (wanted, found))
-    return one.keys() == two.keys()
 
 
 # By integer sets
@@ -140,7 +102,7 @@ class _Plain:
 
 def _by_sets(e: Elimination) -> str:
     plain = _Plain(e)
-    own, of_pieces = _expressible(e, plain.is_affine)
+    own, of_pieces = expressible(e, plain.is_affine)
     values = [v for p in e.solution.pieces for v in p.values.values()]
     loops = [a for p in e.solution.pieces for a in p.axes]
     for part in (*values, *[axis_conditions(a) for a in (*e.inner, *loops)]):
@@ -244,15 +206,34 @@ def _by_samples(e: Elimination) -> str:
     """The values of the sizes for which the points were compared."""
     sizes = _sizes(e)
     facts = list(facts_about(sizes))
-    tried: list[dict[Expr, int]] = []
-    for values in product(_SAMPLES, repeat=len(sizes)):
-        given: dict[Expr, int] = dict(zip(sizes, values, strict=True))
-        if len(tried) < _MOST_SAMPLES and all(bool(v) for v in evaluate(facts, {}, given)):
-            _compare_points(e, given)
-            tried.append(given)
+    tried = [g for g in _samples(sizes) if all(bool(v) for v in evaluate(facts, {}, g))]
     if not tried:
         raise Undecided("no small sizes satisfy what is assumed")
-    return f"{', '.join(str(s) for s in sizes)} up to {max(max(t.values()) for t in tried)}"
+    for given in tried:
+        _compare_points(e, given)
+    names = ", ".join(str(s) for s in sizes)
+    return f"{len(tried)} values of {names} up to {max(max(t.values()) for t in tried)}"
+
+
+def _samples(sizes: Sequence[Size]) -> list[dict[Expr, int]]:
+    """Small values of the sizes: all of them if they are few, otherwise some, fixed."""
+    rng = Random(0)
+    values = list(product(_SAMPLES, repeat=len(sizes))) if len(sizes) < _MANY else []
+    if len(values) > _MOST_SAMPLES or not values:
+        values = [(n,) * len(sizes) for n in _SAMPLES]
+        values += [tuple(rng.choices(_SAMPLES[1:], k=len(sizes))) for _ in range(_MOST_SAMPLES)]
+    return [dict(zip(sizes, v, strict=True)) for v in values]
+
+
+def _by_digits(e: Elimination) -> str:
+    """Over digits for all sizes; and, since digits also made the plan, for some by points."""
+    try:
+        with budget(_PATIENCE * config.current().isl_operations):
+            compare_over_digits(e)
+    except (BudgetExceeded, NotAffine) as error:
+        raise Undecided(str(error)) from None
+    _by_samples(e)
+    return ""
 
 
 def _sizes(e: Elimination) -> list[Size]:
@@ -266,10 +247,10 @@ def _sizes(e: Elimination) -> list[Size]:
 
 
 def _compare_points(e: Elimination, sizes: dict[Expr, int]) -> None:
-    own, of_pieces = _expressible(e, is_evaluable)
+    own, of_pieces = expressible(e, is_evaluable)
     outer = _used_outer(e, [*own, *[p for ps in of_pieces for p in ps]])
     try:
-        domain = points_of([*outer, *e.inner], own, [*outer, *e.inner], sizes)
+        domain = _domain_points([*outer, *e.inner], own, sizes)
         visited = [
             points_of([*outer, *p.axes], parts, [*outer, *[p.values[a] for a in e.inner]], sizes)
             for p, parts in zip(e.solution.pieces, of_pieces, strict=True)
@@ -277,6 +258,14 @@ def _compare_points(e: Elimination, sizes: dict[Expr, int]) -> None:
     except TooManyPoints:
         raise Undecided("there are too many points to list") from None
     _compare_rows(domain, np.concatenate([*visited, domain[:0]]))
+
+
+def _domain_points(axes: Sequence[Axis], own: Sequence[Expr], sizes: dict[Expr, int]) -> Array:
+    """By trying all values of all axes, unless they are too many (tables are made by solving)."""
+    try:
+        return points_of(axes, own, axes, sizes, solve=False)
+    except TooManyPoints:
+        return points_of(axes, own, axes, sizes)
 
 
 def _used_outer(e: Elimination, parts: Sequence[Expr]) -> list[Axis]:
@@ -304,6 +293,7 @@ WAYS: Final[tuple[tuple[str, Callable[[Elimination], str]], ...]] = (
     ("structure", _by_structure),
     ("isl", _by_sets),
     ("enumeration", _by_points),
+    ("digits", _by_digits),
     ("samples", _by_samples),
 )
 """In the order they are tried; each returns a remark, or raises Undecided or Refuted."""

@@ -120,7 +120,7 @@ def _card(
     result = g.tensor if final else None
     if s.outcome is not None and s.outcome.result is not None and not final:
         result = next(iter(made.get(s.outcome.result.op.name, ())), None)
-    rows = [Row(c.plan, _choice(c.part, c.why)) for c in s.choices]
+    rows = [Row("choice", _choice(c)) for c in s.choices]
     if any(c.plan == "zero" for c in s.choices):
         formula = [] if s.outcome is None else _unstored_rows(name, s.outcome)[:-1]
         return Card([f"{name} : zero, dropped"], [*formula, *rows])
@@ -142,8 +142,9 @@ def _unstored_rows(name: str, outcome: Decision) -> list[Row]:
     return [*rows, Row("inlined", ["it became part of the formula that reads it"])]
 
 
-def _choice(part: Expr | None, why: str) -> Words:
-    return [why] if part is None else [part, f": {why}" if why else ""]
+def _choice(c: Decision) -> Words:
+    part: Words = [] if c.part is None else [c.part, ": "]
+    return [*part, f"{c.plan}: {c.why}" if c.why else c.plan]
 
 
 def _dims(t: Tensor) -> Words:
