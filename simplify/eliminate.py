@@ -7,7 +7,7 @@ The result is compared with the domain by isl before it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorad.ir.combiner import sum_combiner
@@ -18,13 +18,11 @@ from tensorad.ir.expr import (
     Const,
     Expr,
     Reduce,
-    Size,
     add,
     const,
     logical_and,
     reduce_expr,
 )
-from tensorad.ir.facts import facts_about
 from tensorad.ir.visit import (
     conjuncts,
     free_leaves,
@@ -33,18 +31,13 @@ from tensorad.ir.visit import (
     uses_any,
     with_fresh_reductions,
 )
-from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
+from tensorad.simplify.affine import is_affine
 from tensorad.simplify.certificate import checked
 from tensorad.simplify.digits import split_digits
-from tensorad.simplify.domain import Piece, PlanMemory, Solution, rename_piece
-from tensorad.simplify.islset import IntegerSet
-from tensorad.simplify.islspace import BudgetExceeded, NotAffine, Space, budget
-from tensorad.simplify.loops import Unsolved, plan_part
+from tensorad.simplify.domain import Piece, Solution, rename_piece
 from tensorad.simplify.nonzeroness import guarded, is_index_condition, is_static, split_condition
+from tensorad.simplify.polyhedral import solve_affine
 from tensorad.simplify.tables import tabulate
-
-_memory = PlanMemory()
-_MAX_PIECES = 16
 
 
 def eliminate(outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr) -> Solution:
@@ -83,7 +76,7 @@ def _by_sets(outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]
         kept = tuple([a for a in mapping.values() if isinstance(a, Axis)])
         solution = Solution((Piece(TRUE, kept, mapping),), True, "identity")
     else:
-        solution = _solve(outer, inner, affine)
+        solution = solve_affine(outer, inner, affine)
     pieces = tuple([_with_residual(p, residual) for p in solution.pieces])
     return replace(solution, pieces=pieces)
 
@@ -99,13 +92,13 @@ def _with_tables(
     """Axes that conditions link solved together: by sets, or from a table where those fail."""
     static = [p for p in parts if is_static(p)]
     found: list[Solution] = []
-    for axes, own in _linked(inner, static):
-        solution = _by_sets(outer, axes, own)
-        if not solution.exact or _unsolved_parts(solution):
-            table = tabulate(outer, axes, own)
-            if table is None:
-                return None
-            solution = table
+    groups = _linked(inner, static)
+    for axes, own in groups:
+        solution = _by_sets(outer, axes, own) if len(groups) > 1 else None
+        if solution is None or not solution.exact or _unsolved_parts(solution):
+            solution = tabulate(outer, axes, own)
+        if solution is None:
+            return None
         found.append(solution)
     whole = _product(inner, found)
     rest = logical_and(*[p for p in parts if not is_static(p)])
@@ -224,65 +217,6 @@ def _axis_pair(
 
 def _same_bounds(v: Axis, x: Axis) -> bool:
     return v.lower is x.lower and v.upper is x.upper and v.step is x.step
-
-
-def _solve(outer: Sequence[Axis], inner: Sequence[Axis], affine: Sequence[Expr]) -> Solution:
-    used = _used_outer(outer, inner, affine)
-    sizes = [e for e in free_parameters([*used, *inner], *affine) if isinstance(e, Size)]
-    facts = logical_and(*[s >= 0 for s in sizes], *facts_about(sizes))
-
-    def solve() -> Solution:
-        try:
-            with budget():
-                return _plan(used, inner, affine, sizes, facts)
-        except (NotAffine, BudgetExceeded) as error:
-            piece = _unsolved(inner, logical_and(*affine))
-            return Solution((piece,), False, "none", str(error))
-
-    return _memory.solve(used, inner, affine, facts, solve)
-
-
-def _used_outer(outer: Sequence[Axis], inner: Sequence[Axis], affine: Iterable[Expr]) -> list[Axis]:
-    """The outer axes the problem speaks of, and those in their bounds."""
-    found = dict.fromkeys(free_parameters(inner, *affine))
-    return [a for a in outer if a in found]
-
-
-def _unsolved(inner: Sequence[Axis], condition: Expr) -> Piece:
-    mapping = fresh_axes(inner)
-    axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
-    return Piece(TRUE, axes, mapping, substitute(condition, mapping))
-
-
-def _plan(
-    outer: Sequence[Axis],
-    inner: Sequence[Axis],
-    affine: Sequence[Expr],
-    sizes: Sequence[Size],
-    facts: Expr,
-) -> Solution:
-    space = Space([*sizes, *outer], inner)
-    known = logical_and(facts, *[axis_conditions(a) for a in outer])
-    context = IntegerSet.of(space, known)
-    bounds = IntegerSet.of(space, *[axis_conditions(a) for a in inner])
-    domain = context.intersect(bounds).intersect(IntegerSet.of(space, *affine)).simplify()
-    parts = domain.disjoint_pieces()
-    if len(parts) > _MAX_PIECES:
-        piece = _unsolved(inner, logical_and(*affine))
-        reason = f"the domain falls apart into {len(parts)} pieces"
-        return Solution((piece,), False, "none", reason)
-    pieces: list[Piece] = []
-    reason = ""
-    for part in parts:
-        try:
-            pieces.append(plan_part(part, context, known))
-            if pieces[-1].residual is not TRUE:
-                reason = reason or "no loop bounds describe the points alone"
-        except Unsolved as error:
-            inside = part.gist_condition(context.intersect(bounds))
-            pieces.append(_unsolved(inner, inside))
-            reason = str(error)
-    return Solution(tuple(pieces), not reason, "isl", reason)
 
 
 def sum_over(solution: Solution, value: Expr) -> Expr:

@@ -71,7 +71,9 @@ class Space:
         self.universe: Any = self.zero.eq_set(self.zero)
 
     def _constant(self, value: int) -> Any:
-        return self.zero + isl.Val(str(value), context=_context())
+        # no sum of a PwAff and a number: islpy's conversion hides that the budget is spent
+        number = isl.Val(str(value), context=_context())
+        return isl.PwAff.val_on_domain(self.universe, number)
 
     def affine(self, root: Expr) -> Any:
         """The PwAff of an integer expression."""

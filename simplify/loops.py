@@ -17,6 +17,7 @@ from math import prod
 from tensorad.errors import TensoradError
 from tensorad.ir.expr import (
     TRUE,
+    ZERO,
     Axis,
     Call,
     Const,
@@ -28,15 +29,14 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.visit import postorder, substitute
-from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.domain import Piece
 from tensorad.simplify.islset import IntegerSet
 from tensorad.simplify.linear import Linear, common_terms, linear_form
 
-_FEW = 4
-"""Candidates with the fewest loops that are compared with each other."""
-_MANY = 16
-"""Candidates tried until one is exact."""
+_FEW = 6
+"""Candidates with as many loops that the first exact one is compared with."""
+_MANY = 24
+"""Candidates tried at most."""
 _DIVISIONS = ("floordiv", "mod")
 _VALUE_WEIGHT = 2
 """Divisions in values are evaluated at every point, those in bounds once a loop."""
@@ -57,7 +57,7 @@ class Loop:
         lower: over the parameters and the dims of the loops before, as are the others.
         offset: what the bounds of the dim have in common; the written loop starts near 0.
         width: the most values the loop takes.
-        span: from the smallest to the largest value it ever takes.
+        span: from the smallest to the largest value that dim - offset ever takes.
     """
 
     dim: Axis
@@ -153,14 +153,16 @@ def _choose(own: IntegerSet, known: Expr) -> Nest:
     context = IntegerSet.of(own.space, known)
     best: Nest | None = None
     loose: Nest | None = None
-    for n, kept in enumerate(islice(_candidates(own), _MANY)):
-        if best is not None and n >= _FEW:
+    more = _FEW
+    for kept in islice(_candidates(own), _MANY):
+        if best is not None and (more == 0 or len(kept) > len(best.loops)):
             break
+        more -= best is not None
         try:
             nest = _nest(own, kept, known)
         except Unsolved:
             continue
-        if best is not None and (len(kept) > len(best.loops) or nest.cost() >= best.cost()):
+        if best is not None and nest.cost() >= best.cost():
             continue
         if _is_exact(own, context, nest):
             best = nest
@@ -215,7 +217,7 @@ def _nest(own: IntegerSet, kept: Sequence[Axis], known: Expr) -> Nest:
     nest = Nest()
     for n, a in enumerate(kept):
         nest.loops.append(_loop(own.restrict_to([a], kept[:n]), a, known))
-        known = logical_and(known, axis_conditions(a))
+        known = logical_and(known, nest.loops[-1].condition())
     inside = dict.fromkeys(kept)
     for a in own.space.dims:
         if a not in inside:
@@ -248,7 +250,10 @@ def _loop(own: IntegerSet, a: Axis, known: Expr) -> Loop:
         if not own.implies(first % step == 0):
             lower = add(lower, first % step)
     upper = _fold("minimum", [f.plus(offset, -1).plus(_ONE).to_expr() for f in forms[1]])
-    return Loop(a, lower, upper, step, offset.to_expr(), width, _range_size(own, a))
+    position = sub(a, offset.to_expr())
+    most, least = own.largest(position), own.largest(sub(ZERO, position))
+    span = float("inf") if most is None or least is None else most + least + 1
+    return Loop(a, lower, upper, step, offset.to_expr(), width, span)
 
 
 def _needed(op: str, bounds: Sequence[Expr], context: IntegerSet) -> list[Expr]:

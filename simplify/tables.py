@@ -30,7 +30,7 @@ from tensorad.ir.expr import (
     read,
 )
 from tensorad.ir.tensor import Constant, Tensor, outputs
-from tensorad.ir.visit import free_leaves
+from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.domain import Piece, Solution
 from tensorad.simplify.enumerated import TooManyPoints, is_evaluable, points_of
 
@@ -51,7 +51,9 @@ def tabulate(
     rows = [a for a in outer if a in used]
     if not all(_is_plain(a) for a in rows) or _count(rows) > MOST_ROWS:
         return None
-    if any(isinstance(e, Size) for e in used) or not all(is_evaluable(e) for e in roots):
+    if any(isinstance(e, Size) for e in postorder(*roots)):
+        return None
+    if not all(is_evaluable(e) for e in roots):
         return None
     try:
         points = points_of([*rows, *inner], conditions, [_position(rows), *inner], {})
