@@ -3,35 +3,38 @@
 Nothing here knows how gradients are built. Three terms: every adjoint is stored once or
 receives one contribution per live read of its tensor; forward values that the partial
 derivatives mention are computed once; a reduction that is no sum is walked again (once to find
-the winner of a selection, twice otherwise).
+the winner of a selection, twice otherwise). A reduction inside a formula counts as if it were
+written as a tensor of its own over the axes it depends on, unless its adjoint is the head's
+times a number.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
-from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
-    ROUNDING,
     TRUE,
-    ZERO,
-    Apply,
     Axis,
     Call,
     Cast,
     Const,
     Expr,
-    Param,
     Read,
     Reduce,
     Select,
-    add,
     size_var,
 )
-from tensorad.ir.functions import flowing_args
-from tensorad.ir.levels import FoldSite, Level, every_operand, fold_key, loop_levels
+from tensorad.ir.flow import LINEAR, flow, flowing_components, scanned, values_in_partials, walks
+from tensorad.ir.levels import (
+    FoldSite,
+    Follow,
+    Level,
+    Stages,
+    every_operand,
+    fold_key,
+    loop_levels,
+)
 from tensorad.ir.points import count_points, depends_on_data, evaluate, possible
 from tensorad.ir.tensor import (
     Compute,
@@ -46,10 +49,8 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 
-_FLAT: Final = frozenset((*ROUNDING, "sign"))
-"""Operations whose derivative is zero wherever it exists."""
-_LINEAR: Final = frozenset(("add", "sub", "neg"))
-_CHOICES: Final = frozenset(("minimum", "maximum"))
+Contexts = dict[tuple[Expr | None, Expr], list[tuple[Expr, ...]]]
+"""(stage, read) -> the axes and conditions around each of its occurrences."""
 
 
 def bound(y: Tensor, wrt: Iterable[Tensor], sizes: Mapping[str, int] | None = None) -> int:
@@ -77,6 +78,8 @@ class _Yardstick:
         self.needed: dict[Tensor, None] = {}
         self.needed_folds: dict[tuple[Op, Expr], None] = {}
         self.walked = 0
+        self.stages: dict[tuple[Op, Expr], tuple[int, int]] = {}
+        """Reductions inside formulas on the path -> (elements, uses)."""
 
     def total(self) -> int:
         """Adjoints, forward values, and reductions walked again."""
@@ -88,7 +91,8 @@ class _Yardstick:
                 self._through_scan(op, heads)
             elif heads and isinstance(op, (Compute, Scatter)):
                 self._through_formula(op, heads)
-        return self._adjoint_points() + self._forward_points() + self.walked
+        stages = sum([max(counts) for counts in self.stages.values()])
+        return self._adjoint_points() + stages + self._forward_points() + self.walked
 
     def count(self, items: tuple[Expr, ...]) -> int:
         if items not in self.counts:
@@ -108,7 +112,7 @@ class _Yardstick:
         active = self.active[op] = self._active_nodes(op)
         if isinstance(op, Scan):
             for t in outputs(op):
-                if any(e in active for e in _scanned(op, [t])):
+                if any(e in active for e in scanned(op, [t])):
                     self.leading[t] = None
             return
         tops = op.bodies if isinstance(op, Compute) else ()
@@ -141,19 +145,21 @@ class _Yardstick:
         self.walked += factor * self.count((*op.axes, *op.along))
         if factor:
             self._need_values(op, (*op.sources, op.condition, *op.start))
-        contexts: dict[Expr, list[tuple[Expr, ...]]] = {}
+        contexts: Contexts = {}
         active = self.active[op]
 
         def follow(e: Expr) -> list[Expr]:
             return [c for c in flow(e) if c in active]
 
         inner = tuple([i for i in (*op.axes, *op.along, possible(op.condition)) if i is not TRUE])
-        for n, e in enumerate(_scanned(op, heads)):
+        for n, e in enumerate(scanned(op, heads)):
             if e in active:
                 items = tuple(op.axes) if n < len(op.start) else inner
-                for level in loop_levels((e,), items, follow, conditions=False)[0]:
+                levels, sites = loop_levels((e,), items, follow, False, self._stages(follow))
+                for level in levels:
                     self._through_level(op, level, contexts)
-        for e, around in contexts.items():
+                self._through_folds(op, levels, sites)
+        for (_, e), around in contexts.items():
             self._receive_read(e, around)
 
     def _through_formula(self, op: Compute | Scatter, heads: Sequence[Tensor]) -> None:
@@ -162,17 +168,17 @@ class _Yardstick:
         def follow(e: Expr) -> list[Expr]:
             return [c for c in flow(e) if c in active]
 
-        contexts: dict[Expr, list[tuple[Expr, ...]]] = {}
+        contexts: Contexts = {}
         for root, items in _roots(op, heads):
             if root not in active:
                 continue
-            levels, sites = loop_levels((root,), items, follow, conditions=False)
+            levels, sites = loop_levels((root,), items, follow, False, self._stages(follow))
             for level in levels:
                 self._through_level(op, level, contexts)
-            self._walk_again(levels, sites)
+            self._through_folds(op, levels, sites)
         if isinstance(op, Scatter):
             self._through_scatter(op)
-        for e, around in contexts.items():
+        for (_, e), around in contexts.items():
             self._receive_read(e, around)
 
     def _through_scatter(self, op: Scatter) -> None:
@@ -182,12 +188,10 @@ class _Yardstick:
             if u.value in self.active[op]:
                 self._need_values(op, (*u.indices, u.condition))
 
-    def _through_level(
-        self, op: Op, level: Level, contexts: dict[Expr, list[tuple[Expr, ...]]]
-    ) -> None:
+    def _through_level(self, op: Op, level: Level, contexts: Contexts) -> None:
         for e in level.need:
             if isinstance(e, Read):
-                contexts.setdefault(e, []).append(level.around(e))
+                contexts.setdefault((level.stage, e), []).append(level.around(e))
                 self._need_values(op, e.indices)
             else:
                 self._need_values(op, values_in_partials(e, self.active[op]))
@@ -203,18 +207,35 @@ class _Yardstick:
         points = sum([n for axes, n in by_axes.items() if not any(axes < o for o in by_axes)])
         self._receive(e.tensor, points, by_data=depends_on_data(*e.indices))
 
-    def _walk_again(self, levels: Sequence[Level], sites: Sequence[FoldSite]) -> None:
-        """Count the reductions on the path that are no sums."""
+    def _through_folds(self, op: Op, levels: Sequence[Level], sites: Sequence[FoldSite]) -> None:
+        """Adjoints of reductions inside the formula; loops of those that are no sums, again."""
         components: dict[Expr, dict[int, None]] = {}
         for level in levels:
             for e in level.need:
                 if isinstance(e, Reduce):
                     components.setdefault(fold_key(e), {})[e.index] = None
+        again: dict[Expr, int] = {}
         for site in sites:
-            if isinstance(site.key, Reduce):
-                combiner = site.key.combiner
-                used = flowing_components(combiner, list(components[site.key]))
-                self.walked += walks(combiner, used) * self.count(site.points)
+            assert isinstance(site.key, Reduce)
+            used = flowing_components(site.key.combiner, list(components[site.key]))
+            points = walks(site.key.combiner, used) * self.count(site.points)
+            again[site.key] = max(again.get(site.key, 0), points)
+            if site.elements is not None:
+                elements, uses = self.stages.get((op, site.key), (0, 0))
+                elements = max(elements, self.count(site.elements))
+                self.stages[op, site.key] = (elements, uses + self.count(site.uses))
+        self.walked += sum(again.values())
+
+    def _stages(self, follow: Follow) -> Stages:
+        """Reductions inside formulas whose adjoint is not the head's times a number."""
+
+        def is_stage(level: Level, members: Sequence[Reduce], own: Sequence[Axis]) -> bool:
+            if _varies_less(level, members, own):
+                return True
+            scaled = _scaled(level, follow)
+            return any(e in scaled for e in members)
+
+        return is_stage
 
     def _need_values(self, op: Op, roots: Sequence[Expr]) -> None:
         for e in postorder(*roots):
@@ -258,7 +279,8 @@ class _Yardstick:
                 domain = self.count(tuple(op.axes))
                 return self.elements(op) + domain + sum(self._fold_points(op).values())
         folds = self._fold_points(op)
-        return sum(folds.values()) if folds else self.elements(op)
+        own = not folds or any(o is op for o, _ in self.stages)
+        return sum(folds.values()) + (self.elements(op) if own else 0)
 
     def _fold_points(self, op: Op) -> dict[Expr, int]:
         """The points of each nest of reduction loops the operation writes."""
@@ -269,9 +291,10 @@ class _Yardstick:
             parts = [((*u.indices, u.value, u.condition), tuple(op.axes)) for u in op.updates]
         points: dict[Expr, int] = {}
         for roots, items in parts:
-            _, sites = loop_levels(roots, items, every_operand, conditions=True)
+            _, sites = loop_levels(roots, items, every_operand, True, _varies_less)
             for site in sites:
-                points[site.key] = points.get(site.key, 0) + self.count(site.points)
+                here, before = self.count(site.points), points.get(site.key, 0)
+                points[site.key] = before + here if site.elements is None else max(before, here)
         return points
 
 
@@ -282,106 +305,31 @@ def _roots(op: Compute | Scatter, heads: Sequence[Tensor]) -> list[tuple[Expr, t
     return [(u.value, (*op.axes, possible(u.condition))) for u in op.updates]
 
 
-def flow(e: Expr) -> Sequence[Expr]:
-    """The operands whose change changes `e` smoothly."""
-    if not e.dtype.is_float:
-        return ()
+def _varies_less(level: Level, members: Sequence[Reduce], own: Sequence[Axis]) -> bool:
+    return len(own) < len([i for i in level.items if isinstance(i, Axis)])
+
+
+def _scaled(level: Level, follow: Follow) -> dict[Expr, None]:
+    """The nodes whose adjoint is the level's own times values (or switched by values)."""
+    around = level.fold
+    if isinstance(around, Reduce):
+        every = range(around.combiner.arity)
+        if walks(around.combiner, flowing_components(around.combiner, every)):
+            return dict.fromkeys(level.need)
+    scaled: dict[Expr, None] = {}
+    for e in reversed(postorder(*level.need)):
+        if e in level.need and not isinstance(e, Reduce) and (e in scaled or not _keeps(e)):
+            scaled.update(dict.fromkeys(follow(e)))
+    return scaled
+
+
+def _keeps(e: Expr) -> bool:
+    """Whether the partial derivatives of `e` are numbers, switched by indices at most."""
     match e:
         case Select():
-            return (e.then, e.orelse)
-        case Cast():
-            return (e.value,) if e.value.dtype.is_float else ()
+            return not depends_on_data(e.cond)
+        case Call(op="mul" | "div", args=(a, b)):
+            return isinstance(b, Const) or (e.op == "mul" and isinstance(a, Const))
         case Call():
-            return () if e.op in _FLAT else e.args
-        case Apply():
-            return flowing_args(e)
-        case Reduce():
-            return [e.sources[n] for n in flowing_components(e.combiner, [e.index])]
-    return ()
-
-
-def values_in_partials(e: Expr, active: Mapping[Expr, None]) -> Sequence[Expr]:
-    """The operands whose values the partial derivatives of `e` mention."""
-    match e:
-        case Select():
-            return (e.cond,)
-        case Reduce():
-            used = flowing_components(e.combiner, [e.index])
-            return (e.condition, *e.sources) if walks(e.combiner, used) else (e.condition,)
-        case Call() if e.op in ("mul", "div"):
-            left, right = e.args
-            if e.op == "div":
-                return e.args if right in active else (right,)
-            return [v for v, other in ((left, right), (right, left)) if other in active]
-        case Call() if e.op not in _LINEAR:
-            return e.args
-        case Apply():
-            return e.args
-    return ()
-
-
-def flowing_components(c: Combiner, wanted: Sequence[int]) -> list[int]:
-    """The components of the operands that the wanted results depend on smoothly.
-
-    Elements of a step that are no states of their own have no component.
-    """
-    lhs: dict[Expr, int] = {p: n for n, p in enumerate(c.lhs)}
-    rhs: dict[Expr, int] = {p: n for n, p in enumerate(c.rhs)}
-    found: dict[int, None] = {}
-    by_number = len(c.lhs) == len(c.rhs)
-    stack = [n for n in wanted if c.identity[n].dtype.is_float]
-    while stack:
-        n = stack.pop()
-        if n in found:
-            continue
-        found[n] = None
-        for e in _reached(c.results[n]):
-            if e in lhs or (by_number and e in rhs):
-                stack.append(lhs[e] if e in lhs else rhs[e])
-    return sorted(found)
-
-
-def _reached(root: Expr) -> list[Expr]:
-    """Nodes along `flow`."""
-    done: dict[Expr, None] = {}
-    stack = [root]
-    while stack:
-        e = stack.pop()
-        if e not in done:
-            done[e] = None
-            stack.extend(flow(e))
-    return list(done)
-
-
-def walks(c: Combiner, components: Sequence[int]) -> int:
-    """How often a fold is walked again for its derivative: 0 for sums, 1 for selections, 2."""
-    if all(_adds(c, n) for n in components):
-        return 0
-    return 1 if all(_selects(c.results[n]) for n in components) else 2
-
-
-def _scanned(op: Scan, heads: Sequence[Tensor]) -> list[Expr]:
-    """The starts, then the sources, that the states in `heads` depend on smoothly."""
-    used = flowing_components(op.combiner, [t.index % op.combiner.arity for t in heads])
-    reached: dict[Expr, None] = {}
-    for n in used:
-        reached.update(dict.fromkeys(_reached(op.combiner.results[n])))
-    state = dict.fromkeys(used)
-    starts = [e if n in state else ZERO for n, e in enumerate(op.start)]
-    elements = zip(op.combiner.rhs, op.sources, strict=True)
-    return [*starts, *[e for p, e in elements if p in reached]]
-
-
-def _adds(c: Combiner, n: int) -> bool:
-    if n >= len(c.rhs):
-        return False
-    x, y, result = c.lhs[n], c.rhs[n], c.results[n]
-    return result is add(x, y) or result is add(y, x)
-
-
-def _selects(result: Expr) -> bool:
-    """Whether the result always is one of the operands."""
-    return all(
-        isinstance(e, (Param, Select, Const)) or (isinstance(e, Call) and e.op in _CHOICES)
-        for e in _reached(result)
-    )
+            return e.op in LINEAR
+    return isinstance(e, Cast)

@@ -123,11 +123,35 @@ def test_nonlinear_formulas_need_forward_values() -> None:
 def test_a_reduction_inside_a_needed_value_is_computed_once() -> None:
     i, k = axis("i", 0, 6), axis("k", 0, 8)
     y = compute((i,), call("log", fold(SUM, X[i, k], k)))
-    assert bound(y, [X]) == 48 + 48
+    assert bound(y, [X]) == 48 + 48 + 6  # X', the sum, its adjoint
     j, m = axis("j", 0, 8), axis("m", 0, 8)
     norm = compute((i, j), X[i, j] / fold(SUM, X[i, m], m))
-    # reads X[i, j] (48) and X[i, m] (6*8*8); the sum is needed: 6*8*8 as written
-    assert bound(norm, [X]) == 48 + 384 + 384
+    # reads X[i, j] and X[i, m], the latter in a sum over i alone; its values; its 48 uses
+    assert bound(norm, [X]) == (48 + 48) + 48 + 48
+
+
+def test_a_reduction_counts_the_same_inside_a_formula_and_on_its_own() -> None:
+    i, j, k, m = axis("i", 0, 6), axis("j", 0, 5), axis("k", 0, 8), axis("m", 0, 3)
+    for combiner, source in ((SUM, X[i, k]), (MAX, X[i, k]), (PROD, X[i, k] * V[k])):
+        inside = compute((i, j), call("tanh", fold(combiner, source, k)) * W[j, i])
+        own = compute((i,), fold(combiner, source, k))
+        outside = compute((i, j), call("tanh", own[i]) * W[j, i])
+        assert bound(inside, [X, V, W]) == bound(outside, [X, V, W])
+    # nested: a reduction over k for each i and m, squared and summed over m
+    inner = fold(SUM, X[i, k] * V[7 - k + m], k)
+    inside = compute((i,), fold(SUM, inner * inner, m))
+    own = compute((i, m), inner)
+    outside = compute((i,), fold(SUM, own[i, m] * own[i, m], m))
+    assert bound(inside, [X, V]) == bound(outside, [X, V]) == 2 * 144 + 18 + 144
+
+
+def test_a_reduction_times_a_number_needs_no_adjoint_of_its_own() -> None:
+    i, k = axis("i", 0, 6), axis("k", 0, 8)
+    mean = compute((i,), fold(SUM, X[i, k], k) * const(0.125, FLOAT32))
+    assert bound(mean, [X]) == 48
+    some = compute((i,), select(i < 3, fold(SUM, X[i, k], k), ZERO) + V[i])
+    assert bound(some, [X]) == 48
+    assert bound(compute((i,), fold(SUM, X[i, k], k) * V[i]), [X]) == 48 + 6
 
 
 def test_selections_are_walked_once_and_other_folds_twice() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from tensorad.ir.expr import (
@@ -16,7 +16,15 @@ from tensorad.ir.expr import (
     reduce_expr,
 )
 from tensorad.ir.points import possible
-from tensorad.ir.visit import children, conjuncts, either, needs, outside_reductions, postorder
+from tensorad.ir.visit import (
+    children,
+    conjuncts,
+    either,
+    free_leaves,
+    needs,
+    outside_reductions,
+    postorder,
+)
 
 Follow = Callable[[Expr], Sequence[Expr]]
 """The operands of a node that matter to an analysis; for a reduction, those of its sources."""
@@ -30,10 +38,14 @@ class Level:
         items: the axes and conditions around, outermost first.
         need: node -> the further index condition under which its value is used. Reductions
             are leaves here; their sources are on a level of their own.
+        fold: the innermost fold (`FoldSite.key`) in whose sources the nodes are.
+        stage: the innermost one that is a stage.
     """
 
     items: tuple[Expr, ...]
     need: dict[Expr, Expr]
+    fold: Expr | None = None
+    stage: Expr | None = None
 
     def around(self, e: Expr) -> tuple[Expr, ...]:
         """The axes and conditions around one node of this level."""
@@ -48,39 +60,71 @@ class FoldSite:
     Attributes:
         key: component 0 of the fold.
         points: axes and conditions around the innermost body *or its residual condition*.
+        uses: axes and conditions around the place where the value is used.
+        elements: the axes of a stage; None if the fold is no stage.
     """
 
     key: Expr
     points: tuple[Expr, ...]
+    uses: tuple[Expr, ...]
+    elements: tuple[Axis, ...] | None = None
+
+
+Stages = Callable[[Level, Sequence[Reduce], Sequence[Axis]], bool]
+"""Whether the reductions of one fold, which depend on some axes of the level, are computed before
+the rest of the level, as tensors of their own over these axes."""
 
 
 def loop_levels(
-    roots: Sequence[Expr], axes: Sequence[Expr], follow: Follow, conditions: bool
+    roots: Sequence[Expr],
+    axes: Sequence[Expr],
+    follow: Follow,
+    conditions: bool,
+    stages: Stages | None = None,
 ) -> tuple[list[Level], list[FoldSite]]:
     """The levels under `roots` (evaluated inside `axes`) along the operands `follow` gives.
 
-    `conditions`: whether reductions inside conditions have loops to count as well.
+    Args:
+        conditions: whether reductions inside conditions have loops to count as well.
+        stages: which folds that are no roots are tensors of their own; default: none.
     """
     found: list[Level] = []
     sites: list[FoldSite] = []
-    work = [(tuple(axes), tuple(roots))]
+    whole = dict.fromkeys([fold_key(e) for e in roots if isinstance(e, Reduce)])
+    work = [(Level(tuple(axes), {}), tuple(roots))]
     while work:
-        items, tops = work.pop()
-        level = Level(items, _needs(tops, follow))
+        empty, tops = work.pop()
+        level = replace(empty, need=_needs(tops, follow))
         found.append(level)
         for members in _folds(level.need):
-            first = members[0]
-            around = (*items, reduce(either, [level.need[e] for e in members]))
+            first, key = members[0], fold_key(members[0])
+            uses = (*level.items, reduce(either, [level.need[e] for e in members]))
+            own, around = _own_loops(first, uses)
+            is_stage = stages is not None and key not in whole and stages(level, members, own)
             outer, inner = split_condition(first.condition, first.axes)
-            points = tuple([i for i in (*around, outer, *first.axes) if i is not TRUE])
-            sites.append(FoldSite(fold_key(first), points))
+            around = (*(around if is_stage else uses), outer, *first.axes)
+            points = tuple([i for i in around if i is not TRUE])
+            uses = tuple([i for i in uses if i is not TRUE])
+            sites.append(FoldSite(key, points, uses, own if is_stage else None))
             sources = tuple(dict.fromkeys([s for e in members for s in follow(e)]))
             inside = points if inner is TRUE else (*points, possible(inner))
+            stage = key if is_stage else level.stage
             if sources:
-                work.append((inside, sources))
+                work.append((Level(inside, {}, key, stage), sources))
             if conditions and any(isinstance(e, Reduce) for e in postorder(inner)):
-                work.append((points, (inner,)))
+                work.append((Level(points, {}, key, stage), (inner,)))
     return found, sites
+
+
+def _own_loops(e: Reduce, items: Sequence[Expr]) -> tuple[tuple[Axis, ...], tuple[Expr, ...]]:
+    """The axes among `items` that a reduction depends on, and these with their conditions."""
+    needed = free_leaves(e)
+    for i in reversed(items):
+        if isinstance(i, Axis) and i in needed:
+            needed.update(free_leaves(i.lower, i.upper, i.step))
+    split = [c for i in items for c in ([i] if isinstance(i, Axis) else conjuncts(i))]
+    kept = tuple([i for i in split if all(a in needed for a in free_leaves(i))])
+    return tuple([i for i in kept if isinstance(i, Axis)]), kept
 
 
 def fold_key(e: Reduce) -> Expr:
