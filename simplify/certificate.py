@@ -133,9 +133,14 @@ def checked(
     """
     e = Elimination(tuple(outer), tuple(inner), condition, solution)
     note(e)
-    if "certify" in config.current().debug:
+    if is_demanded():
         demand(e)
     return solution
+
+
+def is_demanded() -> bool:
+    """Whether TENSORAD_DEBUG=certify is set."""
+    return "certify" in config.current().debug
 
 
 def demand(e: Elimination) -> Certificate:

@@ -113,6 +113,10 @@ def _by_sets(e: Elimination) -> str:
             _compare_sets(e, plain, own, of_pieces)
     except (BudgetExceeded, NotAffine) as error:
         raise Undecided(str(error)) from None
+    except Refuted as error:
+        if plain.names:  # wrong for some value of a name, perhaps not for its own
+            raise Undecided(str(error)) from None
+        raise
     return ""
 
 

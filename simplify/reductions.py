@@ -35,6 +35,8 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.bounds import classify_reads, size_conditions
+from tensorad.simplify.certificate import is_demanded
+from tensorad.simplify.certified_steps import demand_stage
 from tensorad.simplify.intervals import interval
 from tensorad.simplify.nonzeroness import both, split_condition
 
@@ -157,7 +159,10 @@ def _stage(
 ) -> Compute:
     key = (e.combiner, e.sources, e.axes, e.condition)
     if key not in stages:
-        stages[key] = extract_reductions(_make_stage(op, e, used))
+        made = _make_stage(op, e, used)
+        if is_demanded():
+            demand_stage(used, [_box_start(a) for a in used], e, made)
+        stages[key] = extract_reductions(made)
     return stages[key]
 
 

@@ -30,6 +30,8 @@ from tensorad.ir.visit import (
     with_fresh_reductions,
 )
 from tensorad.simplify.algebra import simplify_indices
+from tensorad.simplify.certificate import is_demanded
+from tensorad.simplify.certified_steps import demand_lifting
 from tensorad.simplify.eliminate import eliminate, solve_sum
 from tensorad.simplify.memory import BodyMemory
 from tensorad.simplify.nonzeroness import is_index_condition, is_static, lift, summands
@@ -79,13 +81,19 @@ def lift_nonzeroness(axes: Sequence[Axis], body: Expr) -> Expr:
         condition, value = lift(e.sources[0])
         if condition is TRUE:
             return None
+        if is_demanded():
+            demand_lifting((*axes, *e.axes), e.condition, e.sources[0], condition, value)
         return reduce_expr(e.combiner, (value,), e.axes, logical_and(e.condition, condition))
 
     body = _rewrite_outside(body, lift_reduce)
     if any_node(body, is_reduce):
         return body
     condition, value = lift(body)
-    return body if condition is TRUE else select(condition, value, const(0, body.dtype))
+    if condition is TRUE:
+        return body
+    if is_demanded():
+        demand_lifting(axes, TRUE, body, condition, value)
+    return select(condition, value, const(0, body.dtype))
 
 
 def solve_domains(axes: Sequence[Axis], body: Expr) -> Expr:
