@@ -10,6 +10,7 @@ from threading import RLock
 from tensorad import config
 from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Reduce, Select, Size, axis
 from tensorad.ir.visit import children, free_leaves, postorder, substitute
+from tensorad.simplify.memory import on_forget
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +101,7 @@ class PlanMemory:
         self._known: OrderedDict[object, tuple[tuple[Axis, ...], Solution]] = OrderedDict()
         self._lock = RLock()
         self._capacity = capacity
+        on_forget(self._known.clear)
 
     def solve(
         self,

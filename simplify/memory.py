@@ -31,6 +31,19 @@ from tensorad.ir.visit import children, free_leaves, postorder, rebuild
 Nominal = Axis | Tensor
 """What a remembered formula is renamed in."""
 
+_forgetting: list[Callable[[], None]] = []
+
+
+def on_forget(clear: Callable[[], None]) -> None:
+    """Have `forget` call this as well."""
+    _forgetting.append(clear)
+
+
+def forget() -> None:
+    """Empty every memory of results: what is asked next is derived anew (for measurements)."""
+    for clear in _forgetting:
+        clear()
+
 
 def signature(axes: Sequence[Axis], body: Expr) -> tuple[tuple[object, ...], list[Nominal]]:
     """(a key that equal formulas share, the axes and tensors it abstracts from, in order).
@@ -144,6 +157,7 @@ class BodyMemory:
         self._known: OrderedDict[object, tuple[list[Nominal], Expr]] = OrderedDict()
         self._lock = RLock()
         self._capacity = capacity
+        on_forget(self._known.clear)
 
     def get(
         self, axes: Sequence[Axis], body: Expr, solve: Callable[[Sequence[Axis], Expr], Expr]

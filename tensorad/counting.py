@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from tensorad.codegen.lower import lower_op, needed_ops
 from tensorad.errors import InternalError, UserError
 from tensorad.ir.expr import (
     BINARY_MATH,
+    COMPARISONS,
     TRUE,
     UNARY_MATH,
     Call,
@@ -27,13 +28,14 @@ from tensorad.ir.expr import (
     logical_not,
     size_var,
 )
-from tensorad.ir.points import count_alternatives, possible
+from tensorad.ir.points import count_alternatives, depends_on_data, possible
 from tensorad.ir.symbolic_points import Count, count_nest, sizes_of
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import needs, postorder, topological_ops
 
 _COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
 """Operations counted as multiplications."""
+_INDEX_PRODUCTS: Final = frozenset(("mul", "floordiv", "mod"))
 _FEW: Final = 8
 """Conditions in one statement up to which each is counted alone."""
 
@@ -69,13 +71,39 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
     for name, n in (sizes or {}).items():
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise UserError(f"size {name} must be an integer >= 0, got {n!r}.")
-    leaves = [
-        t for op in topological_ops(roots) if isinstance(op, Placeholder) for t in outputs(op)
-    ]
     counter = _Counter({size_var(name): n for name, n in (sizes or {}).items()})
-    for op, live in needed_ops(roots, leaves):
+    for op, live in needed_ops(roots, _placeholders(roots)):
         counter.block(lower_op(op, live).body)
     return Work(counter.iterations, counter.multiplications, counter.elements)
+
+
+@dataclass(frozen=True)
+class Innermost:
+    """What innermost loops evaluate besides the sums and products of elements.
+
+    Attributes:
+        guards: conditions on indices, in statements and in selects.
+        index_multiplications: `* // %` of index expressions.
+    """
+
+    guards: Count
+    index_multiplications: Count
+
+
+def innermost(
+    tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = None
+) -> Innermost:
+    """How often innermost loops evaluate conditions and products of indices, as written."""
+    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    counter = _InnermostCounter({size_var(name): n for name, n in (sizes or {}).items()})
+    for op, live in needed_ops(roots, _placeholders(roots)):
+        counter.block(lower_op(op, live).body)
+    return Innermost(counter.guards, counter.multiplications)
+
+
+def _placeholders(roots: Sequence[Tensor]) -> list[Tensor]:
+    ops = topological_ops(roots)
+    return [t for op in ops if isinstance(op, Placeholder) for t in outputs(op)]
 
 
 class _Counter:
@@ -132,19 +160,28 @@ class _Counter:
         return []
 
     def evaluate(self, roots: Sequence[Expr], context: tuple[Expr, ...]) -> None:
-        """Count the multiplications of expressions evaluated together, each node once."""
+        """Count the multiplications of expressions evaluated together."""
+        found = self.evaluations(roots, context, _is_costly)
+        self.multiplications = self.multiplications + found
+
+    def evaluations(
+        self, roots: Sequence[Expr], context: tuple[Expr, ...], matches: Callable[[Expr], bool]
+    ) -> Count:
+        """How often nodes of a kind are evaluated; each once for all the expressions."""
         order = postorder(*roots)
-        costly = [e for e in order if isinstance(e, Call) and e.op in _COSTLY]
-        if not costly:
-            return
+        total: Count = 0
+        chosen = [e for e in order if matches(e)]
+        if not chosen:
+            return total
         need = needs(roots, order)
         memo: dict[tuple[Expr, bool], Expr] = {}
         under: dict[Expr, int] = {}
-        for e in costly:
+        for e in chosen:
             guard = possible(need[e], memo)
             under[guard] = under.get(guard, 0) + 1
         for guard, runs in self.runs_under(context, list(under)).items():
-            self.multiplications = self.multiplications + runs * under[guard]
+            total = total + runs * under[guard]
+        return total
 
     def runs_under(self, context: tuple[Expr, ...], guards: Sequence[Expr]) -> dict[Expr, Count]:
         """How often each guard holds inside the context; many are evaluated together."""
@@ -152,3 +189,55 @@ class _Counter:
             together = count_alternatives(context, guards, self.sizes)
             return dict(zip(guards, together, strict=True))
         return {g: self.count(context if g is TRUE else (*context, g)) for g in guards}
+
+
+class _InnermostCounter(_Counter):
+    """Guards and products of indices, in loops that hold no other loop."""
+
+    def __init__(self, sizes: Mapping[Expr, int]) -> None:
+        super().__init__(sizes)
+        self.guards: Count = 0
+        self.inside: dict[Stmt, None] = {}
+        self.counting = False
+
+    def statement(
+        self, s: Stmt, context: tuple[Expr, ...]
+    ) -> list[tuple[Sequence[Stmt], tuple[Expr, ...]]]:
+        """As for all loops; what an innermost one holds is marked, and only that is counted."""
+        self.counting = s in self.inside
+        blocks = super().statement(s, context)
+        if self.counting or (isinstance(s, For) and not _has_loop(s.body)):
+            self.inside.update(dict.fromkeys([t for block, _ in blocks for t in block]))
+        return blocks
+
+    def evaluate(self, roots: Sequence[Expr], context: tuple[Expr, ...]) -> None:
+        """Count those of a marked statement."""
+        if self.counting:
+            self.guards = self.guards + self.evaluations(roots, context, _is_guard)
+            products = self.evaluations(roots, context, _is_index_product)
+            self.multiplications = self.multiplications + products
+
+
+def _has_loop(body: Sequence[Stmt]) -> bool:
+    """Whether a loop stands in the block or in an inner block."""
+    stack = list(body)
+    while stack:
+        s = stack.pop()
+        if isinstance(s, For):
+            return True
+        if isinstance(s, If):
+            stack.extend((*s.then, *s.orelse))
+    return False
+
+
+def _is_costly(e: Expr) -> bool:
+    return isinstance(e, Call) and e.op in _COSTLY
+
+
+def _is_index_product(e: Expr) -> bool:
+    return isinstance(e, Call) and e.op in _INDEX_PRODUCTS and e.dtype.is_integer
+
+
+def _is_guard(e: Expr) -> bool:
+    """A comparison of index arithmetic."""
+    return isinstance(e, Call) and e.op in COMPARISONS and not depends_on_data(e)

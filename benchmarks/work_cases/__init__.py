@@ -1,0 +1,1 @@
+"""Programs whose gradients are counted against the bound; one subject a file."""

@@ -1,0 +1,180 @@
+"""The table of work: iterations and multiplications of gradients beside their bounds."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from benchmarks.work_cases import (
+    contractions,
+    convolutions,
+    domains,
+    folds,
+    pools,
+    rearrangements,
+)
+from benchmarks.work_cases.case import ByHand, Case, Problem
+from tensorad import te
+from tensorad.autodiff.reverse import vjp
+from tensorad.bound import bound
+from tensorad.counting import Innermost, innermost, work
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import op_expressions, postorder, topological_ops
+from tensorad.simplify.memory import forget
+
+CASES: tuple[Case, ...] = tuple(
+    [
+        c
+        for part in (contractions, convolutions, pools, rearrangements, domains, folds)
+        for c in part.CASES
+    ]
+)
+"""All configurations."""
+
+MOST = 1.1
+"""No row may exceed its bound by more, whatever the reason."""
+FACTOR = 5
+"""Multiplications allowed per multiplication of the forward program and iteration of B."""
+BY_HAND = 1.05
+"""Room beyond the counts of a hand-written backward."""
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """The counts of one gradient.
+
+    Attributes:
+        limit: the multiplications allowed.
+        nodes: of the formulas of the gradient and of the forward tensors it needs.
+        ms: of differentiation and elimination, nothing remembered.
+    """
+
+    name: str
+    iterations: int
+    bound: int
+    multiplications: int
+    limit: int
+    innermost: Innermost
+    nodes: int
+    ms: float
+    by_hand: ByHand | None = None
+    searched: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.iterations / max(1, self.bound)
+
+    @property
+    def faults(self) -> list[str]:
+        """The rules this row breaks."""
+        found = []
+        if self.ratio > (MOST if self.searched else 1.0):
+            found.append("iterations")
+        if self.multiplications > self.limit:
+            found.append("multiplications")
+        if self.by_hand is not None:
+            if self.iterations > BY_HAND * self.by_hand.iterations:
+                found.append("iterations by hand")
+            if self.multiplications > BY_HAND * self.by_hand.multiplications:
+                found.append("multiplications by hand")
+        return found
+
+
+def gradients(p: Problem) -> list[Tensor]:
+    """The gradients of a program, given a head of its output's shape."""
+    return vjp(p.y, p.wrt, None if not p.y.shape else te.placeholder(p.y.shape, p.y.dtype, "H"))
+
+
+def cold_ms(case: Case, rounds: int = ROUNDS, second: bool = False) -> float:
+    """The best time to differentiate and eliminate, with nothing remembered."""
+    best = float("inf")
+    for _ in range(rounds):
+        p = case.make(0)
+        if second:
+            p = first_gradient(p)
+        forget()
+        start = time.perf_counter()
+        gradients(p)
+        best = min(best, time.perf_counter() - start)
+    return best * 1e3
+
+
+def first_gradient(p: Problem) -> Problem:
+    """The first gradient as a program to differentiate again, by the same input."""
+    return Problem(gradients(p)[0], p.wrt, p.sizes, p.arrays)
+
+
+def nodes(tensors: Iterable[Tensor]) -> int:
+    """How many distinct nodes the formulas behind the tensors have, operation by operation."""
+    return sum([len(postorder(*op_expressions(op))) for op in topological_ops(tensors)])
+
+
+def measure(case: Case, rounds: int = ROUNDS, second: bool = False) -> Row:
+    """One row."""
+    p = case.make(0)
+    if second:
+        p = first_gradient(p)
+    found = gradients(p)
+    done = work(found, sizes=p.sizes)
+    forward = work(p.y, sizes=p.sizes)
+    b = bound(p.y, p.wrt, p.sizes)
+    return Row(
+        name=f"{case.name}, twice" if second else case.name,
+        iterations=int(str(done.iterations)),
+        bound=b,
+        multiplications=int(str(done.multiplications)),
+        limit=FACTOR * (int(str(forward.multiplications)) + b),
+        innermost=innermost(found, sizes=p.sizes),
+        nodes=nodes(found),
+        ms=cold_ms(case, rounds, second),
+        by_hand=None if second else case.by_hand,
+        searched=case.searched,
+    )
+
+
+def run(names: Sequence[str] = (), rounds: int = ROUNDS) -> list[Row]:
+    """The rows whose name contains one of `names` (all without names)."""
+    chosen = [
+        (c, second)
+        for c in CASES
+        for second in ((False, True) if c.second else (False,))
+        if not names or any(n in c.name for n in names)
+    ]
+    return [measure(c, rounds, s) for c, s in tqdm(chosen, unit="row", leave=False)]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as aligned text, then a summary."""
+    width = max(len(r.name) for r in rows)
+    head = ("iter.", "B", "ratio", "mult.", "limit", "ratio", "guards", "index *", "nodes", "ms")
+    lines = [" " * width + "".join(f"{h:>9}" for h in head)]
+    lines.append("-" * len(lines[0]))
+    for r in rows:
+        cells = (
+            f"{r.iterations}", f"{r.bound}", f"{r.ratio:.3f}", f"{r.multiplications}",
+            f"{r.limit}", f"{r.multiplications / max(1, r.limit):.2f}", f"{r.innermost.guards}",
+            f"{r.innermost.index_multiplications}", f"{r.nodes}", f"{r.ms:.1f}",
+        )  # fmt: skip
+        marks = "".join(f"  {f}" for f in r.faults)
+        lines.append(f"{r.name:<{width}}" + "".join(f"{c:>9}" for c in cells) + marks)
+    return "\n".join([*lines, "", *summary(rows)])
+
+
+def summary(rows: Sequence[Row]) -> list[str]:
+    """How many rows keep the rules, and the times."""
+    above = [r for r in rows if r.ratio > 1.0]
+    worst = max(rows, key=lambda r: r.ratio)
+    slowest = max(rows, key=lambda r: r.ms)
+    broken = [r for r in rows if r.faults]
+    return [
+        f"{len(rows)} rows; {len(above)} above their bound, worst {worst.ratio:.3f} ({worst.name})",
+        f"{len(broken)} break a rule",
+        f"differentiation and elimination, nothing remembered: median "
+        f"{statistics.median([r.ms for r in rows]):.1f} ms, most {slowest.ms:.1f} ms "
+        f"({slowest.name})",
+    ]
