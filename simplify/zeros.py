@@ -10,6 +10,7 @@ from tensorad.ir.expr import (
     TRUE,
     Axis,
     Expr,
+    Read,
     Reduce,
     Select,
     add,
@@ -24,6 +25,7 @@ from tensorad.ir.visit import (
     any_node,
     conjuncts,
     outside_reductions,
+    postorder,
     rebuild,
     substitute_all,
     uses_any,
@@ -172,10 +174,17 @@ def _run(axes: Sequence[Axis], body: Expr) -> Expr:
 
 
 def is_solved(body: Expr) -> bool:
-    """Whether no reduction still tests a condition on its own axes."""
+    """Whether no reduction still tests its own axes by axes, sizes and constant tables alone."""
     for e in outside_reductions((body,)):
         if isinstance(e, Reduce):
-            for part in conjuncts(e.condition):
+            tests = [e.condition, *[s.cond for s in _table_selects(e.sources)]]
+            for part in [p for t in tests for p in conjuncts(t)]:
                 if is_static(part) and uses_any(part, e.axes):
                     return False
     return True
+
+
+def _table_selects(roots: Sequence[Expr]) -> list[Select]:
+    """Selects by a constant table: conditions on tables are tested like conditions on data."""
+    found = [e for e in outside_reductions(roots) if isinstance(e, Select)]
+    return [s for s in found if any(isinstance(n, Read) for n in postorder(s.cond))]

@@ -22,6 +22,7 @@ from tensorad.ir.expr import (
     cast,
     const,
     logical_and,
+    logical_or,
     read,
     reduce_expr,
 )
@@ -34,6 +35,8 @@ from tensorad.ir.visit import (
     substitute,
     with_fresh_reductions,
 )
+from tensorad.simplify.domain import Piece
+from tensorad.simplify.eliminate import eliminate
 from tensorad.simplify.nonzeroness import (
     both,
     guarded,
@@ -156,18 +159,32 @@ class Target:
         self, name: str, own: tuple[Axis, ...], parts: list[Contribution], init: Tensor | None
     ) -> Tensor:
         lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
-        mapping = fresh_axes(own)
-        axes = (*lead, *[a for a in mapping.values() if isinstance(a, Axis)])
+        conditions = [split_condition(logical_and(c.condition, c.guard)) for c in parts]
+        live = _live_points(own, [index for index, _ in conditions])
+        axes, mapping = (*lead, *live.axes), live.values
         updates = []
-        for c in parts:
+        for c, (index, data) in zip(parts, conditions, strict=True):
             value = cast(substitute(c.weight(lead), mapping), self.of.dtype)
             indices = tuple([substitute(i, mapping) for i in c.indices])
-            condition = both(*split_condition(logical_and(c.condition, c.guard)))
-            updates.append(Update((*lead, *indices), value, substitute(condition, mapping)))
+            left = live.residual if len(parts) == 1 else substitute(index, mapping)
+            condition = both(left, [substitute(d, mapping) for d in data])
+            updates.append(Update((*lead, *indices), value, condition))
         shape = (*self.batch, *self.of.shape)
         combiner = sum_combiner(self.of.dtype)
         op = Scatter(name, shape, self.of.dtype, axes, tuple(updates), combiner, init)
         return outputs(op)[0]
+
+
+def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
+    """The points where one of the conditions holds, as one piece; all points if they are many."""
+    condition = logical_or(*conditions)
+    if condition is not TRUE:
+        pieces = eliminate((), own, condition).pieces
+        if len(pieces) == 1 and pieces[0].guard is TRUE and len(pieces[0].axes) == len(own):
+            return pieces[0]
+    mapping = fresh_axes(own)
+    axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
+    return Piece(TRUE, axes, mapping, substitute(condition, mapping))
 
 
 def _scan_output(body: Expr, axes: tuple[Axis, ...]) -> Tensor | None:

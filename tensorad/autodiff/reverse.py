@@ -40,8 +40,8 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import reads, substitute
-from tensorad.simplify.tidy import tidy
 from tensorad.simplify.record import Decision, note
+from tensorad.simplify.tidy import tidy
 
 Indices = tuple[Expr, ...]
 
