@@ -115,4 +115,4 @@ def _ranges(
 
 
 def _constant(name: str, array: Array) -> Tensor:
-    return outputs(Constant(name, np.ascontiguousarray(array, dtype=np.int64), INT64))[0]
+    return outputs(Constant(name, np.array(array, dtype=np.int64, order="C"), INT64))[0]

@@ -8,9 +8,10 @@ import pytest
 import tensorad as ta
 from tensorad import te
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.expr import Expr, axis, cast
+from tensorad.ir.expr import Expr, Read, axis, cast
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Scatter, Update, outputs
+from tensorad.simplify.tables import tabulate
 
 
 def test_a_read_behind_several_conditions_on_data_stays_guarded() -> None:
@@ -74,3 +75,12 @@ def test_a_scatter_keeps_loops_inside_those_that_bound_them(rank: int) -> None:
     op = Scatter("S", shape, x.dtype, (a, b, c), (update,), sum_combiner(x.dtype))
     t, array = outputs(op)[0], np.arange(18.0).reshape(3, 6)
     np.testing.assert_array_equal(ta.build([t], [x])(array), interpret(t, {x: array}))
+
+
+def test_the_one_point_of_a_table_is_read_without_indices() -> None:
+    table, k = te.const(np.array([0, 1, 0])), axis("k", 0, 3)
+    solution = tabulate([], [k], [table[k] == 1])
+    assert solution is not None
+    value = solution.pieces[0].values[k]
+    assert isinstance(value, Read)
+    assert value.indices == () and value.tensor.shape == ()
