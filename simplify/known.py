@@ -24,6 +24,7 @@ class Known:
         """tensor -> values that are a sum over reads of it."""
         self.products: dict[Tensor, list[Tensor]] = {}
         self.forms: dict[Tensor, Sum | None] = {}
+        self.found: dict[Expr, Read | None] = {}
         for op in ops:
             for t in outputs(op):
                 self.add(t)
@@ -39,11 +40,21 @@ class Known:
             plain = isinstance(body, Call) and body.op in ("mul", "div")
             table = self.products if plain and not any_node(body, is_reduce) else None
         if table is not None:
+            self.found.clear()
             for u in dict.fromkeys(r.tensor for r in reads(body)):
                 table.setdefault(u, []).append(t)
 
+    def mentions(self, t: Tensor) -> bool:
+        """Whether a known value is a product with reads of the tensor."""
+        return t in self.products
+
     def sum_read(self, atom: Reduce) -> Read | None:
         """A read of the value that is this (interned) sum."""
+        if atom not in self.found:
+            self.found[atom] = self._sum_read(atom)
+        return self.found[atom]
+
+    def _sum_read(self, atom: Reduce) -> Read | None:
         inner = [r for r in reads(atom) if r.tensor in self.sums]
         for anchor in inner[:2]:
             for t in self.sums[anchor.tensor]:

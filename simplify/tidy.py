@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tensorad.ir.elementwise import formula
-from tensorad.ir.expr import Axis, Const, Expr, Read, Reduce, read
+from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Reduce, read
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import (
     any_node,
@@ -23,6 +23,7 @@ from tensorad.ir.visit import (
     rewrite,
     substitute,
     topological_ops,
+    uses_any,
 )
 from tensorad.simplify.costs import cost, multiplications, points
 from tensorad.simplify.dataflow import (
@@ -103,6 +104,8 @@ class _Tidy:
         self.plain: dict[Tensor, Definition] = {}
         """New tensors whose formula has no reduction: it may be written into others."""
         self.stages: dict[tuple[Expr, ...], Tensor] = {}
+        self.alike: dict[tuple[object, ...], list[Tensor]] = {}
+        """Tensors by a summary of their formulas, which equal formulas share."""
         self.made_stages: dict[Tensor, None] = {}
         self.zero_sums: dict[Expr, bool] = {}
 
@@ -140,9 +143,22 @@ class _Tidy:
 
     def _shared(self, t: Tensor) -> Tensor:
         """An earlier tensor of the same formula, if there is one."""
-        if not isinstance(t.op, Compute) or len(postorder(t.op.bodies[0])) > _MAX_NODES:
+        if not isinstance(t.op, Compute):
             return t
-        return self.stages.setdefault(self._key(t.op.axes, t.op.bodies[0]), t)
+        body = t.op.bodies[0]
+        nodes = postorder(body)
+        if len(nodes) > _MAX_NODES:
+            return t
+        alike = (len(nodes), tuple([r.tensor for r in nodes if isinstance(r, Read)]))
+        others = self.alike.setdefault(alike, [])
+        if not others:
+            others.append(t)
+            return t
+        for u in (*others, t):
+            if isinstance(u.op, Compute):
+                self.stages.setdefault(self._key(u.op.axes, u.op.bodies[0]), u)
+        others.append(t)
+        return self.stages[self._key(t.op.axes, body)]
 
     def _key(self, axes: Sequence[Axis], body: Expr) -> tuple[Expr, ...]:
         """Equal for equal formulas, whatever their axes are."""
@@ -204,7 +220,8 @@ class _Tidy:
         if not self._is_promising(axes, body):
             return body
         best, best_cost = None, self._cost(axes, body, {})
-        for define in (_nothing, self._definition):
+        unfolds = any(r.tensor in self.plain for r in reads(body))
+        for define in (_nothing, self._definition) if unfolds else (_nothing,):
             for candidate, parts in self._candidates(axes, body, define):
                 total = self._cost(axes, candidate, parts)
                 if total < best_cost:
@@ -218,18 +235,29 @@ class _Tidy:
         return self._with_stages(name, axes, candidate, parts)
 
     def _is_promising(self, axes: Sequence[Axis], body: Expr) -> bool:
-        """Whether there is a sum, or a stored formula over fewer axes, to work with."""
+        """Whether a factor may leave a sum, or a stored formula over fewer axes is read."""
         nodes = postorder(body)
         if len(nodes) > _MAX_IMPROVED or not body.dtype.is_float:
             return False
         wide = points(axes)
         for e in nodes:
-            if isinstance(e, Reduce) and e.combiner.is_sum:
+            if isinstance(e, Reduce) and e.combiner.is_sum and self._may_shrink(e):
                 return True
             stored = self.plain.get(e.tensor) if isinstance(e, Read) else None
             if stored is not None and points(stored[0]) < wide:
                 return True
         return False
+
+    def _may_shrink(self, e: Reduce) -> bool:
+        """Whether the source is more than a read or product of reads that all vary."""
+        nodes = postorder(e.sources[0])
+        inner = [n for n in nodes if isinstance(n, Read)]
+        plain = all(isinstance(n, (Read, Axis, Const)) or _is_product(n) for n in nodes)
+        return (
+            not plain
+            or not all(uses_any(r, e.axes) for r in inner)
+            or any(r.tensor in self.plain or self.known.mentions(r.tensor) for r in inner)
+        )
 
     def _candidates(
         self, axes: tuple[Axis, ...], body: Expr, define: Define
@@ -338,6 +366,12 @@ class _Tidy:
 
 def _is_box(axes: Sequence[Axis]) -> bool:
     return not any(free_leaves(a.lower, a.upper) for a in axes)
+
+
+def _is_product(e: Expr) -> bool:
+    if not e.dtype.is_float:
+        return True
+    return isinstance(e, Call) and e.op == "mul" and not any(isinstance(a, Const) for a in e.args)
 
 
 class _Readable(dict[Tensor, None]):
