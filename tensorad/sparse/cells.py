@@ -54,7 +54,8 @@ class Grid:
         ndim = max(x.ndim for x in wrt)
         shapes = [(*extents(x), *([1] * (ndim - x.ndim))) for x in wrt]
         widest = tuple([max(s[d] for s in shapes) for d in range(ndim)])
-        block = () if len(wrt) == 1 else (axis("block", 0, len(wrt)),)
+        alone = len(wrt) == 1 and ndim > 0
+        block = () if alone else (axis("block", 0, len(wrt)),)
         names = tuple([f"x{d}" for d in range(ndim)])
         columns = compute_axes(widest, names)
         return cls(y, tuple(wrt), compute_axes(y.shape), block, columns)

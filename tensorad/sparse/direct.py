@@ -128,7 +128,12 @@ class Direct:
         program = LoopProgram((), (pointers, columns), (kernel,))
         return CompiledFunction([pointers, columns], program, "pattern")
 
-    def fill(self, inputs: Sequence[Tensor], dtype: DType, name: str) -> CompiledFunction:
+    def fill(self, inputs: Sequence[Tensor], dtype: DType) -> CompiledFunction:
+        """The values of all entries as a function of the inputs."""
+        program = self.program(inputs, dtype)
+        return CompiledFunction(list(program.outputs), program, "values")
+
+    def program(self, inputs: Sequence[Tensor], dtype: DType) -> LoopProgram:
         """The loops that write the value of every entry, given the inputs."""
         data = _argument("data", (self.nnz,), dtype)
         body: list[Stmt] = []
@@ -142,9 +147,8 @@ class Direct:
         needed = dict.fromkeys([*used, *[t for k in checks for t in k.reads]])
         computed = [t for t in needed if not _is_given(t, inputs)]
         before = lower_program(computed, inputs).kernels if computed else ()
-        kernel = Kernel(name, tuple(body), (data,), used)
-        program = LoopProgram(tuple(inputs), (data,), (*before, *checks, kernel))
-        return CompiledFunction([data], program, name)
+        kernel = Kernel("values", tuple(body), (data,), used)
+        return LoopProgram(tuple(inputs), (data,), (*before, *checks, kernel))
 
     def _checks(self, inputs: Sequence[Tensor]) -> list[Kernel]:
         """Checks of the reads by data in the formulas the values come from."""

@@ -188,8 +188,8 @@ class SparseFunction:
         if len(arrays) != len(self._parameters):
             names = ", ".join([p.name for p in self._parameters])
             raise BindError(
-                f"the matrix takes {len(self._parameters)} arrays, got {len(arrays)}.",
-                where=f"({names})",
+                f"the call passes {len(arrays)} of {len(self._parameters)} arrays.",
+                where=f"({names}) -> {self.matrix!r}",
                 hint="pass one array per input, in this order.",
             )
         converted = [p.convert(a) for p, a in zip(self._parameters, arrays, strict=True)]

@@ -64,7 +64,7 @@ class Plan:
             key = tuple(inputs)
             if key not in self._fills:
                 own = [self.image.get(t, t) for t in inputs]
-                self._fills[key] = self.made.fill(own, self.dtype, "values")
+                self._fills[key] = self.made.fill(own, self.dtype)
             found: Array = self._fills[key](*[given[t] for t in inputs], out=out)
             return found
         nnz = len(self.pattern(given)[1])

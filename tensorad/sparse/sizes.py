@@ -107,6 +107,6 @@ class _Copy:
     def rule(self, e: Expr) -> Expr | None:
         if isinstance(e, Size) and e in self.sizes:
             return int_const(self.sizes[e])
-        if isinstance(e, Read):
+        if isinstance(e, Read) and e.tensor in self.tensors:  # not what a fold already copied
             return read(self.tensors[e.tensor], e.indices)
         return None
