@@ -339,7 +339,7 @@ def random_arguments(
 ) -> list[Array]:
     """Random arrays of the shapes a function takes at these sizes; integers are valid indices."""
     rng = np.random.default_rng(seed)
-    limits = _index_limits(f.outputs)
+    limits = index_limits(f.outputs)
     numbers: dict[Expr, int] = {size_var(name): n for name, n in (sizes or {}).items()}
     arrays: list[Array] = []
     for t in f.inputs:
@@ -361,7 +361,7 @@ def random_arguments(
     return arrays
 
 
-def _index_limits(outputs: Sequence[Tensor]) -> dict[Tensor, int]:
+def index_limits(outputs: Sequence[Tensor]) -> dict[Tensor, int]:
     """For tensors read inside an index: the smallest extent they index."""
     limits: dict[Tensor, int] = {}
     for op in topological_ops(outputs):

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorad import checking, te
-from tensorad.checking import gradcheck
+from tensorad import te
+from tensorad.autodiff import forward, reverse
+from tensorad.checking import GradReport, checker, gradcheck
 from tensorad.errors import DefinitionError, DTypeError, GradError
 from tensorad.ir.expr import call
 from tensorad.ir.tensor import Compute, Tensor, outputs
@@ -69,8 +70,8 @@ def _halved(t: Tensor) -> Tensor:
 def test_wrong_reverse_mode_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     x = te.placeholder((4,), name="X")
     y = te.compute((4,), lambda i: x[i] * 3.0, name="Y")
-    right = checking.vjp
-    monkeypatch.setattr(checking, "vjp", lambda *a: [_halved(g) for g in right(*a)])
+    right = reverse.vjp
+    monkeypatch.setattr(checker, "vjp", lambda *a, **k: [_halved(g) for g in right(*a, **k)])
     with pytest.raises(GradError) as caught:
         gradcheck(y, x)
     lines = str(caught.value).splitlines()
@@ -84,8 +85,8 @@ def test_wrong_reverse_mode_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
 def test_wrong_forward_mode_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     x = te.placeholder((40,), name="X")
     y = te.compute((40,), lambda i: x[i] * 3.0, name="Y")
-    right = checking.jvp
-    monkeypatch.setattr(checking, "jvp", lambda *a: _halved(right(*a)))
+    right = forward.jvp
+    monkeypatch.setattr(checker, "jvp", lambda *a, **k: _halved(right(*a, **k)))
     with pytest.raises(GradError, match=r"forward mode disagrees for Y by X: dY\[39\] is "):
         gradcheck(y, x)
 
@@ -93,8 +94,8 @@ def test_wrong_forward_mode_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
 def test_large_inputs_are_searched_for_the_wrong_element(monkeypatch: pytest.MonkeyPatch) -> None:
     x = te.placeholder((40,), name="X")
     y = te.compute((40,), lambda i: call("exp", x[i]), name="Y")
-    right = checking.vjp
-    monkeypatch.setattr(checking, "vjp", lambda *a: [_halved(g) for g in right(*a)])
+    right = reverse.vjp
+    monkeypatch.setattr(checker, "vjp", lambda *a, **k: [_halved(g) for g in right(*a, **k)])
     with pytest.raises(GradError, match=r"gradient of X\[39\] is "):
         gradcheck(y, x)
 
@@ -104,6 +105,156 @@ def test_bad_arguments() -> None:
     i = te.placeholder((3,), dtype="int32", name="I")
     with pytest.raises(DefinitionError, match="order must be at least 1, got 0"):
         gradcheck(x, x, order=0)
+    with pytest.raises(DefinitionError, match="directions must be at least 1, got 0"):
+        gradcheck(x, x, directions=0)
+    with pytest.raises(DefinitionError, match="batch must be at least 0, got -1"):
+        gradcheck(x, x, batch=-1)
     with pytest.raises(DTypeError):
         gradcheck(x, i)
     assert len(outputs(x.op)) == 1
+
+
+# The report
+
+
+def test_the_report_is_a_table() -> None:
+    x = te.placeholder((2, 3), name="X")
+    s = te.placeholder((), name="S")
+    y = te.compute((2, 3), lambda i, j: te.sin(x[i, j]) * s[()], name="Y")
+    report = gradcheck(y, [x, s], report=True)
+    assert isinstance(report, GradReport) and report and report.wrong is None
+    lines = str(report).splitlines()
+    assert lines[:3] == [
+        "gradcheck of Y by X, S: ok",
+        "  order 1, float64, central differences of step 1e-06, tolerance 1e-06, seed 0",
+        "  derivative  mode     values  worst error  at",
+    ]
+    assert [line.split()[:5] for line in lines[3:]] == [
+        ["Y", "by", "X", "forward", "6"],
+        ["Y", "by", "X", "reverse", "7"],
+        ["Y", "by", "S", "forward", "6"],
+        ["Y", "by", "S", "reverse", "2"],
+    ]
+    assert report.error < 1e-8 and report.kinks == 0
+    assert report._repr_html_().startswith("<pre>gradcheck of Y")
+
+
+def test_batches_directions_and_second_order_are_reported() -> None:
+    x = te.placeholder((3,), name="X")
+    y = te.compute((3,), lambda i: te.exp(x[i]) * x[2 - i], name="Y")
+    report = gradcheck(y, x, order=2, batch=2, directions=3, report=True)
+    assert report
+    assert [(r.derivative, r.mode, r.values) for r in report.rows] == [
+        ("Y by X", "forward", 9),
+        ("Y by X", "reverse", 12),
+        ("Y by X", "reverse, batched", 6),
+        ("Y by X", "forward, batched", 6),
+        ("Y by X", "reverse over forward", 3),
+        ("dX by X", "forward", 9),
+        ("dX by X", "reverse", 12),
+        ("dX by X", "reverse, batched", 6),
+        ("dX by X", "forward, batched", 6),
+    ]
+
+
+def test_several_outputs_are_checked_together_too() -> None:
+    x = te.placeholder((4,), name="X")
+    pair = te.compute((4,), lambda i: (x[i] * x[i], i, te.sin(x[i])), name="pair")
+    report = gradcheck(pair, x, report=True)
+    assert [r.mode for r in report.rows] == ["forward", "reverse"] * 2 + ["reverse, all outputs"]
+    assert {r.derivative for r in report.rows} == {"pair.0 by X", "pair.2 by X"}
+
+
+def test_integer_inputs_are_valid_indices() -> None:
+    x, at = te.placeholder((6,), name="X"), te.placeholder((9,), dtype="int64", name="I")
+    keep = te.placeholder((9,), dtype="bool", name="keep")
+    y = te.compute((9,), lambda i: te.select(keep[i], x[at[i]] ** 3, 0.0), name="Y")
+    report = gradcheck(y, x, report=True)
+    assert report and max(r.error for r in report.rows) > 0
+    far = te.compute((9,), lambda i: te.select(at[i] == 0, x[at[i] + 5] ** 3, x[0]), name="far")
+    assert gradcheck(far, x)
+
+
+# Kinks
+
+
+def test_random_inputs_keep_away_from_kinks_and_given_ones_are_reported() -> None:
+    x = te.placeholder((4,), name="X")
+    y = te.compute((4,), lambda i: te.maximum(x[i], 0.0) * 2.0 + te.abs(x[i] - 0.5), name="Y")
+    assert gradcheck(y, x, report=True).kinks == 0
+    at = np.array([0.0, 0.5, 1.0, -1.0])
+    report = gradcheck(y, x, arrays={x: at}, report=True)
+    assert report and report.kinks == 2
+    assert "2 elements lie at a kink: slopes between the one-sided ones pass" in str(report)
+    near = gradcheck(y, x, arrays={x: at + 3e-7}, report=True)
+    assert near and near.kinks == 2
+    jump = te.compute((4,), lambda i: te.floor(x[i]) + x[i], name="Y")
+    assert gradcheck(jump, x, arrays={x: at}, report=True).kinks == 3
+
+
+def test_a_wrong_slope_at_a_kink_is_still_wrong() -> None:
+    x = te.placeholder((2,), name="X")
+    steep = te.scalar_function(
+        lambda a: te.maximum(a, 0.0), partials=lambda y, a: te.select(a > 0, 1.0, -0.5), name="r"
+    )
+    y = te.compute((2,), lambda i: steep(x[i]), name="Y")
+    with pytest.raises(GradError, match=r"forward mode disagrees for Y by X: dY\[0\] is "):
+        gradcheck(y, x, arrays={x: np.array([0.0, 1.0])})
+
+
+def test_steep_but_smooth_functions_have_no_kinks() -> None:
+    x = te.placeholder((3,), name="X")
+    y = te.compute((3,), lambda i: te.exp(12.0 * x[i]) + 1e4 * x[i] ** 2, name="Y")
+    report = gradcheck(y, x, report=True)
+    assert report and report.kinks == 0
+
+
+# The user's own derivatives
+
+
+def test_a_wrong_rule_is_named() -> None:
+    x, w = te.placeholder((6, 5), name="X"), te.placeholder((5,), name="W")
+    k = te.reduce_axis(5, name="k")
+    z = te.compute((6,), lambda i: te.sum(x[i, k] * w[k], axis=k), name="Z")
+    y = te.compute((6,), lambda i: te.tanh(z[i]), name="Y")
+    rows = te.reduce_axis(6, name="i")
+
+    def rule(t: Tensor, deps: list[Tensor], head: Tensor) -> list[Tensor]:
+        dx = te.compute((6, 5), lambda i, j: head[i] * w[j], name="dx")
+        dw = te.compute((5,), lambda j: te.sum(head[rows] * x[rows, j], axis=rows), name="dw")
+        return [dx, te.compute((5,), lambda j: dw[j] * te.select(j == 3, 2.0, 1.0), name="dw")]
+
+    with pytest.raises(GradError) as caught:
+        gradcheck(y, [x, w], override={z: rule})
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("forward mode disagrees for Y by W: dY[")
+    assert lines[1].startswith("the rule given for Z is wrong: forward mode disagrees for Z by W")
+    report = gradcheck(y, x, override={z: rule}, report=True)
+    assert report
+    found = gradcheck(z, w, override={z: ([w], lambda *a: rule(*a)[1])}, report=True)
+    assert not found and found.wrong is not None and "the rule given for Z is wrong" in found.wrong
+    assert "gradcheck of Z by W: WRONG" in str(found) and "wrong: forward mode" in str(found)
+
+
+def test_wrong_partials_are_named() -> None:
+    x = te.placeholder((30,), name="X")
+    good = te.scalar_function(lambda a, b: a * b, partials=lambda y, a, b: (b, a), name="good")
+    bad = te.scalar_function(
+        lambda a, b: te.sin(a) * b,
+        partials=lambda y, a, b: (te.cos(a) * b, te.sin(a) + 0.001),
+        name="bad",
+    )
+    y = te.compute((30,), lambda i: good(x[i], bad(x[i], x[29 - i])), name="Y")
+    with pytest.raises(GradError, match=r"the partials given for bad are wrong: .* for bad by b: "):
+        gradcheck(y, x)
+
+
+def test_second_derivatives_follow_the_given_partials() -> None:
+    x = te.placeholder((4,), name="X")
+    swish = te.scalar_function(
+        lambda a: a * te.sigmoid(a),
+        partials=lambda y, a: y + te.sigmoid(a) * (1 - y),
+        name="swish",
+    )
+    y = te.compute((4,), lambda i: swish(x[i]) * x[3 - i], name="Y")
+    assert gradcheck(y, x, order=3)

@@ -1,0 +1,167 @@
+"""`gradcheck`: reverse mode, forward mode and central differences must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, overload
+
+import numpy as np
+
+from tensorad.autodiff.checks import check_outputs, check_wrt
+from tensorad.autodiff.overrides import Override, check_override
+from tensorad.checking.blame import guilty
+from tensorad.checking.checker import Checker, Settings
+from tensorad.checking.inputs import Bindings, choose_inputs
+from tensorad.checking.report import Disagreement, GradReport
+from tensorad.errors import DefinitionError, GradError
+from tensorad.ir.printer import format_tensor
+from tensorad.ir.tensor import Tensor
+
+_ATTEMPTS: Final = 4
+"""Random inputs that meet a kink are drawn again so often."""
+_Outputs = Tensor | Sequence[Tensor]
+
+
+@overload
+def gradcheck(
+    y: _Outputs,
+    wrt: Sequence[Tensor] | Tensor,
+    order: int = 1,
+    eps: float = 1e-6,
+    tol: float = 1e-6,
+    seed: int = 0,
+    *,
+    arrays: Mapping[Tensor, Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    directions: int = 1,
+    batch: int = 0,
+    override: Override | None = None,
+    report: Literal[False] = False,
+) -> bool: ...
+@overload
+def gradcheck(
+    y: _Outputs,
+    wrt: Sequence[Tensor] | Tensor,
+    order: int = 1,
+    eps: float = 1e-6,
+    tol: float = 1e-6,
+    seed: int = 0,
+    *,
+    arrays: Mapping[Tensor, Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    directions: int = 1,
+    batch: int = 0,
+    override: Override | None = None,
+    report: Literal[True],
+) -> GradReport: ...
+def gradcheck(
+    y: _Outputs,
+    wrt: Sequence[Tensor] | Tensor,
+    order: int = 1,
+    eps: float = 1e-6,
+    tol: float = 1e-6,
+    seed: int = 0,
+    *,
+    arrays: Mapping[Tensor, Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    directions: int = 1,
+    batch: int = 0,
+    override: Override | None = None,
+    report: bool = False,
+) -> bool | GradReport:
+    """Check the derivatives of `y`; everything is evaluated by the interpreter in float64.
+
+    Forward mode is compared with central differences along random directions, reverse mode
+    with both: element by element for small inputs, by <gradient, direction> for large ones, in
+    which a wrong element is then searched for. At a kink or jump (noticed by one-sided
+    differences) any slope between the one-sided ones passes, and the report counts it; random
+    inputs are drawn again to stay away from kinks.
+
+    Args:
+        y: float tensor, or several (integer tensors of a tuple are left out); several are
+            also checked together.
+        wrt: inputs or intermediates.
+        order: 2 checks the derivatives of each gradient as well, and that forward over reverse
+            and reverse over forward mode agree, and so on.
+        eps: step of the central differences.
+        tol: allowed difference, relative to the largest value compared (at least 1).
+        seed: of the random values.
+        arrays: values of inputs; others are random, integers among the valid indices.
+        sizes: values of symbolic sizes.
+        directions: how many random directions to try.
+        batch: also compare heads and tangents with a leading axis of this extent with single
+            ones.
+        override: rules to check, as in `vjp`; a wrong rule (or wrong partials of a
+            `scalar_function`) is named.
+        report: return a `GradReport` whether or not all agree, instead of raising.
+    Returns:
+        True, or the report.
+    Raises:
+        GradError: two ways to differentiate disagree; the text names the first wrong element.
+    """
+    for name, number, least in (
+        ("order", order, 1),
+        ("directions", directions, 1),
+        ("batch", batch, 0),
+    ):
+        if number < least:
+            raise DefinitionError(
+                f"{name} must be at least {least}, got {number}.", hint=f"use {name}={least}."
+            )
+    found = check_outputs(y)
+    ys = [found] if isinstance(found, Tensor) else [t for t in found if t.dtype.is_float]
+    inputs = check_wrt(wrt)
+    check_override(override)
+    settings = Settings(eps, tol, directions, batch, dict(sizes or {}), override)
+    result, wrong = _attempts(ys, inputs, settings, order, seed, dict(arrays or {}))
+    if report:
+        return result
+    if wrong is not None:
+        raise _error(result, ys)
+    return True
+
+
+def _attempts(
+    ys: list[Tensor],
+    wrt: list[Tensor],
+    settings: Settings,
+    order: int,
+    seed: int,
+    given: Bindings,
+) -> tuple[GradReport, Disagreement | None]:
+    """The first check away from kinks, or the last one."""
+    for attempt in range(_ATTEMPTS):
+        rng = np.random.default_rng([seed, attempt] if attempt else seed)
+        bindings = choose_inputs(ys, wrt, given, settings.sizes, rng)
+        checker = Checker(wrt, settings, rng)
+        wrong: Disagreement | None = None
+        try:
+            checker.run(ys, order, bindings)
+        except Disagreement as caught:
+            wrong = caught
+            checker.rows.append(caught.row)
+        if all(r.kinks == 0 for r in checker.rows):
+            break
+    result = GradReport(_names(ys, wrt), _settings_text(settings, order, seed), checker.rows)
+    if wrong is not None:
+        blamed = guilty(ys, settings, bindings)
+        result.wrong = wrong.text if blamed is None else f"{wrong.text}\n{blamed}"
+    return result, wrong
+
+
+def _names(ys: Sequence[Tensor], wrt: Sequence[Tensor]) -> str:
+    return f"{', '.join([y.name for y in ys])} by {', '.join([x.name for x in wrt])}"
+
+
+def _settings_text(s: Settings, order: int, seed: int) -> str:
+    text = f"order {order}, float64, central differences of step {s.eps:g}, tolerance {s.tol:g}"
+    return f"{text}, seed {seed}"
+
+
+def _error(result: GradReport, ys: Sequence[Tensor]) -> GradError:
+    texts = [format_tensor(y).replace("\n", "\n    ") for y in ys]
+    return GradError(
+        result.wrong or "",
+        where="\n    ".join(texts),
+        hint="at a kink or a pole this is no error: try another seed or other arrays.",
+    )
