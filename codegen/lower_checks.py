@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values
-from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, read, select
+from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, logical_and, read, select
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs
 from tensorad.ir.visit import free_leaves, needs, op_expressions, outside_reductions, reads
 from tensorad.simplify.bounds import dynamic_dimensions
@@ -74,7 +74,8 @@ def _checks(r: Read, dimensions: Sequence[int], axes: Sequence[Axis], guard: Exp
     result: list[Stmt] = []
     for dimension in dimensions:
         index, extent = r.indices[dimension], dim_expr(r.tensor.shape[dimension])
-        before, (condition,) = lower_values((guard,))
+        loops, entered = _needed_loops(axes, (index, guard))
+        before, (condition,) = lower_values((_both(entered, guard),))
         inner, (value,) = lower_values((index,))
         indices: list[Expr] = [ZERO] * len(r.indices)  # the other indices are checked on their own
         indices[dimension] = value
@@ -82,18 +83,24 @@ def _checks(r: Read, dimensions: Sequence[int], axes: Sequence[Axis], guard: Exp
         block: tuple[Stmt, ...] = (*inner, Check(checked, dimension, extent))
         if condition is not TRUE:
             block = (*before, If(condition, block))
-        for a in reversed(_needed_axes(axes, (index, guard))):
+        for a in reversed(loops):
             block = (For(a, block),)
         result.extend(block)
     return result
 
 
-def _needed_axes(axes: Sequence[Axis], roots: Sequence[Expr]) -> list[Axis]:
-    """The axes that the roots use, directly or through bounds."""
+def _needed_loops(axes: Sequence[Axis], roots: Sequence[Expr]) -> tuple[list[Axis], Expr]:
+    """The axes that the roots use, directly or through bounds, and that no other is empty."""
     used = free_leaves(*roots)
     needed: list[Axis] = []
+    entered: Expr = TRUE
     for a in reversed(axes):
+        filled = a.lower < a.upper
         if a in used:
             needed.append(a)
-            used.update(free_leaves(a.lower, a.upper, a.step))
-    return needed[::-1]
+        elif filled is TRUE:
+            continue
+        else:
+            entered = logical_and(filled, entered)
+        used.update(free_leaves(a.lower, a.upper, a.step))
+    return needed[::-1], entered

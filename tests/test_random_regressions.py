@@ -8,7 +8,7 @@ import pytest
 import tensorad as ta
 from tensorad import te
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.expr import Expr, Read, axis, cast
+from tensorad.ir.expr import Axis, Expr, Read, axis, cast
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Scatter, Update, outputs
 from tensorad.simplify.tables import tabulate
@@ -84,3 +84,17 @@ def test_the_one_point_of_a_table_is_read_without_indices() -> None:
     value = solution.pieces[0].values[k]
     assert isinstance(value, Read)
     assert value.indices == () and value.tensor.shape == ()
+
+
+def test_a_read_inside_an_empty_loop_is_not_checked() -> None:
+    n, at = te.size("n"), te.placeholder((2,), dtype="int64", name="I")
+    x, w = te.placeholder((3,), "float64", "X"), te.placeholder((n,), "float64", "W")
+
+    def body(i: Axis) -> Expr:
+        k = te.reduce_axis(n, name="k")
+        return ta.sum(x[at[i]] * w[k], axis=k)
+
+    f = ta.build([te.compute((2,), body, name="Y")], [x, at, w])
+    np.testing.assert_array_equal(f(np.ones(3), np.array([1, 7]), np.ones(0)), [0.0, 0.0])
+    with pytest.raises(ta.errors.BoundsError, match="index 7"):
+        f(np.ones(3), np.array([1, 7]), np.ones(2))
