@@ -68,23 +68,27 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """
     check_tensor("mean", "x", x)
     over = normalize_axes("mean", axis, x.ndim)
+    dtype = str(x.dtype) if x.dtype.is_float else "float32"
+    divide = _division("mean", x, over, dtype)
+    return _reduce("mean", te.sum, x.astype(dtype), axis, keepdims, divide)
+
+
+def _division(operator: str, x: Tensor, over: Sequence[int], dtype: str) -> Callable[[Expr], Expr]:
+    """total -> total / the number of elements along the axes."""
     count: Expr = dim_expr(1)
     for d in over:
         count = count * dim_expr(x.shape[d])
         if same_dim(x.shape[d], 0):
             raise ShapeError(
-                f"mean: axis {d} of {x.name} has extent 0; its mean is undefined.",
+                f"{operator}: axis {d} of {x.name} has extent 0; its {operator} is undefined.",
                 hint="sum it instead, or give the axis an element.",
             )
-    dtype = x.dtype if x.dtype.is_float else "float32"
     if all(isinstance(x.shape[d], int) for d in over):
         scale: object = 1.0
         for d in over:
             scale = scale / x.shape[d]  # type: ignore[operator]  # integers: checked above
-        return _reduce("mean", te.sum, x.astype(dtype), axis, keepdims, lambda e: e * scale)
-    return _reduce(
-        "mean", te.sum, x.astype(dtype), axis, keepdims, lambda e: e / count.astype(dtype)
-    )
+        return lambda e: e * scale
+    return lambda e: e / count.astype(dtype)
 
 
 def argmax(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -97,11 +101,34 @@ def argmin(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return _reduce("argmin", te.argmin, x, axis, keepdims)
 
 
-def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean squared distance from the mean along `axis` (divided by n, not n - 1)."""
+def variance(
+    x: Tensor, axis: Axes = None, keepdims: bool = False, mean_of: Tensor | None = None
+) -> Tensor:
+    """The mean squared distance from the mean along `axis` (divided by n, not n - 1).
+
+    Args:
+        mean_of: mean(x, axis, keepdims=True) where it is at hand.
+    Raises:
+        ShapeError: an axis has extent 0.
+    """
     over = normalize_axes("variance", axis, check_tensor("variance", "x", x).ndim)
-    centred = x - mean(x, over, keepdims=True)
-    return mean(centred * centred, over, keepdims)
+    centre = mean(x, over, keepdims=True) if mean_of is None else mean_of
+    dtype = str(centre.dtype)
+    kept = [d for d in range(x.ndim) if d not in over]
+    shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
+    divide = _division("variance", x, over, dtype)
+
+    def body(*i: Expr) -> Expr:
+        outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
+        inner = {d: te.reduce_axis(x.shape[d], name=f"k{d}") for d in over}
+        middle = centre[tuple(0 if d in over else outer[d] for d in range(x.ndim))]
+        element = x[tuple(inner.get(d, outer.get(d)) for d in range(x.ndim))]
+        distance = element.astype(dtype) - middle
+        axes: list[Axis] = list(inner.values()) or [te.reduce_axis(1)]
+        return divide(te.sum(distance * distance, axis=axes))
+
+    made: Tensor = te.compute(tuple(shape), body, name="variance")
+    return made
 
 
 def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.elementwise import broadcast_read
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi import math, reduction, transform
@@ -15,21 +16,32 @@ from tensorad.topi.reduction import Axes
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x - max) / sum(exp(x - max)) along `axis`."""
-    exps, _ = _shifted_exps("softmax", x, axis)
-    return exps / reduction.sum(exps, axis, keepdims=True)
+    _, exps, sumexps = _shifted_exps("softmax", x, axis)
+    made: Tensor = te.compute(
+        x.shape, lambda *i: exps[i] / broadcast_read(sumexps, i), name="softmax"
+    )
+    return made
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """x - max - log(sum(exp(x - max))) along `axis`."""
-    exps, shifted = _shifted_exps("log_softmax", x, axis)
-    return shifted - math.log(reduction.sum(exps, axis, keepdims=True))
+    largest, _, sumexps = _shifted_exps("log_softmax", x, axis)
+    logs = math.log(sumexps)
+    made: Tensor = te.compute(
+        x.shape,
+        lambda *i: x[i] - broadcast_read(largest, i) - broadcast_read(logs, i),
+        name="log_softmax",
+    )
+    return made
 
 
-def _shifted_exps(operator: str, x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+def _shifted_exps(operator: str, x: Tensor, axis: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(max, exp(x - max), the sum of these); the first and last with `axis` of extent 1."""
     check_tensor(operator, "x", x)
     along = normalize_axis(operator, axis, x.ndim)
-    shifted = x - reduction.max(x, along, keepdims=True)
-    return math.exp(shifted), shifted
+    largest = reduction.max(x, along, keepdims=True)
+    exps = te.compute(x.shape, lambda *i: te.exp(x[i] - broadcast_read(largest, i)), name="exps")
+    return largest, exps, reduction.sum(exps, along, keepdims=True)
 
 
 def layer_norm(
@@ -217,7 +229,7 @@ def _normalize(
 ) -> Tensor:
     """x with mean 0 and variance 1 over axes; scale and shift are indexed by the named axes."""
     mean = reduction.mean(x, over, keepdims=True)
-    variance = reduction.mean(math.square(x - mean), over, keepdims=True)
+    variance = reduction.variance(x, over, keepdims=True, mean_of=mean)
 
     def body(*i: Expr) -> Expr:
         moment = at_one(i, over)
