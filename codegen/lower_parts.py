@@ -74,7 +74,8 @@ def scan_parts(op: Scan, live: tuple[Tensor, ...]) -> ScanParts:
     m = op.combiner.arity
 
     def keep(kept: tuple[Tensor, ...], where: tuple[Expr, ...]) -> tuple[Stmt, ...]:
-        wanted = tuple([t for t in live if t in dict.fromkeys(kept)])
+        numbers = dict.fromkeys([t.index for t in kept])
+        wanted = tuple([t for t in live if t.index in numbers])
         return (
             (Store(wanted, where, tuple([state[t.index % m] for t in wanted])),) if wanted else ()
         )

@@ -160,12 +160,20 @@ def _parameter_names(name: str, formula: Callable[..., Any], count: int) -> tupl
     return (*named[:count], *[f"x{n}" for n in range(len(named), count)])
 
 
+@overload
+def scalar_function(
+    formula: Callable[..., Any], *, partials: Callable[..., Any], name: str | None = None
+) -> ScalarFunction: ...
+@overload
+def scalar_function(
+    formula: None = None, *, partials: Callable[..., Any], name: str | None = None
+) -> Callable[[Callable[..., Any]], ScalarFunction]: ...
 def scalar_function(
     formula: Callable[..., Any] | None = None,
     *,
     partials: Callable[..., Any],
     name: str | None = None,
-) -> Any:
+) -> ScalarFunction | Callable[[Callable[..., Any]], ScalarFunction]:
     """A scalar function whose derivative is what `partials` says, in both modes, to any order.
 
     As a function, `f = scalar_function(formula, partials=...)`, or as a decorator,
