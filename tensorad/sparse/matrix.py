@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.reverse import vjp
-from tensorad.building import placeholders
+from tensorad.building import CompiledFunction, placeholders
 from tensorad.codegen.arguments import Parameter, SizeBinding
 from tensorad.codegen.memory import Array
 from tensorad.errors import BindError, GradError, ShapeError
@@ -152,6 +152,7 @@ class SparseFunction:
         self._parameters = [Parameter(t) for t in inputs]
         sized = [*matrix.outputs, *matrix.wrt, *inputs]
         self._binding = SizeBinding(self._parameters, sized, sizes_of(sized))
+        self._fixed: CompiledFunction | None = None
 
     def __repr__(self) -> str:
         names = ", ".join([t.name for t in self.inputs])
@@ -174,7 +175,12 @@ class SparseFunction:
 
     def values(self, *arrays: object, out: Array | None = None, **sizes: object) -> Array:
         """The values of all entries in the order of the pattern, written to `out` if given."""
+        if self._fixed is not None and not sizes:
+            found: Array = self._fixed(*arrays, out=out)
+            return found
         plan, given = self._bind(arrays, sizes)
+        if not self._binding.sizes:
+            self._fixed = plan.compiled(self.inputs)
         return plan.values(self.inputs, given, out)
 
     def pattern(self, *arrays: object, **sizes: object) -> tuple[Array, Array]:

@@ -60,18 +60,26 @@ class Plan:
         self, inputs: Sequence[Tensor], given: Mapping[Tensor, Array], out: Array | None
     ) -> Array:
         """The values of all entries, for the arrays given."""
-        if isinstance(self.made, Direct):
-            key = tuple(inputs)
-            if key not in self._fills:
-                own = [self.image.get(t, t) for t in inputs]
-                self._fills[key] = self.made.fill(own, self.dtype)
-            found: Array = self._fills[key](*[given[t] for t in inputs], out=out)
+        compiled = self.compiled(inputs)
+        if compiled is not None:
+            found: Array = compiled(*[given[t] for t in inputs], out=out)
             return found
+        assert isinstance(self.made, Compressed)  # it has no one function
         nnz = len(self.pattern(given)[1])
         target = np.empty(nnz, str(self.dtype)) if out is None else out
         own = [self.image.get(t, t) for t in inputs]
         self.made.fill(own, self._values(given), self.dtype, target)
         return target
+
+    def compiled(self, inputs: Sequence[Tensor]) -> CompiledFunction | None:
+        """The values as one function of the inputs, where one pass over the entries does it."""
+        if not isinstance(self.made, Direct):
+            return None
+        key = tuple(inputs)
+        if key not in self._fills:
+            own = [self.image.get(t, t) for t in inputs]
+            self._fills[key] = self.made.fill(own, self.dtype)
+        return self._fills[key]
 
     def _values(self, given: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
         return {self.image.get(t, t): a for t, a in given.items()}
