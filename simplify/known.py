@@ -23,6 +23,8 @@ class Known:
         self.sums: dict[Tensor, list[Tensor]] = {}
         """tensor -> values that are a sum over reads of it."""
         self.products: dict[Tensor, list[Tensor]] = {}
+        self.factors: dict[Tensor, dict[Tensor, None]] = {}
+        """value -> the tensors it reads."""
         self.forms: dict[Tensor, Sum | None] = {}
         self.found: dict[Expr, Read | None] = {}
         for op in ops:
@@ -41,12 +43,18 @@ class Known:
             table = self.products if plain and not any_node(body, is_reduce) else None
         if table is not None:
             self.found.clear()
-            for u in dict.fromkeys(r.tensor for r in reads(body)):
+            self.factors[t] = inner = dict.fromkeys(r.tensor for r in reads(body))
+            for u in inner if table is self.sums or len(inner) > 1 else ():
                 table.setdefault(u, []).append(t)
 
-    def mentions(self, t: Tensor) -> bool:
-        """Whether a known value is a product with reads of the tensor."""
-        return t in self.products
+    def may_contain_product(self, among: Sequence[Read]) -> bool:
+        """Whether all that some known product reads is among these reads' tensors."""
+        present = {r.tensor: None for r in among}
+        return any(
+            all(u in present for u in self.factors[t])
+            for u in present
+            for t in self.products.get(u, ())
+        )
 
     def sum_read(self, atom: Reduce) -> Read | None:
         """A read of the value that is this (interned) sum."""

@@ -246,18 +246,18 @@ class _Tidy:
             stored = self.plain.get(e.tensor) if isinstance(e, Read) else None
             if stored is not None and points(stored[0]) < wide:
                 return True
-        return False
+        return self.known.may_contain_product([e for e in nodes if isinstance(e, Read)])
 
     def _may_shrink(self, e: Reduce) -> bool:
         """Whether the source is more than a read or product of reads that all vary."""
         nodes = postorder(e.sources[0])
         inner = [n for n in nodes if isinstance(n, Read)]
         plain = all(isinstance(n, (Read, Axis, Const)) or _is_product(n) for n in nodes)
-        return (
-            not plain
-            or not all(uses_any(r, e.axes) for r in inner)
-            or any(r.tensor in self.plain or self.known.mentions(r.tensor) for r in inner)
-        )
+        if not plain or not all(uses_any(r, e.axes) for r in inner):
+            return True
+        if len(inner) == 1:
+            return inner[0].tensor in self.plain
+        return self.known.may_contain_product(inner)
 
     def _candidates(
         self, axes: tuple[Axis, ...], body: Expr, define: Define

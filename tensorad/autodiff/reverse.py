@@ -39,7 +39,7 @@ from tensorad.ir.expr import (
     read,
 )
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, outputs
-from tensorad.ir.visit import reads, substitute
+from tensorad.ir.visit import op_inputs, reads, substitute
 from tensorad.simplify.record import Decision, note
 from tensorad.simplify.tidy import tidy
 
@@ -99,7 +99,7 @@ class Sweep:
         self.done: dict[Tensor, Adjoint | None] = {}
         self.shifts = Shifts(self.order)
         self.needed: dict[Tensor, None] = {}
-        """Forward values that the coefficients so far read."""
+        """Forward values that the coefficients so far read, directly or through others."""
 
     def _active(self) -> dict[Tensor, None]:
         """The tensors that depend on one of `wrt` (those included)."""
@@ -182,8 +182,17 @@ class Sweep:
             value: dict[Expr, Expr] = {root: read(made, op.axes)}
             terms = [replace(t, coefficient=substitute(t.coefficient, value)) for t in terms]
         for t in terms:
-            self.needed.update(dict.fromkeys(r.tensor for r in reads(t.coefficient)))
+            self._need([r.tensor for r in reads(t.coefficient)])
         return terms
+
+    def _need(self, tensors: Sequence[Tensor]) -> None:
+        """These values are computed for the gradient, and so is all that they depend on."""
+        stack = list(tensors)
+        while stack:
+            t = stack.pop()
+            if t not in self.needed:
+                self.needed[t] = None
+                stack += op_inputs(t.op)
 
     def _finish(self, t: Tensor, uses: Uses) -> Adjoint | None:
         """The adjoint that flows on through the operation of t."""
