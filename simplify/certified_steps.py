@@ -14,6 +14,7 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
+    Apply,
     Axis,
     Call,
     Cast,
@@ -26,6 +27,7 @@ from tensorad.ir.expr import (
     logical_or,
     sub,
 )
+from tensorad.ir.functions import is_stop
 from tensorad.ir.tensor import Compute
 from tensorad.ir.visit import conjuncts, fresh_axes, postorder, rewrite, substitute
 from tensorad.simplify.affine import axis_conditions
@@ -84,6 +86,8 @@ def _nonzero_node(e: Expr, found: dict[Expr, Expr]) -> Expr:
             return split_condition(v)[0]
         case Cast(value=v):
             return found[v]
+        case Apply(function=f, args=(a,)) if is_stop(f):
+            return found[a]
     return FALSE if is_zero(e) else TRUE
 
 

@@ -289,7 +289,7 @@ def a_partial_that_compares() -> None:
     "  hint: scalar_function(lambda x: x * x, partials=lambda y, x: 2 * x).",
 )
 def a_number_as_partials() -> None:
-    ta.scalar_function(lambda a: a, partials=2.0)  # type: ignore[arg-type]
+    ta.scalar_function(lambda a: a, partials=2.0)  # type: ignore[call-overload]
 
 
 @CASES.refused(
@@ -298,7 +298,7 @@ def a_number_as_partials() -> None:
     "  hint: scalar_function(lambda x: x * x, partials=lambda y, x: 2 * x).",
 )
 def a_text_as_formula() -> None:
-    ta.scalar_function("x*x", partials=lambda y, a: a)  # type: ignore[arg-type]
+    ta.scalar_function("x*x", partials=lambda y, a: a)  # type: ignore[call-overload]
 
 
 @CASES.refused(
