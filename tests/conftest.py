@@ -1,4 +1,7 @@
-"""Shared fixtures: hypothesis profiles and golden texts."""
+"""Shared fixtures: hypothesis profiles and golden texts.
+
+The whole suite runs with certificates demanded: an elimination without a true one fails its test.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("TENSORAD_DEBUG", "certify")  # read when tensorad is imported
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from tensorad.ir.expr import ONE, TRUE, Axis, Expr, axis, int_const, logical_and
 from tensorad.ir.visit import conjuncts, substitute
@@ -42,8 +43,9 @@ def _wrong_pieces(piece: Piece) -> Iterator[Named]:
             yield f"dropped {field}", replace(piece, **{field: rest})
     if piece.axes:
         last = piece.axes[-1]
-        yield "one more condition", replace(
-            piece, residual=logical_and(piece.residual, last > last.lower)
+        yield (
+            "one more condition",
+            replace(piece, residual=logical_and(piece.residual, last > last.lower)),
         )
 
 
@@ -65,7 +67,7 @@ def _wrong_loops(piece: Piece, a: Axis) -> Iterator[Named]:
 
 def _swapped(piece: Piece) -> Iterator[Named]:
     names = list(piece.values)
-    for one, two in zip(names, names[1:], strict=False):
+    for one, two in pairwise(names):
         values = dict(piece.values)
         values[one], values[two] = values[two], values[one]
         yield f"{one} and {two} swapped", replace(piece, values=values)

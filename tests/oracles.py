@@ -34,7 +34,7 @@ Point = dict[Expr, int]
 
 
 def evaluate(root: Expr, point: Mapping[Expr, int]) -> int:
-    """The value of an integer or boolean expression of axes and sizes."""
+    """The value of an integer or boolean expression of axes, sizes and constant tensors."""
     values: dict[Expr, int] = {}
     for e in postorder(root):
         match e:
