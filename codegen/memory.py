@@ -199,7 +199,7 @@ class OutputBlocks:
     """Large arrays of one output, given out again when the caller has dropped them."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
-        self._dtype = dtype
+        self.dtype = dtype
         self._blocks: list[Array] = []
         self._lock = threading.Lock()
 
@@ -209,9 +209,9 @@ class OutputBlocks:
         NumPy lets every view refer to the block that owns the memory, so the block's
         reference count tells whether any view of it is left.
         """
-        size_bytes = prod(shape) * self._dtype.itemsize
+        size_bytes = prod(shape) * self.dtype.itemsize
         if size_bytes < LARGE_BYTES:
-            return np.empty(shape, self._dtype)
+            return np.empty(shape, self.dtype)
         with self._lock:
             block = self._free(size_bytes)
             if block is None:
@@ -219,7 +219,7 @@ class OutputBlocks:
                 if block.nbytes * KEPT_BLOCKS <= KEPT_BYTES:
                     self._blocks.append(block)
                     del self._blocks[:-KEPT_BLOCKS]
-            return aligned(block, size_bytes).view(self._dtype).reshape(shape)
+            return aligned(block, size_bytes).view(self.dtype).reshape(shape)
 
     def _free(self, size_bytes: int) -> Array | None:
         for block in self._blocks:

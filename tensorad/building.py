@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
 from tensorad.simplify.bounds import size_conditions, size_violation
 
 Outputs = Tensor | Sequence[Tensor]
+WRITABLE: Final = 0x501
+"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
 
 
 class CompiledFunction:
@@ -94,13 +96,35 @@ class CompiledFunction:
             if not p.ready(a):
                 return self._call_slowly(arrays, out, sizes)
             addresses.append(address_of(a))  # type: ignore[arg-type]  # `ready` saw an array
-        if out is not None:
-            return self._call_slowly(arrays, out, sizes)
         layout, shapes = self._fixed
-        results = [b.array(s) for b, s in zip(self._blocks, shapes, strict=True)]
+        if out is None:
+            results = [b.array(s) for b, s in zip(self._blocks, shapes, strict=True)]
+        else:
+            ready = self._ready_outputs(out, shapes, arrays)
+            if ready is None:
+                return self._call_slowly(arrays, out, sizes)
+            results = ready
         addresses += [address_of(r) for r in results]
         self._executable.run(layout, addresses)
         return results[0] if self._single else results
+
+    def _ready_outputs(
+        self, out: object, shapes: Sequence[tuple[int, ...]], arrays: Sequence[object]
+    ) -> list[Array] | None:
+        """The arrays of `out` if native code may write to them as they are."""
+        given = [out] if self._single and isinstance(out, np.ndarray) else out
+        if not isinstance(given, (list, tuple)) or len(given) != len(shapes):
+            return None
+        taken = list(arrays)
+        for array, block, shape in zip(given, self._blocks, shapes, strict=True):
+            if type(array) is not np.ndarray or array.dtype is not block.dtype:
+                return None
+            if array.shape != shape or array.flags.num & WRITABLE != WRITABLE:
+                return None
+            if any(np.may_share_memory(array, other) for other in taken):
+                return None
+            taken.append(array)
+        return list(given)
 
     def _call_slowly(
         self, arrays: Sequence[object], out: object, given: Mapping[str, object]
@@ -115,7 +139,7 @@ class CompiledFunction:
         layout = self._executable.layout(sizes, tuple([sizes[s] for s in self._sizes]))
         results = []
         for n, (b, shape) in enumerate(zip(self._blocks, shapes, strict=True)):
-            direct = wanted is not None and wanted[n].flags.num & 0x501 == 0x501
+            direct = wanted is not None and wanted[n].flags.num & WRITABLE == WRITABLE
             results.append(wanted[n] if wanted is not None and direct else b.array(shape))
         self._executable.run(layout, [address_of(a) for a in (*inputs, *results)])
         if wanted is not None:
