@@ -74,7 +74,7 @@ def extent_of(a: Axis, ranges: Ranges | None = None) -> int:
     if ranges is not None:
         low, high = ranges.of(a.lower)[0], ranges.of(a.upper)[1]
         if -FAR < low <= high < FAR:
-            return int(high - low)
+            return max(0, int(high - low))
     return ASSUMED_EXTENT
 
 

@@ -252,7 +252,7 @@ def _estimates(nest: Nest, unroll: frozenset[Axis]) -> Iterator[Estimate]:
     operations = max(1, _operations([s for f in nest.folds for s in f.sources]))
     components = sum(len(f.accumulators) for f in nest.folds)
     lanes = lanes_of(nest)
-    steps = min([extent_product(f.axes) for f in nest.folds], default=1.0)
+    steps = max(1.0, min([extent_product(f.axes) for f in nest.folds], default=1.0))
     yield Estimate(4.0 + len(reads) + operations, None, 0, {})
     if unsafe_reads(nest):
         return
@@ -279,7 +279,7 @@ def _estimates(nest: Nest, unroll: frozenset[Axis]) -> Iterator[Estimate]:
                 chain = 4.0 * components
                 cost = max(loads * 0.5, busy, chain) + 0.15 * loads + 0.5 / len(unroll or (1,))
                 if inside:
-                    cost += copies * registers * 12.0 * lanes / max(steps, 1.0)
+                    cost += copies * registers * 12.0 * lanes / steps
                 share = filled * prod(_filled(extent_of(a), f) for a, f in jam.items())
                 per_step = (cost / (copies * registers) + around) / (lanes * share)
                 yield Estimate(per_step, vector, lanes * registers, jam)

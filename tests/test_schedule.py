@@ -16,7 +16,7 @@ from tensorad.codegen.schedule_plan import folds_in_lanes
 from tensorad.ir.combiner import arg_combiner, max_combiner, sum_combiner
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT64
 from tensorad.ir.expr import Axis, Call, Expr, Select, axis, const, select
-from tensorad.ir.tensor import Scatter, Update, outputs
+from tensorad.ir.tensor import Compute, Scatter, Update, outputs
 from tensorad.ir.visit import postorder
 from tests.loop_cases import CASES, ZERO, conv2d, dense, flatten, float_input, pools, total
 
@@ -204,3 +204,13 @@ def test_an_empty_reduction_over_strided_neighbours_is_planned() -> None:
     verify_loops(program)
     (result,), _ = interpret_loops(program, {x: np.zeros((6, 0))})
     np.testing.assert_array_equal(result, np.ones((6, 3)))
+
+
+def test_a_reduction_whose_bounds_always_cross_is_planned() -> None:
+    x, i, j = float_input("X", 3, 8), axis("i", 0, 3), axis("j", 0, 8)
+    k = axis("k", i + 3, 3)
+    (y,) = outputs(Compute("Y", (i, j), (total(x[i, k], k) + x[i, j],)))
+    program = lower_program([y], [x])
+    verify_loops(program)
+    (result,), _ = interpret_loops(program, {x: np.ones((3, 8))})
+    np.testing.assert_array_equal(result, np.ones((3, 8)))
