@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from tensorad.display.explain_words import Card, Row, cards, heading, summary
+from tensorad.display.explain_words import LEGEND, Card, Row, cards, heading, summary
 from tensorad.display.formula import FormulaWriter
 from tensorad.display.style import COLOURS, page
 from tensorad.explaining import Gradient
@@ -30,6 +30,7 @@ _SHEET: Final = """\
 def explanation_html(gradients: Sequence[Gradient]) -> str:
     """All gradients, one after the other."""
     parts = [_gradient(g) for g in gradients]
+    parts.append(f'<div class="op dim">{escape(LEGEND)}</div>')
     return f"<style>{_SHEET}</style>{page(''.join(parts))}"
 
 
@@ -43,8 +44,8 @@ def _gradient(g: Gradient) -> str:
 
 def _card(card: Card, names: TensorNames) -> str:
     scope = _Scope(names)
-    name, _, rest = scope.text(Row("", card.title)).partition(" : ")
-    head = f'<div class="head"><b>{name}</b> : {rest}</div>'
+    name, colon, rest = scope.text(Row("", card.title)).partition(" : ")
+    head = f'<div class="head"><b>{name}</b>{colon}{rest}</div>'
     return f'<div class="op">{head}{_rows(card.rows, scope)}</div>'
 
 

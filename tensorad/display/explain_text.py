@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Final
 
-from tensorad.display.explain_words import Row, Words, cards, heading, summary
+from tensorad.display.explain_words import LEGEND, Row, Words, cards, heading, summary
 from tensorad.explaining import Gradient
 from tensorad.ir.printer import ExprWriter, TensorNames
 
@@ -16,7 +16,8 @@ _LABEL: Final = 9
 
 def explanation_text(gradients: Sequence[Gradient]) -> str:
     """All gradients, one after the other."""
-    return "\n\n".join([_gradient(g) for g in gradients])
+    legend = "\n".join(wrap(LEGEND, _WIDTH))
+    return "\n\n".join([*[_gradient(g) for g in gradients], legend])
 
 
 def _gradient(g: Gradient) -> str:

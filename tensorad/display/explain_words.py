@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from tensorad.autodiff.provenance import derivation
 from tensorad.autodiff.views import derivation_order, view
@@ -19,7 +20,16 @@ from tensorad.simplify.domain import Piece
 from tensorad.simplify.record import Decision
 
 Words = list[str | Expr]
-_LONG_FORMULA = 400
+LEGEND: Final = (
+    "Indices of the gradient's element carry a prime where the forward formula uses their name. "
+    "B, the most iterations the gradient may need, is counted on the forward program alone."
+)
+_ROUTES: Final = {
+    "winner": "through the position of its winner",
+    "sweep": "through a sweep back over its steps",
+    "zero": "dropped",
+}
+_LONG_FORMULA: Final = 400
 """Formulas of more nodes are left to the printed tensor."""
 
 
@@ -104,12 +114,16 @@ def cards(g: Gradient) -> list[Card]:
     """One per adjoint on the way, the output's side first."""
     readers = _readers(g.outputs)
     made = {op.name: outputs(op) for op in topological_ops([g.tensor])}
-    found = [_card(s, g, readers, made) for s in g.stories]
+    found = [_card(s, g, readers, made) for s in g.stories if _says_something(s)]
     if all(s.about is not g.wrt for s in g.stories):
         found.append(_card(Story(g.wrt), g, readers, made))
     for c in g.others:
         found.append(Card(["a domain solved on the way"], [*_certificate_rows(c, None), _proof(c)]))
     return found
+
+
+def _says_something(s: Story) -> bool:
+    return s.outcome is not None or bool(s.flows) or bool(_choice_rows(s))
 
 
 def _card(
@@ -120,11 +134,13 @@ def _card(
     result = g.tensor if final else None
     if s.outcome is not None and s.outcome.result is not None and not final:
         result = next(iter(made.get(s.outcome.result.op.name, ())), None)
-    rows = [Row("choice", _choice(c)) for c in s.choices]
+    rows = _choice_rows(s)
     if any(c.plan == "zero" for c in s.choices):
         formula = [] if s.outcome is None else _unstored_rows(name, s.outcome)[:-1]
-        return Card([f"{name} : zero, dropped"], [*formula, *rows])
+        return Card([f"{name} : zero"], [*formula, *rows])
     title: Words = [f"{name} : not stored"]
+    if s.outcome is None and not s.flows and not final:
+        return Card([s.about.name], rows)
     if result is not None:
         title = [f"{name} : {result.dtype} [", *_dims(result), "]"]
         rows += _result_rows(name, result)
@@ -142,9 +158,19 @@ def _unstored_rows(name: str, outcome: Decision) -> list[Row]:
     return [*rows, Row("inlined", ["it became part of the formula that reads it"])]
 
 
-def _choice(c: Decision) -> Words:
-    part: Words = [] if c.part is None else [c.part, ": "]
-    return [*part, f"{c.plan}: {c.why}" if c.why else c.plan]
+def _choice_rows(s: Story) -> list[Row]:
+    """Choices that had an alternative, each once; a plain sum has none."""
+    rows: dict[tuple[str, Expr | None], Row] = {}
+    for c in s.choices:
+        if c.plan != "sum":
+            over: list[Words] = []
+            if isinstance(c.part, Reduce):
+                over = [[a] for a in c.part.axes]
+            kind = c.part.combiner.name if isinstance(c.part, Reduce) else ""
+            what: Words = [f"{kind} over ", *joined(over, ", "), ": "] if over else []
+            plan = _ROUTES.get(c.plan, c.plan)
+            rows[c.plan, c.part] = Row("choice", [*what, f"{plan}: {c.why}" if c.why else plan])
+    return list(rows.values())
 
 
 def _dims(t: Tensor) -> Words:
