@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tensorad.autodiff.provenance import derivation
@@ -137,18 +137,34 @@ def _card(
     rows = _choice_rows(s)
     if any(c.plan == "zero" for c in s.choices):
         formula = [] if s.outcome is None else _unstored_rows(name, s.outcome)[:-1]
-        return Card([f"{name} : zero"], [*formula, *rows])
+        return Card([f"{name} : zero"], [*formula, *rows[-1:]])
     title: Words = [f"{name} : not stored"]
     if s.outcome is None and not s.flows and not final:
         return Card([s.about.name], rows)
     if result is not None:
         title = [f"{name} : {result.dtype} [", *_dims(result), "]"]
         rows += _result_rows(name, result)
+        if final:
+            rows += _helper_rows(g)
     elif s.outcome is not None:
         rows += _unstored_rows(name, s.outcome)
     for flow in s.flows:
         rows += _flow_rows(flow, readers)
     return Card(title, rows)
+
+
+def _helper_rows(g: Gradient) -> list[Row]:
+    """Stages that are neither forward values nor adjoints: winners, shared sums."""
+    known = dict.fromkeys([*topological_ops(g.outputs), g.tensor.op])
+    made = [s.outcome.result for s in g.stories if s.outcome is not None]
+    names = {t.op.name for t in made if t is not None}
+    rows: list[Row] = []
+    for op in topological_ops([g.tensor]):
+        if isinstance(op, Compute) and op not in known and op.name not in names:
+            for t in outputs(op):
+                formula = _formula_row(t.name, op.axes, op.bodies[t.index])
+                rows += [replace(row, label="with") for row in formula]
+    return rows
 
 
 def _unstored_rows(name: str, outcome: Decision) -> list[Row]:
@@ -231,7 +247,12 @@ def _flow_rows(flow: Flow, readers: Mapping[Expr, Tensor]) -> list[Row]:
     there: Words = [_read(into.about, into.indices), *where]
     rows = [Row("read", there, _names(into.axes, []), formal=True)]
     if flow.decision.plan != "gathered":
-        return [*rows, Row("plan", [f"scattered: {flow.decision.why}"])]
+        once = "every forward point is visited once: nothing had to be solved"
+        return [
+            *rows,
+            Row("plan", [f"scattered: {flow.decision.why}"]),
+            Row("proof", [once], mark="good"),
+        ]
     certificates = list(flow.certificates)
     if all(_is_pointwise(c) for c in certificates):
         rows.append(Row("plan", ["one contribution per element, from its own point: no loop"]))
