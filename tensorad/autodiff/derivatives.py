@@ -101,7 +101,7 @@ def _forward_jacobian(y: Tensor, x: Tensor, override: Override | None) -> Tensor
     if tangent is None:
         result = zeros(name, (*y.shape, *x.shape), x)
     else:
-        result = _own_axes_first(name, tangent, x.ndim)
+        (result,) = push.tidied([_own_axes_first(name, tangent, x.ndim)])
     note_jacobian([result], [(y, None)])
     return result
 

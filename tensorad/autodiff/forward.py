@@ -33,6 +33,7 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.simplify.nonzeroness import guarded
+from tensorad.simplify.tidy import tidy
 from tensorad.simplify.zeros import nonzero_body
 
 _MANY_USES: Final = Uses(2, False)
@@ -138,15 +139,22 @@ class Push:
         self.rules = rules
         self.tangents: dict[Tensor, Adjoint] = dict(given)
         """Formulas over (batch axes, tensor axes), or stored tensors of these."""
+        self.order: list[Op] = []
 
     def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
         """The tangents of the outputs, stored."""
         self.run_order(ys)
-        return [self._result(y) for y in ys]
+        return self.tidied([self._result(y) for y in ys])
+
+    def tidied(self, results: list[Tensor]) -> list[Tensor]:
+        """The results with less work; the tangents on the way may be rewritten."""
+        own = [a.tensor for t, a in self.tangents.items() if t not in self.given]
+        return tidy(results, [*[t for t in own if t is not None], *results], self.order)
 
     def run_order(self, ys: Sequence[Tensor]) -> None:
         """Fill `tangents` up to the outputs."""
-        for op in derivation_order(ys, self.rules):
+        self.order = derivation_order(ys, self.rules)
+        for op in self.order:
             viewed = view(op)
             made = outputs(op)
             if any(t in self.tangents for t in differentiable_inputs(viewed)):
