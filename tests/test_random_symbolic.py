@@ -46,7 +46,7 @@ def check_values(seed: int) -> None:
 
 def check_gradients(seed: int) -> None:
     """The gradients of the last output."""
-    program = random_symbolic_program(seed, computes=3)
+    program = random_symbolic_program(seed, computes=3, derivatives=True)
     y = program.outputs[-1]
     h = te.placeholder(y.shape, dtype="float64", name="H")
     check_sizes(program, vjp(y, program.float_inputs, h), h)
@@ -57,18 +57,18 @@ def test_values(seed: int) -> None:
     check_values(seed)
 
 
-@pytest.mark.parametrize("seed", [*range(8), 1083])  # 1083: cuts without end
+@pytest.mark.parametrize("seed", range(9))
 def test_gradients(seed: int) -> None:
     check_gradients(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12, 72))
+@pytest.mark.parametrize("seed", range(12, 42))
 def test_more_values(seed: int) -> None:
     check_values(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8, 40))
+@pytest.mark.parametrize("seed", range(9, 20))
 def test_more_gradients(seed: int) -> None:
     check_gradients(seed)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from tensorad import te
-from tensorad.autodiff import vjp
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.counting import work
 from tensorad.ir.tensor import Tensor
-from tests.generators import Array, concrete_shape, random_program, random_symbolic_program
+from tests.generators import Array, random_program, random_symbolic_program
 
 
 def check_count(tensors: list[Tensor], arrays: dict[Tensor, Array], sizes: dict[str, int]) -> None:
@@ -25,15 +22,6 @@ def check_values(seed: int) -> None:
     """Every tensor of one program."""
     program = random_program(seed, data_conditions=False)
     check_count(program.tensors, program.arrays(), {})
-
-
-def check_gradients(seed: int) -> None:
-    """The gradients of one output by all inputs."""
-    program = random_program(seed, computes=3, data_conditions=False)
-    y, arrays = program.outputs[-1], program.arrays()
-    h = te.placeholder(y.shape, dtype="float64", name="H")
-    arrays[h] = np.ones(concrete_shape(h, {}))
-    check_count(vjp(y, program.float_inputs, h), arrays, {})
 
 
 def check_limit(seed: int) -> None:
@@ -56,11 +44,6 @@ def test_values(seed: int) -> None:
     check_values(seed)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_gradients(seed: int) -> None:
-    check_gradients(seed)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_symbolic(seed: int) -> None:
     check_symbolic(seed)
@@ -69,15 +52,3 @@ def test_symbolic(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_limit(seed: int) -> None:
     check_limit(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40, 300))
-def test_more_values(seed: int) -> None:
-    check_values(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20, 120))
-def test_more_gradients(seed: int) -> None:
-    check_gradients(seed)

@@ -1,0 +1,95 @@
+"""Random programs: every derivative right in every mode, and no more work than the yardstick.
+
+The seeds give many programs fast; hypothesis gives fewer, and shrinks the one that fails. With
+HYPOTHESIS_PROFILE=soak there are six times as many, new ones every day.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import date
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from tensorad.building import build
+from tests.generators import Choices, Program, random_program, random_symbolic_program
+from tests.program_checks import (
+    MODES,
+    Derivatives,
+    Point,
+    check_counts,
+    check_point,
+    check_work,
+)
+
+SIZES = ({"n": 4, "m": 3}, {"n": 1, "m": 2}, {"n": 0, "m": 3})
+SOAK = settings.default.max_examples >= 1000
+SEEDS = range(2_400) if SOAK else range(400)
+START = date.today().toordinal() * 10_000 if SOAK else 0
+PATIENCE = 20.0
+"""Seconds that writing all derivatives of one small program may take."""
+
+
+def choose(seed: int, rng: random.Random | None = None) -> tuple[Program, random.Random]:
+    """A program, a fifth of them with symbolic sizes, and what decides the rest of the test."""
+    rng = rng or random.Random(seed)
+    by_data = rng.random() < 0.8
+    if rng.random() < 0.2:
+        return random_symbolic_program(seed, "float64", 3, by_data, rng, derivatives=True), rng
+    computes = rng.choice((1, 2, 3, 3, 4, 6))
+    return random_program(seed, "float64", computes, by_data, rng=rng, derivatives=True), rng
+
+
+def differentiate(program: Program, rng: random.Random) -> Derivatives:
+    """One output by all float inputs, now and then by an intermediate too."""
+    y = program.outputs[-1]
+    wrt = list(program.float_inputs)
+    between = program.intermediates(y)
+    if between and rng.random() < 0.2:
+        wrt = [*rng.choice((wrt, [])), rng.choice(between)]
+    start = time.perf_counter()
+    derivatives = Derivatives(program, y, wrt, rng.choice(MODES))
+    assert time.perf_counter() - start < PATIENCE
+    return derivatives
+
+
+def check_program(program: Program, rng: random.Random) -> list[str]:
+    """Everything, at one point or at several sizes; what the points were like."""
+    of = differentiate(program, rng)
+    symbolic = any(not isinstance(n, int) for t in program.inputs for n in t.shape)
+    f, kinds = None, []
+    for n, sizes in enumerate(SIZES if symbolic else ({},)):
+        ties = rng.random() < 0.2
+        given = of.values(sizes, ties=ties)
+        f = f or build(of.outputs, list(given))
+        kinds.append(check_point(Point(of, f, sizes), given, smooth=not ties and n == 0))
+        check_counts(of, given, sizes)
+        check_work(of, sizes)
+    return kinds
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_derivatives(seed: int) -> None:
+    check_program(*choose(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_more_derivatives(seed: int) -> None:
+    check_program(*choose(START + 20 + seed))
+
+
+@pytest.mark.slow
+@settings(max_examples=600 if SOAK else 100)
+@given(st.randoms(use_true_random=False), st.integers(0, 1 << 30))
+def test_derivatives_of_shrinkable_programs(source: random.Random, seed: int) -> None:
+    for kind in check_program(*choose(seed, Choices(source))):
+        event(kind)
+
+
+def test_most_points_have_derivatives() -> None:
+    kinds = [kind for seed in range(20) for kind in check_program(*choose(seed))]
+    assert kinds.count("kink") <= len(kinds) // 10
