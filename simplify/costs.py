@@ -36,7 +36,7 @@ def _count(body: Expr, stored: Mapping[Expr, object]) -> tuple[float, float]:
 
     operations = loops = 0.0
     for e in outside_reductions([body], below):
-        if e in stored and e is not body:
+        if e in stored:
             continue
         if isinstance(e, Call):
             operations += (1.0 if e.op in COSTLY else _LIGHT) if e.dtype.is_float else 0.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Axis, Expr
+from tensorad.ir.expr import Axis, Expr, Read, Reduce
 from tensorad.ir.visit import free_leaves
 from tensorad.simplify.factors import factored
 from tensorad.simplify.laurent import Monomial, Ring, Sum
@@ -38,18 +38,36 @@ def hoisted(ring: Ring, total: Sum, axes: Sequence[Axis], dtype: DType) -> tuple
 
 
 def _split(ring: Ring, m: Monomial, wide: Sequence[Axis]) -> tuple[Monomial, Monomial]:
-    """(the factors over all axes, the others); everything stays if the others vary over all."""
-    used = [[a for a in wide if a in free_leaves(atom)] for atom, _ in m]
-    narrow = [len(u) < len(wide) and movable(atom) for (atom, _), u in zip(m, used, strict=True)]
-    together = {a: None for u, n in zip(used, narrow, strict=True) if n for a in u}
-    if len(together) == len(wide):
-        return m, ()
-    inner = [f for f, n in zip(m, narrow, strict=True) if not n]
-    outer = [f for f, n in zip(m, narrow, strict=True) if n]
+    """(the other factors, those over some axes): of several choices of axes the one that
+    takes the most operations out."""
+    used = [tuple([a for a in wide if a in free_leaves(atom)]) for atom, _ in m]
+    best: list[bool] = [False] * len(m)
+    for axes in dict.fromkeys(used):
+        if len(axes) < len(wide):
+            inside = dict.fromkeys(axes)
+            taken = [
+                all(a in inside for a in u) and movable(atom)
+                for u, (atom, _) in zip(used, m, strict=True)
+            ]
+            if _operations(m, taken) > _operations(m, best):
+                best = taken
+    inner = [f for f, out in zip(m, best, strict=True) if not out]
+    outer = [f for f, out in zip(m, best, strict=True) if out]
     return ring.product(inner), ring.product(outer)
+
+
+def _operations(m: Monomial, taken: Sequence[bool]) -> int:
+    """Operations of the product of the factors taken, each factor counting one for itself."""
+    total = 0
+    for (atom, power), out in zip(m, taken, strict=True):
+        if out:
+            total += abs(power) + (not isinstance(atom, (Read, Reduce)))
+    return total
 
 
 def _is_short(outer: Monomial, c: Fraction) -> bool:
     """Whether a factor is no operation of its own."""
+    if not all(isinstance(atom, (Read, Reduce)) for atom, _ in outer):
+        return False
     powers = sum(abs(p) for _, p in outer)
     return powers == 0 or (powers == 1 and abs(c) == 1)

@@ -107,6 +107,8 @@ class Normal:
     Args:
         define: what reads stand for; None for those that stay.
         refold: applied to every sum of products before invariant factors leave it.
+        keep: which sums stay whole as factors (x - mean is exact where x is near its mean,
+            x*a - mean*a is not).
         exact_casts: treat conversions between float types as the identity (in proofs).
     """
 
@@ -115,12 +117,14 @@ class Normal:
         interned: Interned,
         define: Define = lambda e: None,
         refold: Callable[[Ring, Sum], Sum] = lambda ring, s: s,
+        keep: Callable[[Expr], bool] = lambda e: False,
         *,
         exact_casts: bool = False,
     ) -> None:
         self.interned = interned
         self.define = define
         self.refold = refold
+        self.keep = keep
         self.exact_casts = exact_casts
         self.ring = Ring()
         self.forms: dict[Expr, Sum] = {}
@@ -200,15 +204,28 @@ class Normal:
             case "neg":
                 return operands[0].scaled(-1)
             case "mul":
-                return self.ring.times(*operands)
+                return self.ring.times(self._factor(e.args[0]), self._factor(e.args[1]))
             case "div":
-                return self.ring.times(operands[0], self._inverse(e.args[1], operands[1]))
+                inverse = self._inverse(e.args[1], operands[1])
+                return self.ring.times(self._factor(e.args[0]), inverse)
         power = _small_power(e.args[1]) or 1
-        base = operands[0] if power > 0 else self._inverse(e.args[0], operands[0])
+        base = self._factor(e.args[0]) if power > 0 else self._inverse(e.args[0], operands[0])
         result = base
         for _ in range(abs(power) - 1):
             result = self.ring.times(result, base)
         return result
+
+    def _factor(self, e: Expr) -> Sum:
+        """The form of a factor; one atom if it is a sum to be kept."""
+        form = self.forms[e]
+        if len(form.terms) < 2 or not self.keep(e):
+            return form
+        match e:
+            case Call(op="neg", args=(x,)):
+                return self._factor(x).scaled(-1)
+            case Call(op="add", args=(x, y)) if x is y:
+                return self._factor(x).scaled(2)
+        return self.ring.atom(e)
 
     def _inverse(self, e: Expr, value: Sum) -> Sum:
         found = self.ring.inverse(value)
@@ -234,7 +251,8 @@ class Normal:
         axes = [a for a in e.axes if a not in single]
         source, condition = substitute_all((e.sources[0], e.condition), single)
         total = Sum({})
-        for m, c in self.refold(self.ring, self.form(source)).terms.items():
+        self.form(source)
+        for m, c in self.refold(self.ring, self._factor(source)).terms.items():
             total = total.plus(self._sum(e.combiner, axes, m, condition).scaled(c))
         return total
 

@@ -241,15 +241,17 @@ class _Tidy:
             return False
         wide = points(axes)
         for e in nodes:
-            if isinstance(e, Reduce) and e.combiner.is_sum and self._may_shrink(e):
+            if isinstance(e, Reduce) and self._may_shrink(axes, e):
                 return True
             stored = self.plain.get(e.tensor) if isinstance(e, Read) else None
             if stored is not None and points(stored[0]) < wide:
                 return True
         return self.known.may_contain_product([e for e in nodes if isinstance(e, Read)])
 
-    def _may_shrink(self, e: Reduce) -> bool:
-        """Whether the source is more than a read or product of reads that all vary."""
+    def _may_shrink(self, axes: Sequence[Axis], e: Reduce) -> bool:
+        """Whether a sum lacks an axis, or its source is no product of reads that all vary."""
+        if not e.combiner.is_sum or points(_free(axes, e)) < points(axes):
+            return e.combiner.is_sum
         nodes = postorder(e.sources[0])
         inner = [n for n in nodes if isinstance(n, Read)]
         plain = all(isinstance(n, (Read, Axis, Const)) or _is_product(n) for n in nodes)
@@ -263,7 +265,7 @@ class _Tidy:
         self, axes: tuple[Axis, ...], body: Expr, define: Define
     ) -> list[tuple[Expr, dict[Expr, None]]]:
         """Equal formulas, each with the parts that become stages."""
-        normal = Normal(self.interned, define, self._refold)
+        normal = Normal(self.interned, define, self._refold, self._is_value)
         try:
             total = self._without_zero_sums(normal.body(axes, body))
         except TooLong:
@@ -271,12 +273,21 @@ class _Tidy:
         sums: dict[Expr, None] = {
             a: None for m in total.terms for a, _ in m if isinstance(a, Reduce)
         }
-        found = [(factored(total, body.dtype), sums)]
+        found = [self._candidate(axes, factored(total, body.dtype), sums)]
         narrow, factors = hoisted(normal.ring, total, axes, body.dtype)
         if factors:
             parts: dict[Expr, None] = {**sums, **dict.fromkeys(factors)}
-            found.append((factored(narrow, body.dtype), parts))
+            found.append(self._candidate(axes, factored(narrow, body.dtype), parts))
         return found
+
+    def _candidate(
+        self, axes: Sequence[Axis], body: Expr, parts: dict[Expr, None]
+    ) -> tuple[Expr, dict[Expr, None]]:
+        """A body that is itself a new sum over all its axes is no stage."""
+        wide = sum(a.extent != 1 for a in axes)
+        if body in parts and len(_free(axes, body)) == wide and not self._exists(body):
+            return body, {p: None for p in parts if p is not body}
+        return body, parts
 
     def _refold(self, ring: Ring, total: Sum) -> Sum:
         return self.known.refold(ring, total, self.readable)
@@ -294,18 +305,25 @@ class _Tidy:
             }
         )
 
+    def _is_value(self, e: Expr) -> bool:
+        """Whether a formula is known without the gradient."""
+        return all(r.tensor in self.values for r in reads(e))
+
     def _is_zero(self, atom: Reduce) -> bool:
         source = atom.sources[0]
-        if not isinstance(source, Read) or source.tensor not in self.values:
+        linear = isinstance(source, Read) or (
+            isinstance(source, Call) and source.op in ("add", "sub")
+        )
+        if not linear or not self._is_value(source):
             return False
         if atom not in self.zero_sums:
-            self.zero_sums[atom] = vanishes((), atom, {}, self._values_behind(source.tensor))
+            behind = self._values_behind([r.tensor for r in reads(source)])
+            self.zero_sums[atom] = vanishes((), atom, {}, behind)
         return self.zero_sums[atom]
 
-    def _values_behind(self, t: Tensor) -> dict[Tensor, Definition]:
-        """The formulas of a value and of what it reads, a few steps back."""
+    def _values_behind(self, level: list[Tensor]) -> dict[Tensor, Definition]:
+        """The formulas of values and of what they read, a few steps back."""
         found: dict[Tensor, Definition] = {}
-        level = [t]
         for _ in range(3):
             following: list[Tensor] = []
             for u in level:
@@ -320,7 +338,7 @@ class _Tidy:
         """The cost of a body, of its new stages, and of the stored formulas it reads."""
         total = cost(axes, body, parts)
         for part in parts:
-            if part is not body and not self._exists(part):
+            if not self._exists(part):
                 inner = {p: None for p in parts if p is not part}
                 total += cost(_free(axes, part), part, inner)
         for t in {r.tensor: None for r in reads(body, *parts)}:
@@ -337,11 +355,9 @@ class _Tidy:
     def _with_stages(
         self, name: str, axes: tuple[Axis, ...], body: Expr, parts: Mapping[Expr, None]
     ) -> Expr:
-        """The body reading its parts from stages; a body that is a sum stays one."""
+        """The body reading its parts from stages."""
         places: dict[Expr, Expr] = {}
         for part in parts:  # sums come first: later parts read them
-            if part is body and not self._exists(part):
-                continue
             kind = "sum" if isinstance(part, Reduce) else "factor"
             places[part] = self._stage(f"{name}.{kind}", axes, substitute(part, places), part)
         return substitute(body, places)

@@ -249,7 +249,7 @@ def may_inline(body: Expr, uses: Uses) -> bool:
         return False
     if isinstance(body, (Read, Const)) or uses.terms == 0:
         return True
-    if _is_delta(body):
+    if is_delta(body):
         return len(nodes) <= _INLINE_NODES
     if uses.terms == 1 and uses.pointwise:
         return len(nodes) <= _INLINE_NODES
@@ -259,7 +259,7 @@ def may_inline(body: Expr, uses: Uses) -> bool:
     return cheap and not selects and uses.terms == 1
 
 
-def _is_delta(body: Expr) -> bool:
+def is_delta(body: Expr) -> bool:
     """Whether the formula is zero except on a set of indices (an identity head's image)."""
     return lift(body)[0] is not TRUE and any(
         isinstance(e, Call) and e.op == "eq" for e in postorder(lift(body)[0])

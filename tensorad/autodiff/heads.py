@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from tensorad.autodiff.adjoint import Adjoint
+from tensorad.autodiff.adjoint import Adjoint, is_delta
 from tensorad.autodiff.checks import check_head_shape
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import compute_axes, same_dim
-from tensorad.ir.expr import cast, const, logical_and, read, select
-from tensorad.ir.tensor import Constant, Shape, Tensor, format_shape, outputs
+from tensorad.ir.expr import Axis, Const, Expr, cast, const, logical_and, read, select
+from tensorad.ir.tensor import Compute, Constant, Shape, Tensor, format_shape, outputs
+from tensorad.ir.visit import substitute
 
 Head = Tensor | np.ndarray | np.number | float | int | None
 """A tensor or array of shape (*batch, *y.shape), a number for every element, or nothing."""
@@ -103,11 +105,42 @@ def _as_tensor(y: Tensor, head: Head) -> Tensor | float:
 def _seed(y: Tensor, head: Tensor | float, batch: Shape) -> Adjoint:
     axes = compute_axes((*batch, *y.shape))
     if isinstance(head, Tensor):
-        return Adjoint(axes, cast(read(head, axes), y.dtype))
+        return Adjoint(axes, cast(_element(head, axes, len(batch)), y.dtype))
     return Adjoint(axes, const(head, y.dtype))
 
 
+def _element(head: Tensor, axes: tuple[Axis, ...], n_batch: int) -> Expr:
+    """head[axes]; one number everywhere, or an identity, is written as its formula."""
+    if isinstance(head.op, Compute):
+        body = head.op.bodies[head.index]
+        if isinstance(body, Const) or is_delta(body):
+            return substitute(body, dict(zip(head.op.axes, axes, strict=True)))
+    elif isinstance(head.op, Constant) and head.op.array.size:
+        first = head.op.array.flat[0]
+        if np.array_equal(head.op.array, np.broadcast_to(first, head.op.array.shape)):
+            return const(float(first), head.dtype)
+        if _is_multiple_of_identity(head.op.array, n_batch):
+            return _diagonal(axes, n_batch, const(float(first), head.dtype))
+    return read(head, axes)
+
+
+def _is_multiple_of_identity(array: np.ndarray, n_batch: int) -> bool:
+    """Whether the array is a number times the identity of its first `n_batch` axes."""
+    if array.shape[:n_batch] != array.shape[n_batch:]:
+        return False
+    matrix = array.reshape(math.isqrt(array.size), -1)
+    diagonal = matrix.diagonal()
+    return bool(
+        np.all(diagonal == diagonal[0]) and np.count_nonzero(array) == np.count_nonzero(diagonal)
+    )
+
+
 def _identity(y: Tensor) -> Adjoint:
-    batch, own = compute_axes(y.shape), compute_axes(y.shape)
-    same = logical_and(*[b == o for b, o in zip(batch, own, strict=True)])
-    return Adjoint((*batch, *own), select(same, const(1, y.dtype), const(0, y.dtype)))
+    axes = compute_axes((*y.shape, *y.shape))
+    return Adjoint(axes, _diagonal(axes, y.ndim, const(1, y.dtype)))
+
+
+def _diagonal(axes: tuple[Axis, ...], n_batch: int, value: Const) -> Expr:
+    """The value where the first `n_batch` axes equal the others, otherwise 0."""
+    same = logical_and(*[b == o for b, o in zip(axes[:n_batch], axes[n_batch:], strict=True)])
+    return select(same, value, const(0, value.dtype))
