@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tensorad.building import lower as lower
     from tensorad.building import measure_performance as measure_performance
     from tensorad.building import show_lowered as show_lowered
+    from tensorad.checking import GradReport as GradReport
     from tensorad.checking import gradcheck as gradcheck
     from tensorad.counting import Work as Work
     from tensorad.counting import work as work
@@ -98,6 +99,16 @@ if TYPE_CHECKING:
     from tensorad.te import tan as tan
     from tensorad.te import tanh as tanh
     from tensorad.te import trunc as trunc
+    from tensorad.upstream import Derivative as Derivative
+    from tensorad.upstream import DiffBuildingBlock as DiffBuildingBlock
+    from tensorad.upstream import DifferentiationResult as DifferentiationResult
+    from tensorad.upstream import InlineTailCall as InlineTailCall
+    from tensorad.upstream import InlineTensors as InlineTensors
+    from tensorad.upstream import PerformanceEstimate as PerformanceEstimate
+    from tensorad.upstream import RemoveUnusedDimsRecursively as RemoveUnusedDimsRecursively
+    from tensorad.upstream import check_numerical_grads as check_numerical_grads
+    from tensorad.upstream import differentiate as differentiate
+    from tensorad.upstream import estimate_performance as estimate_performance
 
 _HOME: Final = {
     "tensorad.te": (
@@ -112,12 +123,17 @@ _HOME: Final = {
         "PrintTensorRecursively Simplify generalized_matmul hessian hvp jacobian jvp vjp"
     ),
     "tensorad.building": ("CompiledFunction build evaluate lower measure_performance show_lowered"),
-    "tensorad.checking": "gradcheck",
+    "tensorad.checking": "GradReport gradcheck",
     "tensorad.counting": "Work work",
     "tensorad.explaining": "explain",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.interpret": "interpret",
     "tensorad.ir.tensor": "Tensor",
+    "tensorad.upstream": (
+        "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "
+        "PerformanceEstimate RemoveUnusedDimsRecursively check_numerical_grads differentiate "
+        "estimate_performance"
+    ),
     "tensorad.sparse": "SparseJacobian sparse_hessian sparse_jacobian",
 }
 """Which module defines each public name; it is imported when the name is first used."""

@@ -24,7 +24,7 @@ BELOW = {
     "sparse": {"errors", "config", "ir", "simplify", "autodiff", "codegen", "building"},
 }
 """What each part may import beside itself. Parts above building may import everything."""
-TOP = {"counting", "checking", "explaining", "display", "bound", "workloads", "__main__"}
+TOP = {"counting", "checking", "explaining", "display", "bound", "workloads", "upstream", "__main__"}
 
 BRIDGES = {
     "islpy": {"simplify/islset.py", "simplify/islspace.py", "simplify/islcode.py"},

@@ -1,0 +1,85 @@
+"""Axes that a tensor's formula does not use: dropped, with the reads of the tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tensorad.ir.expr import Axis, Expr, Read, read
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, Update, outputs
+from tensorad.ir.visit import copy_bodies, free_leaves, op_inputs, rewrite, topological_ops
+
+Kept = dict[Tensor, tuple[Tensor, tuple[int, ...]]]
+"""tensor -> the one that replaces it, and which of its dimensions that one has."""
+
+
+def drop_unused_axes(results: Sequence[Tensor]) -> list[Tensor]:
+    """The same tensors, over intermediates without axes that their formulas do not use.
+
+    Ensures: results keep their shapes; a result of which nothing changed is itself.
+    """
+    fixed = dict.fromkeys([t.op for t in results])
+    image: Kept = {}
+    for op in topological_ops(results):
+        new = _over(op, image)
+        dims = tuple(range(len(op.shape)))
+        if isinstance(new, Compute) and op not in fixed:
+            dims = tuple([d for d in dims if new.axes[d] in free_leaves(*new.bodies)])
+            if len(dims) < len(op.shape):
+                new = _without(new, dims)
+        if new is not op:
+            for old, t in zip(outputs(op), outputs(new), strict=True):
+                image[old] = (t, dims)
+    return [image[t][0] if t in image else t for t in results]
+
+
+def _without(op: Compute, dims: Sequence[int]) -> Compute:
+    axes, bodies = copy_bodies(tuple([op.axes[d] for d in dims]), op.bodies)
+    return replace(op, axes=axes, bodies=bodies)
+
+
+def _over(op: Op, image: Kept) -> Op:
+    """The operation reading the replacements."""
+    if not any(t in image for t in op_inputs(op)):
+        return op
+    memo: dict[Expr, Expr] = {}
+
+    def renew(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.tensor in image:
+            t, dims = image[e.tensor]
+            return read(t, tuple([e.indices[d] for d in dims]))
+        return None
+
+    def new(e: Expr) -> Expr:
+        return rewrite(e, renew, memo)
+
+    match op:
+        case Compute():
+            axes, bodies = copy_bodies(op.axes, [new(b) for b in op.bodies])
+            return replace(op, axes=axes, bodies=bodies)
+        case Scatter():
+            updates = [
+                Update(tuple([new(i) for i in u.indices]), new(u.value), new(u.condition))
+                for u in op.updates
+            ]
+            init = None if op.init is None else _whole(op.init, image)
+            return replace(op, updates=tuple(updates), init=init)
+        case Scan():
+            return replace(
+                op,
+                sources=tuple([new(e) for e in op.sources]),
+                start=tuple([new(e) for e in op.start]),
+                indices=tuple([new(e) for e in op.indices]),
+                condition=new(op.condition),
+            )
+    return op
+
+
+def _whole(t: Tensor, image: Kept) -> Tensor:
+    """A tensor of the old shape: one that lost axes is written out again."""
+    new, dims = image.get(t, (t, tuple(range(t.ndim))))
+    if len(dims) == t.ndim or not isinstance(t.op, Compute):
+        return new
+    axes, _ = copy_bodies(t.op.axes, ())
+    picked: tuple[Axis, ...] = tuple([axes[d] for d in dims])
+    return outputs(Compute(t.op.name, axes, (read(new, picked),), t.op.source))[0]
