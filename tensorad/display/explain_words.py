@@ -248,11 +248,10 @@ def _flow_rows(flow: Flow, readers: Mapping[Expr, Tensor]) -> list[Row]:
     rows = [Row("read", there, _names(into.axes, []), formal=True)]
     if flow.decision.plan != "gathered":
         once = "every forward point is visited once: nothing had to be solved"
-        return [
-            *rows,
-            Row("plan", [f"scattered: {flow.decision.why}"]),
-            Row("proof", [once], mark="good"),
-        ]
+        reasons = [c.solution.reason for c in flow.certificates if c.solution.reason]
+        found = f" ({reasons[0]})" if reasons else ""
+        plan = Row("plan", [f"scattered: {flow.decision.why}{found}"])
+        return [*rows, plan, Row("proof", [once], mark="good")]
     certificates = list(flow.certificates)
     if all(_is_pointwise(c) for c in certificates):
         rows.append(Row("plan", ["one contribution per element, from its own point: no loop"]))
