@@ -11,7 +11,7 @@ from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import check_kernel
-from tensorad.codegen.lower_parts import lower_update, scan_parts
+from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
 from tensorad.codegen.schedule import schedule_op
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
@@ -134,7 +134,8 @@ def lower_op(op: Op, live: tuple[Tensor, ...]) -> Kernel:
     elif isinstance(op, Scatter):
         body = lower_scatter(op, live[0])
     elif isinstance(op, Scan):
-        body = lower_scan(op, live)
+        parts = scan_parts(op, live)
+        body, live = lower_scan(op, parts), parts.writes
     else:
         raise InternalError(f"{op.name} ({type(op).__name__}) has no loops")
     return Kernel(op.name, body, live, tuple(op_inputs(op)))
@@ -164,11 +165,12 @@ def lower_scatter(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
     return (*fill, *nest(op.axes, (Visit(), *updates)))
 
 
-def lower_scan(op: Scan, live: tuple[Tensor, ...]) -> tuple[Stmt, ...]:
+def lower_scan(op: Scan, parts: ScanParts) -> tuple[Stmt, ...]:
     """for the axes: a fold along the others that keeps its states."""
-    parts = scan_parts(op, live)
     step = parts.step if parts.condition is TRUE else (If(parts.condition, parts.step),)
     loops = nest(parts.steps, (Visit(), *step))
     if parts.outer is not TRUE:
         loops = (If(parts.outer, loops),)
+    if op.cell is not None:
+        return (*nest(op.axes, (Visit(), parts.begin)), *loops)
     return nest(op.axes, (parts.begin, *loops, *parts.end))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values
 from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, logical_and, read, select
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, last_states, outputs
 from tensorad.ir.visit import free_leaves, needs, op_expressions, outside_reductions, reads
 from tensorad.simplify.bounds import dynamic_dimensions
 
@@ -51,10 +51,10 @@ def _scopes(op: Op) -> Iterator[_Scope]:
     if isinstance(op, Compute):
         yield _Scope(op.bodies, op.axes, TRUE)
     if isinstance(op, Scan):
-        inner = (*op.axes, *op.along)
+        cells = () if op.cell is None else (read(last_states(op)[0], op.cell),)
         yield _Scope(op.start, op.axes, TRUE)
-        yield _Scope((op.condition,), inner, TRUE)
-        yield _Scope(op.sources, inner, op.condition)
+        yield _Scope((op.condition,), op.scope, TRUE)
+        yield _Scope((*op.sources, *cells), op.scope, op.condition)
     if isinstance(op, Scatter):
         (out,) = outputs(op)
         for u in op.updates:

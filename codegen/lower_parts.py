@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorad.codegen.loopir import Assign, Fold, If, Stmt, Store
@@ -30,7 +31,7 @@ from tensorad.ir.tensor import (
     states_after,
     states_before,
 )
-from tensorad.ir.visit import substitute, substitute_all
+from tensorad.ir.visit import postorder, substitute, substitute_all
 
 
 def lower_update(op: Scatter, update: Update, out: Tensor) -> tuple[Stmt, ...]:
@@ -51,7 +52,8 @@ class ScanParts:
     """A scan's loops over `steps`, in order, and what they compute.
 
     Attributes:
-        begin: the state set to its start.
+        begin: the state set to its start (a store of every cell's, if the state lies in cells).
+        writes: the tensors that are stored.
         step: what happens at each step where `condition` holds.
         end: what happens after the steps.
     """
@@ -62,6 +64,7 @@ class ScanParts:
     begin: Stmt
     step: tuple[Stmt, ...]
     end: tuple[Stmt, ...]
+    writes: tuple[Tensor, ...]
 
 
 def scan_parts(op: Scan, live: tuple[Tensor, ...]) -> ScanParts:
@@ -71,6 +74,7 @@ def scan_parts(op: Scan, live: tuple[Tensor, ...]) -> ScanParts:
     steps = tuple([_step_axis(a, op.reverse, mapping) for a in op.along])
     *sources, condition = substitute_all((*op.sources, op.condition), mapping)
     indices = substitute_all(op.indices, mapping)
+    outer, inner = split_condition(condition, steps)
     m = op.combiner.arity
 
     def keep(kept: tuple[Tensor, ...], where: tuple[Expr, ...]) -> tuple[Stmt, ...]:
@@ -82,10 +86,31 @@ def scan_parts(op: Scan, live: tuple[Tensor, ...]) -> ScanParts:
 
     fold = Fold(state, op.combiner, tuple(sources))
     step = (*keep(states_before(op), indices), fold, *keep(states_after(op), indices))
-    outer, inner = split_condition(condition, steps)
+    begin: Stmt = Assign(state, op.start)
+    if op.cell is None:
+        end = keep(last_states(op), op.axes)
+        return ScanParts(steps, outer, inner, begin, step, end, live)
+    kept = _kept_in_cells(op, live)
+    cell = substitute_all(op.cell, mapping)
+    found = [read(t, cell) if t in dict.fromkeys(kept) else c for t, c in _zipped(op)]
+    begin = Store(kept, op.axes, tuple([op.start[t.index % m] for t in kept]))
+    leave = Store(kept, cell, tuple([state[t.index % m] for t in kept]))
+    writes = tuple(dict.fromkeys((*live, *kept)))
     return ScanParts(
-        steps, outer, inner, Assign(state, op.start), step, keep(last_states(op), op.axes)
+        steps, outer, inner, begin, (Assign(state, tuple(found)), *step, leave), (), writes
     )
+
+
+def _zipped(op: Scan) -> list[tuple[Tensor, Expr]]:
+    return list(zip(last_states(op), op.combiner.identity, strict=True))
+
+
+def _kept_in_cells(op: Scan, live: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The components of a state in cells that some step reads, or the program."""
+    mentioned = dict.fromkeys(postorder(*op.combiner.results))
+    wanted = dict.fromkeys(live)
+    pairs = zip(last_states(op), op.combiner.lhs, strict=True)
+    return tuple([t for t, p in pairs if p in mentioned or t in wanted])
 
 
 def _step_axis(a: Axis, reverse: bool, mapping: dict[Expr, Expr]) -> Axis:

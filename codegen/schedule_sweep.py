@@ -28,6 +28,9 @@ def schedule_scan(op: Scan, live: tuple[Tensor, ...]) -> Kernel:
     loops = _serial(parts.steps, step)
     if parts.outer is not TRUE:
         loops = (If(parts.outer, loops),)
+    if op.cell is not None:
+        loops = (*_serial(op.axes, (parts.begin,)), *loops)
+        return Kernel(op.name, loops, parts.writes, tuple(op_inputs(op)))
     body: tuple[Stmt, ...] = (parts.begin, *loops, *parts.end)
     others = list(op.axes)
     if others and _rows_fit_lanes(op, parts):

@@ -12,8 +12,17 @@ from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from tensorad.errors import BoundsError
-from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs, source_line
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, read
+from tensorad.ir.tensor import (
+    Compute,
+    Op,
+    Scan,
+    Scatter,
+    dim_expr,
+    last_states,
+    outputs,
+    source_line,
+)
 from tensorad.ir.visit import free_leaves, op_expressions, reads
 from tensorad.simplify.enumeration import value_at
 from tensorad.simplify.inrange import Point, Query, Verdict
@@ -85,7 +94,7 @@ def classify_reads(op: Op) -> dict[Read, ReadClass]:
             for dimension in suspects.get(site.read, ()):
                 here = _class_of(site, dimension)
                 found[site.read] = max(found[site.read], here, key=_RANK.__getitem__)
-    if not isinstance(op, Scatter):  # its writes hold the operation, which would never die
+    if not isinstance(op, (Scatter, Scan)):  # its writes hold the operation, which would never die
         _classes[op] = found
     return found
 
@@ -146,7 +155,7 @@ def _size_sites(op: Op) -> list[tuple[Site, int, Verdict]]:
             verdict = _query(site, dimension).verdict()
             if verdict.kind == "sizes":
                 found.append((site, dimension, verdict))
-    if not isinstance(op, Scatter):  # as in classify_reads
+    if not isinstance(op, (Scatter, Scan)):  # as in classify_reads
         _size_reads[op] = found
     return found
 
@@ -155,7 +164,14 @@ def _accesses(op: Op) -> list[Read]:
     found = reads(*op_expressions(op))
     if isinstance(op, Scatter):
         found += [_write(op, u.indices) for u in op.updates]
+    if isinstance(op, Scan):
+        found += _cells(op)
     return found
+
+
+def _cells(op: Scan) -> list[Read]:
+    """The state that a step finds by computed indices."""
+    return [] if op.cell is None else [read(last_states(op)[0], op.cell)]
 
 
 def _write(op: Scatter, indices: tuple[Expr, ...]) -> Read:
@@ -166,10 +182,9 @@ def _sites(op: Op) -> Iterable[Site]:
     if isinstance(op, Compute):
         yield from evaluation_sites(op.axes, op.bodies)
     elif isinstance(op, Scan):
-        inner = (*op.axes, *op.along)
         yield from evaluation_sites(op.axes, op.start)
-        yield from evaluation_sites(inner, (op.condition,))
-        yield from evaluation_sites(inner, op.sources, op.condition)
+        yield from evaluation_sites(op.scope, (op.condition,))
+        yield from evaluation_sites(op.scope, (*op.sources, *_cells(op)), op.condition)
     elif isinstance(op, Scatter):
         for u in op.updates:
             yield from evaluation_sites(op.axes, (u.condition,))

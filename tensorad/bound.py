@@ -142,7 +142,7 @@ class _Yardstick:
     def _through_scan(self, op: Scan, heads: Sequence[Tensor]) -> None:
         components = flowing_components(op.combiner, [t.index % op.combiner.arity for t in heads])
         factor = walks(op.combiner, components)
-        self.walked += factor * self.count((*op.axes, *op.along))
+        self.walked += factor * self._scan_points(op)
         if factor:
             self._need_values(op, (*op.sources, op.condition, *op.start))
         contexts: Contexts = {}
@@ -151,7 +151,7 @@ class _Yardstick:
         def follow(e: Expr) -> list[Expr]:
             return [c for c in flow(e) if c in active]
 
-        inner = tuple([i for i in (*op.axes, *op.along, possible(op.condition)) if i is not TRUE])
+        inner = tuple([i for i in (*op.scope, possible(op.condition)) if i is not TRUE])
         for n, e in enumerate(scanned(op, heads)):
             if e in active:
                 items = tuple(op.axes) if n < len(op.start) else inner
@@ -161,6 +161,11 @@ class _Yardstick:
                 self._through_folds(op, levels, sites)
         for (_, e), around in contexts.items():
             self._receive_read(e, around)
+
+    def _scan_points(self, op: Scan) -> int:
+        """The steps; a state in cells is set cell by cell before them."""
+        cells = 0 if op.cell is None else self.count(tuple(op.axes))
+        return cells + self.count(op.scope)
 
     def _through_formula(self, op: Compute | Scatter, heads: Sequence[Tensor]) -> None:
         active = self.active[op]
@@ -184,9 +189,12 @@ class _Yardstick:
     def _through_scatter(self, op: Scatter) -> None:
         if op.init is not None and op.init in self.leading:
             self._receive(op.init, self.elements(op))
+        factor = walks(op.combiner, [0])
+        self.walked += factor * (self.elements(op) + self.count(tuple(op.axes)))
         for u in op.updates:
             if u.value in self.active[op]:
                 self._need_values(op, (*u.indices, u.condition))
+                self._need_values(op, (u.value,) if factor else ())
 
     def _through_level(self, op: Op, level: Level, contexts: Contexts) -> None:
         for e in level.need:
@@ -274,7 +282,7 @@ class _Yardstick:
             case Placeholder() | Constant():
                 return 0
             case Scan():
-                return self.count((*op.axes, *op.along))
+                return self._scan_points(op)
             case Scatter():
                 domain = self.count(tuple(op.axes))
                 return self.elements(op) + domain + sum(self._fold_points(op).values())

@@ -266,16 +266,6 @@ def a_product_of_other_axes() -> None:
     ta.generalized_matmul(X, Y, 1)
 
 
-@CASES.refused(
-    GradError,
-    "scatter M combines with max; only combine='sum' has a derivative.",
-    "  hint: write the operator as a reduction with that combiner.",
-)
-def a_scatter_of_maxima() -> None:
-    m = ta.scatter((5,), 3, lambda p: ((p,), X[p, 0]), combine="max", name="M")
-    ta.vjp(m, [X], 1.0)
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.attempt.__name__)
 def test_refusals(case: Case) -> None:
     check(case)

@@ -19,6 +19,7 @@ from tensorad.ir.expr import (
     mul,
     sub,
 )
+from tensorad.ir.tensor import Shape, dim_of
 from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.intervals import interval
 
@@ -52,6 +53,13 @@ class Box:
         for a, start, n in zip(self.axes, self.starts, self.extents, strict=True):
             result = add(mul(result, n), sub(a, start))
         return result
+
+    def place(self) -> tuple[Expr, ...]:
+        """Where the axes stand in the box, one index each."""
+        return tuple([sub(a, s) for a, s in zip(self.axes, self.starts, strict=True)])
+
+    def shape(self) -> Shape:
+        return tuple([dim_of(n) for n in self.extents])
 
     def size(self) -> Expr:
         result: Expr = int_const(1)

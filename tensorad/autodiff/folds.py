@@ -13,7 +13,9 @@ from weakref import WeakKeyDictionary
 
 from tensorad.autodiff.box import Box
 from tensorad.autodiff.linear import Term, body_terms
-from tensorad.autodiff.scans import Head, Heads, jacobian_entries, reverse_sweep, traced_scan
+from tensorad.autodiff.scan_forms import traced_scan
+from tensorad.autodiff.scans import Head, Heads, reverse_sweep
+from tensorad.autodiff.steps import jacobian_entries
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
     TRUE,
@@ -26,9 +28,8 @@ from tensorad.ir.expr import (
     const,
     logical_and,
     read,
-    sub,
 )
-from tensorad.ir.tensor import Compute, Scan, Tensor, dim_of, outputs
+from tensorad.ir.tensor import Compute, Scan, Tensor, outputs
 from tensorad.ir.visit import fresh_axes, postorder, substitute_all
 from tensorad.simplify.record import Decision, note
 
@@ -139,7 +140,7 @@ def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> Fold:
     mapping = fresh_axes((*op.axes, *e.axes))
     rows = tuple([a for a in (mapping[a] for a in op.axes) if isinstance(a, Axis)])
     along = tuple([a for a in (mapping[a] for a in e.axes) if isinstance(a, Axis)])
-    place = (*op.axes, *[sub(a, s) for a, s in zip(e.axes, box.starts, strict=True)])
+    place = (*op.axes, *box.place())
     sources = [e.sources[c] for c in components]
     *parts, condition = substitute_all((*sources, *place, e.condition), mapping)
     combiner = restricted(e.combiner, components)
@@ -150,7 +151,7 @@ def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> Fold:
         tuple(parts[: len(sources)]),
         combiner,
         combiner.identity,
-        (*op.shape, *[dim_of(n) for n in box.extents]),
+        (*op.shape, *box.shape()),
         tuple(parts[len(sources) :]),
         condition,
         exclusive=True,

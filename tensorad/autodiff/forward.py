@@ -12,6 +12,7 @@ from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import Override, Rule, Rules, check_override, derivation_order
 from tensorad.autodiff.reverse import vjp, whole
+from tensorad.autodiff.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.scans import tangent_scan
 from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.errors import DTypeError, GradError, ShapeError
@@ -29,6 +30,7 @@ from tensorad.ir.tensor import (
     Tensor,
     Update,
     format_shape,
+    last_states,
     outputs,
 )
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
@@ -231,11 +233,10 @@ class Push:
 
     def _scatter(self, op: Scatter) -> Adjoint | None:
         if not op.combiner.is_sum:
-            raise GradError(
-                f"scatter {op.name} combines with {op.combiner.name}; "
-                "only combine='sum' has a derivative.",
-                hint="write the operator as a reduction with that combiner.",
-            )
+            scan = scatter_scan(op)
+            result = last_states(scan)[0]
+            tangent = self._scan(traced_scan(scan), outputs(scan))[result.index]
+            return None if tangent is None else whole(tangent)
         mapping = fresh_axes((*self.lead, *op.axes))
         axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
         updates = []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
+from tensorad.autodiff.box import Box
 from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.combiners import fold_groups
 from tensorad.autodiff.dense import note_jacobian
@@ -22,6 +23,7 @@ from tensorad.autodiff.overrides import (
     derivation_order,
 )
 from tensorad.autodiff.provenance import remember
+from tensorad.autodiff.scan_forms import scatter_scan, steps_of, traced_scan
 from tensorad.autodiff.scans import Head as ScanHead
 from tensorad.autodiff.scans import Heads as ScanHeads
 from tensorad.autodiff.scans import reverse_sweep
@@ -35,10 +37,12 @@ from tensorad.ir.expr import (
     Call,
     Expr,
     Read,
+    call,
     cast,
+    logical_and,
     read,
 )
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, outputs
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute
 from tensorad.simplify.record import Decision, note
 from tensorad.simplify.tidy import tidy
@@ -170,7 +174,7 @@ class Sweep:
         elif isinstance(viewed, Scatter) and flows:
             self._visit_scatter(viewed, made[0])
         elif isinstance(op, Scan) and isinstance(viewed, Scan) and flows:
-            self._visit_scan(op, viewed, made)
+            self._visit_scan(op, viewed, {t: self._finish(t, Uses(1, True)) for t in made})
         else:
             for t in made:
                 self._finish(t, Uses(0, False))
@@ -240,14 +244,11 @@ class Sweep:
 
     def _visit_scatter(self, op: Scatter, made: Tensor) -> None:
         """out[f(p)] += v(p): each point's adjoint is the head where the point went."""
-        if not op.combiner.is_sum:
-            raise GradError(
-                f"scatter {op.name} combines with {op.combiner.name}; "
-                "only combine='sum' has a derivative.",
-                hint="write the operator as a reduction with that combiner.",
-            )
         adjoint = self._finish(made, Uses(len(op.updates) + 1, False))
         if adjoint is None:
+            return
+        if not op.combiner.is_sum:
+            self._visit_folding_scatter(op, adjoint)
             return
         for u in op.updates:
             where = u.indices
@@ -288,8 +289,37 @@ class Sweep:
         adjoints = {c: self._finish(made[n], Uses(1, True)) for c, n in components.items()}
         return {c: a.at for c, a in adjoints.items() if a is not None}
 
-    def _visit_scan(self, op: Scan, viewed: Scan, made: tuple[Tensor, ...]) -> None:
-        adjoints = {t: self._finish(t, Uses(1, True)) for t in made}
+    def _visit_folding_scatter(self, op: Scatter, adjoint: Adjoint) -> None:
+        """out[f(p)] = out[f(p)] (+) v(p), as a scan whose state lies in the cells of `out`."""
+        scan = scatter_scan(op)
+        traced = traced_scan(scan)
+        if traced is scan:
+            self._visit_scan(scan, scan, {last_states(scan)[0]: adjoint})
+            return
+        (u,) = op.updates
+        winner = last_states(traced)[1]
+        won = call("eq", read(winner, u.indices), Box.around(op.axes).position())
+        for t in body_terms(0, u.value, self._wanted):
+
+            def weight(batch: Sequence[Expr], t: Term = t) -> Expr:
+                return times(
+                    cast(adjoint.at((*batch, *u.indices)), t.coefficient.dtype), t.coefficient
+                )
+
+            guard = logical_and(won, t.guard)
+            part = Contribution(op.axes, u.condition, t.read.indices, weight, guard)
+            self._push(t.read.tensor, part)
+        if op.init is not None and op.init in self.active:
+            own = compute_axes(op.shape)
+            kept = call("eq", read(winner, own), steps_of(scan))
+            self._push(
+                op.init,
+                Contribution(own, TRUE, own, lambda batch: adjoint.at((*batch, *own)), kept),
+            )
+
+    def _visit_scan(
+        self, op: Scan, viewed: Scan, adjoints: Mapping[Tensor, Adjoint | None]
+    ) -> None:
         lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
         given: dict[Tensor, ScanHead] = {}
         for t, adjoint in adjoints.items():
@@ -300,9 +330,8 @@ class Sweep:
         heads = ScanHeads.of(op, given, viewed.combiner.arity)
         smooth = [d for d, e in enumerate(viewed.sources) if self._flows(e)]
         sweep = reverse_sweep(viewed, [heads], smooth, lead)
-        inner = (*viewed.axes, *viewed.along)
         for d, t in sweep.elements[0].items():
-            self._push_terms(viewed.sources[d], inner, viewed.condition, t, viewed.indices)
+            self._push_terms(viewed.sources[d], viewed.scope, viewed.condition, t, viewed.indices)
         for c, t in sweep.starts[0].items():
             self._push_terms(viewed.start[c], viewed.axes, TRUE, t, viewed.axes)
 

@@ -7,176 +7,38 @@ derivative has the cost of a few passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary, WeakSet
+from dataclasses import dataclass
 
-from tensorad.autodiff.linear import differentiate, merge_guards, times
-from tensorad.autodiff.selections import selection
-from tensorad.ir.combiner import Combiner
+from tensorad.autodiff.steps import (
+    Entry,
+    Matrix,
+    StepBuilder,
+    found_states,
+    jacobian_entries,
+    plus,
+    product_sum,
+)
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
-    ZERO,
     Axis,
     Const,
     Expr,
-    Param,
-    add,
     cast,
     const,
     logical_and,
-    param,
-    read,
 )
 from tensorad.ir.tensor import (
     Scan,
     Tensor,
-    dim_of,
     last_states,
     outputs,
     states_after,
     states_before,
 )
-from tensorad.ir.visit import fresh_axes, postorder, substitute_all
-from tensorad.simplify.nonzeroness import guarded
+from tensorad.ir.visit import postorder, substitute_all
 
-_derived: WeakSet[Combiner] = WeakSet()
-"""Steps that derivatives made: their choices follow those of the steps they come from."""
-
-Entry = tuple[Expr, Expr] | None
-"""A guard and the partial derivative where it holds; None is zero everywhere."""
-Matrix = list[list[Entry]]
 Head = Callable[[Sequence[Expr]], Expr]
 """What an output's adjoint is at the indices of one element."""
-
-
-def jacobian_entries(combiner: Combiner, operands: Sequence[Param]) -> Matrix:
-    """entry[c][d] = d result_c / d operand_d."""
-    inputs: dict[Expr, None] = dict.fromkeys(operands)
-    rows: Matrix = []
-    for result in combiner.results:
-        found = differentiate(result, lambda e: e in inputs) if result.dtype.is_float else {}
-        rows.append([merge_guards(found[p]) if p in found else None for p in operands])
-    return rows
-
-
-def product_sum(pairs: Sequence[tuple[Entry, Expr | None]], like: Expr) -> Expr | None:
-    """The sum of partial * value over the pairs that have both; None if there are none.
-
-    A guard switches its product off, which then is no product with 0.
-    """
-    total: Expr | None = None
-    for entry, value in pairs:
-        if entry is not None and value is not None:
-            guard, partial = entry
-            part = guarded(guard, times(cast(value, partial.dtype), partial))
-            part = cast(part, like.dtype)
-            total = part if total is None else add(total, part)
-    return total
-
-
-def plus(a: Expr | None, b: Expr | None) -> Expr | None:
-    """The sum of what is there."""
-    return b if a is None else a if b is None else add(a, cast(b, a.dtype))
-
-
-class StepBuilder:
-    """A scan under construction: state components with their start, and elements."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.state: list[Param] = []
-        self.start: list[Expr] = []
-        self.results: list[Expr] = []
-        self.elements: dict[Param, Expr] = {}
-
-    def carry(self, name: str, start: Expr) -> tuple[Param, int]:
-        """A new state component and its number; `results` needs an entry for each."""
-        self.state.append(param(name, start.dtype))
-        self.start.append(start)
-        self.results.append(self.state[-1])
-        return self.state[-1], len(self.state) - 1
-
-    def element(self, name: str, value: Expr) -> Param:
-        """A right operand of the step."""
-        made = param(name, value.dtype)
-        self.elements[made] = value
-        return made
-
-    def use(self, sources: Mapping[Param, Expr]) -> None:
-        """Make elements of the operands that the results mention."""
-        used = postorder(*self.results)
-        for e in used:
-            if isinstance(e, Param) and e in sources:
-                self.elements[e] = sources[e]
-
-    def combiner(self) -> Combiner:
-        """The step."""
-        identity = tuple([const(0, p.dtype) for p in self.state])
-        made = Combiner(
-            self.name, tuple(self.state), tuple(self.elements), tuple(self.results), identity
-        )
-        _derived.add(made)
-        return made
-
-    def scan(self, like: Scan, lead: tuple[Axis, ...], name: str, reverse: bool) -> Scan:
-        """The scan along the steps of `like`, over axes of its own (after those in `lead`)."""
-        mapping = fresh_axes((*lead, *like.axes, *like.along))
-        made = [a for a in mapping.values() if isinstance(a, Axis)]
-        n = len(lead) + len(like.axes)
-        elements = substitute_all(tuple(self.elements.values()), mapping)
-        *indices, condition = substitute_all((*lead, *like.indices, like.condition), mapping)
-        return Scan(
-            name,
-            tuple(made[:n]),
-            tuple(made[n:]),
-            elements,
-            self.combiner(),
-            substitute_all(tuple(self.start), mapping),
-            (*[dim_of(a.upper) for a in lead], *like.shape),
-            tuple(indices),
-            condition,
-            False,
-            reverse,
-            like.source,
-        )
-
-
-_traced: WeakKeyDictionary[Scan, Scan] = WeakKeyDictionary()
-
-
-def traced_scan(op: Scan) -> Scan:
-    """The scan with origins beside the states that only select: the identity is no operand.
-
-    Its components begin with those of `op`, which it returns where nothing is selected.
-    """
-    if op not in _traced:
-        chosen = selection(op.combiner) if _starts_fresh(op) else None
-        if chosen is None:
-            return op
-        none = [const(-1, INT64) for _ in chosen.traced]
-        _traced[op] = replace(
-            op,
-            sources=(*op.sources, *chosen.marks(ZERO)),
-            combiner=chosen.combiner,
-            start=(*op.start, *none),
-        )
-    return _traced[op]
-
-
-def _starts_fresh(op: Scan) -> bool:
-    """Whether the scan starts from its combiner's identity, as the user's scans do."""
-    pairs = zip(op.start, op.combiner.identity, strict=True)
-    return op.combiner not in _derived and all(a is b for a, b in pairs)
-
-
-def found_states(op: Scan) -> dict[Param, Expr]:
-    """The combiner's operands at a step, as reads of the states it finds and its elements."""
-    states = states_before(op)
-    found: dict[Param, Expr] = {
-        p: read(t, op.indices) for p, t in zip(op.combiner.lhs, states, strict=True)
-    }
-    found.update(zip(op.combiner.rhs, op.sources, strict=True))
-    return found
 
 
 @dataclass(frozen=True, eq=False)

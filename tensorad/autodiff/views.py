@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from tensorad.autodiff.combiners import reduce_terms
 from tensorad.autodiff.linear import Term, body_terms
-from tensorad.autodiff.scans import traced_scan
+from tensorad.autodiff.scan_forms import traced_scan
 from tensorad.ir.expr import Expr, Read, Reduce
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
 from tensorad.ir.visit import reads, topological_ops

@@ -182,7 +182,7 @@ def _scatter_lines(op: Scatter, writer: FormulaWriter) -> list[str]:
 
 
 def _scan_lines(op: Scan, writer: FormulaWriter, used: Mapping[Tensor, None]) -> list[str]:
-    roots = (*op.indices, *op.sources, op.condition, *op.start)
+    roots = (*op.indices, *op.sources, op.condition, *op.start, *(op.cell or ()))
     shared, texts = writer.write(roots, (*op.axes, *op.along))
     n, k = len(op.indices), len(op.sources)
     last = 2 * op.combiner.arity
@@ -201,6 +201,12 @@ def _scan_lines(op: Scan, writer: FormulaWriter, used: Mapping[Tensor, None]) ->
         f'{where} <span class="dim">along{how}</span> {writer.joined(writer.ranges(op.along))}'
     )
     if any(a is not b for a, b in zip(op.start, op.combiner.identity, strict=True)):
-        lines.append(f'<span class="dim">from</span> {", ".join(texts[n + k + 1 :])}')
+        first = n + k + 1
+        lines.append(
+            f'<span class="dim">from</span> {", ".join(texts[first : first + len(op.start)])}'
+        )
+    if op.cell is not None:
+        cell = ", ".join(texts[len(texts) - len(op.cell) :])
+        lines.append(f'<span class="dim">in the state at</span> {cell}')
     lines.extend(_for_axes(op.axes, writer))
     return lines if _is_built_in(op.combiner) else [*lines, *_combiner_lines(op.combiner)]

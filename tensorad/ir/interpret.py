@@ -121,7 +121,7 @@ def shape_of(
     Raises:
         BindError: a size has no value.
     """
-    return _Run(bind_sizes(shapes, sizes)).shape(t.op)
+    return _Run(bind_sizes(shapes, sizes)).shape(t)
 
 
 def _wrong_shape(t: Tensor, shape: Sequence[int]) -> ShapeError:
@@ -134,7 +134,7 @@ def _wrong_shape(t: Tensor, shape: Sequence[int]) -> ShapeError:
 
 def _bound_array(t: Tensor, value: Any, run: _Run) -> Array:
     array = np.asarray(value)
-    if tuple(array.shape) != tuple(run.shape(t.op)):
+    if tuple(array.shape) != tuple(run.shape(t)):
         raise _wrong_shape(t, array.shape)
     if t.dtype.is_float and array.dtype.kind in "biuf":
         return array.astype(np.float64)
@@ -179,8 +179,8 @@ class _Run:
         self.sizes = sizes
         self.arrays: dict[Tensor, Array] = {}
 
-    def shape(self, op: Op) -> tuple[int, ...]:
-        return tuple([int(self.value(dim_expr(n), self.sizes)) for n in op.shape])
+    def shape(self, t: Tensor | Op) -> tuple[int, ...]:
+        return tuple([int(self.value(dim_expr(n), self.sizes)) for n in t.shape])
 
     def run_op(self, op: Op) -> list[Array]:
         match op:
@@ -235,21 +235,29 @@ class _Run:
         before = [results[t.index] for t in states_before(op)]
         last = [results[t.index] for t in last_states(op)]
         scope = dict(self.sizes)
-        for _ in self.points(op.axes, scope):
-            state = self.values(op.start, scope)
-            for _ in self.points(op.along, scope, op.reverse):
-                if self.value(op.condition, scope):
-                    where = self.values(op.indices, scope)
+
+        def run(own: Scope) -> None:
+            for _ in self.points(op.along, own, op.reverse):
+                if self.value(op.condition, own):
+                    where = self.values(op.indices, own)
+                    cell = self.values(op.axes if op.cell is None else op.cell, own)
+                    state = _at(last, cell, op.name)
                     _set(before, where, state)
-                    state = self.combine(op.combiner, state, self.values(op.sources, scope))
+                    state = self.combine(op.combiner, state, self.values(op.sources, own))
                     _set(after, where, state)
-            _set(last, [scope[a] for a in op.axes], state)
+                    _set(last, cell, state)
+
+        for _ in self.points(op.axes, scope):
+            _set(last, [scope[a] for a in op.axes], self.values(op.start, scope))
+            if op.cell is None:
+                run(scope)
+        if op.cell is not None:
+            run(scope)
         return results
 
     def unset(self, t: Tensor) -> Array:
         """An array of t's shape without values."""
-        shape = [int(self.value(dim_expr(n), self.sizes)) for n in t.shape]
-        return np.full(shape, math.nan if t.dtype.is_float else 0, storage_dtype(t.dtype))
+        return np.full(self.shape(t), math.nan if t.dtype.is_float else 0, storage_dtype(t.dtype))
 
     def points(self, axes: Sequence[Axis], scope: Scope, reverse: bool = False) -> Iterator[None]:
         """Each point in lexicographic order (or backwards), its indices set in `scope`."""
@@ -333,6 +341,11 @@ class _Run:
                 function = e.function
                 return self.value(function.result, dict(zip(function.params, args, strict=True)))
         raise InternalError(f"unknown expression class {type(e).__name__}")
+
+
+def _at(arrays: Sequence[Array], where: Sequence[int], name: str) -> list[Any]:
+    _check_index(name, where, arrays[0].shape, "written")
+    return [a[tuple(where)].item() for a in arrays]
 
 
 def _set(arrays: Sequence[Array], where: Sequence[int], values: Sequence[Any]) -> None:

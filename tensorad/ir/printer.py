@@ -428,7 +428,7 @@ def _scatter_lines(op: Scatter, writer: ExprWriter) -> list[str]:
 
 def _scan_lines(op: Scan, writer: ExprWriter) -> list[str]:
     bounds = [b for a in op.along for b in (a.lower, _minus_one(a.upper), a.step)]
-    roots = (*op.indices, op.condition, *op.start, *op.sources)
+    roots = (*op.indices, op.condition, *op.start, *op.sources, *(op.cell or ()))
     shared, texts = writer.write((*roots, *bounds), (*op.axes, *op.along))
     rest = iter(texts)
     where = ", ".join([next(rest) for _ in op.indices])
@@ -441,4 +441,7 @@ def _scan_lines(op: Scan, writer: ExprWriter) -> list[str]:
     if op.condition is not TRUE:
         lines.append(f"    condition {condition}")
     lines.append(f"    exclusive {op.exclusive}  reverse {op.reverse}  at [{where}]")
-    return [*lines, *[f"    source[{n}] = {next(rest)}" for n in range(len(op.sources))]]
+    lines.extend([f"    source[{n}] = {next(rest)}" for n in range(len(op.sources))])
+    if op.cell is not None:
+        lines.append(f"    cell [{', '.join([next(rest) for _ in op.cell])}]")
+    return lines

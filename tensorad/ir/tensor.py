@@ -109,6 +109,9 @@ class Scan:
     a step keeps the state it finds and the one it leaves; elements that no step keeps are
     unspecified. Outputs, per component: the state after a step (before it if `exclusive`),
     the other one of these two, and the last state, over `axes` alone.
+
+    With a `cell` there is one loop over `along`: a step computes in the state at that point of
+    `axes`, and sources, condition and indices are over `along` alone, as is the cell.
     """
 
     name: str
@@ -123,6 +126,12 @@ class Scan:
     exclusive: bool = False
     reverse: bool = False
     source: str = field(default_factory=source_line)
+    cell: tuple[Expr, ...] | None = None
+
+    @property
+    def scope(self) -> tuple[Axis, ...]:
+        """The axes that a step's expressions may use."""
+        return self.along if self.cell is not None else (*self.axes, *self.along)
 
     @property
     def rows(self) -> Shape:

@@ -148,9 +148,12 @@ def _verify_scan(op: Scan) -> None:
     _require(op.condition.dtype is BOOL, "a condition is not boolean", op.condition)
     _require(len(op.indices) == len(op.shape), "a scan's indices do not fit its shape")
     _require(_all(op.indices, INT64), "an index is not int64")
-    _verify_nest((*op.axes, *op.along), ())
+    cell = op.axes if op.cell is None else op.cell
+    _require(len(cell) == len(op.axes), "a scan's cell does not fit its axes")
+    _verify_nest(op.axes, ())
+    _verify_nest(op.along, () if op.cell is not None else op.axes)
     _verify_roots(op.start, op.axes)
-    _verify_roots((op.condition, *op.sources, *op.indices), (*op.axes, *op.along))
+    _verify_roots((op.condition, *op.sources, *op.indices, *cell), op.scope)
     for e in postorder(*op_expressions(op)):
         _require(not isinstance(e, Reduce), "a scan holds a reduction", e)
 

@@ -362,7 +362,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
     if isinstance(op, Scatter):
         return tuple(e for u in op.updates for e in (*u.indices, u.value, u.condition))
     if isinstance(op, Scan):
-        return (*op.start, op.condition, *op.sources, *op.indices)
+        return (*op.start, op.condition, *op.sources, *op.indices, *(op.cell or ()))
     return ()
 
 
