@@ -13,8 +13,8 @@ from tensorad.errors import GradError, UserError
 from tensorad.ir.expr import Axis, Expr, size_var
 from tensorad.ir.points import possible
 from tensorad.ir.symbolic_points import Count, count_nest
-from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import topological_ops, uses_any
+from tensorad.ir.tensor import Op, Tensor
+from tensorad.ir.visit import op_inputs, topological_ops, uses_any
 from tensorad.simplify.certificate import Certificate, certify
 from tensorad.simplify.record import Decision, Elimination, Incoming, Record, listening
 
@@ -147,7 +147,15 @@ def _choices_only(s: Story) -> Story:
 
 def _between(wrt: Tensor) -> Callable[[Tensor], bool]:
     """Whether a tensor's adjoint is on the way to that of `wrt`."""
-    return lambda t: t is wrt or wrt.op in set(topological_ops([t]))
+    known: dict[Op, bool] = {}
+
+    def depends(t: Tensor) -> bool:
+        for op in topological_ops([t], stop=known):
+            if op not in known:
+                known[op] = op is wrt.op or any(known[u.op] for u in op_inputs(op))
+        return t is wrt or (known[t.op] and t.op is not wrt.op)
+
+    return depends
 
 
 def _stories(
