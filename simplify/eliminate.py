@@ -60,7 +60,7 @@ def _eliminate(
     solution = _over_digits(outer, left, parts) if may_split else None
     if solution is None:
         solution = _by_sets(outer, left, parts)
-        if not solution.exact or _unsolved_parts(solution):
+        if not solution.exact:
             solution = _with_tables(outer, left, parts) or solution
     return replace(solution, pieces=tuple([_with_solved(p, solved) for p in solution.pieces]))
 
@@ -69,7 +69,7 @@ def _by_sets(outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]
     """What isl makes of the affine conditions; the others stay."""
     leaves = [*outer, *inner]
     affine = [p for p in parts if is_affine(p, leaves)]
-    residual = logical_and(*[p for p in parts if not is_affine(p, leaves)])
+    others = [p for p in parts if not is_affine(p, leaves)]
     constant = all(isinstance(b, Const) for a in inner for b in (a.lower, a.upper))
     if not affine and constant:
         mapping = fresh_axes(inner)
@@ -77,13 +77,12 @@ def _by_sets(outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]
         solution = Solution((Piece(TRUE, kept, mapping),), True, "identity")
     else:
         solution = solve_affine(outer, inner, affine)
-    pieces = tuple([_with_residual(p, residual) for p in solution.pieces])
-    return replace(solution, pieces=pieces)
-
-
-def _unsolved_parts(solution: Solution) -> bool:
-    """Whether conditions that no data decide are left to test."""
-    return any(is_static(c) for p in solution.pieces for c in conjuncts(p.residual))
+    pieces = tuple([_with_residual(p, logical_and(*others)) for p in solution.pieces])
+    solution = replace(solution, pieces=pieces)
+    left = [c for p in pieces for c in conjuncts(p.residual) if is_static(c)]
+    if solution.exact and left:
+        return replace(solution, exact=False, reason=f"{left[0]} is not affine")
+    return solution
 
 
 def _with_tables(
@@ -95,7 +94,7 @@ def _with_tables(
     groups = _linked(inner, static)
     for axes, own in groups:
         solution = _by_sets(outer, axes, own) if len(groups) > 1 else None
-        if solution is None or not solution.exact or _unsolved_parts(solution):
+        if solution is None or not solution.exact:
             solution = tabulate(outer, axes, own)
         if solution is None:
             return None

@@ -18,6 +18,9 @@ from tensorad.simplify.quotients import Quotients
 
 _memory = PlanMemory()
 _MAX_PIECES = 16
+_MOST_QUOTIENTS = 16
+"""Formulas with more divisions are not given to isl."""
+_FEW_DIMS = 6
 _SIMPLE = 40
 """Plans of this size are taken without looking for simpler ones."""
 
@@ -61,18 +64,27 @@ def _plan(
     """The best plan: over the axes themselves, or over their quotients as well."""
     known = logical_and(facts, *[axis_conditions(a) for a in outer])
     params = [*sizes, *outer]
-    limit = config.current().isl_operations
+    quotients = Quotients(inner)
+    conditions = [*[quotients.linear(c) for c in affine], *quotients.definitions]
+    if len(quotients.axes) > _MOST_QUOTIENTS:
+        piece = _unsolved(inner, logical_and(*affine))
+        reason = f"the formula holds {len(quotients.axes)} different divisions"
+        return Solution((piece,), False, "none", reason)
+    limit = _operations(len(inner) + len(quotients.axes))
     best = _within_budget(limit, params, inner, [], affine, known)
     if best.exact and _cost(best) <= _SIMPLE:
         return best
-    quotients = Quotients(inner)
-    conditions = [*[quotients.linear(c) for c in affine], *quotients.definitions]
     if len(quotients.axes) > best.exact:
-        limit = limit // 3
-        other = _within_budget(limit, params, inner, quotients.axes, conditions, known)
+        other = _within_budget(limit // 3, params, inner, quotients.axes, conditions, known)
         if other.exact and (not best.exact or _cost(other) < _cost(best)):
             return other
     return best
+
+
+def _operations(dims: int) -> int:
+    """The budget of one attempt: an isl operation takes longer the more dims there are."""
+    crowd = max(1.0, dims / _FEW_DIMS)
+    return max(1, int(config.current().isl_operations / crowd**2))
 
 
 def _within_budget(

@@ -227,7 +227,10 @@ def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None
     if not all(is_static(i) for i in c.indices):
         return None
     hits = logical_and(*[x == i for x, i in zip(own, c.indices, strict=True)])
-    value = guarded(c.guard, c.weight(batch))
+    there: dict[Expr, Expr] = {
+        i: x for x, i in zip(own, c.indices, strict=True) if isinstance(i, Call)
+    }
+    value = substitute(guarded(c.guard, c.weight(batch)), there)
     combiner = sum_combiner(value.dtype)
     everywhere = reduce_expr(combiner, (value,), c.axes, logical_and(hits, c.condition))
     body = nonzero_body(axes, everywhere)

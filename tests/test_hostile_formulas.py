@@ -1,0 +1,131 @@
+"""Formulas made to exhaust isl: every one ends soon, in a plan that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tensorad import config, te
+from tensorad.autodiff import vjp
+from tensorad.ir.expr import Axis, Expr, call, int_const, logical_and, logical_or
+from tensorad.ir.tensor import Scatter
+from tensorad.simplify import enumerated
+from tensorad.simplify.eliminate import eliminate
+from tests.oracles import box, check_solution
+
+Problem = tuple[list[Axis], list[Axis], Expr]
+
+
+def _deep(depth: int) -> Problem:
+    (x,), v = box(x=30), box(i=5, j=6)
+    e = v[0] + v[1]
+    for n in range(depth):
+        e = (e * 3 + v[n % 2]) // 2 % 97
+    return [x], v, x == e
+
+
+def _quotients_and_remainders(depth: int) -> Problem:
+    (x,), v = box(x=60), box(i=12, j=3)
+    e: Expr = v[0]
+    for _ in range(depth):
+        e = e // 2 + e % 3 * 2 + v[1]
+    return [x], v, x == e
+
+
+def _alternatives(count: int) -> Problem:
+    (x,), v = box(x=9), box(i=9, k=9)
+    i, k = v
+    parts = [
+        i * (n % 5 + 1) + k * (n % 3) >= 7 * n if n % 2 else (i + n * k) % (n + 2) == 1
+        for n in range(1, count)
+    ]
+    return [x], v, logical_and(x == k, logical_or(*parts))
+
+
+def _holes(count: int) -> Problem:
+    (x,), v = box(x=9), box(i=9, k=9)
+    holes = [v[0] != v[1] * n % 8 + n % 7 for n in range(count)]
+    return [x], v, logical_and(x == v[1], *holes)
+
+
+def _strides(count: int) -> Problem:
+    (x,), v = box(x=50), box(**dict.fromkeys("abcdefg"[:count], 2))
+    total: Expr = int_const(0)
+    for stride, a in zip((6, 10, 15, 7, 11, 13, 17), v, strict=False):
+        total = total + stride * a
+    return [x], v, x == total
+
+
+def _clamps(count: int) -> Problem:
+    (x,), v = box(x=20), box(i=12, k=5)
+    e: Expr = v[0]
+    for n in range(count):
+        upper = call("minimum", e * 2 - v[1] * n, int_const(40 - n))
+        e = call("maximum", upper, int_const(n - 20))
+    return [x], v, x == e % 20
+
+
+def _remainders(count: int) -> Problem:
+    (x,), v = box(x=30), box(i=6, j=5, k=2)
+    total: Expr = int_const(0)
+    for n in range(2, 2 + count):
+        total = total + (v[0] * n + v[1] * (n + 1) + v[2]) % (2 * n + 1)
+    return [x], v, x == total % 30
+
+
+CASES: dict[str, tuple[Callable[[int], Problem], int]] = {
+    "division in division": (_deep, 4),
+    "many divisions": (_deep, 12),
+    "quotients and remainders": (_quotients_and_remainders, 3),
+    "deeper quotients": (_quotients_and_remainders, 8),
+    "alternatives": (_alternatives, 8),
+    "dozens of alternatives": (_alternatives, 40),
+    "holes": (_holes, 5),
+    "dozens of holes": (_holes, 30),
+    "five strides": (_strides, 5),
+    "clamps": (_clamps, 3),
+    "a dozen clamps": (_clamps, 12),
+    "remainders": (_remainders, 3),
+    "many remainders": (_remainders, 8),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plan_is_right(name: str) -> None:
+    make, size = CASES[name]
+    outer, inner, condition = make(size)
+    with config.override(isl_operations=60_000):
+        solution = eliminate(outer, inner, condition)
+    visited, wanted = check_solution(outer, inner, condition, solution)
+    assert solution.exact
+    assert visited <= wanted
+
+
+@pytest.mark.parametrize("name", ["many divisions", "five strides", "dozens of holes"])
+def test_without_a_list_of_points_the_domain_stays(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enumerated, "MAX_ROWS", 10)
+    make, size = CASES[name]
+    outer, inner, condition = make(size)
+    with config.override(isl_operations=3_000):
+        solution = eliminate(outer, inner, condition)
+    check_solution(outer, inner, condition, solution)
+    assert not solution.exact
+    assert solution.reason
+
+
+def test_what_cannot_be_inverted_scatters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enumerated, "MAX_ROWS", 10)
+    x = te.placeholder((97,), name="X")
+
+    def index(i: Expr, j: Expr) -> Expr:
+        e = i + j
+        for n in range(12):
+            e = (e * 3 + (i if n % 2 else j)) // 2 % 97
+        return e
+
+    y = te.compute((20, 20), lambda i, j: x[index(i, j)], name="Y")
+    (dx,) = vjp(y, [x], te.placeholder((20, 20), name="H"))
+    assert isinstance(dx.op, Scatter)
