@@ -80,6 +80,8 @@ class _Yardstick:
         self.walked = 0
         self.stages: dict[tuple[Op, Expr], tuple[int, int]] = {}
         """Reductions inside formulas on the path -> (elements, uses)."""
+        self.fewer: dict[Expr, None] = {}
+        """Reductions that depend on fewer axes than the formula around them."""
 
     def total(self) -> int:
         """Adjoints, forward values, and reductions walked again."""
@@ -269,12 +271,12 @@ class _Yardstick:
         return total
 
     def _forward_points(self) -> int:
-        """Every forward operation behind the needed values, and reductions needed alone."""
+        """Forward operations behind the needed values, as written; reductions needed alone."""
         whole = dict.fromkeys(topological_ops(self.needed))
         total = sum([self._points_of(op) for op in whole])
         for op, key in self.needed_folds:
             if op not in whole:
-                total += self._fold_points(op).get(key, 0)
+                total += self._fold_points(op, _varies_less).get(key, 0)
         return total
 
     def _points_of(self, op: Op) -> int:
@@ -285,12 +287,15 @@ class _Yardstick:
                 return self._scan_points(op)
             case Scatter():
                 domain = self.count(tuple(op.axes))
-                return self.elements(op) + domain + sum(self._fold_points(op).values())
-        folds = self._fold_points(op)
-        own = not folds or any(o is op for o, _ in self.stages)
-        return sum(folds.values()) + (self.elements(op) if own else 0)
+                return self.elements(op) + domain + sum(self._fold_points(op, None).values())
+        written = self._fold_points(op, None)
+        own = self._fold_points(op, _varies_less)
+        extra = [own[key] for o, key in self.stages if o is op and key in self.fewer]
+        again = any(o is op and key not in self.fewer for o, key in self.stages)
+        elements = self.elements(op) if again or not written else 0
+        return sum(written.values()) + sum(extra) + elements
 
-    def _fold_points(self, op: Op) -> dict[Expr, int]:
+    def _fold_points(self, op: Op, stages: Stages | None) -> dict[Expr, int]:
         """The points of each nest of reduction loops the operation writes."""
         assert isinstance(op, (Compute, Scatter))
         if isinstance(op, Compute):
@@ -299,10 +304,12 @@ class _Yardstick:
             parts = [((*u.indices, u.value, u.condition), tuple(op.axes)) for u in op.updates]
         points: dict[Expr, int] = {}
         for roots, items in parts:
-            _, sites = loop_levels(roots, items, every_operand, True, _varies_less)
+            _, sites = loop_levels(roots, items, every_operand, True, stages)
             for site in sites:
                 here, before = self.count(site.points), points.get(site.key, 0)
                 points[site.key] = before + here if site.elements is None else max(before, here)
+                if site.elements is not None:
+                    self.fewer[site.key] = None
         return points
 
 
