@@ -1,4 +1,4 @@
-"""The notebook runs from top to bottom, and its texts and figures are those of this version."""
+"""Notebooks run from top to bottom, and their texts and figures are those of this version."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "tvm_autodiff.ipynb"
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 
-SECTIONS = [
+TVM_SECTIONS = [
     "# Automatic differentiation of tensor formulas",
     "## Taking a gradient",
     "## How it works internally",
@@ -24,17 +24,38 @@ SECTIONS = [
 ]
 
 
-def test_every_section_is_there() -> None:
-    text = "\n".join(c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells)
-    assert [s for s in SECTIONS if s not in text] == []
+SPARSE_SECTIONS = [
+    "# Implicit time steps with a sparse Jacobian",
+    "## The residual",
+    "## Its Jacobian",
+    "## Time steps",
+    "## A Hessian",
+    "## Indices from data",
+]
+SECTIONS = {"tvm_autodiff": TVM_SECTIONS, "reaction_diffusion": SPARSE_SECTIONS}
+
+
+def read(name: str) -> nbformat.NotebookNode:
+    return nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+
+
+def test_every_notebook_is_tested() -> None:
+    assert {p.stem for p in NOTEBOOKS.glob("*.ipynb")} == set(SECTIONS)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_section_is_there(name: str) -> None:
+    text = "\n".join(c.source for c in read(name).cells)
+    assert [s for s in SECTIONS[name] if s not in text] == []
 
 
 @pytest.mark.slow
-def test_the_notebook_runs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_notebook_runs(name: str) -> None:
+    notebook = read(name)
     shown = [outputs_of(c) for c in notebook.cells]
     client = NotebookClient(
-        notebook, timeout=300, resources={"metadata": {"path": str(NOTEBOOK.parent.parent)}}
+        notebook, timeout=300, resources={"metadata": {"path": str(NOTEBOOKS.parent)}}
     )
     client.execute()
     run = [outputs_of(c) for c in notebook.cells]

@@ -51,7 +51,7 @@ def _body(matrix: SparseJacobian) -> list[str]:
     assert isinstance(rows, int) and isinstance(columns, int)  # there is a number of entries
     share = nnz / max(1, rows * columns)
     each = nnz / max(1, rows)
-    lines = [f"{nnz:,} entries, {each:.3g} per row, {share:.2g} of the matrix"]
+    lines = [f"{nnz:,} entries, {each:.3g} per row, {100 * share:.2g} % of the matrix"]
     if 0 < nnz <= _MOST_ENTRIES:
         indptr, indices = matrix.pattern()
         lines.append(picture(density(indptr, indices, rows, columns), rows, columns))
