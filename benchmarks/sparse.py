@@ -94,7 +94,9 @@ def gathered(n: int = 200_000) -> tuple[Tensor, Tensor, list[Tensor]]:
 
 CASES = (
     Case("reaction-diffusion 100 x 100", lambda: reaction_diffusion(100), 119_200, MOST_COPIES),
-    Case("reaction-diffusion 1000 x 1000", lambda: reaction_diffusion(1000), 11_992_000, MOST_COPIES),
+    Case(
+        "reaction-diffusion 1000 x 1000", lambda: reaction_diffusion(1000), 11_992_000, MOST_COPIES
+    ),
     Case("conv2d 8x17x28x28, 19x3x3", convolution, 17_374_816),
     Case("prefix sums of squares, 2000", triangle, 2_001_000),
     Case("x[I[i]] * x[i], 200000", gathered, 400_000),

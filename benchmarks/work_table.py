@@ -22,6 +22,7 @@ from tensorad import te
 from tensorad.autodiff.reverse import vjp
 from tensorad.bound import bound
 from tensorad.counting import Innermost, innermost, work
+from tensorad.ir.expr import Const
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.memory import forget
@@ -85,18 +86,34 @@ class Row:
         return found
 
 
+def head_of(p: Problem, name: str = "H") -> Tensor | None:
+    """A head of the output's shape; None where it is 0-d (the head is 1)."""
+    return te.placeholder(p.y.shape, p.y.dtype, name) if p.y.shape else None
+
+
 def gradients(p: Problem) -> list[Tensor]:
-    """The gradients of a program, given a head of its output's shape."""
-    return vjp(p.y, p.wrt, None if not p.y.shape else te.placeholder(p.y.shape, p.y.dtype, "H"))
+    """The gradients of a program, given a head."""
+    return vjp(p.y, p.wrt, head_of(p))
+
+
+def first_gradient(p: Problem) -> Problem:
+    """The first gradient as a program, to be differentiated by the inputs and its head."""
+    head = head_of(p, "H1")
+    y = vjp(p.y, p.wrt, head)[0]
+    return Problem(y, p.wrt if head is None else (*p.wrt, head), p.sizes, p.arrays)
+
+
+def made(case: Case, second: bool, grow: int = 0) -> Problem:
+    """The program of a row."""
+    p = case.make(grow)
+    return first_gradient(p) if second else p
 
 
 def cold_ms(case: Case, rounds: int = ROUNDS, second: bool = False) -> float:
     """The best time to differentiate and eliminate, with nothing remembered."""
     best = float("inf")
     for _ in range(rounds):
-        p = case.make(0)
-        if second:
-            p = first_gradient(p)
+        p = made(case, second)
         forget()
         start = time.perf_counter()
         gradients(p)
@@ -104,21 +121,15 @@ def cold_ms(case: Case, rounds: int = ROUNDS, second: bool = False) -> float:
     return best * 1e3
 
 
-def first_gradient(p: Problem) -> Problem:
-    """The first gradient as a program to differentiate again, by the same input."""
-    return Problem(gradients(p)[0], p.wrt, p.sizes, p.arrays)
-
-
 def nodes(tensors: Iterable[Tensor]) -> int:
-    """How many distinct nodes the formulas behind the tensors have, operation by operation."""
-    return sum([len(postorder(*op_expressions(op))) for op in topological_ops(tensors)])
+    """How many distinct nodes the formulas behind the tensors have, constants aside."""
+    found = [e for op in topological_ops(tensors) for e in postorder(*op_expressions(op))]
+    return sum([not isinstance(e, Const) for e in found])
 
 
 def measure(case: Case, rounds: int = ROUNDS, second: bool = False) -> Row:
     """One row."""
-    p = case.make(0)
-    if second:
-        p = first_gradient(p)
+    p = made(case, second)
     found = gradients(p)
     done = work(found, sizes=p.sizes)
     forward = work(p.y, sizes=p.sizes)

@@ -12,7 +12,7 @@ from tensorad import te
 from tensorad.codegen.loop_interpret import _Run
 from tensorad.codegen.loopir import Stmt
 from tensorad.codegen.lower import lower_program
-from tensorad.counting import Work, work
+from tensorad.counting import Innermost, Work, innermost, work
 from tensorad.errors import UserError
 from tensorad.ir.expr import (
     BINARY_MATH,
@@ -251,3 +251,23 @@ def test_counts_are_python_integers() -> None:
     counted = work(te.compute((2, 3), lambda i, j: X[i, j]))
     assert all(type(v) is int for v in (counted.iterations, counted.elements))
     assert not isinstance(counted.iterations, np.integer)
+
+
+def test_innermost_loops_are_looked_into() -> None:
+    plain = te.compute((6, 5), lambda i, j: X[i, j] * 2.0)
+    assert innermost(plain) == Innermost(0, 0)
+    digits = te.compute((30,), lambda i: X[i // 5, i % 5])
+    assert innermost(digits) == Innermost(0, 60)
+    k = te.reduce_axis(5)
+    rows = te.compute((3,), lambda i: te.sum(X[i * 2, k], axis=k, where=k != i), name="rows")
+    assert innermost(rows) == Innermost(15, 12)  # i * 2 where k != i
+    edge = te.compute((6, 5), lambda i, j: te.select(i < j, X[i, j], 0.0))
+    assert innermost([edge, edge]) == Innermost(30, 0)
+    table = te.compute((N,), lambda i: A[i, i // 2])
+    assert str(innermost(table).index_multiplications) == "n"
+
+
+def test_stores_beside_inner_loops_are_not_innermost() -> None:
+    k = te.reduce_axis(5)
+    y = te.compute((6,), lambda i: te.select(i < 3, te.sum(X[i, k], axis=k), 0.0), name="Y")
+    assert innermost(y) == Innermost(0, 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +46,8 @@ class Case:
         by_hand: the counts of the hand-written backward, where one is known.
         second: whether the gradient of the gradient is a row of its own.
         searched: the name of the search over loop nests that shows B out of reach.
-        tight: whether the larger program must have as many nodes.
+        growth: two increases whose gradients must have equally many nodes; empty where the
+            form of the index expressions depends on how the extents divide each other.
     """
 
     name: str
@@ -52,12 +55,26 @@ class Case:
     by_hand: ByHand | None = None
     second: bool = False
     searched: str = ""
-    tight: bool = True
+    growth: tuple[int, ...] = (6, 12)
+
+
+_dtype: ContextVar[str] = ContextVar("_dtype", default="float32")
+
+
+@contextmanager
+def inputs_of(dtype: str) -> Iterator[None]:
+    """Programs made inside have inputs of this dtype instead of float32."""
+    token = _dtype.set(dtype)
+    try:
+        yield
+    finally:
+        _dtype.reset(token)
 
 
 def inputs(*shapes: tuple[Any, ...], names: str = "XWBVZ") -> list[Tensor]:
     """Float inputs X, W, B, ... of these shapes."""
-    return [te.placeholder(s, name=n) for s, n in zip(shapes, names, strict=False)]
+    dtype = _dtype.get()
+    return [te.placeholder(s, dtype, n) for s, n in zip(shapes, names, strict=False)]
 
 
 def by(y: Tensor, *wrt: Tensor, **sizes: int) -> Problem:

@@ -303,7 +303,7 @@ def _symbolic_triangle(g: int) -> Problem:
 
 
 CASES = [
-    Case("A[i,j] + A[j,i]", _square(_symmetric), second=False),
+    Case("A[i,j] + A[j,i]", _square(_symmetric)),
     Case("A[i,j] * A[j,i]", _square(_symmetric_product), second=True),
     Case("(A[i,j] - A[j,i])^2", _square(_antisymmetric_square), second=True),
     Case("diagonal", _square(_diagonal), second=True),
@@ -330,7 +330,7 @@ CASES = [
     Case("window attention", _window_attention),
     Case("correlation, two free axes", _double_correlation),
     Case("three strides 6 10 15", _three_strides),
-    Case("lattice of two equations", _lattice),
+    Case("lattice of two equations", _lattice, growth=()),
     Case("negative strides", _negative_strides),
     Case("Laplacian 5 points", _laplacian),
     Case("nonlinear stencil", _nonlinear_stencil, second=True),
