@@ -11,9 +11,9 @@ import numpy as np
 from tensorad.codegen.memory import Array, shape_values, size_value
 from tensorad.errors import BindError, DTypeError, ShapeError, UserError
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import Expr, Size
+from tensorad.ir.expr import Expr, Size, int_const
 from tensorad.ir.tensor import Tensor, dim_expr, format_shape
-from tensorad.ir.visit import postorder
+from tensorad.ir.visit import postorder, substitute
 from tensorad.simplify.linear import linear_form
 
 _READY: Final = 0x101
@@ -195,7 +195,7 @@ class SizeBinding:
         self._solve(arrays, sizes)
         missing = [s for s in self.sizes if s not in sizes]
         if missing:
-            raise self._unbound(missing[0], arrays)
+            raise self._unbound(missing[0], arrays, sizes)
         for p, a in zip(self._parameters, arrays, strict=True):
             p.check_shape(a, sizes)
         return sizes
@@ -231,9 +231,10 @@ class SizeBinding:
                 if isinstance(extent, Expr):
                     _solve_one(extent, n, sizes)
 
-    def _unbound(self, s: Size, arrays: Sequence[Array]) -> UserError:
+    def _unbound(self, s: Size, arrays: Sequence[Array], sizes: Mapping[Expr, int]) -> UserError:
         for p, a in zip(self._parameters, arrays, strict=True):
-            if p.mentions(s):
+            extents = [_with_values(dim_expr(n), sizes) for n in p.tensor.shape]
+            if any(e is s for e in postorder(*extents)):
                 return ShapeError(
                     f"argument {p.name} has shape {a.shape}, which no {s.name} >= 0 gives.",
                     where=p.text,
@@ -249,7 +250,7 @@ def _solve_one(extent: Expr, n: int, sizes: dict[Expr, int]) -> None:
     unknown = [e for e in postorder(extent) if isinstance(e, Size) and e not in sizes]
     if len(unknown) != 1:
         return
-    form = linear_form(extent)
+    form = linear_form(_with_values(extent, sizes))
     factor = form.terms.get(unknown[0], 0)
     rest = {e: c for e, c in form.terms.items() if e is not unknown[0]}
     if not factor or any(unknown[0] is e for leaf in rest for e in postorder(leaf)):
@@ -257,6 +258,10 @@ def _solve_one(extent: Expr, n: int, sizes: dict[Expr, int]) -> None:
     known = form.constant + sum(c * size_value(e, sizes) for e, c in rest.items())
     if n >= known and (n - known) % factor == 0:
         sizes[unknown[0]] = (n - known) // factor
+
+
+def _with_values(extent: Expr, sizes: Mapping[Expr, int]) -> Expr:
+    return substitute(extent, {s: int_const(n) for s, n in sizes.items()})
 
 
 def sizes_of(t: Tensor) -> list[Size]:

@@ -10,7 +10,7 @@ import pytest
 from tensorad import te
 from tensorad.building import build, evaluate, lower, measure_performance, show_lowered
 from tensorad.config import override
-from tensorad.errors import UserError
+from tensorad.errors import BindError, ShapeError, UserError
 from tests.bad_calls import BAD, A, B, C, D, E, G, K, N, P, S, T, V, X, Y, Z
 
 RNG = np.random.default_rng(0)
@@ -107,6 +107,20 @@ def test_a_size_is_solved_from_an_affine_extent() -> None:
     half = te.placeholder((N * 2 + 1,), name="H")
     odd = te.compute((N,), lambda i: half[2 * i + 1], name="odd")
     np.testing.assert_array_equal(build(odd, [half])(np.arange(7, dtype="f")), [1, 3, 5])
+
+
+def test_a_size_is_solved_from_a_product_with_known_sizes() -> None:
+    m = te.size("m")
+    x, h = te.placeholder((N,), name="X"), te.placeholder((N * m,), name="H")
+    total = te.compute((N * m,), lambda i: x[i % N] + h[i], name="total")
+    f = build(total, [x, h])
+    np.testing.assert_array_equal(
+        f(np.arange(2, dtype="f"), np.arange(6, dtype="f")), [0, 2, 2, 4, 4, 6]
+    )
+    with pytest.raises(ShapeError, match="which no m >= 0 gives"):
+        f(np.zeros(2, "f"), np.zeros(5, "f"))
+    with pytest.raises(BindError, match="size m is not determined"):
+        f(np.zeros(0, "f"), np.zeros(0, "f"))
 
 
 def test_data_dependent_reads_may_go_unchecked() -> None:
