@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Axis, Expr, Read, Reduce
-from tensorad.ir.visit import free_leaves
+from tensorad.ir.expr import TRUE, UNARY_MATH, Axis, Call, Expr, Read, Reduce
+from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.factors import factored
 from tensorad.simplify.laurent import Monomial, Ring, Sum
-from tensorad.simplify.normal import movable
+from tensorad.simplify.normal import is_whole, movable
 
 Parts = dict[Monomial, dict[Monomial, Fraction]]
 """product of what varies over all axes -> sum of the factors that do not."""
@@ -71,3 +71,23 @@ def _is_short(outer: Monomial, c: Fraction) -> bool:
         return False
     powers = sum(abs(p) for _, p in outer)
     return powers == 0 or (powers == 1 and abs(c) == 1)
+
+
+def narrow_functions(axes: Sequence[Axis], sums: Sequence[Expr]) -> dict[Expr, None]:
+    """Functions inside sums that do not vary over all axes around them."""
+    found: dict[Expr, None] = {}
+    for e in sums:
+        if not isinstance(e, Reduce) or e.condition is not TRUE:
+            continue
+        around = [a for a in (*axes, *e.axes) if a.extent != 1]
+        if all(is_whole(a) for a in e.axes):
+            for part in postorder(*e.sources):
+                if isinstance(part, Call) and part.op in UNARY_MATH and movable(part):
+                    free = free_leaves(part)
+                    if not all(a in free for a in around) and not _has_reduction(part):
+                        found[part] = None
+    return found
+
+
+def _has_reduction(e: Expr) -> bool:
+    return any(isinstance(part, Reduce) for part in postorder(e))

@@ -281,7 +281,7 @@ class Normal:
         kept: list[Axis] = []
         count = constant(1)
         for a in reversed(axes):
-            if a in used or free_leaves(a.lower, a.upper) or not _from_zero(a):
+            if a in used or free_leaves(a.lower, a.upper) or not is_whole(a):
                 used.update(free_leaves(a.lower, a.upper))
                 kept.append(a)
             else:
@@ -294,7 +294,8 @@ class Normal:
         return self.ring.atom(cast(a.upper, combiner.identity[0].dtype))
 
 
-def _from_zero(a: Axis) -> bool:
+def is_whole(a: Axis) -> bool:
+    """Whether the axis counts 0, 1, 2, ... up to its upper bound."""
     return (
         isinstance(a.lower, Const)
         and a.lower.value == 0
@@ -328,5 +329,5 @@ def movable(root: Expr) -> bool:
 
 def _covers(index: Expr, extent: object) -> bool:
     if isinstance(index, Axis):
-        return _from_zero(index) and same_dim(dim_of(index.upper), extent)  # type: ignore[arg-type]  # an extent of a shape
+        return is_whole(index) and same_dim(dim_of(index.upper), extent)  # type: ignore[arg-type]  # an extent of a shape
     return isinstance(index, Const) and isinstance(extent, int) and 0 <= index.value < extent

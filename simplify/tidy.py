@@ -36,7 +36,7 @@ from tensorad.simplify.dataflow import (
     unfold,
 )
 from tensorad.simplify.factors import factored
-from tensorad.simplify.hoist import hoisted
+from tensorad.simplify.hoist import hoisted, narrow_functions
 from tensorad.simplify.known import Known
 from tensorad.simplify.laurent import Ring, Sum, TooLong
 from tensorad.simplify.normal import Define, Interned, Normal
@@ -273,10 +273,14 @@ class _Tidy:
         sums: dict[Expr, None] = {
             a: None for m in total.terms for a, _ in m if isinstance(a, Reduce)
         }
-        found = [self._candidate(axes, factored(total, body.dtype), sums)]
+        whole = factored(total, body.dtype)
+        found = [self._candidate(axes, whole, sums)]
+        functions = narrow_functions(axes, list(sums))
+        if functions:
+            found.append(self._candidate(axes, whole, {**functions, **sums}))
         narrow, factors = hoisted(normal.ring, total, axes, body.dtype)
         if factors:
-            parts: dict[Expr, None] = {**sums, **dict.fromkeys(factors)}
+            parts = {**functions, **sums, **dict.fromkeys(factors)}
             found.append(self._candidate(axes, factored(narrow, body.dtype), parts))
         return found
 
@@ -406,5 +410,7 @@ def _nothing(e: Read) -> Definition | None:
 
 
 def _free(context: Sequence[Axis], part: Expr) -> tuple[Axis, ...]:
+    """The axes a part depends on, those of the context first; one of extent 1 is its value."""
     free = free_leaves(part)
-    return tuple([a for a in context if a in free and a.extent != 1])
+    inner = [a for a in free if isinstance(a, Axis) and not any(a is b for b in context)]
+    return tuple([a for a in (*context, *inner) if a in free and a.extent != 1])
