@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -25,7 +25,6 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
     any_node,
-    conjuncts,
     free_leaves,
     fresh_axes,
     needs,
@@ -74,9 +73,8 @@ def _extract_all(op: Compute) -> tuple[Expr, ...]:
             bodies.append(_extract(op, body, op.axes, stages))
         elif any(any_node(s, is_reduce) for s in (*body.sources, body.condition)):
             context = (*op.axes, *body.axes)
-            where = body.condition
-            sources = tuple([_extract(op, s, context, stages, where) for s in body.sources])
             condition = _extract(op, body.condition, context, stages)
+            sources = tuple([_extract(op, s, context, stages, condition) for s in body.sources])
             bodies.append(reduce_expr(body.combiner, sources, body.axes, condition, body.index))
         else:
             bodies.append(body)
@@ -97,34 +95,39 @@ def _extract(
     new: dict[Expr, Expr] = {}
     for e in outside_reductions((root,)):
         if isinstance(e, Reduce):
-            new[e] = _stage_read(op, e, guards[e], context, stages)
+            new[e] = _stage_read(op, e, _settled(guards[e], new), context, stages)
         else:
             new[e] = rebuild(e, new)
     return new[root]
 
 
 def _guards(root: Expr, where: Expr) -> dict[Expr, Expr]:
-    """When each node outside reductions is evaluated: the selects around it.
-
-    A guard that is itself a reduction's value is left out.
-    """
+    """When each node outside reductions is evaluated: the selects around it."""
 
     def narrow(guard: Expr, side: Expr) -> Expr:
-        return _nested(guard, _plain_guard(side))
+        return _nested(guard, both(*split_condition(side)))
 
-    return needs((root,), outside_reductions((root,)), narrow, where=_plain_guard(where))
+    outside = both(*split_condition(where))
+    return needs((root,), outside_reductions((root,)), narrow, where=outside)
 
 
-def _plain_guard(condition: Expr) -> Expr:
-    parts = [p for p in conjuncts(condition) if not any_node(p, is_reduce)]
-    return both(*split_condition(logical_and(*parts)))
+def _settled(guard: Expr, staged: Mapping[Expr, Expr]) -> Expr:
+    """A guard whose reductions are read from their stages; TRUE where one has none yet.
+
+    A guard is evaluated before what it guards, so its reductions come first, unless the
+    guarded node is needed under several guards.
+    """
+    settled = substitute(guard, {e: r for e, r in staged.items() if isinstance(e, Reduce)})
+    return TRUE if any_node(settled, is_reduce) else settled
 
 
 def _nested(outer: Expr, inner: Expr) -> Expr:
     """inner, evaluated only where outer holds."""
     if outer is TRUE or inner is TRUE:
         return logical_and(outer, inner)
-    return select(outer, inner, FALSE) if any_node(inner, is_read) else logical_and(outer, inner)
+    if any_node(inner, lambda e: is_read(e) or is_reduce(e)):
+        return select(outer, inner, FALSE)
+    return logical_and(outer, inner)
 
 
 def _stage_read(
