@@ -108,9 +108,8 @@ def test_scans(name: str, axis: int, exclusive: bool, reverse: bool) -> None:
     for g, e, s in zip(found, turned(expected, axis), turned(size, axis), strict=False):
         assert np.all(np.abs(g - e) <= 1e-10 * s)
     pushed = sum(float((turned(h, axis) * t).sum()) for h, t in zip(heads, found[len(xs) :]))
-    assert abs(pushed - float((expected * moved).sum())) <= 1e-10 * float(
-        (size * moved**2).sum() + 1
-    )
+    scale = float((size * np.abs(moved)).sum())
+    assert abs(pushed - float((expected * moved).sum())) <= 1e-10 * scale
     total = te.compute(
         ys[0].shape, lambda i, j: sum((y[i, j] for y in ys[1:]), ys[0][i, j]), name="total"
     )
@@ -214,10 +213,10 @@ def test_scatters_with_any_combiner(name: str, with_start: bool) -> None:
 
 @pytest.mark.parametrize("name", ["prod", "max", "sin(x) * y + x"])
 def test_compiled_scatters_twice(name: str) -> None:
-    x = te.placeholder((3, 4), dtype="float64", name="X")
-    z = te.placeholder((5,), dtype="float64", name="Z")
+    x = te.placeholder((2, 3), dtype="float64", name="X")
+    z = te.placeholder((2,), dtype="float64", name="Z")
     y = te.scatter(
-        (5,), (3, 4), lambda i, j: ((i + j) // 2, x[i, j] ** 2), reducer(BY_NAME[name]), init=z
+        (2,), (2, 3), lambda i, j: ((i + j) // 2, x[i, j] ** 2), reducer(BY_NAME[name]), init=z
     )
     assert ta.gradcheck(y, [x, z], order=2)
 
