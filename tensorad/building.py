@@ -56,6 +56,8 @@ class CompiledFunction:
         inner = [life.tensor for life in self._executable.temporaries]
         used = [*program.inputs, *outputs, *inner]
         self._binding = SizeBinding(self._parameters, used, self._executable.sizes)
+        self.sizes: tuple[str, ...] = tuple([str(s) for s in self._binding.sizes])
+        """The symbolic sizes, by name: the keywords of a call."""
         self._sizes = tuple(dict.fromkeys([*self._binding.sizes, *self._executable.sizes]))
         known = dict.fromkeys(self._sizes)
         self._facts = [

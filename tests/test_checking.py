@@ -126,7 +126,8 @@ def test_the_report_is_a_table() -> None:
     lines = str(report).splitlines()
     assert lines[:3] == [
         "gradcheck of Y by X, S: ok",
-        "  order 1, float64, central differences of step 1e-06, tolerance 1e-06, seed 0",
+        "  order 1, seed 0, float64 interpreted, central differences of step 1e-06, "
+        "tolerance 1e-06",
         "  derivative  mode     values  worst error  at",
     ]
     assert [line.split()[:5] for line in lines[3:]] == [
@@ -258,3 +259,29 @@ def test_second_derivatives_follow_the_given_partials() -> None:
     )
     y = te.compute((4,), lambda i: swish(x[i]) * x[3 - i], name="Y")
     assert gradcheck(y, x, order=3)
+
+
+# Compiled evaluation
+
+
+@pytest.mark.parametrize("seed", [1, 3, 8])
+def test_compiled_checks_of_random_programs_pass(seed: int) -> None:
+    program = random_program(seed, computes=4)
+    y = next(t for t in program.outputs if t.dtype.is_float)
+    arrays = program.arrays()
+    report = gradcheck(y, program.float_inputs, arrays=arrays, tol=1e-5, compiled=True, report=True)
+    assert report and "float64 compiled" in str(report)
+
+
+def test_large_programs_are_compiled_also_with_sizes_and_rules() -> None:
+    n = te.size("n")
+    x, w = te.placeholder((n, n), name="X"), te.placeholder((n, n), name="W")
+    at = te.placeholder((n,), dtype="int64", name="I")
+    k = te.reduce_axis((0, n), name="k")
+    z = te.compute((n, n), lambda i, j: te.sum(x[at[i], k] * w[j, k], axis=k), name="Z")
+    y = te.compute((n, n), lambda i, j: te.tanh(te.const(0.1) * z[i, j]), name="Y")
+    assert "float64 compiled" in str(gradcheck(y, [x, w], sizes={"n": 18}, report=True))
+    bent = te.scalar_function(lambda a: a * a, partials=lambda y, a: 1.9 * a, name="bent")
+    wrong = te.compute((n, n), lambda i, j: bent(z[i, j]), name="Y")
+    report = gradcheck(wrong, z, sizes={"n": 18}, report=True)
+    assert report.wrong is not None and "the partials given for bent are wrong" in report.wrong

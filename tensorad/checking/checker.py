@@ -10,11 +10,12 @@ import numpy as np
 
 from tensorad.autodiff.forward import jvp
 from tensorad.autodiff.reverse import vjp
+from tensorad.checking.engine import Engine
 from tensorad.checking.inputs import Bindings
 from tensorad.checking.report import Array, Row, place_text
 from tensorad.checking.slopes import Slopes, exactly, slopes
 from tensorad.checking.tally import Tally, distance, scale_of
-from tensorad.ir.interpret import interpret, shape_of
+from tensorad.ir.interpret import shape_of
 from tensorad.ir.tensor import Placeholder, Shape, Tensor, outputs
 
 _SMALL: Final = 12
@@ -29,7 +30,7 @@ class Settings:
     tol: float
     directions: int
     batch: int
-    sizes: Mapping[str, int]
+    engine: Engine
     override: Any = None
 
 
@@ -79,7 +80,7 @@ class Checker:
         head = placeholder(f"d{y.name}", y.shape, y)
         bound = bindings | {head: self.normal(self.shape(y, bindings))}
         gradients = self.vjp(y, self.wrt, head)
-        value, *values = self.interpret([y, *gradients], bound)
+        value, *values = self.values([y, *gradients], bound)
         return Point(y, bound, head, value, gradients, values)
 
     def one_input(self, p: Point, n: int, x: Tensor) -> None:
@@ -131,8 +132,8 @@ class Checker:
         count = self.settings.batch
         many = placeholder(f"d{p.y.name}", (count, *p.y.shape), p.y)
         heads = self.normal((count, *p.value.shape))
-        made = self.interpret(self.vjp(p.y, self.wrt, many), p.bindings | {many: heads})
-        singles = [self.interpret(p.gradients, p.bindings | {p.head: h}) for h in heads]
+        made = self.values(self.vjp(p.y, self.wrt, many), p.bindings | {many: heads})
+        singles = [self.values(p.gradients, p.bindings | {p.head: h}) for h in heads]
         for n, x in enumerate(self.wrt):
             one_by_one = np.stack([s[n] for s in singles])
             self.same(p.y, x, "reverse, batched", f"d{x.name}", made[n], one_by_one)
@@ -141,7 +142,7 @@ class Checker:
             several = placeholder(f"d{x.name}", (count, *x.shape), x)
             directions = self.normal((count, *gradient.shape))
             bound = p.bindings | {several: directions}
-            (batch,) = self.interpret([self.jvp(p.y, {x: several})], bound)
+            (batch,) = self.values([self.jvp(p.y, {x: several})], bound)
             one_by_one = np.stack([along.forward(d) for d in directions])
             self.same(p.y, x, "forward, batched", f"d{p.y.name}", batch, one_by_one)
 
@@ -152,8 +153,8 @@ class Checker:
             bound = p.bindings | {tangent: self.normal(gradient.shape)}
             over_forward = self.vjp(self.jvp(p.y, {x: tangent}), self.wrt, p.head)
             over_reverse = [self.jvp(g, {x: tangent}) for g in p.gradients]
-            first = self.interpret(over_forward, bound)
-            second = self.interpret(over_reverse, bound)
+            first = self.values(over_forward, bound)
+            second = self.values(over_reverse, bound)
             for u, a, b in zip(self.wrt, first, second, strict=True):
                 self.same(p.y, u, "reverse over forward", f"dd{u.name}", a, b)
 
@@ -161,9 +162,9 @@ class Checker:
         """The gradients of several outputs at once are the sums of the single ones."""
         heads = [placeholder(f"d{y.name}", y.shape, y) for y in ys]
         bound = bindings | {h: self.normal(self.shape(h, bindings)) for h in heads}
-        joint = self.interpret(self.vjp(list(ys), self.wrt, heads), bound)
+        joint = self.values(self.vjp(list(ys), self.wrt, heads), bound)
         pairs = zip(ys, heads, strict=True)
-        singles = [self.interpret(self.vjp(y, self.wrt, h), bound) for y, h in pairs]
+        singles = [self.values(self.vjp(y, self.wrt, h), bound) for y, h in pairs]
         for n, x in enumerate(self.wrt):
             expected = np.asarray(sum([s[n] for s in singles]))
             self.same(ys[0], x, "reverse, all outputs", f"d{x.name}", joint[n], expected)
@@ -197,13 +198,14 @@ class Checker:
         made: Tensor = jvp(y, tangents, override=self.settings.override)
         return made
 
-    def interpret(self, tensors: Sequence[Tensor], bindings: Bindings) -> list[Array]:
+    def values(self, tensors: Sequence[Tensor], bindings: Bindings) -> list[Array]:
         """Values in float64."""
-        return interpret(list(tensors), bindings, self.settings.sizes)
+        return self.settings.engine.values(tensors, bindings)
 
     def shape(self, t: Tensor, bindings: Bindings) -> tuple[int, ...]:
         """The shape for the bound arrays."""
-        return shape_of(t, {b: np.shape(a) for b, a in bindings.items()}, self.settings.sizes)
+        shapes = {b: np.shape(a) for b, a in bindings.items()}
+        return shape_of(t, shapes, self.settings.engine.sizes)
 
     def normal(self, shape: Sequence[int]) -> Array:
         """Random numbers of either sign."""
@@ -219,19 +221,19 @@ class _Along:
         self.x = x
         self.tangent = placeholder(f"d{x.name}", x.shape, x)
         self.derivative = checker.jvp(p.y, {x: self.tangent})
-        (self.base,) = checker.interpret([x], p.bindings)
+        (self.base,) = checker.values([x], p.bindings)
 
     def forward(self, direction: Array) -> Array:
         """By forward mode."""
         bound = self.p.bindings | {self.tangent: direction}
-        return self.checker.interpret([self.derivative], bound)[0]
+        return self.checker.values([self.derivative], bound)[0]
 
     def both(self, direction: Array) -> tuple[Array, Slopes]:
         """By forward mode and by differences."""
 
         def value(step: float) -> Array:
             moved = self.p.bindings | {self.x: self.base + step * direction}
-            return self.checker.interpret([self.p.y], moved)[0]
+            return self.checker.values([self.p.y], moved)[0]
 
         return self.forward(direction), slopes(value, self.p.value, self.checker.settings.eps)
 

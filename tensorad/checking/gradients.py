@@ -11,6 +11,7 @@ from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.overrides import Override, check_override
 from tensorad.checking.blame import guilty
 from tensorad.checking.checker import Checker, Settings
+from tensorad.checking.engine import Engine, has_much_to_do
 from tensorad.checking.inputs import Bindings, choose_inputs
 from tensorad.checking.report import Disagreement, GradReport
 from tensorad.errors import DefinitionError, GradError
@@ -36,6 +37,7 @@ def gradcheck(
     directions: int = 1,
     batch: int = 0,
     override: Override | None = None,
+    compiled: bool | None = None,
     report: Literal[False] = False,
 ) -> bool: ...
 @overload
@@ -52,6 +54,7 @@ def gradcheck(
     directions: int = 1,
     batch: int = 0,
     override: Override | None = None,
+    compiled: bool | None = None,
     report: Literal[True],
 ) -> GradReport: ...
 def gradcheck(
@@ -67,9 +70,10 @@ def gradcheck(
     directions: int = 1,
     batch: int = 0,
     override: Override | None = None,
+    compiled: bool | None = None,
     report: bool = False,
 ) -> bool | GradReport:
-    """Check the derivatives of `y`; everything is evaluated by the interpreter in float64.
+    """Check the derivatives of `y`; everything is evaluated in float64.
 
     Forward mode is compared with central differences along random directions, reverse mode
     with both: element by element for small inputs, by <gradient, direction> for large ones, in
@@ -93,6 +97,8 @@ def gradcheck(
             ones.
         override: rules to check, as in `vjp`; a wrong rule (or wrong partials of a
             `scalar_function`) is named.
+        compiled: evaluate by compiled code instead of the interpreter, which is slow and
+            obvious; None: compiled where one evaluation takes more than 5,000 iterations.
         report: return a `GradReport` whether or not all agree, instead of raising.
     Returns:
         True, or the report.
@@ -112,7 +118,9 @@ def gradcheck(
     ys = [found] if isinstance(found, Tensor) else [t for t in found if t.dtype.is_float]
     inputs = check_wrt(wrt)
     check_override(override)
-    settings = Settings(eps, tol, directions, batch, dict(sizes or {}), override)
+    if compiled is None:
+        compiled = has_much_to_do(ys, sizes or {})
+    settings = Settings(eps, tol, directions, batch, Engine(sizes or {}, compiled), override)
     result, wrong = _attempts(ys, inputs, settings, order, seed, dict(arrays or {}))
     if report:
         return result
@@ -132,7 +140,7 @@ def _attempts(
     """The first check away from kinks, or the last one."""
     for attempt in range(_ATTEMPTS):
         rng = np.random.default_rng([seed, attempt] if attempt else seed)
-        bindings = choose_inputs(ys, wrt, given, settings.sizes, rng)
+        bindings = choose_inputs(ys, wrt, given, settings.engine, rng)
         checker = Checker(wrt, settings, rng)
         wrong: Disagreement | None = None
         try:
@@ -154,7 +162,10 @@ def _names(ys: Sequence[Tensor], wrt: Sequence[Tensor]) -> str:
 
 
 def _settings_text(s: Settings, order: int, seed: int) -> str:
-    text = f"order {order}, float64, central differences of step {s.eps:g}, tolerance {s.tol:g}"
+    how = "compiled" if s.engine.compiled else "interpreted"
+    text = (
+        f"order {order}, float64 {how}, central differences of step {s.eps:g}, tolerance {s.tol:g}"
+    )
     return f"{text}, seed {seed}"
 
 

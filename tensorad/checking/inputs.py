@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from tensorad.building import index_limits
+from tensorad.checking.engine import Engine
 from tensorad.checking.report import Array
 from tensorad.errors import BoundsError
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.interpret import interpret, shape_of
+from tensorad.ir.interpret import shape_of
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import topological_ops
 
@@ -22,7 +23,7 @@ def choose_inputs(
     ys: Sequence[Tensor],
     wrt: Sequence[Tensor],
     given: Mapping[Tensor, Any],
-    sizes: Mapping[str, int],
+    engine: Engine,
     rng: np.random.Generator,
 ) -> Bindings:
     """A value for every placeholder behind `ys` and `wrt`; those of `given` are kept.
@@ -40,9 +41,9 @@ def choose_inputs(
     known: Bindings = {t: np.asarray(a) for t, a in given.items()}
     limits = index_limits(ys)
     for t in leaves:
-        shape = shape_of(t, {b: np.shape(a) for b, a in known.items()}, sizes)
+        shape = shape_of(t, {b: np.shape(a) for b, a in known.items()}, engine.sizes)
         known[t] = _random(t, shape, limits.get(t, 5), rng)
-    if not _in_bounds(ys, known, sizes):
+    if not _in_bounds(ys, known, engine):
         known |= {t: np.zeros_like(known[t]) for t in leaves if t.dtype.is_integer}
     signed = known | {
         t: np.asarray(known[t] * rng.choice([-1.0, 1.0], known[t].shape))
@@ -50,7 +51,7 @@ def choose_inputs(
         if t.dtype.is_float
     }
     with np.errstate(all="ignore"):
-        finite = all(np.isfinite(a).all() for a in interpret(list(ys), signed, sizes))
+        finite = all(np.isfinite(a).all() for a in engine.values(ys, signed))
     return signed if finite else known
 
 
@@ -62,10 +63,10 @@ def _random(t: Tensor, shape: tuple[int, ...], limit: int, rng: np.random.Genera
     return rng.integers(0, max(1, limit), shape).astype(str(t.dtype))
 
 
-def _in_bounds(ys: Sequence[Tensor], bindings: Bindings, sizes: Mapping[str, int]) -> bool:
+def _in_bounds(ys: Sequence[Tensor], bindings: Bindings, engine: Engine) -> bool:
     try:
         with np.errstate(all="ignore"):
-            interpret(list(ys), bindings, sizes)
+            engine.values(ys, bindings)
     except BoundsError:
         return False
     return True

@@ -1,0 +1,58 @@
+"""What evaluates a gradient check: the interpreter, or compiled code where it has much to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from tensorad.building import CompiledFunction, build
+from tensorad.checking.report import Array
+from tensorad.counting import work
+from tensorad.ir.interpret import interpret
+from tensorad.ir.precision import in_float64
+from tensorad.ir.tensor import Tensor
+
+Bindings = Mapping[Tensor, Array]
+_MUCH: Final = 5_000
+"""Outputs that take more iterations are compiled."""
+
+
+class Engine:
+    """Values of tensors in float64.
+
+    Args:
+        sizes: values of symbolic sizes.
+        compiled: build the program in float64 instead of interpreting it.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], compiled: bool) -> None:
+        self.sizes = dict(sizes)
+        self.compiled = compiled
+        self.built: dict[tuple[tuple[Tensor, ...], tuple[Tensor, ...]], CompiledFunction] = {}
+
+    def values(self, tensors: Sequence[Tensor], bindings: Bindings) -> list[Array]:
+        """The elements of the tensors."""
+        if not self.compiled:
+            return interpret(list(tensors), bindings, self.sizes)
+        key = (tuple(tensors), tuple(bindings))
+        if key not in self.built:
+            image = in_float64(tensors, tuple(bindings))
+            outputs = [image[t] for t in tensors]
+            self.built[key] = build(outputs, [image[t] for t in bindings])
+        f = self.built[key]
+        arrays = [_as_given(a, t) for a, t in zip(bindings.values(), f.inputs, strict=True)]
+        found = f(*arrays, **{n: self.sizes[n] for n in f.sizes if n in self.sizes})
+        results = [found] if len(tensors) == 1 else found
+        return [np.asarray(a) for a in results]
+
+
+def _as_given(array: Array, t: Tensor) -> Array:
+    return np.asarray(array, dtype=str(t.dtype))
+
+
+def has_much_to_do(ys: Sequence[Tensor], sizes: Mapping[str, int]) -> bool:
+    """Whether one evaluation of the outputs takes the interpreter long."""
+    iterations = work(list(ys), sizes).iterations
+    return isinstance(iterations, int) and iterations > _MUCH
