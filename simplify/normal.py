@@ -247,9 +247,8 @@ class Normal:
     def _reduce(self, e: Reduce) -> Sum:
         if not e.combiner.is_sum:
             return self.ring.atom(self.interned.reduction(e))
-        single: dict[Expr, Expr] = {a: a.lower for a in e.axes if a.extent == 1}
-        axes = [a for a in e.axes if a not in single]
-        source, condition = substitute_all((e.sources[0], e.condition), single)
+        axes, images = _without_single(e.axes)
+        source, condition = substitute_all((e.sources[0], e.condition), images)
         total = Sum({})
         self.form(source)
         for m, c in self.refold(self.ring, self._factor(source)).terms.items():
@@ -292,6 +291,23 @@ class Normal:
         if isinstance(a.upper, Const):
             return constant(int(a.upper.value))
         return self.ring.atom(cast(a.upper, combiner.identity[0].dtype))
+
+
+def _without_single(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Expr, Expr]]:
+    """The axes of more than one value, and what stands for those replaced."""
+    kept: list[Axis] = []
+    images: dict[Expr, Expr] = {}
+    for a in axes:
+        bounds = substitute_all((a.lower, a.upper, a.step), images) if images else ()
+        if a.extent == 1:
+            images[a] = bounds[0] if bounds else a.lower
+            continue
+        if any(b is not old for b, old in zip(bounds, (a.lower, a.upper, a.step), strict=False)):
+            images[a] = axis(a.name, *bounds)
+        image = images.get(a, a)
+        assert isinstance(image, Axis)
+        kept.append(image)
+    return kept, images
 
 
 def is_whole(a: Axis) -> bool:

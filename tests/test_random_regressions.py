@@ -98,3 +98,21 @@ def test_a_read_inside_an_empty_loop_is_not_checked() -> None:
     np.testing.assert_array_equal(f(np.ones(3), np.array([1, 7]), np.ones(0)), [0.0, 0.0])
     with pytest.raises(ta.errors.BoundsError, match="index 7"):
         f(np.ones(3), np.array([1, 7]), np.ones(2))
+
+
+def test_a_loop_of_one_value_may_bound_another() -> None:
+    x = te.placeholder((3, 2), dtype="float64", name="X")
+    h = te.placeholder((2, 4), dtype="float64", name="H")
+
+    def body(i: Expr, j: Expr) -> Expr:
+        q = ((1 - j + i) // 3 + i * 3) % 2
+        return x[(3 * i - 1) % 4 // 3 + 1, ta.minimum(q, 2 - q)] - x[(3 * i - j + 1) // 3 + 1, i]
+
+    head = np.arange(1.0, 9.0).reshape(2, 4)
+    expected = np.zeros((3, 2))
+    for i, j in np.ndindex(2, 4):
+        q = ((1 - j + i) // 3 + i * 3) % 2
+        expected[(3 * i - 1) % 4 // 3 + 1, min(q, 2 - q)] += head[i, j]
+        expected[(3 * i - j + 1) // 3 + 1, i] -= head[i, j]
+    gradient = ta.vjp(te.compute((2, 4), body, name="Y"), [x], h)[0]
+    np.testing.assert_array_equal(ta.evaluate(gradient, {h: head}), expected)
