@@ -252,7 +252,7 @@ def may_inline(body: Expr, uses: Uses) -> bool:
         return False
     if isinstance(body, (Read, Const)) or uses.terms == 0:
         return True
-    if is_delta(body):
+    if is_delta(body) or _is_read_in_bounds(body):
         return len(nodes) <= _INLINE_NODES
     if uses.terms == 1 and uses.pointwise:
         return len(nodes) <= _INLINE_NODES
@@ -260,6 +260,16 @@ def may_inline(body: Expr, uses: Uses) -> bool:
     cheap = len(heavy) <= 1 and not any(e.op in (*UNARY_MATH, "div", "pow") for e in heavy)
     selects = any(isinstance(e, Select) for e in nodes)
     return cheap and not selects and uses.terms == 1
+
+
+def _is_read_in_bounds(body: Expr) -> bool:
+    """Whether the formula is a read behind index conditions, which become bounds of loops."""
+    condition, rest = lift(body)
+    return isinstance(rest, Read) and is_static(condition) and not _has_or(condition)
+
+
+def _has_or(condition: Expr) -> bool:
+    return any(isinstance(e, Call) and e.op == "or" for e in postorder(condition))
 
 
 def is_delta(body: Expr) -> bool:
