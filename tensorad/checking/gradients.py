@@ -163,10 +163,8 @@ def _names(ys: Sequence[Tensor], wrt: Sequence[Tensor]) -> str:
 
 def _settings_text(s: Settings, order: int, seed: int) -> str:
     how = "compiled" if s.engine.compiled else "interpreted"
-    text = (
-        f"order {order}, float64 {how}, central differences of step {s.eps:g}, tolerance {s.tol:g}"
-    )
-    return f"{text}, seed {seed}"
+    text = f"order {order}, seed {seed}, float64 {how}"
+    return f"{text}, central differences of step {s.eps:g}, tolerance {s.tol:g}"
 
 
 def _error(result: GradReport, ys: Sequence[Tensor]) -> GradError:
