@@ -26,7 +26,14 @@ from tensorad.ir.tensor import (
 )
 from tensorad.simplify.bounds import check_op
 from tensorad.te.binding import bind_reductions
-from tensorad.te.checks import axis_names, check_name, check_range, check_shape, element
+from tensorad.te.checks import (
+    axis_names,
+    check_name,
+    check_range,
+    check_shape,
+    check_size_expr,
+    element,
+)
 from tensorad.te.reducers import combiner_of, counts
 
 
@@ -76,10 +83,19 @@ def _domain_axes(
             f"the domain of {name} must be a tuple of extents, got {domain!r}.",
             hint="write (n,), (n, m) or pairs ((lo, hi), m).",
         )
-    ranges = [check_range(f"axis {d} of the domain of {name}", r) for d, r in enumerate(domain)]
+    ranges = [_range(f"axis {d} of the domain of {name}", r) for d, r in enumerate(domain)]
     where = f"{name} with domain {domain}"
     names = axis_names(f"the function of {name}", f, len(ranges), where)
     return tuple([axis(a, lo, hi) for a, (lo, hi) in zip(names, ranges, strict=True)])
+
+
+def _range(what: str, bounds: object) -> tuple[int | Expr, int | Expr]:
+    """A range whose bounds are numbers or sizes: the loops of a domain know no other axes."""
+    lower, upper = check_range(what, bounds)
+    for bound in (lower, upper):
+        if isinstance(bound, Expr):
+            check_size_expr(f"a bound of {what}", bound)
+    return lower, upper
 
 
 def _target_and_value(name: str, result: object) -> tuple[tuple[object, ...], Expr]:
