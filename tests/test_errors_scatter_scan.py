@@ -192,6 +192,16 @@ def a_fractional_domain() -> None:
     ta.scatter((10,), ((2.5, 3),), lambda i: (i, V[i]), name="A")
 
 
+@CASES.refused(
+    ShapeError,
+    "a bound of axis 0 of the domain of A must be an integer expression of sizes, got k.",
+    '  hint: an extent is fixed before the loops start: use numbers and size("n").',
+)
+def an_axis_as_domain() -> None:
+    k = ta.reduce_axis(3, "k")
+    ta.scatter((3,), [k], lambda i: (i, V[0]), name="A")
+
+
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])
 def test_the_whole_text(case: Case) -> None:
     check(case)
