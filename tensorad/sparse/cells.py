@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tensorad import config
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes
@@ -27,9 +28,11 @@ from tensorad.simplify.domain import Piece
 from tensorad.simplify.eliminate import eliminate
 from tensorad.simplify.islcode import are_disjoint, count_points, subtract
 from tensorad.simplify.islset import IntegerSet
-from tensorad.simplify.islspace import Space
+from tensorad.simplify.islspace import Space, budget
 from tensorad.sparse.paths import Irregular, Path
 
+CELLS_BUDGET = 20
+"""Times the usual budget of integer sets that all cells of one output may cost."""
 MOST_CELLS = 150
 """Cells of one output; beyond that columns are compressed instead."""
 
@@ -152,13 +155,11 @@ def cells_of(grid: Grid, paths: Sequence[Path]) -> list[Cell]:
 
     Raises:
         Irregular: isl cannot solve a path, or the cells are too many.
-        BudgetExceeded: isl gave up (inside `budget`).
+        BudgetExceeded: isl gave up.
     """
-    cells: list[Cell] = []
-    for x in grid.wrt:
-        parts = [q for p in paths if p.x is x for q in _parts(grid, p)]
-        cells += _disjoint(parts)
-    return cells
+    parts = [q for p in paths for q in _parts(grid, p)]
+    with budget(CELLS_BUDGET * config.current().isl_operations):
+        return [c for x in grid.wrt for c in _disjoint([p for p in parts if p.path.x is x])]
 
 
 def _parts(grid: Grid, path: Path) -> list[Part]:
@@ -173,9 +174,10 @@ def _parts(grid: Grid, path: Path) -> list[Part]:
         conditions = [*bounds, piece.guard, piece.residual]
         if not all(is_affine(c, space.dims) for c in conditions):
             raise Irregular(f"the columns {', '.join(map(str, path.columns))} are not affine")
-        points = IntegerSet.of(space, *conditions).restrict_to(grid.axes)
-        if not points.is_empty():
-            found.append(Part(moved, piece, points))
+        with budget():
+            points = IntegerSet.of(space, *conditions).restrict_to(grid.axes)
+            if not points.is_empty():
+                found.append(Part(moved, piece, points))
     return found
 
 
@@ -202,8 +204,13 @@ def _disjoint(parts: Sequence[Part]) -> list[Cell]:
 
 
 def count_entries(cells: Sequence[Cell]) -> int:
-    """How many entries there are."""
-    return sum(count_points(c.points) for c in cells)
+    """How many entries there are.
+
+    Raises:
+        BudgetExceeded: isl gave up.
+    """
+    with budget(CELLS_BUDGET * config.current().isl_operations):
+        return sum(count_points(c.points) for c in cells)
 
 
 def count_terms(grid: Grid, cells: Sequence[Cell]) -> int:
@@ -216,8 +223,9 @@ def count_terms(grid: Grid, cells: Sequence[Cell]) -> int:
             continue
         space = Space((), (*grid.axes, *p.piece.axes))
         conditions = [axis_conditions(a) for a in space.dims]
-        points = IntegerSet.of(space, *conditions, p.piece.guard, p.piece.residual)
-        total += count_points(points.simplify())
+        with budget(CELLS_BUDGET * config.current().isl_operations):
+            points = IntegerSet.of(space, *conditions, p.piece.guard, p.piece.residual)
+            total += count_points(points.simplify())
     return total
 
 

@@ -57,10 +57,8 @@ class Rows:
         """
         paths = paths_to(y, wrt)
         grid = Grid.over(y, wrt)
-        with budget():
-            cells = cells_of(grid, paths)
-            nnz = count_entries(cells)
-        return cls(grid, cells, nnz, [c.value(y.dtype) for c in cells])
+        cells = cells_of(grid, paths)
+        return cls(grid, cells, count_entries(cells), [c.value(y.dtype) for c in cells])
 
     def terms(self) -> int:
         """How many products all values sum."""
