@@ -7,6 +7,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
+from tensorad.bound import bound
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import Axis, Expr, Read, axis, cast
 from tensorad.ir.interpret import interpret
@@ -116,3 +117,17 @@ def test_a_loop_of_one_value_may_bound_another() -> None:
         expected[(3 * i - j + 1) // 3 + 1, i] -= head[i, j]
     gradient = ta.vjp(te.compute((2, 4), body, name="Y"), [x], h)[0]
     np.testing.assert_array_equal(ta.evaluate(gradient, {h: head}), expected)
+
+
+def test_reads_beside_one_by_data_are_scattered_with_it() -> None:
+    x, at = te.placeholder((7, 7), "float64", "X"), te.placeholder((5,), "int64", "I")
+    y = te.compute((2,), lambda i: x[i, 3 * i] * x[at[4 - 2 * i], 5], name="Y")
+    h = te.placeholder((2,), "float64", "H")
+    gradient = ta.vjp(y, [x], h)[0]
+    assert ta.work(gradient).iterations <= bound(y, [x]) == 49 + 4
+    arrays = {x: np.arange(49.0).reshape(7, 7), at: np.array([1, 2, 3, 4, 5]), h: np.ones(2)}
+    expected = np.zeros((7, 7))
+    for i, j in ((0, 5), (1, 3)):
+        expected[i, 3 * i] += arrays[x][j, 5]
+        expected[j, 5] += arrays[x][i, 3 * i]
+    np.testing.assert_array_equal(ta.evaluate(gradient, arrays), expected)

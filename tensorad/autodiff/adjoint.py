@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorad.autodiff.contributions import Contribution as Contribution
-from tensorad.autodiff.contributions import gather_is_cheaper, merged, sum_of
+from tensorad.autodiff.contributions import gather_is_cheaper, merged, scattered_along, sum_of
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
@@ -57,11 +57,16 @@ _GATHER_TERMS = 64
 
 @dataclass(frozen=True, eq=False)
 class Adjoint:
-    """An adjoint as a formula over (batch axes, tensor axes), or stored in a tensor."""
+    """An adjoint as a formula over (batch axes, tensor axes), or stored in a tensor.
+
+    Attributes:
+        support: an index condition over the tensor axes; it is zero elsewhere.
+    """
 
     axes: tuple[Axis, ...]
     body: Expr
     tensor: Tensor | None = None
+    support: Expr = TRUE
 
     def at(self, indices: Sequence[Expr]) -> Expr:
         """The adjoint at (batch indices, tensor indices)."""
@@ -69,6 +74,11 @@ class Adjoint:
             return read(self.tensor, tuple(indices))
         body = with_fresh_reductions(self.body)
         return substitute(body, dict(zip(self.axes, indices, strict=True)))
+
+    def support_at(self, indices: Sequence[Expr]) -> Expr:
+        """Where the adjoint may be other than zero, for given tensor indices."""
+        own = self.axes[len(self.axes) - len(indices) :]
+        return substitute(self.support, dict(zip(own, indices, strict=True)))
 
 
 @dataclass(eq=False)
@@ -96,7 +106,9 @@ class Target:
                 cheap = "computing it where it is read costs no more than reading it"
                 note(Decision(self.of, "inlined", cheap, formula=(axes, gathered)))
                 return Adjoint(axes, gathered)
-            return self._keep(outputs(Compute(name, axes, (gathered,)))[0], axes)
+            made = outputs(Compute(name, axes, (gathered,)))[0]
+            support = _support(gathered, axes[len(self.batch) :])
+            return replace(self._keep(made, axes), support=support)
         init = None
         if gathered is not None:
             init = outputs(Compute(name, axes, (gathered,)))[0]
@@ -123,10 +135,12 @@ class Target:
         total: Expr | None = None
         scattered: list[Contribution] = []
         crowded = _crowded(self.contributions)
+        joining = scattered_along(self.contributions, axes, len(self.batch))
         for members in merged(self.contributions):
             c = sum_of(members)
             note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
-            part = None if c.axes in crowded else gather(c, axes, len(self.batch))
+            direct = c.axes in crowded or c.axes in joining
+            part = None if direct else gather(c, axes, len(self.batch))
             sparse = [m.sparse for m in members if m.sparse is not None]
             chosen = False
             if part is not None and len(sparse) == len(members):
@@ -134,7 +148,8 @@ class Target:
                 part = None if chosen else part
             if part is None:
                 scattered += sparse if len(sparse) == len(members) else [c]
-                note(Decision(self.of, "scattered", _why_scattered(c, c.axes in crowded, chosen)))
+                why = _why_scattered(c, c.axes in crowded, chosen)
+                note(Decision(self.of, "scattered", _ALONG if c.axes in joining else why))
                 continue
             note(Decision(self.of, "gathered"))
             if not is_zero(part):
@@ -200,6 +215,9 @@ def _scan_output(body: Expr, axes: tuple[Axis, ...]) -> Tensor | None:
     return body.tensor if copied else None
 
 
+_ALONG = "other reads of the formula are scattered by data, and this one with them"
+
+
 def _why_scattered(c: Contribution, is_crowded: bool, chosen: bool) -> str:
     if is_crowded:
         return f"more than {_GATHER_TERMS} reads share one formula, which is evaluated once"
@@ -260,6 +278,14 @@ def may_inline(body: Expr, uses: Uses) -> bool:
     cheap = len(heavy) <= 1 and not any(e.op in (*UNARY_MATH, "div", "pow") for e in heavy)
     selects = any(isinstance(e, Select) for e in nodes)
     return cheap and not selects and uses.terms == 1
+
+
+def _support(body: Expr, own: Sequence[Axis]) -> Expr:
+    """The index conditions on its own axes that a formula is zero without, if they are simple."""
+    condition, _ = lift(body)
+    known = dict.fromkeys(own)
+    ours = all(e in known for e in postorder(condition) if isinstance(e, Axis))
+    return condition if ours and is_static(condition) and not _has_or(condition) else TRUE
 
 
 def _is_read_in_bounds(body: Expr) -> bool:

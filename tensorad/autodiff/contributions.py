@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tensorad.ir.expr import TRUE, Axis, Expr, Read, Reduce, Size, add, cast, logical_and
+from tensorad.ir.expr import TRUE, Axis, Expr, Param, Read, Reduce, Size, add, cast, logical_and
 from tensorad.ir.levels import every_operand, loop_levels
 from tensorad.ir.points import count_points
+from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import postorder
 from tensorad.simplify.intervals import interval
 from tensorad.simplify.nonzeroness import guarded, split_condition
@@ -88,6 +89,34 @@ def gather_is_cheaper(
     scattered = [_points(axes), *[_points((*axes[:n_batch], *c.axes)) for c in sparse[:1]]]
     here, there = _total(gathered), _total(scattered)
     return here is not None and there is not None and here <= there
+
+
+def scattered_along(
+    parts: Sequence[Contribution], axes: Sequence[Axis], n_batch: int
+) -> dict[tuple[Axis, ...], None]:
+    """The domains in which some part must be scattered and the others are cheaper if they are.
+
+    The adjoint (over `axes`) is filled anyway, and its elements are more than the points.
+    """
+    groups: dict[tuple[Axis, ...], list[Contribution]] = {}
+    for c in parts:
+        groups.setdefault(c.axes, []).append(c)
+    elements = _points(axes)
+    found: dict[tuple[Axis, ...], None] = {}
+    for own, members in groups.items():
+        rest = [c for c in members if not any(_is_data(e) for e in postorder(*c.indices))]
+        guards = [(c.condition, split_condition(c.guard)[0]) for c in rest]
+        points = _total([_points((*axes[:n_batch], *own, *g)) for g in guards])
+        few = points is not None and elements is not None and points < elements
+        if 0 < len(rest) < len(members) and few:
+            found[own] = None
+    return found
+
+
+def _is_data(e: Expr) -> bool:
+    if isinstance(e, Read):
+        return not isinstance(e.tensor.op, Constant)
+    return isinstance(e, (Reduce, Param))
 
 
 def _total(counts: Sequence[int | None]) -> int | None:
