@@ -9,14 +9,19 @@ from typing import Final
 
 import numpy as np
 
-from tensorad.ir.dtypes import FLOAT32, DType
-from tensorad.ir.expr import Expr
+from tensorad.ir.dtypes import BOOL, FLOAT32, DType
+from tensorad.ir.expr import Cast, Expr
 
 Monomial = tuple[tuple[Expr, int], ...]
 """(atom, nonzero power) pairs, in the order in which their ring first saw the atoms."""
 
 _MAX_TERMS: Final = 32
 """A longer sum is not expanded further."""
+
+
+def _is_indicator(e: Expr) -> bool:
+    """Whether an atom is a condition as a number: its powers are itself."""
+    return isinstance(e, Cast) and e.value.dtype is BOOL
 
 
 class TooLong(Exception):
@@ -69,7 +74,11 @@ class Ring:
         powers: dict[Expr, int] = {}
         for atom, power in factors:
             powers[atom] = powers.get(atom, 0) + power
-        kept = [(atom, power) for atom, power in powers.items() if power]
+        kept = [
+            (atom, min(power, 1) if _is_indicator(atom) else power)
+            for atom, power in powers.items()
+            if power
+        ]
         return tuple(sorted(kept, key=lambda f: self.number(f[0])))
 
     def times(self, a: Sum, b: Sum) -> Sum:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import BOOL
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import (
     TRUE,
@@ -18,6 +19,7 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     Reduce,
+    Select,
     axis,
     cast,
     read,
@@ -27,6 +29,7 @@ from tensorad.ir.tensor import dim_of
 from tensorad.ir.visit import (
     children,
     free_leaves,
+    fresh_axes,
     outside_reductions,
     postorder,
     rewrite,
@@ -36,10 +39,13 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.dataflow import Definition
 from tensorad.simplify.factors import product
+from tensorad.simplify.indicators import indicator
 from tensorad.simplify.laurent import Monomial, Ring, Sum, TooLong, constant, rational
 
 Define = Callable[[Read], Definition | None]
 """What a read stands for, if it is to be unfolded."""
+
+Factor = tuple[Expr, int]
 
 _MAX_NODES: Final = 400
 """Nodes looked at for one normal form; beyond that it is too long."""
@@ -54,6 +60,8 @@ class Interned:
         self.axes: dict[tuple[object, ...], Axis] = {}
         self.levels: dict[Expr, int] = {}
         self.sums: dict[tuple[object, ...], Expr] = {}
+        self.parts: dict[Expr, tuple[Combiner, tuple[Axis, ...], tuple[Factor, ...], Expr]] = {}
+        """What each of the sums is made of."""
 
     def axis_like(self, a: Axis, bounds: Sequence[Expr], level: int) -> Axis:
         """The axis that stands for every axis with these bounds on this level of nesting."""
@@ -98,7 +106,25 @@ class Interned:
         if key not in self.sums:
             source = product(images, Fraction(1), combiner.identity[0].dtype)
             self.sums[key] = reduce_expr(combiner, (source,), own, where)
+            self.parts[self.sums[key]] = (combiner, own, images, where)
         return self.sums[key]
+
+    def merged(
+        self, combiner: Combiner, axes: Sequence[Axis], inner: Sequence[Factor]
+    ) -> tuple[Sequence[Axis], list[Factor]]:
+        """sum_i a_i * (sum_j b_ij) -> sum_ij a_i * b_ij, the axes in an order of their own."""
+        all_axes, factors = list(axes), []
+        for atom, power in inner:
+            found = self.parts.get(atom)
+            if power != 1 or found is None or found[0] is not combiner or found[3] is not TRUE:
+                factors.append((atom, power))
+                continue
+            fresh = fresh_axes(found[1])
+            all_axes += [a for a in fresh.values() if isinstance(a, Axis)]
+            factors += [(substitute(a, fresh), p) for a, p in found[2]]
+        if len(all_axes) == len(axes):
+            return axes, list(inner)
+        return _in_order(all_axes), factors
 
 
 class Normal:
@@ -109,7 +135,8 @@ class Normal:
         refold: applied to every sum of products before invariant factors leave it.
         keep: which sums stay whole as factors (x - mean is exact where x is near its mean,
             x*a - mean*a is not).
-        exact_casts: treat conversions between float types as the identity (in proofs).
+        proof: the form is looked at, not written: conversions between float types are the
+            identity, conditions are numbers, sums of sums are one sum, reads may be anywhere.
     """
 
     def __init__(
@@ -119,13 +146,13 @@ class Normal:
         refold: Callable[[Ring, Sum], Sum] = lambda ring, s: s,
         keep: Callable[[Expr], bool] = lambda e: False,
         *,
-        exact_casts: bool = False,
+        proof: bool = False,
     ) -> None:
         self.interned = interned
         self.define = define
         self.refold = refold
         self.keep = keep
-        self.exact_casts = exact_casts
+        self.proof = proof
         self.ring = Ring()
         self.forms: dict[Expr, Sum] = {}
         self.composite: dict[Expr, Sum] = {}
@@ -176,8 +203,10 @@ class Normal:
                 return e.args
             if e.op == "pow" and _small_power(e.args[1]) is not None:
                 return e.args[:1]
-        if isinstance(e, Cast) and self.exact_casts and e.value.dtype.is_float:
+        if self.proof and isinstance(e, Cast) and e.value.dtype.is_float:
             return children(e)
+        if self.proof and isinstance(e, Select):
+            return (e.then, e.orelse)
         return ()
 
     def _node(self, e: Expr) -> Sum:
@@ -191,6 +220,12 @@ class Normal:
                 return self._reduce(e)
             case Cast() if operands:
                 return operands[0]
+            case Cast(value=v) if self.proof and v.dtype is BOOL:
+                return indicator(self.ring, v, e.dtype)
+            case Select() if operands:
+                chosen = indicator(self.ring, e.cond, e.dtype)
+                difference = operands[0].plus(operands[1], -1)
+                return operands[1].plus(self.ring.times(chosen, difference))
             case Call() if operands:
                 return self._call(e, operands)
         return self.ring.atom(e)
@@ -260,8 +295,10 @@ class Normal:
         bound: dict[Expr, None] = dict.fromkeys(axes)
         if condition is not TRUE:
             bound.update(free_leaves(condition))  # it may keep a factor's reads in range
-        stays = [uses_any(atom, bound) or not movable(atom) for atom, _ in m]
+        stays = [uses_any(atom, bound) or not (self.proof or movable(atom)) for atom, _ in m]
         varying = [f for f, stay in zip(m, stays, strict=True) if stay]
+        if self.proof and condition is TRUE:
+            axes, varying = self.interned.merged(combiner, axes, varying)
         factors = [f for f, stay in zip(m, stays, strict=True) if not stay]
         kept, count = list(axes), constant(1)
         if condition is TRUE:
@@ -318,6 +355,18 @@ def is_whole(a: Axis) -> bool:
         and isinstance(a.step, Const)
         and a.step.value == 1
     )
+
+
+def _in_order(axes: Sequence[Axis]) -> list[Axis]:
+    """Axes by the texts of their bounds, those that others' bounds need before them."""
+    waiting = sorted(axes, key=lambda a: (str(a.lower), str(a.upper)))
+    done: list[Axis] = []
+    while waiting:
+        free = [a for a in waiting if not uses_any(a.lower, waiting)]
+        first = next(a for a in free if not uses_any(a.upper, waiting))
+        done.append(first)
+        waiting = [a for a in waiting if a is not first]
+    return done
 
 
 def _small_power(e: Expr) -> int | None:
