@@ -372,7 +372,9 @@ def _contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
         return times(head, coefficient)
 
     axes = (*op.axes, *term.axes)
-    return Contribution(axes, term.condition, term.read.indices, weight, term.guard)
+    summed = term.axes or not _covers(term.read.indices, op.axes)
+    guard = logical_and(adjoint.support_at(op.axes), term.guard) if summed else term.guard
+    return Contribution(axes, term.condition, term.read.indices, weight, guard)
 
 
 def _whole(op: Compute, term: Term) -> Contribution:
