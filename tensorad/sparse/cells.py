@@ -203,14 +203,14 @@ def _disjoint(parts: Sequence[Part]) -> list[Cell]:
     return cells
 
 
-def count_entries(cells: Sequence[Cell]) -> int:
-    """How many entries there are.
+def count_entries(cells: Sequence[Cell]) -> list[int]:
+    """How many entries each cell has.
 
     Raises:
         BudgetExceeded: isl gave up.
     """
     with budget(CELLS_BUDGET * config.current().isl_operations):
-        return sum(count_points(c.points) for c in cells)
+        return [count_points(c.points) for c in cells]
 
 
 def count_terms(grid: Grid, cells: Sequence[Cell]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -45,8 +45,10 @@ class Rows:
 
     grid: Grid
     cells: list[Cell]
-    nnz: int
-    values: list[Expr] = field(default_factory=list)
+    counts: list[int]
+    """Entries per cell."""
+    values: list[Expr]
+    """One formula per cell, over the grid's axes."""
 
     @classmethod
     def of(cls, y: Tensor, wrt: Sequence[Tensor]) -> Rows:
@@ -60,9 +62,16 @@ class Rows:
         cells = cells_of(grid, paths)
         return cls(grid, cells, count_entries(cells), [c.value(y.dtype) for c in cells])
 
+    @property
+    def nnz(self) -> int:
+        """The number of entries."""
+        return sum(self.counts)
+
     def terms(self) -> int:
         """How many products all values sum."""
-        return count_terms(self.grid, self.cells)
+        if any(p.piece.axes for c in self.cells for p in c.parts):
+            return count_terms(self.grid, self.cells)
+        return sum(n * len(c.parts) for c, n in zip(self.cells, self.counts, strict=True))
 
     @cached_property
     def tree(self) -> tuple[Scanning, ...]:

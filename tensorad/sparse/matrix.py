@@ -45,6 +45,7 @@ class SparseJacobian:
         self._given = dict(sizes)
         self._plans: dict[tuple[int, ...], Plan] = {}
         self._call: SparseFunction | None = None
+        self._program_sizes: list[Expr] = [*sizes_of((*outputs, *wrt))]
         self._sizes = [s for s in sizes_of((*outputs, *wrt)) if s not in sizes]
 
     def __repr__(self) -> str:
@@ -129,10 +130,11 @@ class SparseJacobian:
         return dict(self._given)
 
     def _plan(self, sizes: Mapping[Expr, int]) -> Plan:
-        sizes = {**self._given, **sizes}
-        key = tuple([n for _, n in sorted([(str(s), n) for s, n in sizes.items()])])
+        known = {**self._given, **sizes}
+        own = {s: known[s] for s in self._program_sizes}
+        key = tuple(own.values())
         if key not in self._plans:
-            image = with_sizes((*self.outputs, *self.wrt), sizes)
+            image = with_sizes((*self.outputs, *self.wrt), own)
             outputs, wrt = ([image[t] for t in ts] for ts in (self.outputs, self.wrt))
             self._plans[key] = plan_of(outputs, wrt, self.dtype, image)
         return self._plans[key]

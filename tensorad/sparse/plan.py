@@ -8,11 +8,12 @@ from math import prod
 import numpy as np
 
 from tensorad.building import CompiledFunction
+from tensorad.codegen.arguments import check_output
 from tensorad.codegen.memory import Array
 from tensorad.errors import BindError
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Axis, Reduce
-from tensorad.ir.tensor import Tensor, outputs
+from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.islspace import BudgetExceeded, NotAffine
 from tensorad.sparse.compressed import Compressed
@@ -36,6 +37,16 @@ class Plan:
         self._fills: dict[tuple[Tensor, ...], CompiledFunction] = {}
         self._of: dict[Tensor, Tensor] = {new: old for old, new in image.items()}
 
+    def settle(self) -> Direct | Compressed:
+        """The way that is used; compression where isl finds no loops over the entries."""
+        if isinstance(self.made, Direct) and not self._fills:
+            try:
+                for r in self.made.rows:
+                    _ = r.tree
+            except (Irregular, BudgetExceeded) as problem:
+                self.made = Compressed(self.made.outputs, self.made.wrt, str(problem))
+        return self.made
+
     def nnz(self) -> int:
         """The number of entries, if data does not decide it."""
         if isinstance(self.made, Direct):
@@ -44,17 +55,18 @@ class Plan:
 
     def pattern(self, given: Mapping[Tensor, Array]) -> tuple[Array, Array]:
         """(indptr, indices)."""
-        if isinstance(self.made, Direct):
-            return self.made.pattern()
+        made = self.settle()
+        if isinstance(made, Direct):
+            return made.pattern()
         values = self._values(given)
-        for t in self.made.pattern_inputs:
+        for t in made.pattern_inputs:
             if t not in values:
                 raise BindError(
                     f"the pattern depends on the data of {t.name}.",
-                    where=self.made.reason,
+                    where=made.reason,
                     hint="pass the arrays of a call: J.pattern(*arrays).",
                 )
-        return self.made.pattern(values)
+        return made.pattern(values)
 
     def values(
         self, inputs: Sequence[Tensor], given: Mapping[Tensor, Array], out: Array | None
@@ -66,20 +78,25 @@ class Plan:
             return found
         assert isinstance(self.made, Compressed)  # it has no one function
         nnz = len(self.pattern(given)[1])
-        target = np.empty(nnz, str(self.dtype)) if out is None else out
+        target = np.empty(nnz, str(self.dtype)) if out is None else self._checked(out, nnz)
         own = [self.image.get(t, t) for t in inputs]
         self.made.fill(own, self._values(given), self.dtype, target)
         return target
 
     def compiled(self, inputs: Sequence[Tensor]) -> CompiledFunction | None:
         """The values as one function of the inputs, where one pass over the entries does it."""
-        if not isinstance(self.made, Direct):
+        made = self.settle()
+        if not isinstance(made, Direct):
             return None
         key = tuple(inputs)
         if key not in self._fills:
             own = [self.image.get(t, t) for t in inputs]
-            self._fills[key] = self.made.fill(own, self.dtype)
+            self._fills[key] = made.fill(own, self.dtype)
         return self._fills[key]
+
+    def _checked(self, out: object, nnz: int) -> Array:
+        data = outputs(Placeholder("data", (nnz,), self.dtype))[0]
+        return check_output(data, 0, out, (nnz,))
 
     def _values(self, given: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
         return {self.image.get(t, t): a for t, a in given.items()}
@@ -91,9 +108,9 @@ def plan_of(
     """The cheaper way that applies."""
     try:
         direct = Direct(ys, wrt)
+        terms = sum(r.terms() for r in direct.rows)
     except (Irregular, NotAffine, BudgetExceeded) as problem:
         return Plan(Compressed(ys, wrt, str(problem)), dtype, image)
-    terms = sum(r.terms() for r in direct.rows)
     if terms > TERMS_PER_ENTRY * direct.nnz and terms > _compressed_cost(direct, ys):
         return Plan(Compressed(ys, wrt, "its entries are long sums"), dtype, image)
     return Plan(direct, dtype, image)
