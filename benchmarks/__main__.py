@@ -1,8 +1,9 @@
-"""Command line: `python -m benchmarks layers|work|sparse [part of a name ...]`, `... imports`.
+"""Command line: `python -m benchmarks layers|work|combiners|sparse|imports [part of a name ...]`.
 
 layers: the notebook's layers beside other libraries; the exit code is 1 if a result of ours is
-wrong. work: counts of gradients beside their bounds; 1 if a row breaks a rule. sparse: entries and
-fill times of sparse Jacobians; 1 if one misses its target. imports: seconds.
+wrong. work: counts of gradients beside their bounds; 1 if a row breaks a rule. combiners: passes
+that derivatives of folds make; 1 if a row breaks a rule. sparse: entries and fill times of sparse
+Jacobians; 1 if one misses its target. imports: seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import imports, layers, sparse, work_table
+from benchmarks import combiners, imports, layers, sparse, work_table
 from benchmarks.timing import ROUNDS
 from tensorad import config
 
@@ -23,7 +24,7 @@ from tensorad import config
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit code is 1 when a result is wrong or a row breaks a rule."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suite", choices=["layers", "work", "sparse", "imports"])
+    parser.add_argument("suite", choices=["layers", "work", "combiners", "sparse", "imports"])
     parser.add_argument("names", nargs="*", help="parts of the rows' names; all when left out")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements per median")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.suite == "work":
         return _work(options.names, options.json)
+    if options.suite == "combiners":
+        return _combiners(options.names)
     if options.suite == "sparse":
         return _sparse(options.names, options.rounds)
     rows = layers.run(options.names, options.rounds)
@@ -53,6 +56,15 @@ def _work(names: Sequence[str], json_path: Path | None) -> int:
     if json_path is not None:
         json_path.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
     return 1 if any(r.faults for r in rows) else 0
+
+
+def _combiners(names: Sequence[str]) -> int:
+    rows = combiners.run(names)
+    if not rows:
+        print(f"no combiner's name contains {' or '.join(names)}")
+        return 2
+    print(combiners.table(rows))
+    return 0 if all(r.good for r in rows) else 1
 
 
 def _sparse(names: Sequence[str], rounds: int) -> int:

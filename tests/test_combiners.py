@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorad as ta
+from benchmarks import combiners
+from benchmarks.combiner_cases import CASES, Case, coarse, program
 from tensorad import te
 from tensorad.bound import bound
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Scan, Tensor
 from tensorad.ir.visit import topological_ops
-from tests.combiner_cases import CASES, Case, coarse, oracle, program
+from tests.dual_numbers import oracle
 
 SIZES = (64, 128, 256, 512)
 BY_NAME = {case.name: case for case in CASES}
@@ -131,24 +134,16 @@ def test_second_derivatives_of_all(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_work_is_linear(name: str) -> None:
-    first, second = set(), set()
-    for n in SIZES:
-        p = program(BY_NAME[name], n)
-        forward = ta.work(p.outputs).iterations
-        gradients = ta.vjp(p.outputs, p.inputs, p.heads)
-        first.add(ta.work(gradients).iterations / forward)
-        heads = [te.placeholder((n,), dtype="float64", name="V") for _ in gradients]
-        twice = ta.vjp(gradients, p.inputs, heads)
-        second.add(ta.work(twice).iterations / forward)
-        assert ta.work(gradients).iterations <= sum_of_bounds(p.outputs, p.inputs)
-    assert len(first) == 1 and first.pop() <= 4
-    assert len(second) == 1 and second.pop() <= 16
+    (row,) = [r for r in combiners.run([name]) if r.name == name]
+    assert row.steady, "passes do not depend on the number of elements"
+    assert row.first <= min(4, row.limit) and row.second <= 16
 
 
-def sum_of_bounds(outputs: list[Tensor], inputs: list[Tensor]) -> int:
-    """B of a weighted sum of the outputs."""
-    total = te.compute((), lambda: sum((t() for t in outputs[1:]), outputs[0]()), name="S")
-    return bound(total, inputs)
+def test_the_table_shows_rules_that_are_broken() -> None:
+    good = combiners.Row("good", 2.0, 5.0, 3.0, 1.0, True)
+    bad = [replace(good, first=3.5), replace(good, second=17.0), replace(good, steady=False)]
+    assert "breaks" not in combiners.table([good])
+    assert all("breaks a rule" in combiners.table([row]) for row in bad)
 
 
 # Zeros, ties, infinities and NaN

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from benchmarks.combiner_cases import CASES, Case, reducer
 from tensorad import te
 from tensorad.bound import bound
 from tensorad.errors import BoundsError
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor
-from tests.combiner_cases import CASES, Case, Dual, DualFunctions, reducer
+from tests.dual_numbers import Dual, DualFunctions
 
 BY_NAME = {case.name: case for case in CASES}
 SCANNED = [
