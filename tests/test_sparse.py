@@ -14,6 +14,7 @@ import pytest
 import tensorad as ta
 from tensorad import topi
 from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, If, Store
 from tensorad.errors import BindError, GradError, MissingPackageError, ShapeError
 from tensorad.ir.expr import Expr
@@ -62,6 +63,9 @@ def check(
         pattern[np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)), found.indices] = True
         np.testing.assert_array_equal(pattern, Dependence(wrt).pattern(y))
         assert j.nnz == found.nnz
+        made = j._plan({}).made
+        assert isinstance(made, Direct)
+        verify_loops(made.program(list(arrays)))
     return j
 
 
@@ -237,6 +241,16 @@ def test_several_outputs_and_inputs_are_blocks() -> None:
     assert found.nnz == 16
 
 
+def test_outputs_of_two_dtypes_give_the_wider_one() -> None:
+    x = ta.placeholder((3,), "float32", name="X")
+    narrow = ta.compute((3,), lambda i: x[i] ** 2)
+    wide = ta.compute((3,), lambda i: x[2 - i].astype("float64") * 0.1)
+    found = ta.sparse_jacobian([narrow, wide], x)(np.ones(3, np.float32))
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found.toarray()[:3], 2 * np.eye(3))
+    np.testing.assert_allclose(found.toarray()[3:], 0.1 * np.eye(3)[::-1], rtol=1e-7)
+
+
 def test_an_intermediate_tensor_is_an_input_like_any_other() -> None:
     x = matrix(4)
     h = ta.compute((4,), lambda i: ta.exp(x[i]))
@@ -301,7 +315,7 @@ def test_no_loop_over_entries_asks_where_it_is() -> None:
     y = ta.compute((2, n, n), residual)
     made = ta.sparse_jacobian(y, u)._plan({}).made
     assert isinstance(made, Direct)
-    body = made.program([u], y.dtype).kernels[-1].body
+    body = made.program([u]).kernels[-1].body
     found = list(statements(body))
     assert not any(isinstance(s, If) for s in found)
     assert max(_depth(s) for s in body) == 2
@@ -345,6 +359,8 @@ def test_indices_from_data_are_compressed() -> None:
 def test_a_pattern_by_data_follows_the_data() -> None:
     x, at = matrix(4), ta.placeholder((3,), "int64", name="I")
     f = ta.sparse_jacobian(ta.compute((3,), lambda i: x[at[i]] ** 2), x).build([x, at])
+    with pytest.raises(ShapeError, match=r"out\[0\] has shape \(2,\), expected \(3,\)"):
+        f.values(some(x), [0, 1, 2], out=np.empty(2))
     for positions in ([0, 1, 2], [3, 3, 0]):
         expected = np.zeros((3, 4))
         expected[range(3), positions] = 2 * some(x)[positions]
@@ -388,6 +404,31 @@ def test_deep_sums_are_compressed() -> None:
     j = check(y, [x], {x: some(x)}, Compressed)
     assert j._plan({}).made.reason == "its entries are long sums"
     assert j.nnz == 2 * 81
+
+
+def test_without_short_loops_columns_are_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorad.sparse.direct.MOST_POINTS", 3)
+    x = matrix(5, 6)
+    j = check(_stencil(x), [x], {x: some(x)}, Compressed)
+    assert j._plan({}).made.reason == "isl found no short loops over the entries"
+
+
+def test_entries_of_too_many_kinds_are_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorad.sparse.cells.MOST_CELLS", 8)
+    x = matrix(6, 7)
+    y = ta.compute(
+        (5, 6, 4),
+        lambda i, j, k: sum(
+            (
+                ta.select(a * i + b * j > c * k, x[(a * i + j) % 6, (b * k + i) // 2], 0.0)
+                for a in (1, 2, 5)
+                for b in (1, 3)
+                for c in (-2, 1)
+            ),
+            ta.const(0.0, "float64"),
+        ),
+    )
+    check(y, [x], {x: some(x)}, Compressed)
 
 
 def test_symbolic_sizes_are_bound_by_the_call() -> None:

@@ -51,8 +51,8 @@ class Rows:
     """One formula per cell, over the grid's axes."""
 
     @classmethod
-    def of(cls, y: Tensor, wrt: Sequence[Tensor]) -> Rows:
-        """The rows of d y / d wrt.
+    def of(cls, y: Tensor, wrt: Sequence[Tensor], dtype: DType) -> Rows:
+        """The rows of d y / d wrt, with values of the dtype.
 
         Raises:
             Irregular, BudgetExceeded: the entries are not solved by integer sets.
@@ -60,7 +60,7 @@ class Rows:
         paths = paths_to(y, wrt)
         grid = Grid.over(y, wrt)
         cells = cells_of(grid, paths)
-        return cls(grid, cells, count_entries(cells), [c.value(y.dtype) for c in cells])
+        return cls(grid, cells, count_entries(cells), [c.value(dtype) for c in cells])
 
     @property
     def nnz(self) -> int:
@@ -102,10 +102,11 @@ def _points_in(tree: Sequence[Scanning]) -> int:
 class Direct:
     """A matrix whose pattern follows from the formulas alone."""
 
-    def __init__(self, outputs_: Sequence[Tensor], wrt: Sequence[Tensor]) -> None:
+    def __init__(self, outputs_: Sequence[Tensor], wrt: Sequence[Tensor], dtype: DType) -> None:
+        self.dtype = dtype
         self.wrt = tuple(wrt)
         self.outputs = tuple(outputs_)
-        self.rows = [Rows.of(y, wrt) for y in outputs_]
+        self.rows = [Rows.of(y, wrt, dtype) for y in outputs_]
         self.shape = _elements(outputs_), _elements(wrt)
         self.nnz = sum(r.nnz for r in self.rows)
         small = max(self.nnz, *self.shape) <= _LARGEST_INT32
@@ -135,14 +136,14 @@ class Direct:
         program = LoopProgram((), (pointers, columns), (kernel,))
         return CompiledFunction([pointers, columns], program, "pattern")
 
-    def fill(self, inputs: Sequence[Tensor], dtype: DType) -> CompiledFunction:
+    def fill(self, inputs: Sequence[Tensor]) -> CompiledFunction:
         """The values of all entries as a function of the inputs."""
-        program = self.program(inputs, dtype)
+        program = self.program(inputs)
         return CompiledFunction(list(program.outputs), program, "values")
 
-    def program(self, inputs: Sequence[Tensor], dtype: DType) -> LoopProgram:
+    def program(self, inputs: Sequence[Tensor]) -> LoopProgram:
         """The loops that write the value of every entry, given the inputs."""
-        data = _argument("data", (self.nnz,), dtype)
+        data = _argument("data", (self.nnz,), self.dtype)
         body: list[Stmt] = []
         at = 0
         for r in self.rows:

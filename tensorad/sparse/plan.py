@@ -91,7 +91,7 @@ class Plan:
         key = tuple(inputs)
         if key not in self._fills:
             own = [self.image.get(t, t) for t in inputs]
-            self._fills[key] = made.fill(own, self.dtype)
+            self._fills[key] = made.fill(own)
         return self._fills[key]
 
     def _checked(self, out: object, nnz: int) -> Array:
@@ -107,7 +107,7 @@ def plan_of(
 ) -> Plan:
     """The cheaper way that applies."""
     try:
-        direct = Direct(ys, wrt)
+        direct = Direct(ys, wrt, dtype)
         terms = sum(r.terms() for r in direct.rows)
     except (Irregular, NotAffine, BudgetExceeded) as problem:
         return Plan(Compressed(ys, wrt, str(problem)), dtype, image)
