@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import RLock
 
+import numpy as np
+
 from tensorad import config
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
@@ -25,8 +27,8 @@ from tensorad.ir.expr import (
     reduce_expr,
 )
 from tensorad.ir.facts import facts_about
-from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import children, free_leaves, postorder, rebuild
+from tensorad.ir.tensor import Constant, Tensor
+from tensorad.ir.visit import children, free_leaves, postorder, reads, rebuild
 
 Nominal = Axis | Tensor
 """What a remembered formula is renamed in."""
@@ -134,12 +136,29 @@ def _reduce(new: dict[Expr, Expr], e: Reduce, mapping: dict[Nominal, Nominal]) -
     return reduce_expr(e.combiner, sources, tuple(axes), new[e.condition], e.index)
 
 
+def _equal_tables(root: Expr, other: Expr) -> dict[Nominal, Nominal]:
+    """Constant tensors of one formula -> those of another with the same elements."""
+    found: dict[Nominal, Nominal] = {}
+    known = {t: t.op.array for t in map(_tensor, reads(other)) if isinstance(t.op, Constant)}
+    for t in map(_tensor, reads(root)):
+        for u, array in known.items():
+            if isinstance(t.op, Constant) and np.array_equal(t.op.array, array):
+                found[t] = u
+    return found
+
+
+def _tensor(r: Read) -> Tensor:
+    return r.tensor
+
+
 def _demand_same(axes: Sequence[Axis], remembered: Expr, derived: Expr) -> None:
     """A renamed result must be what deriving it anew gives, down to the names of its loops.
 
     Raises:
         InternalError: it is another formula.
     """
+    same_leaves: dict[Nominal, Nominal] = {a: a for a in axes}
+    derived = renamed(derived, {**same_leaves, **_equal_tables(derived, remembered)})
     (one, here), (two, there) = signature(axes, remembered), signature(axes, derived)
     free = free_leaves(remembered, derived)
     same = len(here) == len(there) and all(

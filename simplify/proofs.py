@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from tensorad import config
-from tensorad.ir.expr import TRUE, Axis, Expr, Size, size_var
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Size, size_var
 from tensorad.ir.facts import facts_about
 from tensorad.ir.points import evaluate
 from tensorad.ir.visit import (
@@ -51,19 +51,36 @@ def _by_structure(e: Elimination) -> str:
     if len(e.solution.pieces) != 1:
         raise Undecided("")
     (piece,) = e.solution.pieces
+    loops = iter(piece.axes)
     renamed: dict[Expr, Expr] = {}
-    if len(piece.axes) != len(e.inner) or piece.guard is not TRUE:
+    for old in e.inner:
+        value = piece.values[old]
+        if not _is_outer_twin(e, old, value) and not (old.extent == 1 and value is old.lower):
+            new = next(loops, None)
+            if new is None or value is not new or not _same_bounds(old, new, renamed):
+                raise Undecided("")
+        renamed[old] = value
+    if next(loops, None) is not None or piece.guard is not TRUE:
         raise Undecided("")
-    for old, new in zip(e.inner, piece.axes, strict=True):
-        bounds = [substitute(b, renamed) for b in (old.lower, old.upper, old.step)]
-        same = new.lower is bounds[0] and new.upper is bounds[1] and new.step is bounds[2]
-        if piece.values[old] is not new or not same:
-            raise Undecided("")
-        renamed[old] = new
     wanted = dict.fromkeys(conjuncts(substitute(e.condition, renamed)))
     if wanted.keys() != dict.fromkeys(conjuncts(piece.residual)).keys():
         raise Undecided("")
     return ""
+
+
+def _is_outer_twin(e: Elimination, old: Axis, value: Expr) -> bool:
+    """Whether the condition equates an axis to an outer one of the same bounds."""
+    if not isinstance(value, Axis) or value not in set(e.outer):
+        return False
+    pairs = [p.args for p in conjuncts(e.condition) if isinstance(p, Call) and p.op == "eq"]
+    equated = any((a is old and b is value) or (a is value and b is old) for a, b in pairs)
+    return equated and _same_bounds(old, value, {})
+
+
+def _same_bounds(old: Axis, new: Axis, renamed: dict[Expr, Expr]) -> bool:
+    """Whether the new axis runs as the old one, whose bounds are renamed."""
+    bounds = [substitute(b, renamed) for b in (old.lower, old.upper, old.step)]
+    return all(b is c for b, c in zip(bounds, (new.lower, new.upper, new.step), strict=True))
 
 
 # By integer sets

@@ -35,7 +35,7 @@ def test_a_product_of_matrices() -> None:
         "  work     72 iterations = 1.00 of the bound B = 72, 72 multiplications, forward values "
         "it needs",
         "             included",
-        "  proof    1 of 1 elimination certified, by isl",
+        "  proof    1 of 1 elimination certified, by structure",
         "",
         "dW : float32 [3, 6]",
         "  result   dW[j, k] = sum(H[i, j]*X[i, k], axes (i : [0, 3]))",
@@ -48,7 +48,7 @@ def test_a_product_of_matrices() -> None:
         "  after    { [j', k'] -> [i] : 0 <= i < 4 }",
         "           visits 72 points",
         "  plan     gathered: each element adds up the points that reach it, and no others",
-        "  proof    each contribution exactly once, by isl",
+        "  proof    each contribution exactly once, by structure",
         "",
         "Indices of the gradient's element carry a prime where the forward formula uses their "
         "name. B, the",
