@@ -49,6 +49,8 @@ Factor = tuple[Expr, int]
 
 _MAX_NODES: Final = 400
 """Nodes looked at for one normal form; beyond that it is too long."""
+_MAX_PROOF: Final = 64
+"""The same for a proof: those of softmax and layer normalisation take 10 to 35."""
 _MAX_POWER: Final = 4
 _RATIONAL: Final = ("add", "sub", "neg", "mul", "div")
 
@@ -157,7 +159,7 @@ class Normal:
         self.forms: dict[Expr, Sum] = {}
         self.composite: dict[Expr, Sum] = {}
         """Denominators that are sums: the atom that stands for each, and its form."""
-        self.left = _MAX_NODES
+        self.left = _MAX_PROOF if proof else _MAX_NODES
 
     def body(self, axes: Sequence[Axis], body: Expr) -> Sum:
         """The form of a compute's body; an axis of extent 1 is its only value."""
