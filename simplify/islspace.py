@@ -46,13 +46,22 @@ def budget(operations: int | None = None) -> Iterator[None]:
     ctx.set_max_operations(limit)
     try:
         yield
-    except isl.Error as error:
-        if "maximal number of operations" in str(error):
+    except (isl.Error, TypeError, AttributeError):  # islpy may use what isl did not give it
+        if _is_spent(ctx):
             raise BudgetExceeded(f"isl needs more than {limit:,} operations") from None
         raise
     finally:
         ctx.set_max_operations(0)
         ctx.reset_operations()
+
+
+def _is_spent(ctx: Any) -> bool:
+    """Whether isl refuses any more work."""
+    try:
+        isl.Val("1", context=ctx)
+    except isl.Error as error:
+        return "maximal number of operations" in str(error)
+    return False
 
 
 class Space:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import islpy
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import Axis, Expr, Read, axis, cast
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Scatter, Update, outputs
+from tensorad.simplify.islspace import BudgetExceeded, Space, budget
 from tensorad.simplify.tables import tabulate
 
 
@@ -131,3 +135,14 @@ def test_reads_beside_one_by_data_are_scattered_with_it() -> None:
         expected[i, 3 * i] += arrays[x][j, 5]
         expected[j, 5] += arrays[x][i, 3 * i]
     np.testing.assert_array_equal(ta.evaluate(gradient, arrays), expected)
+
+
+@pytest.mark.parametrize("error", [TypeError("int() argument"), AttributeError("'NoneType'")])
+def test_a_spent_budget_shows_whatever_islpy_makes_of_it(error: Exception) -> None:
+    k = axis("k", 0, 4)
+    with pytest.raises(BudgetExceeded, match="1 operations"), budget(1):
+        with suppress(islpy.Error):
+            Space((), (k,))  # spends it
+        raise error
+    with pytest.raises(type(error)), budget():
+        raise error
