@@ -19,12 +19,15 @@ from tensorad.ir.expr import (
     Read,
     Select,
     add,
+    axis,
     cast,
     const,
     logical_and,
     logical_or,
     read,
     reduce_expr,
+    select,
+    sub,
 )
 from tensorad.ir.points import depends_on_data
 from tensorad.ir.tensor import Compute, Scan, Scatter, Shape, Tensor, Update, dim_of, outputs
@@ -35,6 +38,8 @@ from tensorad.ir.visit import (
     substitute,
     with_fresh_reductions,
 )
+from tensorad.simplify.affine import axis_conditions
+from tensorad.simplify.band import band
 from tensorad.simplify.domain import Piece
 from tensorad.simplify.eliminate import eliminate
 from tensorad.simplify.nonzeroness import (
@@ -81,6 +86,28 @@ class Adjoint:
         return substitute(self.support, dict(zip(own, indices, strict=True)))
 
 
+def banded(of: Tensor, axes: tuple[Axis, ...], body: Expr, n_batch: int) -> Adjoint | None:
+    """A derivative stored as the window, for each batch index, in which it can be nonzero.
+
+    None if it is nonzero nearly everywhere, as far as one can see.
+    """
+    lead, own = axes[:n_batch], axes[n_batch:]
+    windows = band(lead, own, body) if lead else None
+    if windows is None:
+        return None
+    steps = [axis(f"{w.axis.name}w", 0, w.width) for w in windows]
+    there: dict[Expr, Expr] = {w.axis: add(w.start, s) for w, s in zip(windows, steps, strict=True)}
+    inside = logical_and(*[axis_conditions(a) for a in own])
+    zero = const(0, body.dtype)
+    element = select(substitute(inside, there), substitute(body, there), zero)
+    fresh, (element,) = copy_bodies((*lead, *steps), (element,))
+    tensor = outputs(Compute(f"d{of.name}", fresh, (nonzero_body(fresh, element),)))[0]
+    note(Decision(of, "stored", "only where it can be nonzero", result=tensor))
+    places = [sub(w.axis, w.start) for w in windows]
+    hit = [logical_and(p >= 0, p < w.width) for p, w in zip(places, windows, strict=True)]
+    return Adjoint(axes, select(logical_and(*hit), read(tensor, (*lead, *places)), zero))
+
+
 @dataclass(eq=False)
 class Target:
     """The adjoint of one tensor, collected from the operations that read it."""
@@ -106,6 +133,9 @@ class Target:
                 cheap = "computing it where it is read costs no more than reading it"
                 note(Decision(self.of, "inlined", cheap, formula=(axes, gathered)))
                 return Adjoint(axes, gathered)
+            narrow = None if stored else banded(self.of, axes, gathered, len(self.batch))
+            if narrow is not None:
+                return narrow
             made = outputs(Compute(name, axes, (gathered,)))[0]
             support = _support(gathered, axes[len(self.batch) :])
             return replace(self._keep(made, axes), support=support)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.autodiff.adjoint import Adjoint, Uses, may_inline, store, zeros
+from tensorad.autodiff.adjoint import Adjoint, Uses, banded, may_inline, store, zeros
 from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import Override, Rule, Rules, check_override, derivation_order
@@ -142,6 +142,7 @@ class Push:
         self.tangents: dict[Tensor, Adjoint] = dict(given)
         """Formulas over (batch axes, tensor axes), or stored tensors of these."""
         self.order: list[Op] = []
+        self.ends: dict[Tensor, None] = {}
 
     def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
         """The tangents of the outputs, stored."""
@@ -155,6 +156,7 @@ class Push:
 
     def run_order(self, ys: Sequence[Tensor]) -> None:
         """Fill `tangents` up to the outputs."""
+        self.ends = dict.fromkeys(ys)
         self.order = derivation_order(ys, self.rules)
         for op in self.order:
             viewed = view(op)
@@ -226,7 +228,8 @@ class Push:
         body = nonzero_body(axes, body)
         if may_inline(body, _MANY_USES):
             return Adjoint(axes, body)
-        return whole(outputs(Compute(f"d{made.name}", axes, (body,)))[0])
+        narrow = None if made in self.ends else banded(made, axes, body, len(self.lead))
+        return narrow or whole(outputs(Compute(f"d{made.name}", axes, (body,)))[0])
 
     def _read(self, e: Read) -> Expr:
         return self.tangents[e.tensor].at((*self.lead, *e.indices))
