@@ -9,8 +9,11 @@ the extents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from math import prod
+from threading import Lock
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -37,6 +40,8 @@ from tensorad.simplify.enumerated import TooManyPoints, is_evaluable, points_of
 MOST_ROWS: Final = 1 << 20
 """Values of the outer axes up to which a list of ranges is kept."""
 Array = np.ndarray[Any, np.dtype[Any]]
+_tables: WeakValueDictionary[tuple[str, tuple[int, ...], bytes], Tensor] = WeakValueDictionary()
+_lock = Lock()
 
 
 def tabulate(
@@ -115,4 +120,11 @@ def _ranges(
 
 
 def _constant(name: str, array: Array) -> Tensor:
-    return outputs(Constant(name, np.array(array, dtype=np.int64, order="C"), INT64))[0]
+    """The table as a tensor; equal tables are one tensor while one of them is in use."""
+    array = np.ascontiguousarray(array, dtype=np.int64)
+    key = (name, array.shape, blake2b(array).digest())
+    with _lock:
+        found = _tables.get(key)
+        if found is None:
+            found = _tables[key] = outputs(Constant(name, array, INT64))[0]
+    return found

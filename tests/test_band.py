@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from tensorad import te, topi
 from tensorad.autodiff import jacobian, vjp
 from tensorad.counting import work
+from tensorad.ir.facts import forget_facts
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor, outputs
 from tensorad.ir.visit import topological_ops
@@ -43,7 +46,7 @@ def test_work_grows_with_the_band_not_with_the_square(mode: str) -> None:
         assert isinstance(visited, int)
         counts.append(visited)
     elements = 76 * 80 if mode == "forward" else 0  # dY has a factor outside its sum
-    assert counts[2] - elements < 20 * 80
+    assert counts[2] - elements < 25 * 80
     if mode == "reverse":
         assert counts[2] - counts[1] == 2 * (counts[1] - counts[0])
 
@@ -81,7 +84,14 @@ def test_values_in_two_dimensions_with_strides_and_padding() -> None:
     np.testing.assert_allclose(interpret(j, values), _dense(y, x, values), rtol=1e-12, atol=1e-14)
 
 
-def test_symbolic_extents() -> None:
+@pytest.fixture
+def facts() -> Iterator[None]:
+    """What a test assumes about sizes, forgotten after it."""
+    yield
+    forget_facts()
+
+
+def test_symbolic_extents(facts: None) -> None:
     n = te.size("n")
     te.assume(n >= 5)
     x, w, y = _chain(n)
