@@ -218,13 +218,13 @@ def check_random(seed: int) -> None:
     check(_random_formula(rng, x), [x], {x: some(x)})
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_formulas(seed: int) -> None:
     check_random(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(8, 208, 20))
+@pytest.mark.parametrize("first", range(6, 206, 20))
 def test_many_random_formulas(first: int) -> None:
     for seed in range(first, first + 20):
         check_random(seed)
@@ -414,21 +414,10 @@ def test_without_short_loops_columns_are_compressed(monkeypatch: pytest.MonkeyPa
 
 
 def test_entries_of_too_many_kinds_are_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorad.sparse.cells.MOST_CELLS", 8)
-    x = matrix(6, 7)
-    y = ta.compute(
-        (5, 6, 4),
-        lambda i, j, k: sum(
-            (
-                ta.select(a * i + b * j > c * k, x[(a * i + j) % 6, (b * k + i) // 2], 0.0)
-                for a in (1, 2, 5)
-                for b in (1, 3)
-                for c in (-2, 1)
-            ),
-            ta.const(0.0, "float64"),
-        ),
-    )
-    check(y, [x], {x: some(x)}, Compressed)
+    monkeypatch.setattr("tensorad.sparse.cells.MOST_CELLS", 3)
+    x = matrix(5, 6)
+    j = check(_union(x), [x], {x: some(x)}, Compressed)
+    assert "kinds" in j._plan({}).made.reason
 
 
 def test_symbolic_sizes_are_bound_by_the_call() -> None:
