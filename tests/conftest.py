@@ -6,6 +6,7 @@ The whole suite runs with certificates demanded: an elimination without a true o
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TENSORAD_DEBUG", "certify")  # read when tensorad is imported
+
+from tensorad.simplify import certificate  # after the flag
+from tensorad.simplify.record import Elimination
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -40,6 +44,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write tests/golden/*.txt anew instead of comparing with them",
     )
+
+
+_proofs: Counter[str] = Counter()
+
+
+def pytest_configure() -> None:
+    """Count what the demanded certificates were proved by."""
+    demand = certificate.demand
+
+    def counted(e: Elimination) -> certificate.Certificate:
+        made = demand(e)
+        _proofs[made.verdict.proof] += 1
+        return made
+
+    certificate.demand = counted
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _proofs:
+        ways = ", ".join(f"{n:,} by {proof}" for proof, n in _proofs.most_common())
+        terminalreporter.write_line(f"true certificates of eliminations: {ways}")
 
 
 @pytest.fixture
