@@ -83,7 +83,7 @@ NAMES = [str(p.relative_to(ROOT)) for p in FILES]
 
 
 def is_entry(path: Path) -> bool:
-    return path == ROOT / "tensorad" / "__init__.py" or path.parts[-2] == "benchmarks"
+    return path == ROOT / "tensorad" / "__init__.py" or path.relative_to(ROOT).parts[0] == "benchmarks"
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
