@@ -146,3 +146,11 @@ def test_a_spent_budget_shows_whatever_islpy_makes_of_it(error: Exception) -> No
         raise error
     with pytest.raises(type(error)), budget():
         raise error
+
+
+def test_nothing_is_scattered_where_no_point_is() -> None:
+    x, at = te.placeholder((3,), "float64", "X"), te.placeholder((2,), "int64", "I")
+    k = te.reduce_axis((0, 0), name="k")
+    y = te.compute((2,), lambda i: ta.prod(x[at[i]] + k, axis=k), name="Y")
+    gradient = ta.vjp(y, [x], te.placeholder((2,), "float64", "H"))[0]
+    assert ta.work(gradient).iterations == 3

@@ -10,6 +10,7 @@ from tensorad.autodiff.contributions import gather_is_cheaper, merged, scattered
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
+    FALSE,
     TRUE,
     UNARY_MATH,
     Axis,
@@ -164,9 +165,10 @@ class Target:
         """(the sum of what can be gathered, the rest)."""
         total: Expr | None = None
         scattered: list[Contribution] = []
-        crowded = _crowded(self.contributions)
-        joining = scattered_along(self.contributions, axes, len(self.batch))
-        for members in merged(self.contributions):
+        parts = [c for c in self.contributions if logical_and(c.condition, c.guard) is not FALSE]
+        crowded = _crowded(parts)
+        joining = scattered_along(parts, axes, len(self.batch))
+        for members in merged(parts):
             c = sum_of(members)
             note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
             direct = c.axes in crowded or c.axes in joining
