@@ -80,8 +80,6 @@ def row(**changes: object) -> Row:
 def test_faults_name_the_broken_rules() -> None:
     assert row().faults == []
     assert row(iterations=101).faults == ["iterations"]
-    assert row(iterations=110, searched="nests").faults == []
-    assert row(iterations=111, searched="nests").faults == ["iterations"]
     assert row(multiplications=21).faults == ["multiplications"]
     assert row(by_hand=ByHand(96, 10)).faults == []
     assert row(by_hand=ByHand(95, 9)).faults == [
@@ -90,7 +88,7 @@ def test_faults_name_the_broken_rules() -> None:
     ]
     text = work_table.table([row(), row(iterations=101, name="worse")])
     assert "2 rows; 1 above their bound, worst 1.010 (worse)" in text
-    assert "1 break a rule" in text
+    assert "1 rows break a rule" in text
 
 
 def test_the_command_prints_rows_and_says_whether_they_keep_the_rules(
@@ -107,7 +105,7 @@ def test_the_command_prints_rows_and_says_whether_they_keep_the_rules(
 def test_every_row_keeps_the_rules(part: ModuleType) -> None:
     rows = [measure(c, 1, second) for c, second in rows_of(part)]
     assert [(r.name, r.faults) for r in rows if r.faults] == []
-    assert [(r.name, r.ms) for r in rows if r.ms > 3000.0] == []  # no hangs, however loaded
+    assert [(r.name, r.ms) for r in rows if r.ms > 3 * work_table.MOST_MS] == []  # no hangs
 
 
 @pytest.mark.slow

@@ -45,7 +45,6 @@ class Case:
         make: the program with its extents increased by that much; 0 is the one counted.
         by_hand: the counts of the hand-written backward, where one is known.
         second: whether the gradient of the gradient is a row of its own.
-        searched: the name of the search over loop nests that shows B out of reach.
         growth: two increases whose gradients must have equally many nodes; empty where the
             form of the index expressions depends on how the extents divide each other.
     """
@@ -54,7 +53,6 @@ class Case:
     make: Callable[[int], Problem]
     by_hand: ByHand | None = None
     second: bool = False
-    searched: str = ""
     growth: tuple[int, ...] = (6, 12)
 
 

@@ -87,6 +87,21 @@ def _symbolic(which: str, **names: str) -> Make:
     return make
 
 
+def _symbolic_output(g: int) -> Problem:
+    """Rows h and output rows o of their own, with 2o - 1 <= h <= 2o."""
+    h, o = te.size("h"), te.size("o")
+    te.assume(2 * o - 1 <= h)
+    te.assume(h <= 2 * o)
+    x, w = inputs((h,), (3,))
+    t = te.reduce_axis(3)
+
+    def entry(i: Any) -> Any:
+        inside = te.all_of(2 * i + t >= 1, 2 * i + t <= h)
+        return te.sum(te.select(inside, x[2 * i + t - 1], 0.0) * w[t], axis=t)
+
+    return by(te.compute((o,), entry), x, w, h=8 + g, o=4 + g // 2)
+
+
 def _one_dimensional(g: int) -> Problem:
     x, w = inputs((2, 3, 9 + g), (4, 3, 3))
     return by(topi.nn.conv1d(x, w, 2, 1), x, w)
@@ -144,6 +159,7 @@ CASES = [
     Case("conv symbolic height dW", _symbolic("W", h="h")),
     Case("conv symbolic kernel dX", _symbolic("X", k="k")),
     Case("conv symbolic batch, height, kernel dX dW", _symbolic("XW", n="", h="", k="")),
+    Case("conv symbolic height and output", _symbolic_output),
     Case("autocorrelation", _autocorrelation, second=True),
     Case("cubic sums above a", _full_correlation),
 ]

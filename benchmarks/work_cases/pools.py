@@ -92,6 +92,7 @@ CASES = [
     Case("max pool k2 s2 p0", _pool("max", 2, 2, 0), second=True),
     Case("max pool k3 s1 p1, second order", _pool("max", 3, 1, 1), second=True),
     Case("prod pool k2 s2 p0", _prod_pool(2, 2, 0), second=True),
+    Case("sum pool k2 s3 p0", _pool("avg", 2, 3, 0)),
     Case("sum pool k2 s2, odd size", _odd),
     Case("adaptive avg pool", _adaptive("avg"), growth=(4, 8)),
     Case("adaptive max pool", _adaptive("max"), growth=(4, 8)),

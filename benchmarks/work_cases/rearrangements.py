@@ -145,6 +145,49 @@ def _powers_of_two(x: Tensor, g: int) -> Any:
     return te.compute((4,), lambda i: x[i * (i + 1) // 2])
 
 
+def _triangular_rows(g: int) -> Problem:
+    """The lower triangle out of its packed rows."""
+    n = 5 + g
+    (x,) = inputs((n * (n + 1) // 2,))
+
+    def entry(i: Any, j: Any) -> Any:
+        return te.select(j <= i, x[te.minimum(i * (i + 1) // 2 + j, n * (n + 1) // 2 - 1)], 0.0)
+
+    return by(te.compute((n, n), entry), x)
+
+
+def _overlapping_slices(x: Tensor, g: int) -> Tensor:
+    n = int(x.shape[0])
+    parts = [topi.strided_slice(x, (k,), (n - 2 + k,), (1,)) for k in range(3)]
+    return topi.concatenate(parts, axis=0)
+
+
+def _tile_flip_slice(x: Tensor, g: int) -> Tensor:
+    n = int(x.shape[0])
+    return topi.strided_slice(topi.flip(topi.tile(x, (2, 1)), 0), (1, 0), (2 * n, 5), (3, 2))
+
+
+def _repeat_and_roll(x: Tensor, g: int) -> Tensor:
+    return topi.roll(topi.repeat(x, 2, 1), 3, 1) * topi.repeat(x, 2, 1)
+
+
+def _reflect_and_filter(x: Tensor, g: int) -> Any:
+    padded = topi.pad(x, 1, mode="reflect")
+    n, m = (int(e) for e in x.shape)
+    a, b = te.reduce_axis(3), te.reduce_axis(3)
+    return te.compute((n, m), lambda i, j: te.sum(padded[i + a, j + b], axis=[a, b]))
+
+
+def _transpose_of_flat(x: Tensor, g: int) -> Tensor:
+    return topi.transpose(topi.reshape(topi.flip(x, 1), (-1, 6)))
+
+
+def _square_of_views(g: int) -> Problem:
+    (x,) = inputs((5 + g, 5 + g))
+    views = topi.concatenate([x, topi.roll(x, 1, 0), topi.transpose(x)], axis=1)
+    return by(topi.square(views), x)
+
+
 CASES = [
     Case("flatten 4d", _unary((3, 4, 5, 2), lambda x, g: topi.flatten(x))),
     Case("flatten, symbolic batch", _flatten_symbolic),
@@ -198,4 +241,11 @@ CASES = [
         "expand, squeeze", _unary((4, 5), lambda x, g: topi.squeeze(topi.expand_dims(x * x, 1), 1))
     ),
     Case("stack of three", _unary((4, 5), lambda x, g: topi.stack([x, x * 2.0, topi.flip(x)], 1))),
+    Case("triangular packing of rows", _triangular_rows),
+    Case("overlapping slices, concatenated", _unary((8,), _overlapping_slices)),
+    Case("tile, flip, slice", _unary((4, 5), _tile_flip_slice)),
+    Case("repeat, roll, multiply", _unary((4, 5), _repeat_and_roll), second=True),
+    Case("pad reflect, filter", _unary((6, 7), _reflect_and_filter)),
+    Case("flip, reshape, transpose", _unary((3, 12), _transpose_of_flat)),
+    Case("concatenate three views, square", _square_of_views, second=True),
 ]
