@@ -121,13 +121,8 @@ def _ranges(
 
 def _constant(name: str, array: Array) -> Tensor:
     """The table as a tensor; equal tables are one tensor while one of them is in use."""
-<<<<<<< simplify/tables.py
     array = np.array(array, dtype=np.int64, order="C")
-    key = (name, array.shape, blake2b(array).digest())
-=======
-    array = np.ascontiguousarray(array, dtype=np.int64)
     key = (name, array.shape, blake2b(array.tobytes()).digest())
->>>>>>> /tmp/e/mine.tmp
     with _lock:
         found = _tables.get(key)
         if found is None:
