@@ -14,6 +14,7 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     Reduce,
+    Select,
     axis,
     int_const,
     logical_and,
@@ -25,6 +26,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
     any_node,
+    conjuncts,
     free_leaves,
     fresh_axes,
     needs,
@@ -37,7 +39,7 @@ from tensorad.simplify.bounds import classify_reads, size_conditions
 from tensorad.simplify.certificate import is_demanded
 from tensorad.simplify.certified_steps import demand_stage
 from tensorad.simplify.intervals import interval
-from tensorad.simplify.nonzeroness import both, split_condition
+from tensorad.simplify.nonzeroness import both, is_index_condition, split_condition
 
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
 
@@ -138,6 +140,9 @@ def _stage_read(
     stages: dict[tuple[object, ...], Compute],
 ) -> Expr:
     used = _used_axes(e, context)
+    own = _own_part(guard, used) if len(op.bodies) == 1 else TRUE
+    if own is not TRUE:
+        e = reduce_expr(e.combiner, e.sources, e.axes, logical_and(own, e.condition), e.index)
     stage = _stage(op, e, used, stages)
     if guard is not TRUE and not _is_safe(stage):
         e = reduce_expr(e.combiner, e.sources, e.axes, _nested(guard, e.condition), e.index)
@@ -145,6 +150,21 @@ def _stage_read(
         stage = _stage(op, e, used, stages)
     indices = tuple([sub(a, _box_start(a)) for a in used])
     return read(outputs(stage)[e.index], indices)
+
+
+def _own_part(guard: Expr, used: Sequence[Axis]) -> Expr:
+    """What a guard says of a stage's own axes alone: elsewhere nobody reads the stage."""
+    known = dict.fromkeys(used)
+    parts: list[Expr] = []
+    todo = [guard]
+    while todo:
+        e = todo.pop()
+        if isinstance(e, Select) and e.orelse is FALSE:
+            todo.extend((e.then, e.cond))
+            continue
+        index = [c for c in conjuncts(e) if is_index_condition(c)]
+        parts += [c for c in index if all(a in known for a in free_leaves(c))]
+    return logical_and(*parts)
 
 
 def _used_axes(e: Reduce, context: Sequence[Axis]) -> list[Axis]:
