@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from tensorad.ir.expr import Axis, Call, Expr, Read, Reduce, read
 from tensorad.ir.tensor import Compute, Op, Tensor, outputs
-from tensorad.ir.visit import any_node, reads, substitute
+from tensorad.ir.visit import any_node, postorder, reads, substitute
 from tensorad.simplify.laurent import Monomial, Ring, Sum, TooLong
 from tensorad.simplify.normal import Interned, Normal
 from tensorad.simplify.reductions import is_reduce
@@ -83,7 +83,9 @@ class Known:
         for r in reads(own):
             if r.tensor is anchor.tensor:
                 values = _bind(t.op.axes, r, anchor)
-                if values is not None and self._same(own, values, atom):
+                if values is None or _captures(values, atom):
+                    continue
+                if self._same(own, values, atom):
                     return _read_at(t, values)
         return None
 
@@ -152,14 +154,21 @@ def _tensors(m: Monomial) -> list[Tensor]:
 def _bind(axes: Sequence[Axis], own: Read, anchor: Read) -> dict[Expr, Expr] | None:
     """Values of the axes that turn the read `own` into `anchor`, if its indices name them."""
     values: dict[Expr, Expr] = {a: a.lower for a in axes if a.extent == 1}
+    free = dict.fromkeys(axes)
     for mine, other in zip(own.indices, anchor.indices, strict=True):
-        if isinstance(mine, Axis):
+        if mine in free:
             if mine in values and values[mine] is not other:
                 return None
             values[mine] = other
         elif mine is not other:
             return None
     return values if all(a in values for a in axes) else None
+
+
+def _captures(values: Mapping[Expr, Expr], atom: Reduce) -> bool:
+    """Whether a value varies along the sum: it has no meaning outside of it."""
+    bound = dict.fromkeys(atom.axes)
+    return any(e in bound for v in values.values() for e in postorder(v))
 
 
 def _read_at(t: Tensor, values: Mapping[Expr, Expr]) -> Read:

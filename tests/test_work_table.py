@@ -120,14 +120,22 @@ def gradients_at(case: Case, second: bool, growth: int) -> list[Tensor]:
     return work_table.gradients(made(case, second, growth))
 
 
+def test_sums_of_rows_and_of_columns_are_not_confused() -> None:
+    demand_slopes(BY_NAME["squared distances within X"], second=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS, ids=lambda m: str(m.__name__.split(".")[-1]))
 def test_compiled_gradients_are_slopes(part: ModuleType) -> None:
     for case, second in rows_of(part):
-        with inputs_of("float64"):
-            problem = made(case, second)
-        for x, expected, found, scale in slopes(problem, np.random.default_rng(0)):
-            assert abs(found - expected) <= 1e-6 * scale, (case.name, second, x, expected, found)
+        demand_slopes(case, second)
+
+
+def demand_slopes(case: Case, second: bool) -> None:
+    with inputs_of("float64"):
+        problem = made(case, second)
+    for x, expected, found, scale in slopes(problem, np.random.default_rng(0)):
+        assert abs(found - expected) <= 1e-6 * scale, (case.name, second, x, expected, found)
 
 
 def slopes(
