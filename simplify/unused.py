@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorad.ir.expr import Axis, Expr, Read, read
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, Update, outputs
+from tensorad.ir.rebuild import map_op
+from tensorad.ir.tensor import Compute, Op, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, free_leaves, op_inputs, rewrite, topological_ops
 
 Kept = dict[Tensor, tuple[Tensor, tuple[int, ...]]]
@@ -50,29 +51,10 @@ def _over(op: Op, image: Kept) -> Op:
             return read(t, tuple([e.indices[d] for d in dims]))
         return None
 
-    def new(e: Expr) -> Expr:
-        return rewrite(e, renew, memo)
+    def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple([rewrite(e, renew, memo) for e in exprs])
 
-    match op:
-        case Compute():
-            axes, bodies = copy_bodies(op.axes, [new(b) for b in op.bodies])
-            return replace(op, axes=axes, bodies=bodies)
-        case Scatter():
-            updates = [
-                Update(tuple([new(i) for i in u.indices]), new(u.value), new(u.condition))
-                for u in op.updates
-            ]
-            init = None if op.init is None else _whole(op.init, image)
-            return replace(op, updates=tuple(updates), init=init)
-        case Scan():
-            return replace(
-                op,
-                sources=tuple([new(e) for e in op.sources]),
-                start=tuple([new(e) for e in op.start]),
-                indices=tuple([new(e) for e in op.indices]),
-                condition=new(op.condition),
-            )
-    return op
+    return map_op(op, new, lambda t: _whole(t, image))
 
 
 def _whole(t: Tensor, image: Kept) -> Tensor:

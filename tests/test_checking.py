@@ -261,6 +261,20 @@ def test_second_derivatives_follow_the_given_partials() -> None:
     assert gradcheck(y, x, order=3)
 
 
+def test_stopped_values_are_held() -> None:
+    x = te.placeholder((4,), name="X")
+    k = te.reduce_axis(4, name="k")
+    z = te.compute((4,), lambda i: te.exp(x[i]) * te.stop_gradient(x[3 - i]), name="Z")
+    top = te.compute((), lambda: te.max(z[k], axis=k), name="top")
+    still = te.stop_gradient(top)
+    y = te.compute((4,), lambda i: te.exp(z[i] - still[()]) * te.stop_gradient(z[i]), name="Y")
+    assert gradcheck(y, [x, z], order=2, batch=2)
+    assert gradcheck([y, top], x, compiled=True)
+    leaky = te.scalar_function(lambda a: a, partials=lambda y, a: te.const(0.0), name="leaky")
+    with pytest.raises(GradError, match="the partials given for leaky are wrong"):
+        gradcheck(te.compute((4,), lambda i: leaky(x[i]), name="Y"), x)
+
+
 # Compiled evaluation
 
 

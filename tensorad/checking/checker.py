@@ -11,6 +11,7 @@ import numpy as np
 from tensorad.autodiff.forward import jvp
 from tensorad.autodiff.reverse import vjp
 from tensorad.checking.engine import Engine
+from tensorad.checking.frozen import hold_stopped
 from tensorad.checking.inputs import Bindings
 from tensorad.checking.report import Array, Row, place_text
 from tensorad.checking.slopes import Slopes, exactly, slopes
@@ -222,6 +223,8 @@ class _Along:
         self.tangent = placeholder(f"d{x.name}", x.shape, x)
         self.derivative = checker.jvp(p.y, {x: self.tangent})
         (self.base,) = checker.values([x], p.bindings)
+        self.moving, still = hold_stopped(p.y, x)
+        self.bindings = p.bindings if still is None else p.bindings | {still: self.base}
 
     def forward(self, direction: Array) -> Array:
         """By forward mode."""
@@ -232,8 +235,8 @@ class _Along:
         """By forward mode and by differences."""
 
         def value(step: float) -> Array:
-            moved = self.p.bindings | {self.x: self.base + step * direction}
-            return self.checker.values([self.p.y], moved)[0]
+            moved = self.bindings | {self.x: self.base + step * direction}
+            return self.checker.values([self.moving], moved)[0]
 
         return self.forward(direction), slopes(value, self.p.value, self.checker.settings.eps)
 

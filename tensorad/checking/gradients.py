@@ -79,7 +79,8 @@ def gradcheck(
     with both: element by element for small inputs, by <gradient, direction> for large ones, in
     which a wrong element is then searched for. At a kink or jump (noticed by one-sided
     differences) any slope between the one-sided ones passes, and the report counts it; random
-    inputs are drawn again to stay away from kinks.
+    inputs are drawn again to stay away from kinks. Values under `stop_gradient` are held while
+    an input moves.
 
     Args:
         y: float tensor, or several (integer tensors of a tuple are left out); several are

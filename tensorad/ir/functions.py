@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from weakref import WeakKeyDictionary
@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Apply, Const, Expr, Param, Reduce, param, reduce_expr
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Update
+from tensorad.ir.rebuild import map_op
+from tensorad.ir.tensor import Op, Scan, Scatter
 from tensorad.ir.visit import any_node, op_expressions, rewrite, substitute
 
 Partials = tuple[Expr | None, ...]
@@ -138,26 +139,7 @@ def _without_functions(op: Op) -> Op:
         return op
     memo: dict[Expr, Expr] = {}
 
-    def plain(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def plain(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
         return tuple([rewrite(e, _inline, memo) for e in exprs])
 
-    match op:
-        case Compute():
-            return replace(op, bodies=plain(op.bodies))
-        case Scatter():
-            updates = []
-            for u in op.updates:
-                value, condition = plain((u.value, u.condition))
-                updates.append(Update(plain(u.indices), value, condition))
-            return replace(op, updates=tuple(updates), combiner=plain_combiner(op.combiner))
-        case Scan():
-            (condition,) = plain((op.condition,))
-            return replace(
-                op,
-                start=plain(op.start),
-                sources=plain(op.sources),
-                indices=plain(op.indices),
-                condition=condition,
-                combiner=plain_combiner(op.combiner),
-            )
-    return op
+    return map_op(op, plain, combiner=plain_combiner)

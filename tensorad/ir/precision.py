@@ -12,7 +12,8 @@ from tensorad.ir.dtypes import FLOAT64, DType
 from tensorad.ir.expr import Cast, Const, Expr, Param, Read, Reduce, cast, const, param, read
 from tensorad.ir.expr import reduce_expr as fold
 from tensorad.ir.functions import without_functions
-from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Scan, Scatter, Tensor, outputs
+from tensorad.ir.rebuild import map_op
+from tensorad.ir.tensor import Constant, Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import rewrite, substitute, topological_ops
 
 
@@ -54,32 +55,7 @@ class _Wide:
                 return op if not op.dtype.is_float else replace(op, dtype=FLOAT64)
             case Constant():
                 return replace(op, array=_array(op.array), dtype=_wider(op.dtype))
-            case Compute():
-                return replace(op, bodies=self.all(op.bodies))
-            case Scatter():
-                updates = []
-                for u in op.updates:
-                    value, condition = self.all((u.value, u.condition))
-                    updates.append(
-                        replace(u, indices=self.all(u.indices), value=value, condition=condition)
-                    )
-                return replace(
-                    op,
-                    dtype=_wider(op.dtype),
-                    updates=tuple(updates),
-                    combiner=self.combiner(op.combiner),
-                    init=None if op.init is None else self.image[op.init],
-                )
-            case Scan():
-                (condition,) = self.all((op.condition,))
-                return replace(
-                    op,
-                    sources=self.all(op.sources),
-                    start=self.all(op.start),
-                    indices=self.all(op.indices),
-                    condition=condition,
-                    combiner=self.combiner(op.combiner),
-                )
+        return map_op(op, self.all, lambda t: self.image[t], self.combiner)
 
     def all(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
         """The expressions in float64."""

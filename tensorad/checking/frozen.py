@@ -1,0 +1,86 @@
+"""Programs whose stopped values stay what they are while an input moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tensorad.ir.expr import Apply, Expr, Read, param, read
+from tensorad.ir.functions import is_stop
+from tensorad.ir.rebuild import map_op
+from tensorad.ir.tensor import Compute, Op, Placeholder, Tensor, outputs
+from tensorad.ir.visit import (
+    copy_bodies,
+    op_expressions,
+    op_inputs,
+    postorder,
+    rewrite,
+    substitute_all,
+    topological_ops,
+)
+
+Image = dict[Tensor, Tensor]
+
+
+def hold_stopped(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """y with every `stop_gradient(e)` computed from a second input in the place of x.
+
+    Returns:
+        the new tensor and that input; y and None if nothing is stopped.
+    """
+    order = topological_ops([y])
+    if not any(_stops(op) for op in order):
+        return y, None
+    still = outputs(Placeholder(f"{x.name}.still", x.shape, x.dtype))[0]
+    base: Image = {x: still}
+    moving: Image = {x: x}
+    for op in order:
+        for image, new in ((base, _over(op, base)), (moving, _stopped(op, base, moving))):
+            for old, t in zip(outputs(op), outputs(new), strict=True):
+                if t is not old:
+                    image.setdefault(old, t)
+    return moving.get(y, y), still
+
+
+def _stops(op: Op) -> list[Apply]:
+    nodes = postorder(*op_expressions(op))
+    return [e for e in nodes if isinstance(e, Apply) and is_stop(e.function)]
+
+
+def _over(op: Op, image: Image) -> Op:
+    """The operation reading images."""
+    if not any(t in image for t in op_inputs(op)):
+        return op
+    return _mapped(op, lambda exprs: _reading(exprs, image), image)
+
+
+def _stopped(op: Op, base: Image, moving: Image) -> Op:
+    """The operation with stopped values read from the base, others from what moves."""
+    stops = _stops(op)
+    if not stops:
+        return _over(op, moving)
+    names: dict[Expr, Expr] = {e: param("stopped", e.dtype) for e in stops}
+    held: dict[Expr, Expr] = {names[e]: _reading(e.args, base)[0] for e in stops}
+
+    def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+        return substitute_all(_reading(substitute_all(exprs, names), moving), held)
+
+    return _mapped(op, new, moving)
+
+
+def _mapped(op: Op, new: Callable[[Sequence[Expr]], tuple[Expr, ...]], image: Image) -> Op:
+    changed = map_op(op, new, lambda t: image.get(t, t))
+    if not isinstance(changed, Compute):
+        return changed
+    axes, bodies = copy_bodies(changed.axes, changed.bodies)
+    return replace(changed, axes=axes, bodies=bodies)
+
+
+def _reading(exprs: Sequence[Expr], image: Image) -> tuple[Expr, ...]:
+    def renew(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.tensor in image:
+            return read(image[e.tensor], e.indices)
+        return None
+
+    memo: dict[Expr, Expr] = {}
+    return tuple([rewrite(e, renew, memo) for e in exprs])
