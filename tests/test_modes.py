@@ -166,6 +166,14 @@ def test_a_rule_replaces_a_formula_in_both_modes() -> None:
     assert value(ta.vjp(Y, W, 1.0, override=given)[0]).tolist() == np.zeros((7, 5)).tolist()
 
 
+def test_second_derivatives_use_rules_twice() -> None:
+    given = {Z: ([X], straight_through)}
+    t = np.tanh(w @ x)
+    expected = w.T @ np.diag(6 * t) @ w
+    close(value(ta.hessian(S, X, override=given)), expected)
+    close(value(ta.hvp(S, X, 1.0, override=given)), expected.sum(1))
+
+
 def test_a_forward_rule_is_transposed() -> None:
     def along(t: Tensor, deps: list[Tensor], tangents: list[Tensor | None]) -> Tensor:
         (dx,) = tangents

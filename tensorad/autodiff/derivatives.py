@@ -115,37 +115,55 @@ def _own_axes_first(name: str, tangent: Adjoint, n_batch: int) -> Tensor:
 
 
 @overload
-def hessian(y: Tensor, x: Tensor, *, mode: str | None = None) -> Tensor: ...
+def hessian(
+    y: Tensor, x: Tensor, *, mode: str | None = None, override: Override | None = None
+) -> Tensor: ...
 @overload
-def hessian(y: Tensor, x: Sequence[Tensor], *, mode: str | None = None) -> list[list[Tensor]]: ...
-def hessian(y: Tensor, x: Tensor | Sequence[Tensor], *, mode: str | None = None) -> Any:
+def hessian(
+    y: Tensor, x: Sequence[Tensor], *, mode: str | None = None, override: Override | None = None
+) -> list[list[Tensor]]: ...
+def hessian(
+    y: Tensor,
+    x: Tensor | Sequence[Tensor],
+    *,
+    mode: str | None = None,
+    override: Override | None = None,
+) -> Any:
     """d2 y / d x d x of a 0-d y: shape x.shape + x.shape.
 
     Args:
         y: a 0-d float tensor.
         x: a tensor, or several: then block [i][j] has shape x[i].shape + x[j].shape.
         mode: how the gradient is differentiated again: see `jacobian`.
+        override: see `vjp`; used for both derivatives.
     Raises:
         ShapeError: y has axes.
         GradError: the arguments `vjp` refuses.
     """
     tensors = check_wrt(x)
-    gradients = _gradients(y, tensors, "hessian")
-    blocks = [[jacobian(g, u, mode=mode) for u in tensors] for g in gradients]
+    gradients = _gradients(y, tensors, "hessian", override)
+    blocks = [[jacobian(g, u, mode=mode, override=override) for u in tensors] for g in gradients]
     return blocks[0][0] if isinstance(x, Tensor) else blocks
 
 
 @overload
-def hvp(y: Tensor, x: Tensor, v: Direction) -> Tensor: ...
+def hvp(y: Tensor, x: Tensor, v: Direction, *, override: Override | None = None) -> Tensor: ...
 @overload
-def hvp(y: Tensor, x: Sequence[Tensor], v: Sequence[Direction]) -> list[Tensor]: ...
-def hvp(y: Tensor, x: Any, v: Any) -> Any:
+def hvp(
+    y: Tensor,
+    x: Sequence[Tensor],
+    v: Sequence[Direction],
+    *,
+    override: Override | None = None,
+) -> list[Tensor]: ...
+def hvp(y: Tensor, x: Any, v: Any, *, override: Override | None = None) -> Any:
     """The Hessian of a 0-d y times v: the derivative of the gradient along v; shape of x.
 
     Args:
         y: a 0-d float tensor.
         x: a tensor, or several (the Hessian by all of them together).
         v: shape (*batch, *x.shape), an array or a number; for several x a list.
+        override: see `vjp`; used for both derivatives.
     Returns:
         shape (*batch, *x.shape); for several x a list.
     Raises:
@@ -160,16 +178,18 @@ def hvp(y: Tensor, x: Any, v: Any) -> Any:
             f"hvp by {len(tensors)} tensors needs {len(tensors)} vectors, got {given}.",
             hint="pass a list with one vector per tensor.",
         )
-    gradients = _gradients(y, tensors, "hvp")
-    made = jvp(gradients, dict(zip(tensors, directions, strict=True)))
+    gradients = _gradients(y, tensors, "hvp", override)
+    made = jvp(gradients, dict(zip(tensors, directions, strict=True)), override=override)
     return made[0] if isinstance(x, Tensor) else made
 
 
-def _gradients(y: Tensor, tensors: list[Tensor], name: str) -> list[Tensor]:
+def _gradients(
+    y: Tensor, tensors: list[Tensor], name: str, override: Override | None
+) -> list[Tensor]:
     check_output(y)
     if y.shape:
         raise ShapeError(
             f"{name} needs a 0-d tensor, but {y.name} has shape {format_shape(y.shape)}.",
             hint="sum it first, e.g. compute((), lambda: ta.sum(Y[k], axis=k)).",
         )
-    return vjp(y, tensors)
+    return vjp(y, tensors, override=override)
