@@ -157,3 +157,17 @@ def test_nothing_is_scattered_where_no_point_is() -> None:
 
     gradient = ta.vjp(te.compute((2,), body, "Y"), [x], te.placeholder((2,), "float64", "H"))[0]
     assert ta.work(gradient).iterations == 3
+
+
+def test_forward_mode_is_the_transpose_for_inputs_and_intermediates_together() -> None:
+    x = te.placeholder((3,), "float64", "X")
+    t = te.compute((3,), lambda i: ta.exp(x[i]), name="T")
+    y = te.compute((3,), lambda i: t[i] * x[i], name="Y")
+    h, dx, dt = (te.placeholder((3,), "float64", name) for name in ("H", "dX", "dT"))
+    along = ta.jvp(y, {x: dx, t: dt})
+    a, b, c, head = np.random.default_rng(0).standard_normal((4, 3))
+    arrays = {x: a, dx: b, dt: c, h: head}
+    expected = np.exp(a) * b + a * (np.exp(a) * b + c)
+    np.testing.assert_allclose(ta.evaluate(along, arrays), expected, rtol=1e-14)
+    gx, gt = ta.evaluate(ta.vjp(y, [x, t], h), arrays)
+    np.testing.assert_allclose((gx * b + gt * c).sum(), (head * expected).sum(), rtol=1e-14)

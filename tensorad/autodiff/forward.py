@@ -56,7 +56,8 @@ def jvp(
         y: float tensor, or several: they share the work (integer tensors of a tuple are left
             out).
         tangents: for each x (input or intermediate, float) a tensor or array of shape
-            (*batch, *x.shape), all with one batch shape, or a number for every element.
+            (*batch, *x.shape), all with one batch shape, or a number for every element. That of
+            an intermediate is added to the one that reaches it: jvp is the transpose of vjp.
         override: derivatives to use in place of those of the formulas, as in `vjp`; a rule
             without a jvp of its own is transposed.
     Returns:
@@ -164,11 +165,19 @@ class Push:
             if any(t in self.tangents for t in differentiable_inputs(viewed)):
                 pairs = list(zip(made, self._push(viewed, made), strict=True))
                 for t, tangent in pairs:
-                    if tangent is not None and t not in self.given and t not in self.rules:
-                        self.tangents[t] = tangent
+                    if tangent is not None and t not in self.rules:
+                        self.tangents[t] = self._joined(t, tangent)
             for t in made:
                 if t in self.rules and t not in self.given:
                     self._push_rule(self.rules[t])
+
+    def _joined(self, t: Tensor, tangent: Adjoint) -> Adjoint:
+        """A given direction of an intermediate is added to what reaches it."""
+        if t not in self.given:
+            return tangent
+        axes = compute_axes((*self.batch, *t.shape))
+        own = self.given[t].at(axes)
+        return Adjoint(axes, add(own, cast(tangent.at(axes), own.dtype)))
 
     def _result(self, y: Tensor) -> Tensor:
         name = f"d{y.name}"
