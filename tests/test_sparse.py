@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from benchmarks import sparse as benchmark
 from tensorad import topi
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
@@ -21,6 +22,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.sparse.compressed import Compressed
 from tensorad.sparse.direct import Direct
+from tensorad.sparse.matrix import KEPT_PLANS
 from tests.dependence import Dependence
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -461,6 +463,21 @@ def test_a_missing_scipy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "sparse matrices need scipy, which is not installed.\n"
         "  hint: pip install 'tensorad[sparse]', or scipy itself."
     )
+
+
+def test_the_benchmark_counts_its_entries() -> None:
+    rows = benchmark.run(["prefix sums", "x[I[i]]"], rounds=1)
+    assert [r.nnz for r in rows] == [r.expected for r in rows] == [2_001_000, 400_000]
+    assert "fill/copy" in benchmark.table(rows)
+
+
+def test_patterns_of_many_sizes_are_not_all_kept() -> None:
+    n = ta.size("n")
+    x = ta.placeholder((n,), "float64", name="X")
+    j = ta.sparse_jacobian(ta.compute((n,), lambda i: x[i] ** 2), x)
+    for m in range(1, 12):
+        assert j(np.ones(m)).nnz == m
+    assert len(j._plans) == KEPT_PLANS
 
 
 def test_wrong_arguments_are_refused_in_words() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.reverse import vjp
@@ -20,6 +20,8 @@ from tensorad.sparse.scipy_bridge import csr_array
 from tensorad.sparse.sizes import sizes_of, with_sizes
 
 Tensors = Tensor | Sequence[Tensor]
+KEPT_PLANS: Final = 8
+"""Bindings of symbolic sizes whose patterns and loops are kept."""
 
 
 class SparseJacobian:
@@ -137,6 +139,8 @@ class SparseJacobian:
             image = with_sizes((*self.outputs, *self.wrt), own)
             outputs, wrt = ([image[t] for t in ts] for ts in (self.outputs, self.wrt))
             self._plans[key] = plan_of(outputs, wrt, self.dtype, image)
+            if len(self._plans) > KEPT_PLANS:
+                del self._plans[next(iter(self._plans))]
         return self._plans[key]
 
     def _repr_html_(self) -> str:
