@@ -55,22 +55,22 @@ def _comparison(ring: Ring, op: str, difference: Linear, dtype: DType) -> Sum:
 
 
 def _not_negative(ring: Ring, d: Linear, dtype: DType) -> Sum:
-    """d >= 0, in the form whose first term is positive."""
+    """d >= 0; one minus its opposite, if the ring knows that one."""
     least, most = least_value(d), least_value(d.scaled(-1))
     if least is not None and least >= 0:
         return constant(1)
     if most is not None and most > 0:  # -d > 0 everywhere
         return constant(0)
     ordered = Linear(dict(sorted(d.terms.items(), key=lambda t: _order(t[0]))), d.constant)
-    first = next(iter(ordered.terms.values()), 1)
-    if first < 0:
-        return _complement(_atom(ring, ordered.scaled(-1).plus(Linear({}, -1)), dtype))
-    return _atom(ring, ordered, dtype)
+    opposite = _atom(ordered.scaled(-1).plus(Linear({}, -1)), dtype)
+    if ring.knows(opposite):
+        return _complement(ring.atom(opposite))
+    return ring.atom(_atom(ordered, dtype))
 
 
-def _atom(ring: Ring, d: Linear, dtype: DType) -> Sum:
+def _atom(d: Linear, dtype: DType) -> Expr:
     bare = Linear(d.terms, 0).to_expr()
-    return ring.atom(cast(bare >= int_const(-d.constant), dtype))
+    return cast(bare >= int_const(-d.constant), dtype)
 
 
 def _order(e: Expr) -> tuple[int, str]:

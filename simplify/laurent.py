@@ -19,7 +19,7 @@ _MAX_TERMS: Final = 32
 """A longer sum is not expanded further."""
 
 
-def _is_indicator(e: Expr) -> bool:
+def is_indicator(e: Expr) -> bool:
     """Whether an atom is a condition as a number: its powers are itself."""
     return isinstance(e, Cast) and e.value.dtype is BOOL
 
@@ -64,6 +64,10 @@ class Ring:
         """When the atom was first seen."""
         return self._numbers.setdefault(atom, len(self._numbers))
 
+    def knows(self, atom: Expr) -> bool:
+        """Whether the atom was seen."""
+        return atom in self._numbers
+
     def atom(self, e: Expr, power: int = 1) -> Sum:
         """One atom to a power."""
         self.number(e)
@@ -75,7 +79,7 @@ class Ring:
         for atom, power in factors:
             powers[atom] = powers.get(atom, 0) + power
         kept = [
-            (atom, min(power, 1) if _is_indicator(atom) else power)
+            (atom, min(power, 1) if is_indicator(atom) else power)
             for atom, power in powers.items()
             if power
         ]

@@ -22,6 +22,7 @@ from tensorad.ir.expr import (
     Select,
     axis,
     cast,
+    logical_and,
     read,
     reduce_expr,
 )
@@ -40,7 +41,16 @@ from tensorad.ir.visit import (
 from tensorad.simplify.dataflow import Definition
 from tensorad.simplify.factors import product
 from tensorad.simplify.indicators import indicator
-from tensorad.simplify.laurent import Monomial, Ring, Sum, TooLong, constant, rational
+from tensorad.simplify.laurent import (
+    Monomial,
+    Ring,
+    Sum,
+    TooLong,
+    constant,
+    is_indicator,
+    rational,
+)
+from tensorad.simplify.zeros import is_solved, nonzero_body
 
 Define = Callable[[Read], Definition | None]
 """What a read stands for, if it is to be unfolded."""
@@ -49,8 +59,10 @@ Factor = tuple[Expr, int]
 
 _MAX_NODES: Final = 400
 """Nodes looked at for one normal form; beyond that it is too long."""
-_MAX_PROOF: Final = 64
+_MAX_PROOF: Final = 48
 """The same for a proof: those of softmax and layer normalisation take 10 to 35."""
+_SOLVING: Final = 8
+"""What finding the points of a condition costs, in nodes."""
 _MAX_POWER: Final = 4
 _RATIONAL: Final = ("add", "sub", "neg", "mul", "div")
 
@@ -299,9 +311,12 @@ class Normal:
             bound.update(free_leaves(condition))  # it may keep a factor's reads in range
         stays = [uses_any(atom, bound) or not (self.proof or movable(atom)) for atom, _ in m]
         varying = [f for f, stay in zip(m, stays, strict=True) if stay]
-        if self.proof and condition is TRUE:
-            axes, varying = self.interned.merged(combiner, axes, varying)
         factors = [f for f, stay in zip(m, stays, strict=True) if not stay]
+        if self.proof and condition is TRUE:
+            narrow = self._over_fewer_points(combiner, axes, varying)
+            if narrow is not None:
+                return self.ring.times(Sum({self.ring.product(factors): Fraction(1)}), narrow)
+            axes, varying = self.interned.merged(combiner, axes, varying)
         kept, count = list(axes), constant(1)
         if condition is TRUE:
             kept, count = self._drop_unused(axes, [a for a, _ in varying], combiner)
@@ -310,6 +325,21 @@ class Normal:
             factors.append((whole, 1))
         monomial = self.ring.product(factors)
         return self.ring.times(Sum({monomial: Fraction(1)}), count)
+
+    def _over_fewer_points(
+        self, combiner: Combiner, axes: Sequence[Axis], factors: Sequence[Factor]
+    ) -> Sum | None:
+        """sum(condition * f) -> the sum of f over the points where the condition holds."""
+        guards = [a.value for a, _ in factors if isinstance(a, Cast) and a.value.dtype is BOOL]
+        if not guards:
+            return None
+        rest = tuple([f for f in factors if not is_indicator(f[0])])
+        source = product(rest, Fraction(1), combiner.identity[0].dtype)
+        whole = reduce_expr(combiner, (source,), tuple(axes), logical_and(*guards))
+        outer = [a for a in free_leaves(whole) if isinstance(a, Axis)]
+        self.left -= _SOLVING
+        solved = nonzero_body(outer, whole)
+        return None if solved is whole or not is_solved(solved) else self.form(solved)
 
     def _drop_unused(
         self, axes: Sequence[Axis], atoms: Sequence[Expr], combiner: Combiner

@@ -19,7 +19,7 @@ from tensorad.simplify.dataflow import Definition
 from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.vanish import vanishes
 
-_REACH: Final = 12
+_REACH: Final = 8
 """Operations after a tensor among which its paths must meet again."""
 
 
