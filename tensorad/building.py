@@ -230,7 +230,7 @@ def build(
             TENSORAD_DENSE_JACOBIAN_ELEMENTS.
     """
     roots = _output_list(outputs)
-    arguments = _check_inputs(inputs)
+    arguments = check_inputs(inputs)
     check_dense([t for t in roots if t not in dict.fromkeys(arguments)])
     program = lower_program(roots, arguments, assume_in_bounds=assume_in_bounds)
     check_dense([t for kernel in program.kernels for t in kernel.writes])
@@ -251,7 +251,8 @@ def _output_list(outputs: object) -> list[Tensor]:
     return list(outputs)
 
 
-def _check_inputs(inputs: object) -> list[Tensor]:
+def check_inputs(inputs: object) -> list[Tensor]:
+    """The inputs as a list of distinct tensors with distinct names."""
     if isinstance(inputs, Tensor):
         return [inputs]
     if not isinstance(inputs, (list, tuple)):
@@ -315,7 +316,7 @@ def lower(
 ) -> Lowered:
     """The loops that compute `outputs`; without `inputs` from all their placeholders."""
     roots = _output_list(outputs)
-    arguments = placeholders(roots) if inputs is None else _check_inputs(inputs)
+    arguments = placeholders(roots) if inputs is None else check_inputs(inputs)
     return Lowered(lower_program(roots, arguments, schedule=schedule))
 
 

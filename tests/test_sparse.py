@@ -17,7 +17,7 @@ from tensorad import topi
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, If, Store
-from tensorad.errors import BindError, GradError, MissingPackageError, ShapeError
+from tensorad.errors import BindError, BuildError, GradError, MissingPackageError, ShapeError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.sparse.compressed import Compressed
@@ -427,7 +427,7 @@ def test_symbolic_sizes_are_bound_by_the_call() -> None:
     x = ta.placeholder((n,), "float64", name="X")
     y = ta.compute((n,), lambda i: x[i] ** 2 + ta.select(i > 0, x[i - 1], 0.0))
     j = ta.sparse_jacobian(y, x)
-    assert j.at(n=10).nnz == 19
+    assert j.at(n=10).nnz == 19 and j.at(n=10).shape == (10, 10)
     assert [str(k) for k in j.shape] == ["n", "n"]
     for m in (0, 1, 4):
         found = j(np.ones(m)).toarray()
@@ -488,5 +488,7 @@ def test_wrong_arguments_are_refused_in_words() -> None:
         ta.sparse_hessian(x, x)
     with pytest.raises(BindError, match="the call passes 2 of 1 arrays"):
         ta.sparse_jacobian(x * x, x)(1, 2)
+    with pytest.raises(BuildError, match="input X is listed twice"):
+        ta.sparse_jacobian(x * x, x).build([x, x])
     with pytest.raises(BindError, match="unknown size k"):
         ta.sparse_jacobian(x * x, x).at(k=3)

@@ -7,14 +7,15 @@ from typing import Any, Final
 
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.reverse import vjp
-from tensorad.building import CompiledFunction, placeholders
+from tensorad.building import CompiledFunction, check_inputs, placeholders
 from tensorad.codegen.arguments import Parameter, SizeBinding
 from tensorad.codegen.memory import Array
 from tensorad.errors import BindError, GradError, ShapeError
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Expr, Size, add, mul
+from tensorad.ir.expr import Expr, Size, add, int_const, mul
 from tensorad.ir.leaves import size_var
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
+from tensorad.ir.visit import substitute
 from tensorad.sparse.plan import Plan, plan_of
 from tensorad.sparse.scipy_bridge import csr_array
 from tensorad.sparse.sizes import sizes_of, with_sizes
@@ -61,11 +62,12 @@ class SparseJacobian:
         return self._elements(self.outputs), self._elements(self.wrt)
 
     def _elements(self, tensors: Sequence[Tensor]) -> Dim:
+        numbers: dict[Expr, Expr] = {s: int_const(n) for s, n in self._given.items()}
         total: Expr = dim_expr(0)
         for t in tensors:
             product: Expr = dim_expr(1)
             for n in t.shape:
-                product = mul(product, dim_expr(self._given.get(dim_expr(n), n)))
+                product = mul(product, substitute(dim_expr(n), numbers))
             total = add(total, product)
         return dim_of(total)
 
@@ -99,9 +101,12 @@ class SparseJacobian:
         return self._default().pattern(*arrays, **sizes)
 
     def build(self, inputs: Sequence[Tensor] | Tensor) -> SparseFunction:
-        """A function of `inputs` (any tensors of the program), as `ta.build` makes them."""
-        given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-        return SparseFunction(self, given)
+        """A function of `inputs` (any tensors of the program), as `ta.build` makes them.
+
+        Raises:
+            BuildError: an input is no tensor, or two are the same or have one name.
+        """
+        return SparseFunction(self, check_inputs(inputs))
 
     def __call__(self, *arrays: object, out: Array | None = None, **sizes: object) -> Any:
         """The matrix at these values of `inputs`: see `SparseFunction`."""

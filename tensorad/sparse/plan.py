@@ -35,7 +35,6 @@ class Plan:
         self.dtype = dtype
         self.image = image
         self._fills: dict[tuple[Tensor, ...], CompiledFunction] = {}
-        self._of: dict[Tensor, Tensor] = {new: old for old, new in image.items()}
 
     def settle(self) -> Direct | Compressed:
         """The way that is used; compression where isl finds no loops over the entries."""
