@@ -26,19 +26,21 @@ from tensorad.ir.expr import (
     Const,
     Expr,
     Size,
-    add,
     axis,
-    call,
     floordiv,
-    int_const,
     mod,
-    mul,
-    size_var,
-    sub,
 )
 from tensorad.ir.polynomial import Monomial, Polynomial
 from tensorad.ir.visit import children, free_leaves, postorder, rewrite, substitute
-from tensorad.simplify.affine import is_affine
+from tensorad.simplify.size_products import (
+    Names,
+    equation,
+    is_linear,
+    is_of_sizes,
+    moduli,
+    of_sizes,
+    to_expr,
+)
 
 _MOST_SPLITS = 24
 _ONE = Polynomial.constant(1)
@@ -111,12 +113,16 @@ class _Problem:
         self.extents: dict[Expr, Polynomial] = {}
         self.positive: dict[Expr, None] = {}
         """Factors of extents: at least 1 wherever there is a point."""
+        self.merged: dict[Polynomial, Axis] = {}
+        """Inner axes that count through one range, as one axis."""
+        self.parts: dict[Axis, list[_Digit]] = {}
+        """The inner axes that a merged axis stands for."""
         bounds = [b for a in (*outer, *inner) for b in (a.lower, a.upper, a.step)]
         self.fixed = free_leaves(*bounds)
         """Axes in bounds: they stay whole."""
         for a in (*outer, *inner):
-            if a.lower is ZERO and a.step is ONE and _is_of_sizes(a.upper):
-                self._enter(_Digit(a, _ONE, _of_sizes(a.upper)))
+            if a.lower is ZERO and a.step is ONE and is_of_sizes(a.upper):
+                self._enter(_Digit(a, _ONE, of_sizes(a.upper)))
 
     def _enter(self, digit: _Digit) -> None:
         self.extents[digit.dim] = digit.extent
@@ -146,6 +152,8 @@ class _Problem:
         return {a: to_expr(self._sum(a)) for a in self.digits}
 
     def _sum(self, a: Axis) -> Polynomial:
+        if a not in self.digits:
+            return Polynomial.symbol(a)
         total = Polynomial({})
         for d in self.digits[a]:
             total = total + Polynomial.symbol(d.dim) * d.weight
@@ -155,15 +163,15 @@ class _Problem:
         """The value over digits, quotients and remainders resolved."""
         found: dict[Expr, Polynomial] = {}
         for e in postorder(root):
-            if _is_of_sizes(e):
-                found[e] = _of_sizes(e)
+            if is_of_sizes(e):
+                found[e] = of_sizes(e)
             else:
                 found[e] = self._combine(e, [found[c] for c in children(e)])
         return found[root]
 
     def _combine(self, e: Expr, args: list[Polynomial]) -> Polynomial:
         if isinstance(e, Axis):
-            return self._sum(e) if e in self.digits else Polynomial.symbol(e)
+            return self._sum(e)
         if not isinstance(e, Call) or not e.dtype.is_integer:
             raise _Opaque
         match e.op:
@@ -176,14 +184,18 @@ class _Problem:
             case "mul":
                 return args[0] * args[1]
             case "floordiv" | "mod":
-                quotient, rest = self._divide(args[0], args[1])
+                quotient, rest = self._divide(args[0], args[1], merging=True)
                 return quotient if e.op == "floordiv" else rest
         raise _Opaque
 
-    def _divide(self, p: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
+    def _divide(
+        self, p: Polynomial, divisor: Polynomial, merging: bool = False
+    ) -> tuple[Polynomial, Polynomial]:
         """(q, r) with p = q*divisor + r and 0 <= r < divisor; splits an axis to get there."""
         if len(divisor.terms) != 1:
             raise _Opaque
+        if p in self.merged:
+            p = self._sum(self.merged[p])
         ((factor, scale),) = divisor.terms.items()
         if scale <= 0 or any(s not in self.positive for s, _ in factor):
             raise _Opaque
@@ -192,6 +204,8 @@ class _Problem:
             return whole, rest
         for monomial, c in rest.terms.items():
             self._split_in(monomial, c, divisor)
+        if merging:
+            self._merge(p)
         raise _Opaque
 
     def _is_within(self, p: Polynomial, limit: Polynomial) -> bool:
@@ -263,11 +277,40 @@ class _Problem:
                 self._enter(new[-1])
         self.digits[owner] = new
 
+    def _merge(self, p: Polynomial) -> None:
+        """Make one axis of inner axes whose mixed-radix number p is.
+
+        Raises:
+            _Again: they are one axis now.
+        """
+        parts: list[_Digit] = []
+        total, weight = Polynomial({}), _ONE
+        while total != p:
+            found = [a for a in self.inner if self._has_weight(p, a, weight)]
+            if len(found) != 1 or found[0] in self.digits or found[0] in self.fixed:
+                return
+            extent = self.extents[found[0]]
+            parts.append(_Digit(found[0], weight, extent))
+            total, weight = total + Polynomial.symbol(found[0]) * weight, weight * extent
+        if len(parts) < 2:
+            return
+        a = axis("".join([d.dim.name for d in reversed(parts)]), ZERO, to_expr(weight))
+        self.merged[p] = a
+        self.parts[a] = parts
+        self._enter(_Digit(a, _ONE, weight))
+        gone = {d.dim for d in parts}
+        self.inner = [*[b for b in self.inner if b not in gone], a]
+        raise _Again
+
+    def _has_weight(self, p: Polynomial, a: Axis, weight: Polynomial) -> bool:
+        found = p.coefficients_of(a)
+        return a in self.extents and len(found) == 2 and found[1] == weight
+
     def _equate(self, left: Polynomial, right: Polynomial) -> list[Expr]:
         """left == right as equations without products, if the digits allow."""
-        if _is_linear(left - right):
-            return [_equation(left, right)]
-        for modulus in _moduli(left, right):
+        if is_linear(left - right):
+            return [equation(left, right)]
+        for modulus in moduli(left, right):
             try:
                 (q, r), (s, t) = self._divide(left, modulus), self._divide(right, modulus)
             except _Opaque:
@@ -277,20 +320,26 @@ class _Problem:
 
     # The problem over digits
 
-    def result(self, parts: Sequence[Sequence[Expr]]) -> Digits | None:
+    def result(self, conditions: Sequence[Sequence[Expr]]) -> Digits | None:
         """The rewritten problem; sums and products of sizes that isl cannot take get names."""
         mapping: dict[Expr, Expr] = {}
         for a in self.outer:
             for d in self.digits.get(a, ()):
-                mapping[d.dim] = self._digit_of(a, d)
+                mapping[d.dim] = self._digit_of(a, d, a)
         values: dict[Expr, Expr] = {
             a: to_expr(self._sum(a)) for a in self.inner if a in self.digits
         }
-        names = _Names()
+        for a, parts in self.parts.items():
+            number = values.pop(a, a)
+            values.update({d.dim: self._digit_of(a, d, number) for d in parts})
+        names = Names()
         outer = [names.axis(a) for a in self._replaced(self.outer)]
         inner = [names.axis(a) for a in self._replaced(self.inner)]
-        written = [[names.linear(p) for p in group] for group in parts]
+        written = [[names.linear(p) for p in group] for group in conditions]
         if not self.digits and not names.sizes:
+            return None
+        gone = {d.dim for parts in self.parts.values() for d in parts}
+        if any(a in gone for group in written for a in free_leaves(*group)):
             return None
         for old, new in names.axes.items():
             mapping[new] = mapping.get(old, old)
@@ -303,98 +352,7 @@ class _Problem:
             found += [d.dim for d in self.digits[a]] if a in self.digits else [a]
         return found
 
-    def _digit_of(self, a: Axis, d: _Digit) -> Expr:
-        shifted = a if d.weight == 1 else floordiv(a, to_expr(d.weight))
+    def _digit_of(self, a: Axis, d: _Digit, number: Expr) -> Expr:
+        shifted = number if d.weight == 1 else floordiv(number, to_expr(d.weight))
         top = d.weight * d.extent == self.extents[a]
         return shifted if top else mod(shifted, to_expr(d.extent))
-
-
-class _Names:
-    """Names for what is not linear in sizes: to isl it is a size like any other."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[Expr, Size] = {}
-        self.axes: dict[Expr, Axis] = {}
-
-    def linear(self, root: Expr) -> Expr:
-        """The expression with named sizes and the axes over them."""
-        return rewrite(root, self._named, dict(self.axes))
-
-    def _named(self, e: Expr) -> Expr | None:
-        if isinstance(e, Call) and e.dtype.is_integer and _is_of_sizes(e) and not is_affine(e, ()):
-            if e.op in ("add", "sub", "neg"):
-                return None  # its parts have names
-            return self.sizes.setdefault(e, size_var(f"({e})"))
-        return None
-
-    def axis(self, a: Axis) -> Axis:
-        """The axis with named sizes in its bounds."""
-        bounds = [self.linear(b) for b in (a.lower, a.upper, a.step)]
-        same = all(b is c for b, c in zip(bounds, (a.lower, a.upper, a.step), strict=True))
-        self.axes[a] = a if same else axis(a.name, *bounds)
-        return self.axes[a]
-
-
-def _is_of_sizes(e: Expr) -> bool:
-    """Whether sizes alone decide the value."""
-    return e.dtype.is_integer and not any(
-        not isinstance(x, (Const, Size, Call)) for x in postorder(e)
-    )
-
-
-def _of_sizes(root: Expr) -> Polynomial:
-    """A product of sizes and of sums of sizes; linear sums are symbols of their own."""
-    found: dict[Expr, Polynomial] = {}
-    for e in postorder(root):
-        args = [found[c] for c in children(e)]
-        if isinstance(e, Const):
-            found[e] = Polynomial.constant(int(e.value))
-        elif isinstance(e, Call) and e.op == "mul":
-            found[e] = args[0] * args[1]
-        elif isinstance(e, Call) and e.op in ("add", "sub") and not is_affine(e, ()):
-            found[e] = args[0] + args[1] if e.op == "add" else args[0] - args[1]
-        else:
-            found[e] = Polynomial.symbol(e)
-    return found[root]
-
-
-def to_expr(p: Polynomial) -> Expr:
-    """The polynomial as an expression, positive terms first."""
-    total: Expr | None = None
-    negative: list[Expr] = []
-    for monomial, c in p.terms.items():
-        term: Expr | None = None
-        for s, power in monomial:
-            for _ in range(power):
-                term = s if term is None else mul(term, s)
-        size = int_const(abs(int(c)))
-        term = size if term is None else mul(size, term)
-        if c < 0:
-            negative.append(term)
-        else:
-            total = term if total is None else add(total, term)
-    for term in negative:
-        total = sub(ZERO if total is None else total, term)
-    return ZERO if total is None else total
-
-
-def _is_linear(p: Polynomial) -> bool:
-    """Whether every term with an axis is a number times that axis."""
-    return all(
-        len(m) == 1 and m[0][1] == 1 for m in p.terms if any(isinstance(s, Axis) for s, _ in m)
-    )
-
-
-def _equation(left: Polynomial, right: Polynomial) -> Expr:
-    return call("eq", to_expr(left), to_expr(right))
-
-
-def _moduli(*sides: Polynomial) -> list[Polynomial]:
-    """What the coefficients of axes with sizes in them offer as a modulus, smallest first."""
-    found: dict[Polynomial, None] = {}
-    for p in sides:
-        for monomial, c in p.terms.items():
-            sizes = tuple([t for t in monomial if not isinstance(t[0], Axis)])
-            if sizes and len(sizes) < len(monomial):
-                found[Polynomial({sizes: abs(c)})] = None
-    return sorted(found, key=lambda p: (sum(n for m in p.terms for _, n in m), str(p)))

@@ -14,7 +14,6 @@ from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
     TRUE,
     Axis,
-    Call,
     Const,
     Expr,
     Reduce,
@@ -28,13 +27,13 @@ from tensorad.ir.visit import (
     free_leaves,
     fresh_axes,
     substitute,
-    uses_any,
     with_fresh_reductions,
 )
 from tensorad.simplify.affine import is_affine
 from tensorad.simplify.certificate import checked
 from tensorad.simplify.digits import split_digits
 from tensorad.simplify.domain import Piece, Solution, rename_piece
+from tensorad.simplify.identities import solve_identities
 from tensorad.simplify.nonzeroness import guarded, is_index_condition, is_static, split_condition
 from tensorad.simplify.polyhedral import solve_affine
 from tensorad.simplify.tables import tabulate
@@ -54,7 +53,7 @@ def eliminate(outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr) -> 
 def _eliminate(
     outer: Sequence[Axis], inner: Sequence[Axis], parts: list[Expr], may_split: bool = True
 ) -> Solution:
-    solved, left, parts = _identities(outer, inner, parts)
+    solved, left, parts = solve_identities(outer, inner, parts)
     if all(p is TRUE for p in parts):
         parts = []
     solution = _over_digits(outer, left, parts) if may_split else None
@@ -176,46 +175,6 @@ def _with_solved(piece: Piece, solved: dict[Expr, Expr]) -> Piece:
 def _with_residual(piece: Piece, residual: Expr) -> Piece:
     rest = logical_and(piece.residual, substitute(residual, piece.values))
     return replace(piece, residual=rest)
-
-
-def _identities(
-    outer: Sequence[Axis], inner: Sequence[Axis], parts: list[Expr]
-) -> tuple[dict[Expr, Expr], list[Axis], list[Expr]]:
-    """v == x with x an outer axis of the same bounds: v is x. (Most maps are no more.)
-
-    An axis of extent 1 is its only value.
-    """
-    solved: dict[Expr, Expr] = {a: a.lower for a in inner if a.extent == 1}
-    inside = dict.fromkeys(inner)
-    outside = dict.fromkeys(outer)
-    rest: list[Expr] = []
-    for p in parts:
-        pair = _axis_pair(p, inside, outside)
-        if pair is not None and pair[0] not in solved and _same_bounds(*pair):
-            solved[pair[0]] = pair[1]
-        else:
-            rest.append(p)
-    left = [a for a in inner if a not in solved]
-    if solved:
-        rest = [substitute(p, solved) for p in rest]
-        if any(uses_any(b, solved) for a in left for b in (a.lower, a.upper, a.step)):
-            return {}, list(inner), parts
-    return solved, left, rest
-
-
-def _axis_pair(
-    p: Expr, inside: dict[Axis, None], outside: dict[Axis, None]
-) -> tuple[Axis, Axis] | None:
-    if isinstance(p, Call) and p.op == "eq":
-        a, b = p.args
-        for v, x in ((a, b), (b, a)):
-            if isinstance(v, Axis) and isinstance(x, Axis) and v in inside and x in outside:
-                return v, x
-    return None
-
-
-def _same_bounds(v: Axis, x: Axis) -> bool:
-    return v.lower is x.lower and v.upper is x.upper and v.step is x.step
 
 
 def sum_over(solution: Solution, value: Expr) -> Expr:

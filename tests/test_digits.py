@@ -77,10 +77,27 @@ def _transposed_columns() -> Problem:
     return x, v, logical_and(x[0] == v[0] % B, x[1] == v[0] // B)
 
 
+def _other_order() -> Problem:
+    """(A, B, C) as (B*C, A): the radices of both sides have nothing in common."""
+    x, v = _axes(a=A, b=B, c=C), _axes(i=B * C, j=A)
+    f = v[0] * A + v[1]
+    return x, v, logical_and(x[0] == f // (B * C), x[1] == f // C % B, x[2] == f % C)
+
+
+def _roll() -> Problem:
+    x, v = _axes(x=A), _axes(i=A)
+    return x, v, x[0] == (v[0] + 3) % A
+
+
+def _circular_window() -> Problem:
+    x, v = _axes(x=A), _axes(i=A, k=3)
+    return x, v, x[0] == (2 - v[0] + v[1] * 2) % A
+
+
 CASES = {
     f.__name__[1:]: f
     for f in (_flatten, _unflatten, _merge, _regroup, _tile, _repeat, _flip, _cropped,
-              _fixed_radix, _transposed_columns)
+              _fixed_radix, _transposed_columns, _other_order, _roll, _circular_window)
 }  # fmt: skip
 
 
@@ -114,19 +131,20 @@ def test_problems_without_sizes_are_left_to_isl() -> None:
     assert split_digits([x], [i], [x == i // 4]) is None
 
 
-def test_remainders_that_may_wrap_are_not_split() -> None:
-    outer, inner = _axes(x=A), _axes(i=A)
-    solution = eliminate(outer, inner, outer[0] == (inner[0] + 3) % A)
+def test_remainders_of_two_axes_wrap_in_no_known_way() -> None:
+    outer, inner = _axes(x=A), _axes(i=A, j=A)
+    condition = logical_and(outer[0] == (inner[0] + inner[1]) % A, inner[0] <= inner[1])
+    solution = eliminate(outer, inner, condition)
     assert not solution.exact
     for n in (1, 2, 5):
-        check_solution(outer, inner, outer[0] == (inner[0] + 3) % A, solution, {A: n})
+        check_solution(outer, inner, condition, solution, {A: n})
 
 
 def _placeholder(*shape: Size) -> Tensor:
     return te.placeholder(shape, name="X")
 
 
-@pytest.mark.parametrize("shape", [(A * B, C), (A, B * C), (A * B * C,)])
+@pytest.mark.parametrize("shape", [(A * B, C), (A, B * C), (A * B * C,), (B * C, A)])
 def test_gradient_of_a_symbolic_reshape_is_a_read(shape: tuple[Expr, ...]) -> None:
     x = _placeholder(A, B, C)
     y = topi.reshape(x, shape)
