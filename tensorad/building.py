@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.autodiff.dense import check_dense
+from tensorad.autodiff.dense import check_dense, check_dense_shape
 from tensorad.codegen.arguments import (
     Parameter,
     SizeBinding,
@@ -87,7 +87,8 @@ class CompiledFunction:
         Raises:
             BindError, ShapeError, DTypeError: the arguments do not fit; nothing was written.
             BoundsError: an index lies outside its tensor at these sizes or for this data.
-            LimitError: an array would exceed TENSORAD_MAX_BYTES.
+            LimitError: an array would exceed TENSORAD_MAX_BYTES, or a full Jacobian
+                TENSORAD_DENSE_JACOBIAN_ELEMENTS.
         """
         if len(arrays) != len(self._parameters):
             raise self._wrong_count(len(arrays))
@@ -161,7 +162,9 @@ class CompiledFunction:
 
     def _output_shape(self, t: Tensor, sizes: Mapping[Expr, int]) -> tuple[int, ...]:
         bytes_of(t, sizes)  # raises when it is too large
-        return shape_values(t.shape, sizes)
+        shape = shape_values(t.shape, sizes)
+        check_dense_shape(t, shape)
+        return shape
 
     def _check_facts(self, sizes: Mapping[Expr, int]) -> None:
         for fact in self._facts:

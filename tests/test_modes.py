@@ -424,3 +424,14 @@ def test_a_large_jacobian_is_printed_but_not_stored() -> None:
         ta.build(ta.vjp(y, a, 1.0)[0], [a])
     with override(dense_jacobian_elements=60_000):
         ta.build(j, [a])
+
+
+def test_a_symbolic_jacobian_is_judged_when_it_is_called() -> None:
+    n = ta.size("n")
+    a = ta.placeholder((n,), name="A")
+    y = ta.compute((n,), lambda i: a[i] * a[0], name="Y")
+    f = ta.build(ta.jacobian(y, a), [a])
+    with override(dense_jacobian_elements=100):
+        assert f(np.ones(10, "float32")).shape == (10, 10)
+        with pytest.raises(LimitError, match=r"the Jacobian of Y of shape \(11, 11\) has 121"):
+            f(np.ones(11, "float32"))

@@ -27,16 +27,26 @@ def check_dense(tensors: Sequence[Tensor]) -> None:
     Raises:
         LimitError: one has more than TENSORAD_DENSE_JACOBIAN_ELEMENTS elements.
     """
-    limit = config.current().dense_jacobian_elements
     for t in tensors:
-        if t not in _jacobians or not all(isinstance(n, int) for n in t.shape):
-            continue
-        elements = prod([n for n in t.shape if isinstance(n, int)])
-        if elements > limit:
-            raise LimitError(
-                f"{_jacobians[t]} of shape {format_shape(t.shape)} has {elements:,} elements, "
-                f"more than the {limit:,} of TENSORAD_DENSE_JACOBIAN_ELEMENTS.",
-                where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
-                hint="ta.sparse_jacobian stores its nonzeros only; vjp and jvp multiply by it "
-                "without storing it.",
-            )
+        shape = [n for n in t.shape if isinstance(n, int)]
+        if len(shape) == t.ndim:
+            check_dense_shape(t, shape)
+
+
+def check_dense_shape(t: Tensor, shape: Sequence[int]) -> None:
+    """The same for one tensor, whose sizes are known now.
+
+    Raises:
+        LimitError: see `check_dense`.
+    """
+    limit = config.current().dense_jacobian_elements
+    if t not in _jacobians or prod(shape) <= limit:
+        return
+    text = format_shape(tuple(shape))
+    raise LimitError(
+        f"{_jacobians[t]} of shape {text} has {prod(shape):,} elements, more than the {limit:,} "
+        "of TENSORAD_DENSE_JACOBIAN_ELEMENTS.",
+        where=f"{t.name} : {t.dtype} {text}",
+        hint="ta.sparse_jacobian stores its nonzeros only; vjp and jvp multiply by it without "
+        "storing it.",
+    )

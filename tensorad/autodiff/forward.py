@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, overload
 
 import numpy as np
 
@@ -44,12 +44,20 @@ _MANY_USES: Final = Uses(2, False)
 Direction = Tensor | np.ndarray | np.number | float | int
 
 
+@overload
+def jvp(
+    y: Tensor, tangents: Mapping[Tensor, Direction], *, override: Override | None = None
+) -> Tensor: ...
+@overload
+def jvp(
+    y: Sequence[Tensor], tangents: Mapping[Tensor, Direction], *, override: Override | None = None
+) -> list[Tensor]: ...
 def jvp(
     y: Tensor | Sequence[Tensor],
     tangents: Mapping[Tensor, Direction],
     *,
     override: Override | None = None,
-) -> Any:
+) -> Tensor | list[Tensor]:
     """sum over x of d y / d x applied to the tangent of x.
 
     Args:
