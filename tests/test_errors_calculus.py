@@ -57,7 +57,7 @@ def a_number_among_outputs() -> None:
     "  hint: pass the tensor that compute returned, or a list of tensors.",
 )
 def a_text_as_output() -> None:
-    ta.vjp("Y", [X])
+    ta.vjp("Y", [X])  # type: ignore[arg-type]
 
 
 @CASES.refused(
@@ -199,7 +199,7 @@ def a_tangent_of_another_shape() -> None:
     "  hint: write jvp(Y, {X: dX}).",
 )
 def tangents_in_a_list() -> None:
-    ta.jvp(Y, [X])  # type: ignore[arg-type]
+    ta.jvp(Y, [X])  # type: ignore[call-overload]
 
 
 @CASES.refused(

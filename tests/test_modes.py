@@ -222,7 +222,7 @@ def a_rule_for_an_input() -> None:
     "  hint: write override={T: lambda t, deps, head: [adjoint of each dep]}.",
 )
 def rules_in_a_list() -> None:
-    ta.jvp(Y, {X: 1.0}, override=[Z])  # type: ignore[arg-type]
+    ta.jvp(Y, {X: 1.0}, override=[Z])  # type: ignore[call-overload]
 
 
 @CASES.refused(
