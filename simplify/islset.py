@@ -101,7 +101,7 @@ class IntegerSet:
                 n = owner[n]
             return n
 
-        for basic in self._data.get_basic_sets():
+        for basic in self._data.compute_divs().get_basic_sets():
             for constraint in basic.get_constraints():
                 involved = [n for n in range(len(owner)) if _involves(constraint.get_aff(), _IN, n)]
                 for a, b in pairwise(involved):
