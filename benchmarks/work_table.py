@@ -181,9 +181,9 @@ def summary(rows: Sequence[Row]) -> list[str]:
     slowest = max(rows, key=lambda r: r.ms)
     median = statistics.median([r.ms for r in rows])
     broken = [r for r in rows if r.faults]
+    times = f"median {median:.1f} ms of {MEDIAN_MS:g}, most {slowest.ms:.1f} of {MOST_MS:g}"
     return [
         f"{len(rows)} rows; {len(above)} above their bound, worst {worst.ratio:.3f} ({worst.name})",
         f"{len(broken)} rows break a rule",
-        f"CPU time of differentiation and elimination, nothing remembered: "
-        f"median {median:.1f} ms of {MEDIAN_MS:g}, most {slowest.ms:.1f} ms of {MOST_MS:g} ({slowest.name})",
+        f"CPU time to differentiate and eliminate, nothing remembered: {times} ({slowest.name})",
     ]
