@@ -6,10 +6,22 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import TRUE, UNARY_MATH, Axis, Call, Expr, Read, Reduce
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.expr import (
+    TRUE,
+    UNARY_MATH,
+    Axis,
+    Call,
+    Expr,
+    Read,
+    Reduce,
+    Select,
+    reduce_expr,
+    select,
+)
+from tensorad.ir.visit import free_leaves, postorder, uses_any
 from tensorad.simplify.factors import factored
 from tensorad.simplify.laurent import Monomial, Ring, Sum
+from tensorad.simplify.nonzeroness import is_zero
 from tensorad.simplify.normal import is_whole, movable
 
 Parts = dict[Monomial, dict[Monomial, Fraction]]
@@ -91,3 +103,15 @@ def narrow_functions(axes: Sequence[Axis], sums: Sequence[Expr]) -> dict[Expr, N
 
 def _has_reduction(e: Expr) -> bool:
     return any(isinstance(part, Reduce) for part in postorder(e))
+
+
+def guard_outside(body: Expr) -> Expr:
+    """sum(select(c, f, 0)) -> select(c, sum(f), 0), if c is the same for the whole sum."""
+    if not isinstance(body, Reduce) or not body.combiner.is_sum or body.condition is not TRUE:
+        return body
+    match body.sources[0]:
+        case Select(cond=c, then=f, orelse=zero) if is_zero(zero):
+            if not uses_any(c, body.axes) and movable(c) and movable(f):
+                whole = reduce_expr(body.combiner, (f,), body.axes)
+                return select(c, whole, zero)
+    return body

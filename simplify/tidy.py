@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tensorad.ir.elementwise import formula
-from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Reduce, read
+from tensorad.ir.expr import UNARY_MATH, Axis, Call, Const, Expr, Read, Reduce, Select, read, select
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import (
     any_node,
@@ -36,10 +36,11 @@ from tensorad.simplify.dataflow import (
     unfold,
 )
 from tensorad.simplify.factors import factored
-from tensorad.simplify.hoist import hoisted, narrow_functions
+from tensorad.simplify.hoist import guard_outside, hoisted, narrow_functions
 from tensorad.simplify.known import Known
 from tensorad.simplify.laurent import Ring, Sum, TooLong
-from tensorad.simplify.normal import Define, Interned, Normal
+from tensorad.simplify.nonzeroness import is_zero
+from tensorad.simplify.normal import Define, Interned, Normal, movable
 from tensorad.simplify.reductions import extract_reductions, is_reduce
 from tensorad.simplify.vanish import vanishes
 
@@ -217,6 +218,10 @@ class _Tidy:
     # -- cheaper formulas ---------------------------------------------------------------------
 
     def _improved(self, name: str, axes: tuple[Axis, ...], body: Expr) -> Expr:
+        """An equal formula that costs less; new stages are named after `name`."""
+        body = guard_outside(body)
+        if isinstance(body, Select) and is_zero(body.orelse) and movable(body.then):
+            return select(body.cond, self._improved(name, axes, body.then), body.orelse)
         if not self._is_promising(axes, body):
             return body
         best, best_cost = None, self._cost(axes, body, {})
@@ -242,6 +247,8 @@ class _Tidy:
         wide = points(axes)
         for e in nodes:
             if isinstance(e, Reduce) and self._may_shrink(axes, e):
+                return True
+            if isinstance(e, Call) and e.op in UNARY_MATH and points(_free(axes, e)) < wide:
                 return True
             stored = self.plain.get(e.tensor) if isinstance(e, Read) else None
             if stored is not None and points(stored[0]) < wide:
