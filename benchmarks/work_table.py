@@ -170,6 +170,8 @@ def table(rows: Sequence[Row]) -> str:
             f"{r.innermost.index_multiplications}", f"{r.nodes}", f"{r.ms:.1f}",
         )  # fmt: skip
         marks = "".join(f"  {f}" for f in r.faults)
+        if r.by_hand is not None:
+            marks = f"  by hand {r.by_hand.iterations}, {r.by_hand.multiplications}{marks}"
         lines.append(f"{r.name:<{width}}" + "".join(f"{c:>9}" for c in cells) + marks)
     return "\n".join([*lines, "", *summary(rows)])
 
