@@ -49,8 +49,11 @@ def tabulate(
 ) -> Solution | None:
     """{inner : bounds and conditions} from a table; None if it cannot or should not be listed.
 
-    Only the outer axes that the conditions and the bounds mention index the table.
+    Only the outer axes that the conditions and the bounds mention index the table. Without
+    inner axes there is nothing to list: the conditions are tested.
     """
+    if not inner:
+        return None
     roots = [*conditions, *[b for a in inner for b in (a.lower, a.upper, a.step)]]
     used = free_leaves(*roots)
     rows = [a for a in outer if a in used]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorad import te
+from tensorad import config, te
 from tensorad.autodiff import vjp
 from tensorad.building import evaluate
 from tensorad.checking import gradcheck
@@ -117,3 +117,10 @@ def test_sizes_leave_formulas_unlisted() -> None:
     solution = eliminate(outer, inner, condition)
     assert not solution.exact
     check_solution(outer, inner, condition, solution, {n: 4})
+
+
+@pytest.mark.parametrize("operations", [30, 100, 300])
+def test_a_condition_without_inner_axes_stays(operations: int) -> None:
+    x = box(i=8, j=6)
+    with config.override(isl_operations=operations):
+        check_solution(x, [], x[0] < 4, eliminate(x, [], x[0] < 4))
