@@ -300,3 +300,17 @@ def test_a_reduction_may_guard_another(fold: Any) -> None:
     assert ta.gradcheck(y, [m], arrays=arrays)
     (dm,) = ta.vjp(y, [m], 1.0)
     np.testing.assert_allclose(ta.evaluate(dm, arrays), interpret(dm, arrays))
+
+
+def test_a_stage_is_computed_only_where_its_guard_holds() -> None:
+    x = te.placeholder((5, 3, 4), dtype="float64", name="X")
+    k = te.reduce_axis(4, "k")
+    y = te.compute(
+        (5, 3),
+        lambda i, j: te.select(j > 0, 1.0, te.exp(te.prod(x[i, j, k], axis=k))),
+        name="Y",
+    )
+    h = te.placeholder((5, 3), dtype="float64", name="H")
+    (dx,) = ta.vjp(y, [x], h)
+    assert ta.work(dx).iterations <= bound(y, [x])
+    assert ta.work(dx).iterations == 3 * 20 + 60, "three passes where j is 0, then dX"
