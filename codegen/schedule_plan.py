@@ -237,7 +237,24 @@ def _affordable(nest: Nest, unroll: frozenset[Axis], choice: Estimate) -> frozen
             fits = steps <= most or a in switched
             if a in unroll and a is not choice.vector and fits:
                 kept.add(a)
-    return frozenset(kept)
+    return _movable(nest, kept, choice.vector)
+
+
+def _movable(nest: Nest, unroll: set[Axis], vector: Axis | None) -> frozenset[Axis]:
+    """Those of the axes that may stand inside of all loops that are left."""
+    left = dict.fromkeys(unroll)
+    changed = True
+    while changed:
+        changed = False
+        for f in nest.folds:
+            free_order = folds_in_lanes(f.combiner)
+            for position, a in enumerate(f.axes):
+                inside = [b for b in f.axes[position + 1 :] if b not in left and b is not vector]
+                needed = free_leaves(*[x for b in inside for x in (b.lower, b.upper, b.step)])
+                if a in left and inside and (a in needed or not free_order):
+                    del left[a]
+                    changed = True
+    return frozenset(left)
 
 
 def most_copies(nest: Nest) -> int:

@@ -171,3 +171,18 @@ def test_forward_mode_is_the_transpose_for_inputs_and_intermediates_together() -
     np.testing.assert_allclose(ta.evaluate(along, arrays), expected, rtol=1e-14)
     gx, gt = ta.evaluate(ta.vjp(y, [x, t], h), arrays)
     np.testing.assert_allclose((gx * b + gt * c).sum(), (head * expected).sum(), rtol=1e-14)
+
+
+def test_short_loops_stay_outside_those_they_bound() -> None:
+    x = te.placeholder((3,), "float64", "X")
+
+    def point(u: Expr, v: Expr) -> object:
+        value = x[((2 - v - 2 * u) // 4 + 3 * v) // 4 % 2] * x[(-2 - v) % 2 % 2]
+        return ((3 + 2 * u - v) // 2 // 4 % 2, (2 - u) % 3), value
+
+    y = te.scatter((2, 3), ((1, 4), 4), point)
+    h = te.placeholder((2, 3), "float64", "H")
+    gradient = ta.vjp(y, [x], h)[0]
+    arrays = {x: np.array([0.5, -1.5, 2.0]), h: np.arange(1.0, 7.0).reshape(2, 3)}
+    result, expected = ta.evaluate(gradient, arrays), interpret(gradient, arrays)
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
