@@ -39,7 +39,7 @@ from tensorad.simplify.factors import factored
 from tensorad.simplify.hoist import guard_outside, hoisted, narrow_functions
 from tensorad.simplify.known import Known
 from tensorad.simplify.laurent import Ring, Sum, TooLong
-from tensorad.simplify.nonzeroness import is_zero
+from tensorad.simplify.nonzeroness import is_index_condition, is_zero
 from tensorad.simplify.normal import Define, Interned, Normal, movable
 from tensorad.simplify.reductions import extract_reductions, is_reduce
 from tensorad.simplify.vanish import vanishes
@@ -220,7 +220,9 @@ class _Tidy:
     def _improved(self, name: str, axes: tuple[Axis, ...], body: Expr) -> Expr:
         """An equal formula that costs less; new stages are named after `name`."""
         body = guard_outside(body)
-        if isinstance(body, Select) and is_zero(body.orelse) and movable(body.then):
+        if isinstance(body, Select):
+            if is_index_condition(body.cond) or not (is_zero(body.orelse) and movable(body.then)):
+                return body  # a delta: its value is wanted at few points
             return select(body.cond, self._improved(name, axes, body.then), body.orelse)
         if not self._is_promising(axes, body):
             return body
