@@ -266,3 +266,15 @@ def test_jacobians_share_one_sweep_between_heads() -> None:
     for i in range(4):
         expected[i, i] = [np.delete(a[i], c).prod() for c in range(6)]
     np.testing.assert_allclose(ta.evaluate(j, {x: a}), expected)
+
+
+def test_states_are_stored_as_the_folded_tensor_is() -> None:
+    x = te.placeholder((6, 4), dtype="float64", name="X")
+    h = te.placeholder((4,), dtype="float64", name="H")
+    k = te.reduce_axis(6, "k")
+    y = te.compute((4,), lambda i: te.prod(x[k, i], axis=k), name="Y")
+    (dx,) = ta.vjp(y, [x], h)
+    assert ta.work(dx).iterations == 2 * 24
+    a, b = np.random.default_rng(3).normal(size=(6, 4)), np.arange(1.0, 5.0)
+    expected = [[b[i] * np.delete(a[:, i], c).prod() for i in range(4)] for c in range(6)]
+    np.testing.assert_allclose(ta.evaluate(dx, {x: a, h: b}), expected)

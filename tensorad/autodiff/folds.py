@@ -30,7 +30,7 @@ from tensorad.ir.expr import (
     read,
 )
 from tensorad.ir.tensor import Compute, Scan, Tensor, outputs
-from tensorad.ir.visit import fresh_axes, postorder, substitute_all
+from tensorad.ir.visit import fresh_axes, postorder, reads, substitute_all
 from tensorad.simplify.record import Decision, note
 
 Wanted = Callable[[Read], bool]
@@ -140,10 +140,13 @@ def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> Fold:
     mapping = fresh_axes((*op.axes, *e.axes))
     rows = tuple([a for a in (mapping[a] for a in op.axes) if isinstance(a, Axis)])
     along = tuple([a for a in (mapping[a] for a in e.axes) if isinstance(a, Axis)])
-    place = (*op.axes, *box.place())
     sources = [e.sources[c] for c in components]
+    order = _layout((*op.axes, *e.axes), sources)
+    around = (*op.axes, *box.place())
+    place = tuple([around[n] for n in order])
     *parts, condition = substitute_all((*sources, *place, e.condition), mapping)
     combiner = restricted(e.combiner, components)
+    extents = (*op.shape, *box.shape())
     scan = Scan(
         f"{op.name}.prefix",
         rows,
@@ -151,13 +154,26 @@ def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> Fold:
         tuple(parts[: len(sources)]),
         combiner,
         combiner.identity,
-        (*op.shape, *box.shape()),
+        tuple([extents[n] for n in order]),
         tuple(parts[len(sources) :]),
         condition,
         exclusive=True,
         source=op.source,
     )
     return Fold(traced_scan(scan), components, place)
+
+
+def _layout(axes: Sequence[Axis], sources: Sequence[Expr]) -> list[int]:
+    """The order in which a fold's states are stored: that of a tensor read once at each point.
+
+    The sweep then walks both in the same order, and its result may be the tensor's adjoint.
+    """
+    number: dict[Expr, int] = {a: n for n, a in enumerate(axes)}
+    for r in reads(*sources):
+        found = dict.fromkeys([number[i] for i in r.indices if i in number])
+        if len(found) == len(axes) == len(r.indices):
+            return list(found)
+    return list(range(len(axes)))
 
 
 def closure(combiner: Combiner, wanted: Sequence[int]) -> tuple[int, ...]:
