@@ -14,7 +14,6 @@ from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
     TRUE,
     Axis,
-    Const,
     Expr,
     Reduce,
     add,
@@ -24,8 +23,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.visit import (
     conjuncts,
-    free_leaves,
-    fresh_axes,
     substitute,
     with_fresh_reductions,
 )
@@ -33,6 +30,8 @@ from tensorad.simplify.affine import is_affine
 from tensorad.simplify.certificate import checked
 from tensorad.simplify.digits import split_digits
 from tensorad.simplify.domain import Piece, Solution, rename_piece
+from tensorad.simplify.enumerated import with_known_reads
+from tensorad.simplify.groups import linked, product, unconstrained
 from tensorad.simplify.identities import solve_identities
 from tensorad.simplify.nonzeroness import guarded, is_index_condition, is_static, split_condition
 from tensorad.simplify.polyhedral import solve_affine
@@ -46,6 +45,7 @@ def eliminate(outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr) -> 
     Ensures: the pieces are disjoint and their union is the domain; conditions on data are
         kept in `residual`. Where isl cannot help, the axes stay and everything is residual.
     """
+    condition = with_known_reads(condition)
     solution = _eliminate(outer, inner, conjuncts(condition))
     return checked(outer, inner, condition, solution)
 
@@ -69,13 +69,13 @@ def _by_sets(outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]
     leaves = [*outer, *inner]
     affine = [p for p in parts if is_affine(p, leaves)]
     others = [p for p in parts if not is_affine(p, leaves)]
-    constant = all(isinstance(b, Const) for a in inner for b in (a.lower, a.upper))
-    if not affine and constant:
-        mapping = fresh_axes(inner)
-        kept = tuple([a for a in mapping.values() if isinstance(a, Axis)])
-        solution = Solution((Piece(TRUE, kept, mapping),), True, "identity")
-    else:
-        solution = solve_affine(outer, inner, affine)
+    around, groups = linked(inner, affine)
+    found: list[Solution] = []
+    for axes, own in groups:
+        found.append(solve_affine(outer, axes, [*own, *around]) if own else unconstrained(axes))
+    if around and not any(own for _, own in groups):
+        found.append(solve_affine(outer, (), around))
+    solution = product(inner, affine, found)
     pieces = tuple([_with_residual(p, logical_and(*others)) for p in solution.pieces])
     solution = replace(solution, pieces=pieces)
     left = [c for p in pieces for c in conjuncts(p.residual) if is_static(c)]
@@ -89,55 +89,19 @@ def _with_tables(
 ) -> Solution | None:
     """Axes that conditions link solved together: by sets, or from a table where those fail."""
     static = [p for p in parts if is_static(p)]
+    around, groups = linked(inner, static)
     found: list[Solution] = []
-    groups = _linked(inner, static)
     for axes, own in groups:
-        solution = _by_sets(outer, axes, own) if len(groups) > 1 else None
+        solution = _by_sets(outer, axes, [*own, *around]) if len(groups) > 1 else None
         if solution is None or not solution.exact:
-            solution = tabulate(outer, axes, own)
+            solution = tabulate(outer, axes, [*own, *around])
         if solution is None:
             return None
         found.append(solution)
-    whole = _product(inner, found)
+    whole = product(inner, static, found)
     rest = logical_and(*[p for p in parts if not is_static(p)])
     pieces = tuple([_with_residual(p, rest) for p in whole.pieces])
     return replace(whole, pieces=pieces)
-
-
-def _linked(inner: Sequence[Axis], parts: Sequence[Expr]) -> list[tuple[list[Axis], list[Expr]]]:
-    """Groups of inner axes that share conditions or bounds, each with its conditions."""
-    own = dict.fromkeys(inner)
-    groups: list[tuple[dict[Axis, None], list[Expr]]] = [({}, [])]
-    roots = [([p], [p]) for p in parts]
-    roots += [([a, a.lower, a.upper, a.step], []) for a in inner]
-    for expressions, conditions in roots:
-        used = {e: None for e in free_leaves(*expressions) if isinstance(e, Axis) and e in own}
-        joined = [g for g in groups[1:] if any(a in g[0] for a in used)] if used else groups[:1]
-        merged: tuple[dict[Axis, None], list[Expr]] = (dict(used), list(conditions))
-        for g in joined:
-            merged[0].update(g[0])
-            merged[1].extend(g[1])
-        rest = [g for g in groups[1:] if not any(g is j for j in joined)]
-        groups = [*(groups[:1] if used else [merged]), *rest, *([merged] if used else [])]
-    ordered = [([a for a in inner if a in g], conditions) for g, conditions in groups]
-    return [(axes, conditions) for axes, conditions in ordered if axes or conditions]
-
-
-def _product(inner: Sequence[Axis], solutions: Sequence[Solution]) -> Solution:
-    """Independent solutions together: every piece of one with every piece of the others."""
-    pieces = [Piece(TRUE, (), {})]
-    for s in solutions:
-        pieces = [_joined(p, q) for p in pieces for q in s.pieces]
-    method = "table" if any(s.method == "table" for s in solutions) else "isl"
-    return Solution(tuple(pieces), True, method)
-
-
-def _joined(p: Piece, q: Piece) -> Piece:
-    """Two parts of independent domains; loops belong to one piece only."""
-    q = rename_piece(q, {a: a for a in q.values})
-    values = {**p.values, **q.values}
-    residual = logical_and(p.residual, q.residual)
-    return Piece(logical_and(p.guard, q.guard), (*p.axes, *q.axes), values, residual)
 
 
 def _over_digits(

@@ -10,10 +10,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.ir.expr import TRUE, Axis, Call, Expr, Param, Read, Reduce, logical_and
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Call,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Reduce,
+    const,
+    logical_and,
+)
 from tensorad.ir.points import evaluate
 from tensorad.ir.tensor import Constant
-from tensorad.ir.visit import conjuncts, postorder
+from tensorad.ir.visit import conjuncts, postorder, rewrite
 from tensorad.simplify.affine import axis_conditions
 
 MAX_ROWS: Final = 1 << 20
@@ -33,6 +44,21 @@ def is_evaluable(root: Expr) -> bool:
         if isinstance(e, Read) and not isinstance(e.tensor.op, Constant):
             return False
     return True
+
+
+def with_known_reads(root: Expr) -> Expr:
+    """The expression with numbers for elements of constant integer tensors at constant indices."""
+
+    def rule(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or not isinstance(e.tensor.op, Constant):
+            return None
+        at = [i.value for i in e.indices if isinstance(i, Const)]
+        inside = all(0 <= i < n for i, n in zip(at, e.tensor.op.array.shape, strict=False))
+        if len(at) < len(e.indices) or not inside or not e.dtype.is_integer:
+            return None
+        return const(int(e.tensor.op.array[tuple([int(i) for i in at])]), e.dtype)
+
+    return rewrite(root, rule)
 
 
 def points_of(
