@@ -166,6 +166,15 @@ def test_a_rule_replaces_a_formula_in_both_modes() -> None:
     assert value(ta.vjp(Y, W, 1.0, override=given)[0]).tolist() == np.zeros((7, 5)).tolist()
 
 
+def test_directions_of_an_intermediate_join_those_that_reach_it() -> None:
+    given = {Z: ([X], straight_through)}
+    for rules, slope in ((None, DZ), (given, w)):
+        both = ta.jvp(Y, {X: 1.0, Z: 2.0}, override=rules)
+        close(value(both), v @ (slope.sum(1) + 2))
+        dx, dz = ta.vjp(Y, [X, Z], 1.0, override=rules)
+        close(value(both).sum(), value(dx).sum() + 2 * value(dz).sum())
+
+
 def test_second_derivatives_use_rules_twice() -> None:
     given = {Z: ([X], straight_through)}
     t = np.tanh(w @ x)

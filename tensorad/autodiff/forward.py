@@ -176,7 +176,7 @@ class Push:
                     if tangent is not None and t not in self.rules:
                         self.tangents[t] = self._joined(t, tangent)
             for t in made:
-                if t in self.rules and t not in self.given:
+                if t in self.rules:
                     self._push_rule(self.rules[t])
 
     def _joined(self, t: Tensor, tangent: Adjoint) -> Adjoint:
@@ -204,7 +204,7 @@ class Push:
         ]
         found = rule.tangent(stored, self.batch, vjp)
         if found is not None:
-            self.tangents[rule.of] = whole(found)
+            self.tangents[rule.of] = self._joined(rule.of, whole(found))
 
     def _push(self, op: Op, made: Sequence[Tensor]) -> Sequence[Adjoint | None]:
         if isinstance(op, Compute):
