@@ -90,6 +90,8 @@ def _with_tables(
     """Axes that conditions link solved together: by sets, or from a table where those fail."""
     static = [p for p in parts if is_static(p)]
     around, groups = linked(inner, static)
+    if not groups:
+        return None
     found: list[Solution] = []
     for axes, own in groups:
         solution = _by_sets(outer, axes, [*own, *around]) if len(groups) > 1 else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from tensorad import config, te
-from tensorad.autodiff import vjp
+from tensorad import config, te, topi
+from tensorad.autodiff import jvp, vjp
 from tensorad.ir.expr import Axis, Expr, call, int_const, logical_and, logical_or
-from tensorad.ir.tensor import Scatter
+from tensorad.ir.interpret import interpret
+from tensorad.ir.tensor import Scatter, Tensor
 from tensorad.simplify import enumerated
 from tensorad.simplify.eliminate import eliminate
 from tests.oracles import box, check_solution
@@ -129,3 +131,44 @@ def test_what_cannot_be_inverted_scatters(monkeypatch: pytest.MonkeyPatch) -> No
     y = te.compute((20, 20), lambda i, j: x[index(i, j)], name="Y")
     (dx,) = vjp(y, [x], te.placeholder((20, 20), name="H"))
     assert isinstance(dx.op, Scatter)
+
+
+def _programs() -> dict[str, Callable[[Tensor], Tensor]]:
+    k = te.reduce_axis(3)
+    return {
+        "concatenate": lambda x: topi.concatenate([x, x * x], 0),
+        "convolution": lambda x: te.compute(
+            (3, 4), lambda i, j: te.sum(te.sin(x[i + 1, 2 * j + k - 1]), axis=k,
+                                        where=te.all_of(2 * j + k >= 1, 2 * j + k < 8))
+        ),
+        "reshape": lambda x: topi.reshape(x, (4, 7)),
+        "pad": lambda x: topi.pad(x, (1, 2)) * 2.0,
+        "reflect": lambda x: te.compute((4, 9), lambda i, j: x[i, te.select(j < 7, j, 12 - j)]),
+        "triangle": lambda x: te.compute(
+            (4, 4), lambda i, j: te.sum(x[i, k] * x[j, k], axis=k, where=k <= te.minimum(i, j))
+        ),
+        "tile": lambda x: te.compute((8, 14), lambda i, j: te.exp(x[i % 4, j % 7])),
+        "max pool": lambda x: te.compute((4, 5), lambda i, j: te.max(x[i, j + k], axis=k)),
+        "diagonals": lambda x: te.compute((4,), lambda i: x[i, i] * x[3 - i, i + 3]),
+        "softmax": lambda x: topi.nn.softmax(x),
+    }  # fmt: skip
+
+
+PROGRAMS = _programs()
+
+
+@pytest.mark.parametrize("operations", [30, 300, 1000])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_on_a_small_budget_are_right(name: str, operations: int) -> None:
+    x = te.placeholder((4, 7), dtype="float64", name="X")
+    y = PROGRAMS[name](x)
+    h = te.placeholder(y.shape, dtype="float64", name="H")
+    rng = np.random.default_rng(3)
+    shape = [int(str(n)) for n in y.shape]
+    values = {x: rng.standard_normal((4, 7)), h: rng.standard_normal(shape)}
+    expected = interpret(vjp(y, [x], h)[0], values)
+    with config.override(isl_operations=operations):
+        (dx,) = vjp(y, [x], h)
+        tangent = jvp(y, {x: te.placeholder((4, 7), dtype="float64", name="D")})
+        assert tangent.shape == y.shape
+    np.testing.assert_allclose(interpret(dx, values), expected, rtol=1e-12, atol=1e-14)
