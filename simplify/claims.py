@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tensorad.errors import TensoradError
 from tensorad.ir.expr import Expr, logical_and
+from tensorad.ir.points import possible
 from tensorad.ir.visit import conjuncts, substitute
 from tensorad.simplify.algebra import simplify
 from tensorad.simplify.record import Elimination
@@ -17,6 +18,12 @@ class Undecided(TensoradError):
 
 class Refuted(TensoradError):
     """The plan is wrong; the text says in which way."""
+
+
+def may_hold(e: Elimination, test: Callable[[Expr], bool]) -> Expr:
+    """A condition for what `expressible` leaves aside to hold at all, in terms of indices."""
+    parts = [possible(p) for p in conjuncts(e.condition) if not test(p)]
+    return logical_and(*[p for c in parts for p in conjuncts(c) if test(p)])
 
 
 def expressible(

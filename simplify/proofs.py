@@ -28,7 +28,7 @@ from tensorad.ir.visit import (
     substitute_all,
 )
 from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
-from tensorad.simplify.claims import Refuted, Undecided, expressible
+from tensorad.simplify.claims import Refuted, Undecided, expressible, may_hold
 from tensorad.simplify.digit_proofs import compare_over_digits
 from tensorad.simplify.domain import Piece
 from tensorad.simplify.enumerated import Array, TooManyPoints, is_evaluable, points_of
@@ -127,7 +127,7 @@ def _by_sets(e: Elimination) -> str:
             raise Undecided(f"{part} is not affine")
     try:
         with budget(_PATIENCE * config.current().isl_operations):
-            _compare_sets(e, plain, own, of_pieces)
+            _compare_sets(e, plain, own, of_pieces, may_hold(e, plain.is_affine))
     except (BudgetExceeded, NotAffine) as error:
         raise Undecided(str(error)) from None
     except Refuted as error:
@@ -138,14 +138,18 @@ def _by_sets(e: Elimination) -> str:
 
 
 def _compare_sets(
-    e: Elimination, plain: _Plain, own: Sequence[Expr], of_pieces: Sequence[Sequence[Expr]]
+    e: Elimination,
+    plain: _Plain,
+    own: Sequence[Expr],
+    of_pieces: Sequence[Sequence[Expr]],
+    needed: Expr,
 ) -> None:
     bounds = [axis_conditions(a) for a in e.inner]
     claims = [
         _claim(e.inner, p, conditions)
         for p, conditions in zip(e.solution.pieces, of_pieces, strict=True)
     ]
-    everything = [*bounds, *own, *[p for c in claims for p in c.parts]]
+    everything = [*bounds, *own, needed, *[p for c in claims for p in c.parts]]
     params, known = _context(e, plain, everything, [a for c in claims for a in c.extra])
     space = Space(params, e.inner)
     domain = plain.set(space, [*known, *bounds, *own])
@@ -157,7 +161,7 @@ def _compare_sets(
         if not claimed.is_subset(rest):
             raise Refuted("the plan visits contributions twice")
         rest = rest.minus(claimed)
-    if not rest.is_empty():
+    if not rest.intersect(plain.set(space, [*known, needed])).is_empty():
         raise Refuted("the plan misses contributions")
 
 
@@ -269,16 +273,20 @@ def _sizes(e: Elimination) -> list[Size]:
 
 def _compare_points(e: Elimination, sizes: dict[Expr, int]) -> None:
     own, of_pieces = expressible(e, is_evaluable)
-    outer = _used_outer(e, [*own, *[p for ps in of_pieces for p in ps]])
+    needed = may_hold(e, is_evaluable)
+    outer = _used_outer(e, [*own, needed, *[p for ps in of_pieces for p in ps]])
     try:
         domain = _domain_points([*outer, *e.inner], own, sizes)
+        least = domain
+        if needed is not TRUE:
+            least = _domain_points([*outer, *e.inner], [*own, needed], sizes)
         visited = [
             points_of([*outer, *p.axes], parts, [*outer, *[p.values[a] for a in e.inner]], sizes)
             for p, parts in zip(e.solution.pieces, of_pieces, strict=True)
         ]
     except TooManyPoints:
         raise Undecided("there are too many points to list") from None
-    _compare_rows(domain, np.concatenate([*visited, domain[:0]]))
+    _compare_rows(domain, np.concatenate([*visited, domain[:0]]), least)
 
 
 def _domain_points(axes: Sequence[Axis], own: Sequence[Expr], sizes: dict[Expr, int]) -> Array:
@@ -296,18 +304,23 @@ def _used_outer(e: Elimination, parts: Sequence[Expr]) -> list[Axis]:
     return [a for a in e.outer if a in found]
 
 
-def _compare_rows(domain: Array, visited: Array) -> None:
+def _compare_rows(domain: Array, visited: Array, least: Array) -> None:
+    """Visited points are distinct points of the domain, and all of `least` among them."""
     if not domain.shape[1]:
-        domain, visited = (np.zeros((len(x), 1), dtype=np.int64) for x in (domain, visited))
-    wanted = np.unique(domain, axis=0)
+        domain, visited, least = (
+            np.zeros((len(x), 1), dtype=np.int64) for x in (domain, visited, least)
+        )
     found, times = np.unique(visited, axis=0, return_counts=True)
     if (times > 1).any():
         raise Refuted("the plan visits points twice")
-    both = np.unique(np.concatenate([wanted, found]), axis=0)
-    if len(both) > len(wanted):
+    if _union_size(domain, found) > len(np.unique(domain, axis=0)):
         raise Refuted("the plan visits points that do not contribute")
-    if len(both) > len(found):
+    if _union_size(least, found) > len(found):
         raise Refuted("the plan misses contributions")
+
+
+def _union_size(a: Array, b: Array) -> int:
+    return len(np.unique(np.concatenate([a, b]), axis=0))
 
 
 WAYS: Final[tuple[tuple[str, Callable[[Elimination], str]], ...]] = (

@@ -13,6 +13,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import (
+    FALSE,
     TRUE,
     Axis,
     Expr,
@@ -233,3 +234,21 @@ def test_a_stage_must_be_the_reduction_it_stands_for() -> None:
             demand_stage([i], [int_const(0)], e, wrong)
     with pytest.raises(InternalError, match="no true certificate"):
         demand_stage([i], [int_const(1)], e, stage(0, 3))
+
+
+@pytest.mark.parametrize(("first", "holds"), [(9, True), (3, False)])
+def test_nothing_is_a_plan_only_where_no_index_allows_the_data(first: int, holds: bool) -> None:
+    a = te.placeholder((8,), name="A")
+    (x,), (i,) = box(x=8), box(i=8)
+    condition = logical_and(x == i, select(i >= first, a[i] > 0, FALSE))
+    assert check(Elimination((x,), (i,), condition, Solution((), True))).holds is holds
+
+
+def test_an_axis_of_one_value_may_decide_a_condition_on_data() -> None:
+    a = te.placeholder((8,), name="A")
+    (x,), (i,), k = box(x=8), box(i=8), axis("k", 2, 3)
+    never = select(k < 2, a[i], const(0.0, FLOAT32)) > 1.0
+    nothing = Solution((), True)
+    assert check(Elimination((x,), (i, k), logical_and(x == i, never), nothing)).holds
+    sometimes = select(k > 1, a[i], const(0.0, FLOAT32)) > 1.0
+    assert not check(Elimination((x,), (i, k), logical_and(x == i, sometimes), nothing)).holds
