@@ -186,3 +186,14 @@ def test_short_loops_stay_outside_those_they_bound() -> None:
     arrays = {x: np.array([0.5, -1.5, 2.0]), h: np.arange(1.0, 7.0).reshape(2, 3)}
     result, expected = ta.evaluate(gradient, arrays), interpret(gradient, arrays)
     np.testing.assert_allclose(result, expected, rtol=1e-14)
+
+
+def test_an_entry_of_a_table_is_a_number() -> None:
+    x, table = te.placeholder((7, 2), "float64", "X"), te.const(np.array([6, 3]))
+    y = te.compute((4,), lambda i: x[table[0], i // 2], name="Y")
+    h = te.placeholder((4,), "float64", "H")
+    gradient = ta.vjp(y, [x], h)[0]
+    assert ta.work(gradient).iterations <= 14
+    expected = np.zeros((7, 2))
+    expected[6] = [3, 7]
+    np.testing.assert_array_equal(ta.evaluate(gradient, {h: np.arange(1.0, 5.0)}), expected)
