@@ -12,7 +12,8 @@ from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, V
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import check_kernel
 from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
-from tensorad.codegen.schedule import schedule_op
+from tensorad.codegen.schedule import schedule_unit
+from tensorad.codegen.units import Unit, join
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import TRUE, Expr, read
@@ -49,11 +50,11 @@ def lower_program(
     """
     distinct, copies = _separate_outputs(outputs, inputs)
     kernels: list[Kernel] = []
-    for op, live in needed_ops(distinct, inputs):
-        checks = None if assume_in_bounds else check_kernel(op)
-        if checks is not None:
-            kernels.append(checks)
-        kernels.extend(schedule_op(op, live) if schedule else [lower_op(op, live)])
+    for unit in needed_units(distinct, inputs):
+        into = unit.live[0] if len(unit.parts) > 1 else None
+        checks = [] if assume_in_bounds else [check_kernel(op, into) for op in unit.parts]
+        kernels.extend([c for c in checks if c is not None])
+        kernels.extend(schedule_unit(unit) if schedule else [lower_unit(unit)])
     program = LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
     if config.current().debug:
         _inspect(program, config.current().debug)
@@ -119,12 +120,28 @@ def needed_ops(
     return [(without_functions(op), tensors) for op, tensors in zip(done, used, strict=True)]
 
 
+def needed_units(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> list[Unit]:
+    """The operations to run, those together that share one result."""
+    return join(needed_ops(outputs, inputs), outputs)
+
+
 def _missing_input(t: Tensor) -> BuildError:
     return BuildError(
         f"the outputs need the placeholder {t.name}, which is not among the inputs.",
         where=f"{t.name} : {t.dtype}",
         hint=f"add {t.name} to the list of inputs.",
     )
+
+
+def lower_unit(unit: Unit) -> Kernel:
+    """The loops of one unit: those of its parts, onto one tensor."""
+    first = lower_op(unit.parts[0], unit.live)
+    body = list(first.body)
+    for op in unit.parts[1:]:
+        if not isinstance(op, Scatter):
+            raise InternalError(f"{op.name} ({type(op).__name__}) does not continue a tensor")
+        body.extend(lower_updates(op, unit.live[0]))
+    return Kernel(unit.op.name, tuple(body), first.writes, tuple(unit.inputs()))
 
 
 def lower_op(op: Op, live: tuple[Tensor, ...]) -> Kernel:
@@ -161,8 +178,13 @@ def lower_scatter(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
     axes = compute_axes(op.shape)
     start = op.combiner.identity[0] if op.init is None else read(op.init, axes)
     fill = nest(axes, (Visit(), Store((out,), axes, (start,))))
+    return (*fill, *lower_updates(op, out))
+
+
+def lower_updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
+    """The updates of each point in order."""
     updates = [s for u in op.updates for s in lower_update(op, u, out)]
-    return (*fill, *nest(op.axes, (Visit(), *updates)))
+    return nest(op.axes, (Visit(), *updates))
 
 
 def lower_scan(op: Scan, parts: ScanParts) -> tuple[Stmt, ...]:

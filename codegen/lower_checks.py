@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values
 from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, logical_and, read, select
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, last_states, outputs
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr, last_states, outputs
 from tensorad.ir.visit import free_leaves, needs, op_expressions, outside_reductions, reads
 from tensorad.simplify.bounds import dynamic_dimensions
 
@@ -22,8 +22,12 @@ class _Scope:
     guard: Expr
 
 
-def check_kernel(op: Op) -> Kernel | None:
-    """Loops that check every read and write of `op` that data may put outside; None without any."""
+def check_kernel(op: Op, into: Tensor | None = None) -> Kernel | None:
+    """Loops that check every read and write of `op` that data may put outside; None without any.
+
+    Args:
+        into: the tensor that a scatter writes in the place of its own.
+    """
     dynamic = dynamic_dimensions(op)
     if not dynamic:
         return None
@@ -36,7 +40,8 @@ def check_kernel(op: Op) -> Kernel | None:
         for e in order:
             guard = _both(scope.guard, need[e])
             if isinstance(e, Read):
-                body.extend(_checks(e, dynamic.get(e, ()), scope.axes, guard))
+                checked = e if into is None or e.tensor.op is not op else read(into, e.indices)
+                body.extend(_checks(checked, dynamic.get(e, ()), scope.axes, guard))
             elif isinstance(e, Reduce):
                 axes = (*scope.axes, *e.axes)
                 todo.append(_Scope(e.sources, axes, _both(guard, e.condition)))

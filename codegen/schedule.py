@@ -17,7 +17,13 @@ from tensorad.codegen.schedule_emit import emit_nest
 from tensorad.codegen.schedule_plan import extent_product, plan_nest
 from tensorad.codegen.schedule_split import has_switches, split_conditions, split_divisions
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
-from tensorad.codegen.schedule_sweep import free_loops, schedule_scan, schedule_scatter
+from tensorad.codegen.schedule_sweep import (
+    free_loops,
+    schedule_scan,
+    schedule_scatter,
+    schedule_updates,
+)
+from tensorad.codegen.units import Unit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr, Read
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
@@ -38,6 +44,21 @@ PASSES: Final = (
 )
 FOLDED: Final = 256
 """Points that a fold of folds is taken to visit per element."""
+
+
+def schedule_unit(unit: Unit) -> list[Kernel]:
+    """The kernels of one unit: the updates of later parts end the last kernel of the first."""
+    *before, last = schedule_op(unit.parts[0], unit.live)
+    if len(unit.parts) == 1:
+        return [*before, last]
+    body = list(last.body)
+    for op in unit.parts[1:]:
+        if not isinstance(op, Scatter):
+            raise InternalError(f"{op.name} ({type(op).__name__}) does not continue a tensor")
+        body.extend(schedule_updates(op, unit.live[0]))
+    made = [t for k in before for t in k.writes]
+    read = tuple(dict.fromkeys((*last.reads, *made, *unit.inputs())))
+    return [*before, Kernel(unit.op.name, tuple(body), last.writes, read)]
 
 
 def schedule_op(op: Op, live: tuple[Tensor, ...]) -> list[Kernel]:

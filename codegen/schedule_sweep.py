@@ -60,11 +60,12 @@ def schedule_scatter(op: Scatter, out: Tensor) -> Kernel:
     axes = compute_axes(op.shape)
     start = op.combiner.identity[0] if op.init is None else read(op.init, axes)
     fill = Nest(axes, (), (out,), axes, (start,))
-    body = (*emit_nest(fill, plan_nest(fill)), *_updates(op, out))
+    body = (*emit_nest(fill, plan_nest(fill)), *schedule_updates(op, out))
     return Kernel(op.name, body, (out,), tuple(op_inputs(op)))
 
 
-def _updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
+def schedule_updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
+    """The loops over a scatter's points: lanes and threads where no two write one element."""
     body: tuple[Stmt, ...] = tuple([s for u in op.updates for s in lower_update(op, u, out)])
     if not any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
         ranges, memo = Ranges(op.axes), dict[Expr, Expr]()

@@ -16,7 +16,7 @@ from tensorad.codegen.loopir import (
     Store,
     Visit,
 )
-from tensorad.codegen.lower import lower_op, needed_ops
+from tensorad.codegen.lower import lower_unit, needed_units
 from tensorad.errors import InternalError, UserError
 from tensorad.ir.expr import (
     BINARY_MATH,
@@ -72,8 +72,8 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise UserError(f"size {name} must be an integer >= 0, got {n!r}.")
     counter = _Counter({size_var(name): n for name, n in (sizes or {}).items()})
-    for op, live in needed_ops(roots, _placeholders(roots)):
-        counter.block(lower_op(op, live).body)
+    for unit in needed_units(roots, _placeholders(roots)):
+        counter.block(lower_unit(unit).body)
     return Work(counter.iterations, counter.multiplications, counter.elements)
 
 
@@ -96,8 +96,8 @@ def innermost(
     """How often innermost loops evaluate conditions and products of indices, as written."""
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     counter = _InnermostCounter({size_var(name): n for name, n in (sizes or {}).items()})
-    for op, live in needed_ops(roots, _placeholders(roots)):
-        counter.block(lower_op(op, live).body)
+    for unit in needed_units(roots, _placeholders(roots)):
+        counter.block(lower_unit(unit).body)
     return Innermost(counter.guards, counter.multiplications)
 
 
