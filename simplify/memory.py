@@ -136,19 +136,17 @@ def _reduce(new: dict[Expr, Expr], e: Reduce, mapping: dict[Nominal, Nominal]) -
     return reduce_expr(e.combiner, sources, tuple(axes), new[e.condition], e.index)
 
 
-def _equal_tables(root: Expr, other: Expr) -> dict[Nominal, Nominal]:
-    """Constant tensors of one formula -> those of another with the same elements."""
+def _one_of_equal_tables(*roots: Expr) -> dict[Nominal, Nominal]:
+    """Constant tensors -> the first one with the same elements."""
     found: dict[Nominal, Nominal] = {}
-    known = {t: t.op.array for t in map(_tensor, reads(other)) if isinstance(t.op, Constant)}
-    for t in map(_tensor, reads(root)):
-        for u, array in known.items():
-            if isinstance(t.op, Constant) and np.array_equal(t.op.array, array):
-                found[t] = u
+    first: list[tuple[Tensor, np.ndarray]] = []
+    for r in reads(*roots):
+        op = r.tensor.op
+        if isinstance(op, Constant) and r.tensor not in found:
+            same = [t for t, array in first if np.array_equal(array, op.array)]
+            found[r.tensor] = same[0] if same else r.tensor
+            first.append((r.tensor, op.array))
     return found
-
-
-def _tensor(r: Read) -> Tensor:
-    return r.tensor
 
 
 def _demand_same(axes: Sequence[Axis], remembered: Expr, derived: Expr) -> None:
@@ -157,8 +155,9 @@ def _demand_same(axes: Sequence[Axis], remembered: Expr, derived: Expr) -> None:
     Raises:
         InternalError: it is another formula.
     """
-    same_leaves: dict[Nominal, Nominal] = {a: a for a in axes}
-    derived = renamed(derived, {**same_leaves, **_equal_tables(derived, remembered)})
+    mapping: dict[Nominal, Nominal] = {a: a for a in axes}
+    mapping.update(_one_of_equal_tables(remembered, derived))
+    remembered, derived = renamed(remembered, mapping), renamed(derived, mapping)
     (one, here), (two, there) = signature(axes, remembered), signature(axes, derived)
     free = free_leaves(remembered, derived)
     same = len(here) == len(there) and all(
