@@ -20,6 +20,7 @@ from benchmarks.work_cases import (
 )
 from benchmarks.work_cases.case import ByHand, Case, Problem, inputs_of
 from benchmarks.work_table import CASES, Row, made, measure
+from tensorad import config
 from tensorad.building import build
 from tensorad.counting import Innermost
 from tensorad.ir.expr import Expr, size_var
@@ -130,6 +131,25 @@ def test_sums_of_rows_and_of_columns_are_not_confused() -> None:
 def test_compiled_gradients_are_slopes(part: ModuleType, half: int) -> None:
     for case, second in rows_of(part)[half::2]:
         demand_slopes(case, second)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["triangular sum of squares", "banded storage", "not-equal hole", "pad reflect", "tile",
+     "symbolic band", "conv k3 s2 d1 p1 dX", "max pool k2 s2 p0", "reshape (6,20) -> (8,15)"],
+)  # fmt: skip
+def test_without_a_budget_for_sets_gradients_cost_more_but_are_right(name: str) -> None:
+    with config.override(isl_operations=100):
+        demand_slopes(BY_NAME[name], second=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operations", [30, 1000, 10_000])
+@pytest.mark.parametrize("part", [domains, rearrangements], ids=["domains", "rearrangements"])
+def test_gradients_are_right_for_any_budget(part: ModuleType, operations: int) -> None:
+    with config.override(isl_operations=operations):
+        for case, _ in rows_of(part):
+            demand_slopes(case, second=False)
 
 
 def demand_slopes(case: Case, second: bool) -> None:
