@@ -49,9 +49,11 @@ def _count(body: Expr, stored: Mapping[Expr, object]) -> tuple[float, float]:
     return operations, loops
 
 
-def op_cost(op: object) -> float:
-    """The cost of an operation; 0 for those that no rewriting changes."""
-    return sum(cost(op.axes, b) for b in op.bodies) if isinstance(op, Compute) else 0.0
+def visits(op: object) -> float:
+    """Points that the loops of a compute visit."""
+    if not isinstance(op, Compute):
+        return 0.0
+    return points(op.axes) * (sum(_count(b, {})[1] for b in op.bodies) or 1.0)
 
 
 def multiplications(op: object) -> float:

@@ -7,7 +7,7 @@ replaced only by a cheaper one (`costs.py`), so one without anything to gain sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from tensorad.ir.elementwise import formula
@@ -25,7 +25,7 @@ from tensorad.ir.visit import (
     topological_ops,
     uses_any,
 )
-from tensorad.simplify.costs import cost, multiplications, points
+from tensorad.simplify.costs import cost, multiplications, points, visits
 from tensorad.simplify.dataflow import (
     Definition,
     count_uses,
@@ -61,19 +61,31 @@ def tidy(results: Sequence[Tensor], made: Iterable[Tensor], values: Sequence[Op]
         differently, an infinite or undefined factor may reach a sum without elements.
     """
     own = dict.fromkeys([t.op for t in made])
+    found = _best(results, own, values, hoist=True)
+    if _total(visits, found) > _total(visits, results):
+        plain = _best(results, own, values, hoist=False)
+        if _total(visits, plain) < _total(visits, found):
+            return plain  # factors of their own must not add points
+    return found
+
+
+def _best(
+    results: Sequence[Tensor], own: Mapping[Op, None], values: Sequence[Op], hoist: bool
+) -> list[Tensor]:
+    """Reading only values that are computed anyway, or others too: what multiplies less."""
     needed = {op: None for op in topological_ops(results) if op not in own}
     readable = {t: None for op in needed for t in outputs(op)}
-    first = _Tidy(results, own, values, readable)
+    first = _Tidy(results, own, values, readable, hoist)
     found = first.run()
     if not first.missed:
         return found
     wider = {t: None for op in (*needed, *values) for t in outputs(op)}
-    second = _Tidy(results, own, values, wider).run()
-    return second if _total(second) < _total(found) else found
+    second = _Tidy(results, own, values, wider, hoist).run()
+    return second if _total(multiplications, second) < _total(multiplications, found) else found
 
 
-def _total(results: Sequence[Tensor]) -> float:
-    return sum(multiplications(op) for op in topological_ops(results))
+def _total(count: Callable[[Op], float], results: Sequence[Tensor]) -> float:
+    return sum(count(op) for op in topological_ops(results))
 
 
 class _Tidy:
@@ -85,7 +97,9 @@ class _Tidy:
         own: Mapping[Op, None],
         values: Sequence[Op],
         readable: Mapping[Tensor, None],
+        hoist: bool,
     ) -> None:
+        self.hoist = hoist
         self.results = results
         leaves = (Placeholder, Constant)
         outer = dict.fromkeys(values)
@@ -185,6 +199,7 @@ class _Tidy:
         wide = [a for a in op.axes if a.extent != 1]
         if len(used) == len(wide) or isinstance(body, (Read, Const)) or not _is_box(op.axes):
             return op.axes, body
+        body = substitute(body, {a: a.lower for a in op.axes if a.extent == 1})
         return op.axes, self._stage(op.name, op.axes, body, body)
 
     # -- writing formulas used once into their users ------------------------------------------
@@ -284,6 +299,8 @@ class _Tidy:
         }
         whole = factored(total, body.dtype)
         found = [self._candidate(axes, whole, sums)]
+        if not self.hoist:
+            return found
         functions = narrow_functions(axes, list(sums))
         if functions:
             found.append(self._candidate(axes, whole, {**functions, **sums}))
