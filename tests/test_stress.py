@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensorad import te
-from tensorad.autodiff import vjp
+from tensorad.autodiff import jvp, vjp
 from tensorad.building import build
 from tensorad.ir.expr import Axis, Expr, call, select
 from tensorad.ir.printer import format_tensor, format_tensor_recursively
@@ -135,3 +135,33 @@ def test_many_reads_along_a_line() -> None:
         want[n : n + N] += 0.001 * (n % 11)
     gradient = gradient[0] if isinstance(gradient, list) else gradient
     np.testing.assert_allclose(gradient, want, atol=1e-12)
+
+
+def test_modes_and_functions_along_a_chain() -> None:
+    length = LONG // 40
+    bend = te.scalar_function(
+        lambda a: a * te.sigmoid(a), partials=lambda y, a: y + te.sigmoid(a) * (1 - y), name="bend"
+    )
+    x = placeholder("X")
+
+    def body(i: Axis) -> Expr:
+        e: Expr = x[i]
+        for _ in range(length):
+            e = bend(e + 0.2) * 0.5 + te.stop_gradient(e) * 0.5
+        return e
+
+    deep = te.compute((N,), body, name="deep")
+    long = deep
+    for n in range(length):
+        step = BODIES[n % len(BODIES)]
+        long = te.compute((N,), lambda i, t=long, step=step: step(t, i), name=f"T{n}")
+    directions = te.placeholder((2, N), dtype="float64", name="D")
+    ds, ls = jvp([deep, long], {x: directions})
+    heads = [te.placeholder((2, N), dtype="float64", name=f"H{n}") for n in range(2)]
+    (dx,) = vjp([deep, long], x, heads)
+    f = build([ds, ls, dx], [x, directions, *heads])
+    rng = np.random.default_rng(0)
+    d, h, g = (rng.standard_normal((2, N)) for _ in range(3))
+    tangent, far, adjoint = f(rng.uniform(0.2, 0.9, N), d, h, g)
+    sums = (tangent * h + far * g).sum(1)
+    np.testing.assert_allclose((adjoint * d).sum(1), sums, rtol=1e-9, atol=1e-9)
