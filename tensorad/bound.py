@@ -80,8 +80,6 @@ class _Yardstick:
         self.walked = 0
         self.stages: dict[tuple[Op, Expr], tuple[int, int]] = {}
         """Reductions inside formulas on the path -> (elements, uses)."""
-        self.fewer: dict[Expr, None] = {}
-        """Reductions that depend on fewer axes than the formula around them."""
 
     def total(self) -> int:
         """Adjoints, forward values, and reductions walked again."""
@@ -271,7 +269,7 @@ class _Yardstick:
         return total
 
     def _forward_points(self) -> int:
-        """Forward operations behind the needed values, as written; reductions needed alone."""
+        """Forward operations behind the needed values, as written; reductions needed themselves."""
         whole = dict.fromkeys(topological_ops(self.needed))
         total = sum([self._points_of(op) for op in whole])
         for op, key in self.needed_folds:
@@ -290,10 +288,8 @@ class _Yardstick:
                 return self.elements(op) + domain + sum(self._fold_points(op, None).values())
         written = self._fold_points(op, None)
         own = self._fold_points(op, _varies_less)
-        extra = [own[key] for o, key in self.stages if o is op and key in self.fewer]
-        again = any(o is op and key not in self.fewer for o, key in self.stages)
-        elements = self.elements(op) if again or not written else 0
-        return sum(written.values()) + sum(extra) + elements
+        inside = [own.get(key, 0) for o, key in self.needed_folds if o is op]
+        return sum(written.values()) + sum(inside) + (0 if written else self.elements(op))
 
     def _fold_points(self, op: Op, stages: Stages | None) -> dict[Expr, int]:
         """The points of each nest of reduction loops the operation writes."""
@@ -308,8 +304,6 @@ class _Yardstick:
             for site in sites:
                 here, before = self.count(site.points), points.get(site.key, 0)
                 points[site.key] = before + here if site.elements is None else max(before, here)
-                if site.elements is not None:
-                    self.fewer[site.key] = None
         return points
 
 

@@ -197,3 +197,20 @@ def test_an_entry_of_a_table_is_a_number() -> None:
     expected = np.zeros((7, 2))
     expected[6] = [3, 7]
     np.testing.assert_array_equal(ta.evaluate(gradient, {h: np.arange(1.0, 5.0)}), expected)
+
+
+def test_only_live_points_are_scattered() -> None:
+    x, at = te.placeholder((4,), "float64", "X"), te.placeholder((9,), "int64", "I")
+
+    def body(i: Expr) -> Expr:
+        q = i * i * 7 % 5
+        return ta.select((q < 1) | (q == 3), x[at[i]], 0.0)
+
+    y = te.compute((9,), body, name="Y")
+    h = te.placeholder((9,), "float64", "H")
+    gradient = ta.vjp(y, [x], h)[0]
+    live = [i for i in range(9) if i * i * 7 % 5 in (0, 3)]
+    assert ta.work(gradient).iterations == bound(y, [x]) == 4 + len(live)
+    arrays = {at: np.arange(9) % 4, h: np.arange(9.0)}
+    expected = np.bincount([i % 4 for i in live], weights=live, minlength=4)
+    np.testing.assert_array_equal(ta.evaluate(gradient, arrays), expected)

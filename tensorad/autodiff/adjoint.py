@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from tensorad.autodiff.contributions import Contribution as Contribution
 from tensorad.autodiff.contributions import gather_is_cheaper, merged, scattered_along, sum_of
@@ -33,6 +34,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.points import depends_on_data
 from tensorad.ir.tensor import Compute, Scan, Scatter, Shape, Tensor, Update, dim_of, outputs
 from tensorad.ir.visit import (
+    conjuncts,
     copy_bodies,
     fresh_axes,
     postorder,
@@ -53,10 +55,13 @@ from tensorad.simplify.nonzeroness import (
 )
 from tensorad.simplify.record import Decision, Incoming, note
 from tensorad.simplify.reductions import is_reduce
+from tensorad.simplify.tables import tabulate
 from tensorad.simplify.zeros import is_solved, nonzero_body
 
 _INLINE_NODES = 40
 """An adjoint used once, point by point, is inlined up to this many nodes."""
+_LISTED_POINTS = 1 << 12
+"""Domains of at most so many points may be listed where loops cannot follow a condition."""
 _GATHER_TERMS = 64
 """Beyond this many reads of one tensor in one body, the body is evaluated once and scattered."""
 
@@ -229,6 +234,10 @@ def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
         pieces = eliminate((), own, condition).pieces
         if len(pieces) == 1 and pieces[0].guard is TRUE and len(pieces[0].axes) == len(own):
             return pieces[0]
+        if prod([a.extent or _LISTED_POINTS + 1 for a in own]) <= _LISTED_POINTS:
+            listed = tabulate((), own, conjuncts(condition))
+            if listed is not None and listed.pieces[0].guard is TRUE:
+                return listed.pieces[0]
     mapping = fresh_axes(own)
     axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
     return Piece(TRUE, axes, mapping, substitute(condition, mapping))
