@@ -83,9 +83,8 @@ def test_every_wrong_plan_of_every_case_is_refused() -> None:
     counts = {"refused": 0, "harmless": 0}
     for problem in CASES.values():
         judge(solved(problem), counts)
-    for seed in range(100):
+    for seed in range(50):
         judge(solved(_random_problem(seed)), counts)
-    print(counts)
     assert counts["refused"] >= 500
 
 
