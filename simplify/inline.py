@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tensorad.ir.arguments import check_tensor, check_tensors
 from tensorad.ir.expr import Expr, Read
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import any_node, copy_bodies, rewrite, substitute, with_fresh_reductions
@@ -28,11 +29,12 @@ def inline_reads(root: Expr, tensors: Sequence[Tensor]) -> Expr:
 
 def inline_non_reductions(t: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """`t` with those of the tensors that are computes without a reduction written into it."""
+    check_tensor(t, "InlineNonReductions")
     if not isinstance(t.op, Compute):
         return t
     plain = [
         u
-        for u in tensors
+        for u in check_tensors(tensors, "InlineNonReductions")
         if isinstance(u.op, Compute) and not any_node(u.op.bodies[u.index], is_reduce)
     ]
     axes, bodies = copy_bodies(t.op.axes, t.op.bodies)

@@ -22,6 +22,7 @@ from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.memory import Array, OutputBlocks, bytes_of, shape_values, size_value
 from tensorad.codegen.runtime import Executable, Layout
 from tensorad.errors import BindError, BoundsError, BuildError, ShapeError
+from tensorad.ir.arguments import check_arrays
 from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.facts import facts_about
 from tensorad.ir.tensor import Op, Placeholder, Tensor, dim_expr, format_shape
@@ -292,7 +293,8 @@ def evaluate(outputs: Outputs, arrays: Mapping[Tensor, object], **sizes: object)
     Args:
         arrays: the value of every placeholder the outputs need (or of any other tensor).
     """
-    return build(outputs, list(arrays))(*arrays.values(), **sizes)
+    given = check_arrays(arrays, "evaluate")
+    return build(outputs, list(given))(*given.values(), **sizes)
 
 
 class Lowered:

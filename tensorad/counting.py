@@ -17,7 +17,8 @@ from tensorad.codegen.loopir import (
     Visit,
 )
 from tensorad.codegen.lower import lower_unit, needed_units
-from tensorad.errors import InternalError, UserError
+from tensorad.errors import InternalError
+from tensorad.ir.arguments import check_sizes, check_tensors
 from tensorad.ir.expr import (
     BINARY_MATH,
     COMPARISONS,
@@ -64,14 +65,11 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
     Args:
         sizes: values for symbolic sizes; without them the counts are polynomials.
     Raises:
-        UserError: a count is no polynomial of the sizes that have no value, or a value is no
-            integer >= 0.
+        UserError: a count is no polynomial of the sizes that have no value.
+        DefinitionError: something is no tensor, or a value no integer >= 0.
     """
-    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    for name, n in (sizes or {}).items():
-        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-            raise UserError(f"size {name} must be an integer >= 0, got {n!r}.")
-    counter = _Counter({size_var(name): n for name, n in (sizes or {}).items()})
+    roots = check_tensors(tensors, "work")
+    counter = _Counter({size_var(name): n for name, n in check_sizes(sizes).items()})
     for unit in needed_units(roots, _placeholders(roots)):
         counter.block(lower_unit(unit).body)
     return Work(counter.iterations, counter.multiplications, counter.elements)

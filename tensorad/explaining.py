@@ -10,6 +10,7 @@ from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.bound import bound
 from tensorad.counting import Work, work
 from tensorad.errors import GradError, UserError
+from tensorad.ir.arguments import check_sizes, check_tensors
 from tensorad.ir.expr import Axis, Expr, size_var
 from tensorad.ir.points import possible
 from tensorad.ir.symbolic_points import Count, count_nest
@@ -115,13 +116,15 @@ def explain(
         sizes: values of symbolic sizes for the counts; without them they are polynomials.
     Raises:
         GradError: a tensor is no result of these.
+        DefinitionError: something is no tensor, or a size no integer >= 0.
     """
-    tensors = [gradients] if isinstance(gradients, Tensor) else list(gradients)
-    return Explanation(tuple([_explain_one(t, sizes) for t in tensors]))
+    tensors = check_tensors(gradients, "explain")
+    given = check_sizes(sizes)
+    return Explanation(tuple([_explain_one(t, given) for t in tensors]))
 
 
 def _explain_one(t: Tensor, sizes: Mapping[str, int] | None) -> Gradient:
-    found = derivation(t) if isinstance(t, Tensor) else None
+    found = derivation(t)
     if found is None:
         raise GradError(
             "explain tells how a gradient was made, but this is no gradient.",

@@ -18,15 +18,16 @@ from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.heads import Heads
 from tensorad.autodiff.linear import differentiate as partials_of_leaves
 from tensorad.autodiff.linear import merge_guards
-from tensorad.autodiff.overrides import DerivativeRule, Override
+from tensorad.autodiff.overrides import DerivativeRule, Override, check_override
 from tensorad.autodiff.reverse import vjp
 from tensorad.checking.report import place_text
 from tensorad.checking.tally import distance
 from tensorad.counting import work
-from tensorad.errors import DefinitionError, GradError
+from tensorad.errors import DefinitionError, GradError, ShapeError
+from tensorad.ir.arguments import check_tensor, check_tensors
 from tensorad.ir.expr import Expr, Param, Read, const
 from tensorad.ir.symbolic_points import Count
-from tensorad.ir.tensor import Compute, Placeholder, Tensor, outputs
+from tensorad.ir.tensor import Compute, Placeholder, Tensor, format_shape, outputs
 from tensorad.ir.visit import any_node, copy_bodies, op_inputs, reads, topological_ops
 from tensorad.simplify.inline import inline_reads
 from tensorad.simplify.nonzeroness import guarded
@@ -120,9 +121,17 @@ def differentiate(
             it reads, in place of the derivative of its formula.
     Raises:
         GradError, DTypeError, ShapeError: see `vjp`.
+        DefinitionError: fdiff is no function.
     """
     check_output(output)
-    tensors = check_wrt(inputs) if inputs else []
+    none = inputs is None or (isinstance(inputs, (list, tuple)) and not inputs)
+    tensors = [] if none else check_wrt(inputs)
+    if fdiff is not None and not callable(fdiff):
+        raise DefinitionError(
+            f"fdiff must be a function, got {fdiff!r}.",
+            hint="fdiff(output, input, head) returns a tensor, as DiffBuildingBlock does.",
+        )
+    check_override(override)
     rules = dict(override or {})
     result = _gradients(output, tensors, head, rules, fdiff) if tensors else []
     return DifferentiationResult(output, tuple(tensors), head, rules, fdiff, result)
@@ -156,6 +165,7 @@ def DiffBuildingBlock(output: Tensor, input: Tensor, head: Heads = None) -> Tens
         GradError: the formula does not read `input`.
     """
     check_output(output)
+    check_wrt([check_tensor(input, "DiffBuildingBlock")])
     direct = _float_inputs(output)
     if not any(t is input for t in direct):
         raise GradError(
@@ -201,7 +211,7 @@ def RemoveUnusedDimsRecursively(tensors: Tensor | Sequence[Tensor]) -> Any:
     Maps to `simplify.unused.drop_unused_axes`; given tensors keep their shapes. A tensor for a
     tensor, a list for a list.
     """
-    made = drop_unused_axes([tensors] if isinstance(tensors, Tensor) else list(tensors))
+    made = drop_unused_axes(check_tensors(tensors, "RemoveUnusedDimsRecursively"))
     return made[0] if isinstance(tensors, Tensor) else made
 
 
@@ -214,9 +224,10 @@ def InlineTensors(
         inlineable: which ones; omitted: all.
         inline_reductions: also those whose formula is or contains a reduction.
     """
+    chosen = dict.fromkeys(check_tensors(inlineable, "InlineTensors"))
+    check_tensor(tensor, "InlineTensors")
     if not isinstance(tensor.op, Compute):
         return tensor
-    chosen = dict.fromkeys(inlineable)
     axes, bodies = copy_bodies(tensor.op.axes, tensor.op.bodies)
 
     def wanted(t: Tensor) -> bool:
@@ -233,7 +244,7 @@ def InlineTensors(
 
 def InlineTailCall(tensor: Tensor) -> Tensor:
     """If the formula is nothing but a read of another compute, that compute's formula there."""
-    op = tensor.op
+    op = check_tensor(tensor, "InlineTailCall").op
     while isinstance(op, Compute):
         body = op.bodies[tensor.index] if op is tensor.op else op.bodies[0]
         if not isinstance(body, Read) or not isinstance(body.tensor.op, Compute):
@@ -293,8 +304,16 @@ def check_numerical_grads(
         atol, rtol: allowed |grad - difference| <= atol + rtol * |difference| (in all elements).
     Raises:
         GradError: the text names the first wrong element.
-        DefinitionError: another number of gradients than inputs.
+        DefinitionError: something else is passed, or another number of gradients than inputs.
+        ShapeError: a gradient has another shape than its input.
     """
+    if not callable(function) or not all(
+        isinstance(given, (list, tuple)) for given in (input_values, grad_values)
+    ):
+        raise DefinitionError(
+            "check_numerical_grads takes a function, a list of arrays and a list of gradients.",
+            hint="check_numerical_grads(f, [x, w], [dx, dw]); for tensors use gradcheck.",
+        )
     if len(input_values) != len(grad_values):
         raise DefinitionError(
             f"{len(input_values)} inputs have {len(grad_values)} gradients.",
@@ -302,6 +321,12 @@ def check_numerical_grads(
         )
     arrays = [np.array(a, dtype=np.asarray(a).dtype) for a in input_values]
     for n, (x, gradient) in enumerate(zip(arrays, grad_values, strict=True)):
+        if np.shape(gradient) != x.shape:
+            raise ShapeError(
+                f"input {n} has shape {format_shape(x.shape)}, its gradient "
+                f"{format_shape(np.shape(gradient))}.",
+                hint="a gradient has the shape of its input.",
+            )
         for where in np.ndindex(*x.shape):
             kept = x[where]
             x[where] = kept + delta

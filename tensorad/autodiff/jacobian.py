@@ -9,7 +9,8 @@ from tensorad.autodiff.heads import Heads
 from tensorad.autodiff.linear import Term
 from tensorad.autodiff.reverse import vjp
 from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
-from tensorad.errors import GradError, ShapeError
+from tensorad.errors import DefinitionError, GradError, ShapeError
+from tensorad.ir.arguments import check_tensor
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
@@ -95,6 +96,7 @@ def optimize_and_lift(t: Tensor) -> Tensor:
 
     Source: "TVM-level automatic differentiation" (notebook, 2018).
     """
+    check_tensor(t, "OptimizeAndLiftNonzeronessConditions")
     if not isinstance(t.op, Compute) or len(t.op.bodies) != 1:
         return t
     body = nonzero_body(t.op.axes, t.op.bodies[0])
@@ -125,6 +127,13 @@ def generalized_matmul(a: Tensor, b: Tensor, ndims: int) -> Tensor:
         ShapeError: the last axes of `a` differ from the first axes of `b`.
     Source: "TVM-level automatic differentiation" (notebook, 2018), "How it works internally".
     """
+    for t in (a, b):
+        check_tensor(t, "generalized_matmul")
+    if isinstance(ndims, bool) or not isinstance(ndims, int):
+        raise DefinitionError(
+            f"generalized_matmul contracts a number of axes, got {ndims!r}.",
+            hint="write generalized_matmul(A, B, 1) for matrices.",
+        )
     fits = 0 <= ndims <= min(a.ndim, b.ndim)
     split = a.ndim - ndims
     if not fits or not all(map(same_dim, a.shape[split:], b.shape[:ndims])):

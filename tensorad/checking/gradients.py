@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, overload
 
@@ -105,16 +106,9 @@ def gradcheck(
         True, or the report.
     Raises:
         GradError: two ways to differentiate disagree; the text names the first wrong element.
+        DefinitionError: a number is out of its range.
     """
-    for name, number, least in (
-        ("order", order, 1),
-        ("directions", directions, 1),
-        ("batch", batch, 0),
-    ):
-        if number < least:
-            raise DefinitionError(
-                f"{name} must be at least {least}, got {number}.", hint=f"use {name}={least}."
-            )
+    _check_numbers(eps, tol, (order, directions, batch, seed))
     found = check_outputs(y)
     ys = [found] if isinstance(found, Tensor) else [t for t in found if t.dtype.is_float]
     inputs = check_wrt(wrt)
@@ -128,6 +122,24 @@ def gradcheck(
     if wrong is not None:
         raise _error(result, ys)
     return True
+
+
+def _check_numbers(eps: object, tol: object, counts: tuple[object, ...]) -> None:
+    for name, number in (("eps", eps), ("tol", tol)):
+        if not isinstance(number, (int, float)) or not 0 < number < math.inf:
+            raise DefinitionError(
+                f"{name} must be a positive number, got {number!r}.", hint=f"use {name}=1e-6."
+            )
+    least = (("order", 1), ("directions", 1), ("batch", 0), ("seed", 0))
+    for (name, low), count in zip(least, counts, strict=True):
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise DefinitionError(
+                f"{name} must be an integer, got {count!r}.", hint=f"use {name}={low}."
+            )
+        if count < low:
+            raise DefinitionError(
+                f"{name} must be at least {low}, got {count}.", hint=f"use {name}={low}."
+            )
 
 
 def _attempts(

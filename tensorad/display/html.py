@@ -9,6 +9,7 @@ from typing import Final
 from tensorad.display.formula import FormulaWriter
 from tensorad.display.style import page
 from tensorad.errors import InternalError
+from tensorad.ir.arguments import check_tensors
 from tensorad.ir.combiner import (
     Combiner,
     all_combiner,
@@ -51,7 +52,7 @@ _LONGEST: Final = 20_000
 
 def tensors_html(tensors: Tensor | Sequence[Tensor]) -> str:
     """The operations behind `tensors`, consumers first, each once."""
-    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    roots = check_tensors(tensors, "the display")
     order = consumers_first(roots)
     names = TensorNames([t for op in order for t in outputs(op)])
     used = used_tensors(order, roots)

@@ -10,6 +10,7 @@ from typing import Any, Final, overload
 import numpy as np
 
 from tensorad.errors import BindError, BoundsError, DTypeError, InternalError, ShapeError
+from tensorad.ir.arguments import check_arrays, check_sizes, check_tensors
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, DType, wrap
 from tensorad.ir.expr import (
@@ -83,11 +84,13 @@ def interpret(
         ShapeError: an array does not have its tensor's shape.
         DTypeError: an array's elements do not fit its tensor's dtype.
         BoundsError: a tensor is read or written outside its shape.
+        DefinitionError: something is no tensor, no dict or no size.
     """
-    run = _Run(bind_sizes({t: np.shape(a) for t, a in bindings.items()}, sizes))
+    roots = check_tensors(tensors, "interpret")
+    check_arrays(bindings, "interpret")
+    run = _Run(bind_sizes({t: np.shape(a) for t, a in bindings.items()}, check_sizes(sizes)))
     for t, a in bindings.items():
         run.arrays[t] = _bound_array(t, a, run)
-    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     for op in _needed_ops(roots, run.arrays):
         for t, array in zip(outputs(op), run.run_op(op), strict=True):
             run.arrays.setdefault(t, array)

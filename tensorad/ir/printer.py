@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from tensorad.errors import InternalError
+from tensorad.ir.arguments import check_tensors
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import (
@@ -82,7 +83,7 @@ def format_tensor(t: Tensor) -> str:
 
 def format_tensor_recursively(tensors: Tensor | Sequence[Tensor]) -> str:
     """The operations behind `tensors`, consumers first, each once; equal names are numbered."""
-    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    roots = check_tensors(tensors, "PrintTensorRecursively")
     order = consumers_first(roots)
     names = TensorNames([t for op in order for t in outputs(op)])
     used = used_tensors(order, roots)

@@ -11,6 +11,7 @@ from tensorad.building import CompiledFunction, check_inputs, placeholders
 from tensorad.codegen.arguments import Parameter, SizeBinding
 from tensorad.codegen.memory import Array
 from tensorad.errors import BindError, GradError, ShapeError
+from tensorad.ir.arguments import check_arrays, check_tensors
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, Size, add, int_const, mul
 from tensorad.ir.leaves import size_var
@@ -118,7 +119,8 @@ class SparseJacobian:
 
     def evaluate(self, arrays: Mapping[Tensor, object], **sizes: object) -> Any:
         """Build and run once: the matrix where the given tensors have these values."""
-        return self.build(list(arrays))(*arrays.values(), out=None, **sizes)
+        given = check_arrays(arrays, "evaluate")
+        return self.build(list(given))(*given.values(), out=None, **sizes)
 
     def _default(self) -> SparseFunction:
         if self._call is None:
@@ -224,7 +226,7 @@ def sparse_jacobian(y: Tensors, x: Tensors) -> SparseJacobian:
     Raises:
         GradError, DTypeError: something is no float tensor.
     """
-    outputs = [y] if isinstance(y, Tensor) else list(y)
+    outputs = check_tensors(y, "sparse_jacobian")
     if not outputs:
         raise GradError("there are no outputs.", hint="pass a tensor or a list of tensors.")
     for t in outputs:

@@ -111,6 +111,11 @@ def einsum(
                     where=", ".join(f"{o.name} {format_shape(o.shape)}" for o in operands),
                     hint="give axes of different extents different letters.",
                 )
+    if isinstance(reduce, Tensor) or not callable(reduce):
+        raise DefinitionError(
+            f"einsum: reduce must be a reducer, got {reduce!r}.",
+            hint="e.g. ta.sum, ta.max, ta.logsumexp or a comm_reducer.",
+        )
     if combine is not None:
         _check_combine(combine, len(operands))
     summed = [c for c in extents if c not in output]
@@ -147,6 +152,11 @@ def _check_combine(combine: Callable[..., Expr], count: int) -> None:
 
 
 def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
+    if not isinstance(subscripts, str):
+        raise DefinitionError(
+            f"einsum: the subscripts must be a string, got {type(subscripts).__name__}.",
+            hint='write einsum("ik,kj->ij", A, B).',
+        )
     text = subscripts.replace(" ", "")
     left, arrow, output = text.partition("->")
     terms = left.split(",")
