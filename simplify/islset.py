@@ -28,7 +28,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.visit import conjuncts
 from tensorad.simplify.affine import axis_conditions, free_parameters
 from tensorad.simplify.islspace import Space, budget
-from tensorad.simplify.linear import Linear, ceil_div, floor_div, modulo_form
+from tensorad.simplify.linear import Linear, about_remainder, ceil_div, floor_div, modulo_form
 
 _SET = isl.dim_type.set
 _PARAM = isl.dim_type.param
@@ -259,6 +259,9 @@ class IntegerSet:
 
     def _constraint(self, constraint: Any) -> Expr:
         linear = self._linear(constraint.get_aff())
+        known = about_remainder(linear, equal=bool(constraint.is_equality()))
+        if known is not None:
+            return known
         positive, negative = linear.split_signs()
         if constraint.is_equality():
             return positive.to_expr() == negative.to_expr()

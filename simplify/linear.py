@@ -65,6 +65,27 @@ def modulo_form(linear: Linear, factor: int, numerator: Linear, divisor: int) ->
     return linear.plus(Linear({quotient: factor}, 0))
 
 
+def about_remainder(linear: Linear, *, equal: bool) -> Expr | None:
+    """linear == 0 (or >= 0) for one remainder and a constant, as a person would write it.
+
+    (e + c) % d == k is e % d == (k - c) % d, and (e + c) % d >= c is e % d < d - c.
+    """
+    if len(linear.terms) != 1:
+        return None
+    ((leaf, factor),) = linear.terms.items()
+    if not isinstance(leaf, Call) or leaf.op != "mod" or not isinstance(leaf.args[1], Const):
+        return None
+    divisor = int(leaf.args[1].value)
+    form = linear_form(leaf.args[0])
+    shift = form.constant % divisor
+    plain = mod(Linear(form.terms, 0).to_expr(), leaf.args[1])
+    if equal and abs(factor) == 1:
+        return plain == int_const((-linear.constant * factor - shift) % divisor)
+    if not equal and factor == 1 and shift and -linear.constant == shift:
+        return plain < divisor - shift
+    return None
+
+
 def floor_div(numerator: Linear, divisor: int) -> Expr:
     """numerator // divisor."""
     return floordiv(numerator.to_expr(), int_const(divisor))

@@ -25,7 +25,9 @@ from tensorad.ir.expr import (
     add,
     axis,
     call,
+    int_const,
     logical_and,
+    mod,
     sub,
 )
 from tensorad.ir.visit import postorder, substitute
@@ -244,16 +246,24 @@ def _loop(own: IntegerSet, a: Axis, known: Expr) -> Loop:
     width = min([float("inf") if w is None else w // step + 1 for w in widths])
     forms = [[linear_form(e) for e in bounds] for bounds in (lowers, uppers)]
     offset = common_terms([*forms[0], *forms[1]])
-    lower = _fold("maximum", [f.plus(offset, -1).to_expr() for f in forms[0]])
+    starts = [f.plus(offset, -1) for f in forms[0]]
     if step > 1:
-        first = linear_form(sub(start, add(lower, offset.to_expr()))).to_expr()
-        if not own.implies(first % step == 0):
-            lower = add(lower, first % step)
+        starts = [_aligned(f, linear_form(start).plus(offset, -1), step) for f in starts]
+    lower = _fold("maximum", [f.to_expr() for f in starts])
     upper = _fold("minimum", [f.plus(offset, -1).plus(_ONE).to_expr() for f in forms[1]])
     position = sub(a, offset.to_expr())
     most, least = own.largest(position), own.largest(sub(ZERO, position))
     span = float("inf") if most is None or least is None else most + least + 1
     return Loop(a, lower, upper, step, offset.to_expr(), width, span)
+
+
+def _aligned(bound: Linear, start: Linear, step: int) -> Linear:
+    """The first value at or after a bound that is the start modulo the step."""
+    gap = start.plus(bound, -1)
+    rest = Linear({e: c % step for e, c in gap.terms.items()}, gap.constant % step)
+    if not rest.terms:
+        return bound.plus(rest)
+    return bound.plus(Linear({mod(rest.to_expr(), int_const(step)): 1}, 0))
 
 
 def _needed(op: str, bounds: Sequence[Expr], context: IntegerSet) -> list[Expr]:
