@@ -116,7 +116,8 @@ def test_scatter_scan_and_constant() -> None:
     ]
     plus = te.comm_reducer(lambda x, y: x + y, lambda t: const(0, t), name="plus")
     lines = shown(te.scan(X, 1, plus, reverse=True, name="C")._repr_html_())
-    assert lines[1:3] == ["C[i, j] = prefix plus of X[i, j] along reverse 0 ≤ j < 6", "for 0 ≤ i < 4"]
+    first = "C[i, j] = prefix plus of X[i, j] along reverse 0 ≤ j < 6"
+    assert lines[1:3] == [first, "for 0 ≤ i < 4"]
 
 
 def test_names_are_escaped() -> None:

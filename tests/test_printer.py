@@ -21,13 +21,13 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
+from tensorad.ir.prefix import prefix_scan
 from tensorad.ir.printer import (
     format_expr,
     format_expr_lines,
     format_tensor,
     format_tensor_recursively,
 )
-from tensorad.ir.prefix import prefix_scan
 from tensorad.ir.tensor import (
     Compute,
     Constant,
