@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
@@ -31,7 +32,7 @@ from tensorad.simplify.certificate import checked
 from tensorad.simplify.digits import split_digits
 from tensorad.simplify.domain import Piece, Solution, rename_piece
 from tensorad.simplify.enumerated import with_known_reads
-from tensorad.simplify.groups import linked, product, unconstrained
+from tensorad.simplify.groups import MOST_PIECES, linked, product, unconstrained
 from tensorad.simplify.identities import solve_identities
 from tensorad.simplify.nonzeroness import guarded, is_index_condition, is_static, split_condition
 from tensorad.simplify.polyhedral import solve_affine
@@ -100,6 +101,9 @@ def _with_tables(
         if solution is None:
             return None
         found.append(solution)
+    for n, (axes, own) in enumerate(groups):  # a table is one piece
+        if prod(len(s.pieces) for s in found) > MOST_PIECES and len(found[n].pieces) > 1:
+            found[n] = tabulate(outer, axes, [*own, *around]) or found[n]
     whole = product(inner, static, found)
     rest = logical_and(*[p for p in parts if not is_static(p)])
     pieces = tuple([_with_residual(p, rest) for p in whole.pieces])

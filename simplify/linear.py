@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Call, Const, Expr, add, floordiv, int_const, mod, mul, sub
+from tensorad.ir.expr import TRUE, Call, Const, Expr, add, floordiv, int_const, mod, mul, sub
 
 
 class Linear:
@@ -77,6 +77,8 @@ def about_remainder(linear: Linear, *, equal: bool) -> Expr | None:
         return None
     divisor = int(leaf.args[1].value)
     form = linear_form(leaf.args[0])
+    if not equal and min(linear.constant, linear.constant + factor * (divisor - 1)) >= 0:
+        return TRUE
     shift = form.constant % divisor
     plain = mod(Linear(form.terms, 0).to_expr(), leaf.args[1])
     if equal and abs(factor) == 1:

@@ -35,6 +35,7 @@ from tensorad.simplify.algebra import simplify_indices
 from tensorad.simplify.certificate import is_demanded
 from tensorad.simplify.certified_steps import demand_lifting
 from tensorad.simplify.eliminate import eliminate, solve_sum
+from tensorad.simplify.linear import linear_form
 from tensorad.simplify.memory import BodyMemory
 from tensorad.simplify.nonzeroness import is_index_condition, is_static, lift, summands
 from tensorad.simplify.pipeline import Pass, run_passes
@@ -118,16 +119,23 @@ def _tighten(axes: Sequence[Axis], e: Reduce) -> Expr | None:
     if len(pieces) != 1:
         return None
     (piece,) = pieces
-    kept = [a for a in e.axes if isinstance(piece.values[a], Axis)]
-    if len(kept) != len(e.axes) or len(piece.axes) != len(kept):
+    if len(piece.axes) != len(e.axes):
         return None
-    order = {new: n for n, new in enumerate(piece.axes)}
-    positions = [order[new] for new in (piece.values[a] for a in e.axes) if isinstance(new, Axis)]
-    if positions != sorted(positions):
+    moved = zip(e.axes, piece.axes, strict=True)
+    if not all(_is_shift(piece.values[a], new, piece.axes[n:]) for n, (a, new) in enumerate(moved)):
         return None
     sources = substitute_all(e.sources, piece.values)
     condition = logical_and(piece.guard, piece.residual)
     return reduce_expr(e.combiner, sources, piece.axes, condition, e.index)
+
+
+def _is_shift(value: Expr, loop: Axis, inner: Sequence[Axis]) -> bool:
+    """Whether the value grows with its loop, given the loops outside it."""
+    form = linear_form(value)
+    if form.terms.get(loop) != 1:
+        return False
+    form.drop(loop)
+    return not uses_any(form.to_expr(), inner)
 
 
 def drop_implied_guards(axes: Sequence[Axis], body: Expr) -> Expr:

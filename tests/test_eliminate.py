@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tensorad import config
+from tensorad import config, te
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -21,6 +21,8 @@ from tensorad.ir.expr import (
     size_var,
 )
 from tensorad.simplify.eliminate import eliminate
+from tensorad.simplify.groups import MOST_PIECES
+from tensorad.simplify.zeros import nonzero_body
 from tests.oracles import box, check_solution
 
 Problem = tuple[list[Axis], list[Axis], Expr]
@@ -127,6 +129,55 @@ def test_small_window_is_kept_rather_than_the_image() -> None:
     assert str(piece.axes[1].upper) == "min(3, y + 2)"
 
 
+def test_strided_bounds_and_remainders_are_short() -> None:
+    outer, inner, condition = CASES["conv s2 p1 k3 d1 dx"]
+    (piece,) = eliminate(outer, inner, condition).pieces
+    assert str(piece.axes[1].lower) == "max(y - 7, (y + 1) % 2)"
+    (x,), (i, k) = box(x=9), box(i=3, k=2)
+    (piece,) = eliminate([x], [i, k], x == 3 * i + k).pieces
+    assert str(piece.guard) == "x % 3 < 2"
+    (x,), (i,) = box(x=9), box(i=4)
+    (piece,) = eliminate([x], [i], x == 2 * i + 1).pieces
+    assert str(piece.guard) == "x % 2 == 1"
+
+
+def test_windows_of_a_fold_stay_in_order() -> None:
+    x, k = te.placeholder((12,), name="X"), te.reduce_axis(12)
+    inside = lambda i: te.all_of(k >= i, k < i + 3)  # noqa: E731
+    y = te.compute((10,), lambda i: te.max(x[k], axis=k, where=inside(i)), name="Y")
+    tight = nonzero_body(y.op.axes, y.op.bodies[0])
+    assert str(tight) == "max(X[i + k], axes (k : [0, 2]))"
+
+
+def _reflected(dims: int) -> Problem:
+    x = [axis(f"x{d}", 0, 3) for d in range(dims)]
+    v = [axis(f"v{d}", 0, 5) for d in range(dims)]
+
+    def reflect(i: Expr) -> Expr:
+        return select(i < 1, 1 - i, select(i >= 4, 6 - i, i - 1))
+
+    return x, v, logical_and(*[a == reflect(i) for a, i in zip(x, v, strict=True)])
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_independent_axes_multiply_their_pieces(dims: int) -> None:
+    outer, inner, condition = _reflected(dims)
+    solution = eliminate(outer, inner, condition)
+    assert solution.exact
+    assert len(solution.pieces) == 3**dims
+    loops = [a for p in solution.pieces for a in p.axes]
+    assert len(set(loops)) == len(loops)
+    if dims < 3:
+        check_solution(outer, inner, condition, solution)
+
+
+def test_pieces_beyond_the_limit_are_listed_axis_by_axis() -> None:
+    outer, inner, condition = _reflected(4)
+    solution = eliminate(outer, inner, condition)
+    assert solution.exact
+    assert len(solution.pieces) <= MOST_PIECES
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_symbolic_sizes(n: int) -> None:
     size = size_var("n")
@@ -139,8 +190,6 @@ def test_symbolic_sizes(n: int) -> None:
 
 
 def test_conditions_on_data_stay_as_residual() -> None:
-    from tensorad import te
-
     a = te.placeholder((8,), name="A")
     outer, inner = box(x=8), box(i=8)
     data = a[inner[0]] > 0
