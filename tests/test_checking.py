@@ -193,6 +193,16 @@ def test_random_inputs_keep_away_from_kinks_and_given_ones_are_reported() -> Non
     assert gradcheck(jump, x, arrays={x: at}, report=True).kinks == 3
 
 
+def test_an_infinity_that_stays_has_slope_zero() -> None:
+    x = te.placeholder((3,), name="X")
+    y = te.scatter((6,), (3,), lambda i: (2 * i, te.exp(x[i])), combine="max")  # -inf between
+    report = gradcheck(y, x, order=2, report=True)
+    assert report and report.kinks == 0
+    wrong = te.scalar_function(lambda a: a - np.inf, partials=lambda y, a: 1.0, name="w")
+    with pytest.raises(GradError, match=r"dY\[0\] is .*, expected 0 "):
+        gradcheck(te.compute((3,), lambda i: wrong(x[i]), name="Y"), x)
+
+
 def test_a_wrong_slope_at_a_kink_is_still_wrong() -> None:
     x = te.placeholder((2,), name="X")
     steep = te.scalar_function(

@@ -64,15 +64,21 @@ def slopes(value: Callable[[float], Array], at_zero: Array, eps: float) -> Slope
     """The slopes at 0 of a function of one number; `at_zero` is value(0)."""
     with np.errstate(all="ignore"):
         ahead, behind = value(eps), value(-eps)
-        central = np.asarray((ahead - behind) / (2 * eps))
-        right, left = (ahead - at_zero) / eps, (at_zero - behind) / eps
+        central = _change(ahead, behind) / (2 * eps)
+        right, left = _change(ahead, at_zero) / eps, _change(at_zero, behind) / eps
         gap = np.asarray(np.abs(right - left))
         finite = central[np.isfinite(central)]
         scale = max(1.0, float(np.abs(np.median(np.abs(finite))) if finite.size else 0.0))
         kinks = np.asarray(gap > _GAP * scale)
         if kinks.any():
             step = eps / _SHRINK
-            nearer = np.abs((value(step) - at_zero) - (at_zero - value(-step))) / step
+            nearer = _change(value(step), at_zero) - _change(at_zero, value(-step))
+            nearer = np.abs(nearer) / step
             shrinks = (nearer <= gap * 2 / _SHRINK) & (nearer >= gap / (2 * _SHRINK))
             kinks = np.asarray(kinks & ~shrinks)
     return Slopes(central, kinks, np.minimum(left, right), np.maximum(left, right))
+
+
+def _change(a: Array, b: Array) -> Array:
+    """a - b; an infinity that stays one does not change."""
+    return np.asarray(np.where(a == b, 0.0, a - b))
