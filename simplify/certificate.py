@@ -9,15 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tensorad import config
 from tensorad.errors import InternalError
-from tensorad.ir.expr import ONE, TRUE, Axis, Expr
-from tensorad.ir.visit import conjuncts, substitute
+from tensorad.ir.expr import ONE, TRUE, Apply, Axis, Expr, Param, Read, Reduce, Size
+from tensorad.ir.facts import facts_about
+from tensorad.ir.visit import conjuncts, postorder, substitute
 from tensorad.simplify.claims import Refuted, Undecided
-from tensorad.simplify.domain import Piece, Solution
+from tensorad.simplify.domain import Piece, Solution, structure
+from tensorad.simplify.memory import on_forget
 from tensorad.simplify.proofs import WAYS
 from tensorad.simplify.record import Elimination, note
+
+_MOST_KNOWN: Final = 4096
+_known: dict[object, Verdict] = {}
+on_forget(_known.clear)
 
 
 @dataclass(frozen=True)
@@ -111,13 +118,45 @@ def certify(e: Elimination) -> Certificate:
 
 
 def check(e: Elimination) -> Verdict:
-    """Whether the plan reaches exactly the contributions, each once."""
+    """Whether the plan reaches exactly the contributions, each once.
+
+    An equal problem with an equal plan, over other axes, has the same verdict.
+    """
+    key = _key(e)
+    known = None if key is None else _known.get(key)
+    if known is not None:
+        return known
     verdict = _check(e)
     single: dict[Expr, Expr] = {a: a.lower for a in (*e.outer, *e.inner) if a.extent == 1}
     if not verdict.holds and single:  # a condition may fold once such an axis has its value
         again = _check(replace(e, condition=substitute(e.condition, single)))
-        return again if again.holds else verdict
+        verdict = again if again.holds else verdict
+    if key is not None and verdict.holds:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = verdict
     return verdict
+
+
+def _key(e: Elimination) -> object | None:
+    """What decides the verdict, up to the identity of axes; None if data is read."""
+    loops = [a for p in e.solution.pieces for a in p.axes]
+    roots = [b for a in (*e.outer, *e.inner, *loops) for b in (a.lower, a.upper, a.step)]
+    counts: list[object] = [len(e.outer), len(e.inner), config.current().isl_operations]
+    for p in e.solution.pieces:
+        counts.append(len(p.axes))
+        roots += [p.guard, p.residual, *[p.values[a] for a in e.inner]]
+    order = postorder(e.condition, *roots)
+    sizes = dict.fromkeys(x for x in order if isinstance(x, Size))
+    roots += facts_about(sizes)
+    leaves: dict[Expr, int] = {}
+    for a in (*e.outer, *e.inner, *loops):
+        leaves.setdefault(a, len(leaves))
+    if any(isinstance(x, (Read, Reduce, Param, Apply)) for x in order):
+        return None
+    if any(isinstance(x, Axis) and x not in leaves for x in order):
+        return None
+    return (*counts, structure([e.condition, *roots], leaves))
 
 
 def _check(e: Elimination) -> Verdict:

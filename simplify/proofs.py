@@ -16,7 +16,17 @@ from typing import Final
 import numpy as np
 
 from tensorad import config
-from tensorad.ir.expr import TRUE, Axis, Call, Expr, Size, size_var
+from tensorad.ir.expr import (
+    ONE,
+    TRUE,
+    ZERO,
+    Axis,
+    Call,
+    Expr,
+    Size,
+    logical_and,
+    size_var,
+)
 from tensorad.ir.facts import facts_about
 from tensorad.ir.points import evaluate
 from tensorad.ir.visit import (
@@ -34,6 +44,7 @@ from tensorad.simplify.domain import Piece
 from tensorad.simplify.enumerated import Array, TooManyPoints, is_evaluable, points_of
 from tensorad.simplify.islset import IntegerSet
 from tensorad.simplify.islspace import BudgetExceeded, NotAffine, Space, budget
+from tensorad.simplify.linear import linear_form
 from tensorad.simplify.record import Elimination
 
 _PATIENCE: Final = 8
@@ -53,8 +64,12 @@ def _by_structure(e: Elimination) -> str:
     (piece,) = e.solution.pieces
     loops = iter(piece.axes)
     renamed: dict[Expr, Expr] = {}
+    rotated: list[Axis] = []
     for old in e.inner:
         value = piece.values[old]
+        if isinstance(value, Call):
+            rotated.append(old)
+            continue
         if not _is_outer_twin(e, old, value) and not (old.extent == 1 and value is old.lower):
             new = next(loops, None)
             if new is None or value is not new or not _same_bounds(old, new, renamed):
@@ -62,10 +77,48 @@ def _by_structure(e: Elimination) -> str:
         renamed[old] = value
     if next(loops, None) is not None or piece.guard is not TRUE:
         raise Undecided("")
-    wanted = dict.fromkeys(conjuncts(substitute(e.condition, renamed)))
+    parts = conjuncts(e.condition)
+    for old in rotated:
+        told = next((p for p in parts if _is_rotation(p, old, piece.values[old], renamed)), None)
+        if told is None:
+            raise Undecided("")
+        parts = [p for p in parts if p is not told]
+        renamed[old] = piece.values[old]
+    wanted = dict.fromkeys(conjuncts(substitute(logical_and(*parts), renamed)))
     if wanted.keys() != dict.fromkeys(conjuncts(piece.residual)).keys():
         raise Undecided("")
     return ""
+
+
+def _is_rotation(p: Expr, old: Axis, value: Expr, renamed: dict[Expr, Expr]) -> bool:
+    """Whether p is x == (v + e) % n or (e - v) % n, with x and v in [0, n), and value solves it.
+
+    v is unique modulo n, and the value is a remainder by n.
+    """
+    if not isinstance(p, Call) or p.op != "eq" or not isinstance(value, Call):
+        return False
+    for x, m in (p.args, p.args[::-1]):
+        both = isinstance(m, Call) and m.op == "mod" and value.op == "mod"
+        if not both or not isinstance(x, Axis) or not isinstance(m, Call):
+            continue
+        n = m.args[1]
+        if n is not value.args[1] or not (_runs_to(x, n) and _runs_to(old, n)):
+            continue
+        form = linear_form(m.args[0])
+        c = form.terms.get(old, 0)
+        if abs(c) != 1 or old in free_leaves(value):
+            continue
+        form.drop(old)
+        rest = form.to_expr()
+        back = linear_form(substitute(rest, renamed)).plus(linear_form(value.args[0]), c)
+        back = back.plus(linear_form(x), -1)
+        if old not in free_leaves(rest) and not back.terms and not back.constant:
+            return True
+    return False
+
+
+def _runs_to(a: Axis, extent: Expr) -> bool:
+    return a.lower is ZERO and a.step is ONE and a.upper is extent
 
 
 def _is_outer_twin(e: Elimination, old: Axis, value: Expr) -> bool:
