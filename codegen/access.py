@@ -118,7 +118,7 @@ def in_bounds(index: Expr, extent: Expr, ranges: Ranges) -> bool:
         return True
     spare = linear_form(extent).plus(form, -1)
     for leaf in list(spare.terms):  # replace an axis by its upper bound
-        if isinstance(leaf, Axis) and spare.terms[leaf] < 0:
+        if isinstance(leaf, Axis) and spare.terms.get(leaf, 0) < 0:
             c = spare.terms.pop(leaf)
             spare = spare.plus(linear_form(leaf.upper), c)
             spare.constant -= c

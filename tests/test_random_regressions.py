@@ -11,8 +11,10 @@ import pytest
 import tensorad as ta
 from tensorad import te
 from tensorad.bound import bound
+from tensorad.codegen.access import in_bounds
+from tensorad.codegen.affine import Ranges
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.expr import Axis, Expr, Read, axis, cast
+from tensorad.ir.expr import Axis, Expr, Read, axis, cast, size_var
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Scatter, Update, outputs
 from tensorad.simplify.islspace import BudgetExceeded, Space, budget
@@ -214,3 +216,28 @@ def test_only_live_points_are_scattered() -> None:
     arrays = {at: np.arange(9) % 4, h: np.arange(9.0)}
     expected = np.bincount([i % 4 for i in live], weights=live, minlength=4)
     np.testing.assert_array_equal(ta.evaluate(gradient, arrays), expected)
+
+
+def test_an_index_may_lose_its_axes_when_bounds_are_put_in() -> None:
+    outer = axis("i", 0, 4)
+    inner = axis("j", 0, outer + 1)
+    assert not in_bounds(inner - outer, size_var("n"), Ranges((outer, inner)))
+
+
+def test_a_fold_that_never_counts_is_not_walked() -> None:
+    x = te.placeholder((7,), "float64", "X")
+
+    def body(i: Expr) -> Expr:
+        k, m = te.reduce_axis(2, name="k"), te.reduce_axis(5, name="m")
+        return ta.sum(ta.prod(x[(i + k + m) % 7], axis=m), axis=k, where=ta.const(False, "bool"))
+
+    gradient = ta.vjp(te.compute((7,), body), [x], te.placeholder((7,), "float64", "H"))[0]
+    assert ta.work(gradient).iterations == 7
+
+
+def test_the_scan_of_an_axis_of_one_step_is_stored_once() -> None:
+    x, h = (te.placeholder((4, 1), "float64", name) for name in ("X", "H"))
+    y = te.scan(x, 1, "sum", exclusive=True, reverse=True)
+    gradient = ta.vjp(y, [x], h)[0]
+    assert ta.work(gradient).iterations == 4
+    assert (ta.evaluate(gradient, {h: np.ones((4, 1))}) == 0).all()

@@ -127,6 +127,7 @@ class Target:
 
         It is left as a formula when recomputing it at its uses is cheaper than storing it.
         """
+        self.contributions = [c for c in self.contributions if not _is_never(c)]
         if not self.contributions:
             return None
         axes = self._axes()
@@ -170,10 +171,9 @@ class Target:
         """(the sum of what can be gathered, the rest)."""
         total: Expr | None = None
         scattered: list[Contribution] = []
-        parts = [c for c in self.contributions if logical_and(c.condition, c.guard) is not FALSE]
-        crowded = _crowded(parts)
-        joining = scattered_along(parts, axes, len(self.batch))
-        for members in merged(parts):
+        crowded = _crowded(self.contributions)
+        joining = scattered_along(self.contributions, axes, len(self.batch))
+        for members in merged(self.contributions):
             c = sum_of(members)
             note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
             direct = c.axes in crowded or c.axes in joining
@@ -227,6 +227,10 @@ class Target:
         return outputs(op)[0]
 
 
+def _is_never(c: Contribution) -> bool:
+    return logical_and(c.condition, c.guard) is FALSE
+
+
 def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
     """The points where one of the conditions holds, as one piece; all points if they are many."""
     condition = logical_or(*conditions)
@@ -250,7 +254,7 @@ def _scan_output(body: Expr, axes: tuple[Axis, ...]) -> Tensor | None:
     if len(body.indices) != len(axes):
         return None
     copied = all(
-        i is a and same_dim(n, dim_of(a.upper))
+        (i is a or a.extent == 1) and same_dim(n, dim_of(a.upper))
         for i, a, n in zip(body.indices, axes, body.tensor.shape, strict=True)
     )
     return body.tensor if copied else None
