@@ -10,6 +10,7 @@ import pytest
 from tensorad import te
 from tensorad.autodiff import JacobianRecursive, hessian, jacobian, vjp
 from tensorad.checking import gradcheck
+from tensorad.counting import work
 from tensorad.errors import GradError
 from tensorad.ir.expr import Const, Expr, Reduce
 from tensorad.ir.interpret import interpret
@@ -193,3 +194,12 @@ def test_the_maximum_of_all_minus_infinity_is_the_first() -> None:
     y = te.compute((), lambda: te.max(m[k], axis=k), name="y")
     found = interpret(vjp(y, [m])[0], {m: np.full(4, -np.inf)})
     assert found.tolist() == [1, 0, 0, 0]
+
+
+def test_a_read_placed_by_data_where_no_index_allows_it_receives_nothing() -> None:
+    x = te.placeholder((3,), "float64", name="X")
+    where = te.placeholder((2,), "int64", name="I")
+    y = te.compute((2, 4), lambda i, j: te.select(i + j >= 5, x[where[i]] * 2.0, 1.0))
+    (dx,) = vjp(y, [x], te.placeholder((2, 4), "float64", name="H"))
+    assert not isinstance(dx.op, Scatter)
+    assert work(dx).iterations == 3

@@ -132,6 +132,7 @@ class Target:
             return None
         axes = self._axes()
         gathered, scattered = self._gather(axes)
+        scattered = [c for c in scattered if _is_live(c)]
         if gathered is not None and not scattered:
             made = _scan_output(gathered, axes)
             if made is not None:
@@ -229,6 +230,12 @@ class Target:
 
 def _is_never(c: Contribution) -> bool:
     return logical_and(c.condition, c.guard) is FALSE
+
+
+def _is_live(c: Contribution) -> bool:
+    """Whether the conditions on indices hold at some point, as far as sets can tell."""
+    index, _ = split_condition(logical_and(c.condition, c.guard))
+    return index is TRUE or bool(eliminate((), c.axes, index).pieces)
 
 
 def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
