@@ -18,14 +18,23 @@ COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, 
 
 
 def points(axes: Sequence[Axis]) -> float:
-    """How many points the axes have."""
+    """How many points the axes have: none if an axis has no value."""
+    if any(a.extent == 0 for a in axes):
+        return 0.0
     return _EXTENT ** sum(a.extent != 1 for a in axes)
 
 
 def cost(axes: Sequence[Axis], body: Expr, stored: Mapping[Expr, object] | None = None) -> float:
     """Points visited and operations of a body; sub-formulas in `stored` are read."""
     operations, loops = _count(body, stored or {})
-    return points(axes) * (operations + (loops or 1.0))
+    return points(axes) * (operations + (loops if has_fold(body, stored) else 1.0))
+
+
+def has_fold(body: Expr, stored: Mapping[Expr, object] | None) -> bool:
+    """Whether a body has a reduction of its own."""
+    known = stored or {}
+    nodes = outside_reductions([body])
+    return any(isinstance(e, Reduce) and e not in known for e in nodes)
 
 
 def _count(body: Expr, stored: Mapping[Expr, object]) -> tuple[float, float]:
@@ -47,6 +56,13 @@ def _count(body: Expr, stored: Mapping[Expr, object]) -> tuple[float, float]:
                 operations += inner * more
                 loops += inner * (nested or 1.0)
     return operations, loops
+
+
+def fold_points(
+    axes: Sequence[Axis], body: Expr, stored: Mapping[Expr, object] | None = None
+) -> float:
+    """Points that the reductions of a body visit."""
+    return points(axes) * _count(body, stored or {})[1]
 
 
 def visits(op: object) -> float:

@@ -15,6 +15,17 @@ from tensorad.simplify.reductions import is_reduce
 Product = tuple[tuple[Axis, ...], Monomial, Fraction]
 
 
+class Readable(dict[Tensor, None]):
+    """Values that may be read; it remembers being asked for another one."""
+
+    missed = False
+
+    def __contains__(self, t: object) -> bool:
+        found = super().__contains__(t)
+        self.missed = self.missed or not found
+        return found
+
+
 class Known:
     """The sums and products among the values of some operations, by the tensors they read."""
 

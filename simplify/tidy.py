@@ -25,7 +25,7 @@ from tensorad.ir.visit import (
     topological_ops,
     uses_any,
 )
-from tensorad.simplify.costs import cost, multiplications, points, visits
+from tensorad.simplify.costs import cost, fold_points, multiplications, points, visits
 from tensorad.simplify.dataflow import (
     Definition,
     count_uses,
@@ -37,7 +37,7 @@ from tensorad.simplify.dataflow import (
 )
 from tensorad.simplify.factors import factored
 from tensorad.simplify.hoist import guard_outside, hoisted, narrow_functions
-from tensorad.simplify.known import Known
+from tensorad.simplify.known import Known, Readable
 from tensorad.simplify.laurent import Ring, Sum, TooLong
 from tensorad.simplify.nonzeroness import is_index_condition, is_zero
 from tensorad.simplify.normal import Define, Interned, Normal, movable
@@ -104,7 +104,7 @@ class _Tidy:
         leaves = (Placeholder, Constant)
         outer = dict.fromkeys(values)
         self.own = {op: None for op in own if op not in outer and isinstance(op, Compute)}
-        self.readable = _Readable(readable)
+        self.readable = Readable(readable)
         self.interned = Interned()
         self.values = {t: None for op in values for t in outputs(op)}
         self.known = Known(self.interned, values)
@@ -242,9 +242,12 @@ class _Tidy:
         if not self._is_promising(axes, body):
             return body
         best, best_cost = None, self._cost(axes, body, {})
+        folds = fold_points(axes, body)
         unfolds = any(r.tensor in self.plain for r in reads(body))
         for define in (_nothing, self._definition) if unfolds else (_nothing,):
             for candidate, parts in self._candidates(axes, body, define):
+                if self._fold_points(axes, candidate, parts) > folds:
+                    continue  # a sum of two terms is one loop, two sums are two
                 total = self._cost(axes, candidate, parts)
                 if total < best_cost:
                     best, best_cost = (candidate, parts), total
@@ -377,6 +380,15 @@ class _Tidy:
                 total += cost(*own) if self.uses[t] == 1 else points(own[0]) / self.uses[t]
         return total
 
+    def _fold_points(self, axes: Sequence[Axis], body: Expr, parts: Mapping[Expr, None]) -> float:
+        """Points that the reductions of a body and of its new stages visit."""
+        total = fold_points(axes, body, parts)
+        for part in parts:
+            if not self._exists(part):
+                inner = {p: None for p in parts if p is not part}
+                total += fold_points(_free(axes, part), part, inner)
+        return total
+
     def _exists(self, part: Expr) -> bool:
         return isinstance(part, Reduce) and self.known.sum_read(part) is not None
 
@@ -418,17 +430,6 @@ def _is_product(e: Expr) -> bool:
     if not e.dtype.is_float:
         return True
     return isinstance(e, Call) and e.op == "mul" and not any(isinstance(a, Const) for a in e.args)
-
-
-class _Readable(dict[Tensor, None]):
-    """Values that may be read; it remembers being asked for another one."""
-
-    missed = False
-
-    def __contains__(self, t: object) -> bool:
-        found = super().__contains__(t)
-        self.missed = self.missed or not found
-        return found
 
 
 def _nothing(e: Read) -> Definition | None:

@@ -344,3 +344,23 @@ def test_sums_with_other_domains_are_other_sums() -> None:
     forms = [form(0, 9), form(1, 9), form(0, 8), form(0, 9, lambda k: k < 5)]
     assert len({next(iter(f.terms)) for f in forms}) == len(forms)
     assert form(0, 9).terms == form(0, 9).terms
+
+
+def test_one_loop_does_not_become_two() -> None:
+    """sum(f*a + g*b) stays one sum, although a and b could leave it."""
+    x, a, b = tensor(N, M), tensor(N, name="A"), tensor(N, name="B")
+    k = te.reduce_axis(M, name="k")
+    y = te.compute(
+        (N, M), lambda i, j: te.exp(x[i, j]) * a[i] + te.sin(x[i, j]) * a[i] * b[i], name="Y"
+    )
+    z = te.compute((N,), lambda i: te.sum(y[i, k], axis=k), name="Z")
+    (da,) = gradient(z, a)
+    assert work(da).iterations <= N * M + N
+
+
+def test_sums_without_points_are_left_alone() -> None:
+    x, a = tensor(N, 0), tensor(N, name="A")
+    k = te.reduce_axis(0, name="k")
+    y = te.compute((N,), lambda i: te.sum(x[i, k] * te.exp(a[i]), axis=k))
+    (da,) = gradient(y, a)
+    assert work(da).multiplications == 0
