@@ -193,6 +193,7 @@ def is_solved(body: Expr) -> bool:
 
 
 def _table_selects(roots: Sequence[Expr]) -> list[Select]:
-    """Selects by a constant table: conditions on tables are tested like conditions on data."""
-    found = [e for e in outside_reductions(roots) if isinstance(e, Select)]
+    """Values chosen by a constant table: conditions on tables are tested like those on data."""
+    nodes = outside_reductions(roots)
+    found = [e for e in nodes if isinstance(e, Select) and e.dtype.is_float]
     return [s for s in found if any(isinstance(n, Read) for n in postorder(s.cond))]

@@ -298,7 +298,7 @@ def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None
         return None
     hits = logical_and(*[x == i for x, i in zip(own, c.indices, strict=True)])
     there: dict[Expr, Expr] = {
-        i: x for x, i in zip(own, c.indices, strict=True) if isinstance(i, Call)
+        i: x for x, i in zip(own, c.indices, strict=True) if isinstance(i, (Call, Select))
     }
     value = substitute(guarded(c.guard, c.weight(batch)), there)
     combiner = sum_combiner(value.dtype)
