@@ -191,6 +191,9 @@ class _Yardstick:
             self._receive(op.init, self.elements(op))
         factor = walks(op.combiner, [0])
         self.walked += factor * (self.elements(op) + self.count(tuple(op.axes)))
+        moves = any(u.value in self.active[op] for u in op.updates)
+        if op.init is not None and (factor == 1 or (factor and moves)):
+            self.needed[op.init] = None  # the walk starts from its values
         for u in op.updates:
             if u.value in self.active[op]:
                 self._need_values(op, (*u.indices, u.condition))

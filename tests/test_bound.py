@@ -193,6 +193,9 @@ def test_scatters_and_scans() -> None:
     assert bound(outputs(op)[0], [X]) == 48
     wide = Scatter("S", (10,), FLOAT32, (i, k), (Update((i,), V[k] * X[i, k]),), SUM, V)
     assert bound(outputs(wide)[0], [V]) == 10 + 48
+    start = compute((i,), V[i] * V[i])
+    walked = Scatter("S", (6,), FLOAT32, (i, k), (Update((i,), X[i, k]),), PROD, start)
+    assert bound(outputs(walked)[0], [X]) == 48 + 2 * (6 + 48) + 6  # the walk starts from `start`
     assert bound(outputs(prefix_scan("C", (X,), 1, SUM, False, False))[0], [X]) == 48
     assert bound(outputs(prefix_scan("C", (X,), 1, PROD, True, False))[0], [X]) == 48 + 96
 
