@@ -35,8 +35,11 @@ from tensorad.simplify.enumerated import with_known_reads
 from tensorad.simplify.groups import MOST_PIECES, linked, product, unconstrained
 from tensorad.simplify.identities import solve_identities
 from tensorad.simplify.nonzeroness import guarded, is_index_condition, is_static, split_condition
-from tensorad.simplify.polyhedral import solve_affine
+from tensorad.simplify.polyhedral import plan_size, solve_affine
 from tensorad.simplify.tables import tabulate
+
+_LONG = 100
+"""Plans with larger expressions are listed as tables where that is possible."""
 
 
 def eliminate(outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr) -> Solution:
@@ -60,7 +63,7 @@ def _eliminate(
     solution = _over_digits(outer, left, parts) if may_split else None
     if solution is None:
         solution = _by_sets(outer, left, parts)
-        if not solution.exact:
+        if not _is_short(solution):
             solution = _with_tables(outer, left, parts) or solution
     return replace(solution, pieces=tuple([_with_solved(p, solved) for p in solution.pieces]))
 
@@ -85,6 +88,11 @@ def _by_sets(outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]
     return solution
 
 
+def _is_short(solution: Solution) -> bool:
+    """Whether a plan is exact, and evaluating its expressions no dearer than reading a table."""
+    return solution.exact and plan_size(solution) <= _LONG
+
+
 def _with_tables(
     outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Expr]
 ) -> Solution | None:
@@ -96,9 +104,9 @@ def _with_tables(
     found: list[Solution] = []
     for axes, own in groups:
         solution = _by_sets(outer, axes, [*own, *around]) if len(groups) > 1 else None
+        if solution is None or not _is_short(solution):
+            solution = tabulate(outer, axes, [*own, *around]) or solution
         if solution is None or not solution.exact:
-            solution = tabulate(outer, axes, [*own, *around])
-        if solution is None:
             return None
         found.append(solution)
     for n, (axes, own) in enumerate(groups):  # a table is one piece

@@ -72,11 +72,11 @@ def _plan(
         return Solution((piece,), False, "none", reason)
     limit = _operations(len(inner) + len(quotients.axes))
     best = _within_budget(limit, params, inner, [], affine, known)
-    if best.exact and _cost(best) <= _SIMPLE:
+    if best.exact and plan_size(best) <= _SIMPLE:
         return best
     if len(quotients.axes) > best.exact:
         other = _within_budget(limit // 3, params, inner, quotients.axes, conditions, known)
-        if other.exact and (not best.exact or _cost(other) < _cost(best)):
+        if other.exact and (not best.exact or plan_size(other) < plan_size(best)):
             return other
     return best
 
@@ -103,7 +103,7 @@ def _within_budget(
         return Solution((_unsolved(inner, logical_and(*conditions)),), False, "none", str(error))
 
 
-def _cost(solution: Solution) -> int:
+def plan_size(solution: Solution) -> int:
     """The size of the expressions, divisions counting as several operations."""
     roots: list[Expr] = []
     for p in solution.pieces:
