@@ -185,7 +185,8 @@ class Target:
                 chosen = not gather_is_cheaper(part, axes, sparse, len(self.batch))
                 part = None if chosen else part
             if part is None:
-                scattered += sparse if len(sparse) == len(members) else [c]
+                if _is_live(c):
+                    scattered += sparse if len(sparse) == len(members) else [c]
                 why = _why_scattered(c, c.axes in crowded, chosen)
                 note(Decision(self.of, "scattered", _ALONG if c.axes in joining else why))
                 continue
