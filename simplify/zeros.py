@@ -106,6 +106,8 @@ def solve_domains(axes: Sequence[Axis], body: Expr) -> Expr:
     """
 
     def solve(e: Expr) -> Expr | None:
+        if isinstance(e, Reduce) and e.combiner.is_sum and any(a.extent == 0 for a in e.axes):
+            return const(0, e.dtype)
         if not isinstance(e, Reduce) or (e.condition is TRUE and e.axes):
             return None
         return solve_sum(axes, e) if e.combiner.is_sum else _tighten(axes, e)

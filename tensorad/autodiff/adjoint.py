@@ -132,7 +132,6 @@ class Target:
             return None
         axes = self._axes()
         gathered, scattered = self._gather(axes)
-        scattered = [c for c in scattered if _is_live(c)]
         if gathered is not None and not scattered:
             made = _scan_output(gathered, axes)
             if made is not None:
@@ -184,6 +183,8 @@ class Target:
             if part is not None and len(sparse) == len(members):
                 chosen = not gather_is_cheaper(part, axes, sparse, len(self.batch))
                 part = None if chosen else part
+            if part is None and not _is_live(c):
+                continue
             if part is None:
                 if _is_live(c):
                     scattered += sparse if len(sparse) == len(members) else [c]

@@ -13,7 +13,7 @@ from tensorad.ir.points import count_points
 from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import postorder
 from tensorad.simplify.intervals import interval
-from tensorad.simplify.nonzeroness import guarded, split_condition
+from tensorad.simplify.nonzeroness import guarded, is_static, split_condition
 
 Weight = Callable[[Sequence[Expr]], Expr]
 """The value to accumulate, for given indices of the head's extra leading axes."""
@@ -127,12 +127,12 @@ def _total(counts: Sequence[int | None]) -> int | None:
 def _points(items: Sequence[Expr]) -> int | None:
     """How often the innermost body runs; None if data decides or it is too much to count."""
     axes = [a for a in items if isinstance(a, Axis)]
-    parts = postorder(*items, *[b for a in axes for b in (a.lower, a.upper, a.step)])
-    if any(isinstance(e, (Read, Reduce)) for e in parts):
+    roots = [*items, *[b for a in axes for b in (a.lower, a.upper, a.step)]]
+    if not all(is_static(e) for e in roots):
         return None
     bounds = [interval(a) for a in axes]
     extents = [_TYPICAL_SIZE if b.lo is None or b.hi is None else b.hi - b.lo + 1 for b in bounds]
     if math.prod(extents) > _MOST_POINTS:
         return None
-    sizes: dict[Expr, int] = {e: _TYPICAL_SIZE for e in parts if isinstance(e, Size)}
+    sizes: dict[Expr, int] = {e: _TYPICAL_SIZE for e in postorder(*roots) if isinstance(e, Size)}
     return count_points(tuple([i for i in items if i is not TRUE]), sizes)
