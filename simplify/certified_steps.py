@@ -96,7 +96,7 @@ def _may_decide(c: Expr) -> bool:
 
 
 def _inside(root: Expr, condition: Expr) -> Expr:
-    """The value where the condition holds: choices that it decides are made."""
+    """The value where the condition holds: choices that it decides are made, also in itself."""
     known = dict.fromkeys(conjuncts(condition))
 
     def rule(e: Expr) -> Expr | None:
@@ -115,6 +115,8 @@ def _inside(root: Expr, condition: Expr) -> Expr:
                     return guarded(rest, const(1, e.dtype))
         return None
 
+    for part in list(known):  # what holds is also true as it reads where the others hold
+        known.update(dict.fromkeys(conjuncts(rewrite(part, rule))))
     return rewrite(root, rule)
 
 

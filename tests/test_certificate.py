@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tensorad import config, te
+from tensorad.autodiff import jacobian
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import FLOAT32
@@ -26,6 +27,7 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
+from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Compute
 from tensorad.simplify import memory
 from tensorad.simplify.certificate import certify, check, checked
@@ -212,6 +214,29 @@ def test_lifting_a_condition_needs_a_zero_wherever_it_fails() -> None:
         demand_lifting([i, k], TRUE, value, logical_and(i == k, k < 3), lifted)
     with pytest.raises(InternalError, match="is not"):
         demand_lifting([i, k], TRUE, value, i == k, x[k] * x[k])
+
+
+def test_a_lifted_condition_may_decide_choices_in_its_own_indices() -> None:
+    i, j, b = box(i=5, j=5, b=15)
+    x = te.placeholder((5, 5), name="X")
+    hit = b == te.select(j <= i, i * 5 + j, 0)
+    value = te.select(j <= i, te.select(hit, 1.0, 0.0) * x[i, j], 0.0)
+    lifted = logical_and(j <= i, hit)
+    demand_lifting([i, j, b], TRUE, value, lifted, x[i, j])
+    with pytest.raises(InternalError, match="is not"):
+        demand_lifting([i, j, b], TRUE, value, lifted, x[i, j] * 2.0)
+    with pytest.raises(InternalError, match="is not"):
+        demand_lifting([i, j, b], TRUE, value, hit, x[i, j])
+
+
+def test_packing_a_triangle_is_certified() -> None:
+    x = te.placeholder((5, 5), name="X")
+
+    def put(i: Expr, j: Expr) -> tuple[Expr, Expr]:
+        return te.select(j <= i, i * (i + 1) // 2 + j, 0), te.select(j <= i, x[i, j] ** 2, 0.0)
+
+    found = interpret(jacobian(te.scatter((15,), (5, 5), put), x), {x: np.ones((5, 5))})
+    assert found.sum() == 30.0 and (found != 0).sum() == 15
 
 
 def test_a_stage_must_be_the_reduction_it_stands_for() -> None:
