@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tensorad import te, topi
+from tensorad.autodiff import jvp, vjp
 from tensorad.checking import gradcheck
 from tensorad.errors import BoundsError, DefinitionError, DTypeError, ShapeError
 from tensorad.ir.interpret import interpret
@@ -206,6 +207,20 @@ def test_variance_and_logsumexp() -> None:
     for made in (topi.logsumexp(y, 1), topi.einsum("ij->i", y, reduce=te.logsumexp)):
         expected = [-np.inf, 1e4 + np.log(2), np.inf, 2]
         np.testing.assert_allclose(interpret(made, {y: edges}), expected)
+
+
+def test_logsumexp_of_nothing_has_no_slope() -> None:
+    x, xs = tensor(3, 4)
+    k = te.reduce_axis(4, name="k")
+    y = te.compute((3,), lambda i: te.logsumexp(x[i, k], axis=k, where=k < i))
+    with np.errstate(divide="ignore"):
+        expected = np.log([np.exp(xs[i, :i]).sum() for i in range(3)])
+    np.testing.assert_allclose(interpret(y, {x: xs}), expected)
+    direction = np.ones((3, 4))
+    slope = interpret(jvp(y, {x: te.const(direction)}), {x: xs})
+    (dx,) = vjp(y, [x], np.ones(3))
+    np.testing.assert_allclose(slope, [0, 1, 1])
+    np.testing.assert_allclose(interpret(dx, {x: xs}).sum(1), [0, 1, 1])
 
 
 CASES = Refusals()

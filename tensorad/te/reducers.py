@@ -368,8 +368,7 @@ def logsumexp(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
             hint="convert it: .astype('float32').",
         )
     top, total = _EXPS((source, const(1, source.dtype)), axis, where)
-    result: Expr = top + call("log", total)
-    return result
+    return select(call("gt", total, const(0, total.dtype)), top + call("log", total), top)
 
 
 _BY_NAME: Final = {

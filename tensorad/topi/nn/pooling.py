@@ -205,14 +205,7 @@ def adaptive_pool(x: Tensor, output_size: object, pool_type: str = "avg") -> Ten
             hint="axes are (batch, channels, spatial...).",
         )
     sizes = per_axis("adaptive_pool", "output_size", output_size, 1, rank)
-    extents: list[int] = []
-    for d, n in enumerate(x.shape[2:]):
-        if not isinstance(n, int) or n == 0:
-            raise ShapeError(
-                f"adaptive_pool: axis {d + 2} of {x.name} has extent {n}.",
-                hint="windows are cut from constant extents of at least 1.",
-            )
-        extents.append(n)
+    extents = _constant_extents(x)
     longest = [
         max(-(-(i + 1) * n // m) - i * n // m for i in range(m))
         for n, m in zip(extents, sizes, strict=True)
@@ -241,3 +234,16 @@ def adaptive_pool(x: Tensor, output_size: object, pool_type: str = "avg") -> Ten
 
     made: Tensor = te.compute((*x.shape[:2], *sizes), body, name=f"adaptive_{pool_type}_pool")
     return made
+
+
+def _constant_extents(x: Tensor) -> list[int]:
+    """The spatial extents of the input of an adaptive pool."""
+    extents: list[int] = []
+    for d, n in enumerate(x.shape[2:]):
+        if not isinstance(n, int) or n == 0:
+            raise ShapeError(
+                f"adaptive_pool: axis {d + 2} of {x.name} has extent {n}.",
+                hint="windows are cut from constant extents of at least 1.",
+            )
+        extents.append(n)
+    return extents
