@@ -17,9 +17,7 @@ from tests.generator_indices import Index, Indices, axis_index
 from tests.generator_operations import write_scan, write_scatter
 from tests.generator_scalars import FLOAT, INTEGER
 
-SMOOTH_SCATTERS = ("sum",)
-"""Scatters that have derivatives."""
-ALL_SCATTERS = ("sum", "sum", "sum", "prod", "max", "min")
+SCATTERS = ("sum", "sum", "sum", "prod", "max", "min")
 
 
 class Writer:
@@ -33,10 +31,10 @@ class Writer:
         derived: Sequence[Dim] = (),
         *,
         data_conditions: bool = True,
-        derivatives: bool = False,
+        sums: bool = False,
     ) -> None:
         self.rng = rng
-        self.scatter_combines = SMOOTH_SCATTERS if derivatives else ALL_SCATTERS
+        self.scatter_combines = ("sum",) if sums else SCATTERS
         self.dtype = dtype
         self.inputs: list[Tensor] = []
         self.tensors: list[Tensor] = []

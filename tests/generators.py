@@ -120,17 +120,17 @@ def random_program(
     data_conditions: bool = True,
     extents: Sequence[int] = EXTENTS,
     rng: random.Random | None = None,
-    derivatives: bool = False,
+    sums: bool = False,
 ) -> Program:
     """A program of 1 to `computes` operations over 1 to 3 inputs of constant shapes.
 
     Args:
         data_conditions: whether conditions may ask for data, not only for indices.
         rng: where all choices but the values of the inputs come from; default: the seed.
-        derivatives: whether every operation must have derivatives.
+        sums: whether scatters only sum.
     """
     rng = rng or random.Random(seed)
-    flags = {"data_conditions": data_conditions, "derivatives": derivatives}
+    flags = {"data_conditions": data_conditions, "sums": sums}
     made = Writer(rng, to_dtype(dtype), extents, **flags)
     made.write(rng.randint(1, 3), rng.randint(1, computes))
     return _program(seed, made)
@@ -142,13 +142,13 @@ def random_symbolic_program(
     computes: int = 5,
     data_conditions: bool = True,
     rng: random.Random | None = None,
-    derivatives: bool = False,
+    sums: bool = False,
 ) -> Program:
     """A program whose extents are the sizes n and m, expressions of them, and constants."""
     rng = rng or random.Random(seed)
     n, m = te.size("n"), te.size("m")
     extents, derived = (n, n, m, 3), (n + 1, n * 2, m // 2 + 1)
-    flags = {"data_conditions": data_conditions, "derivatives": derivatives}
+    flags = {"data_conditions": data_conditions, "sums": sums}
     made = Writer(rng, to_dtype(dtype), extents, derived, **flags)
     made.add_input((n, m))
     made.write(rng.randint(1, 2), rng.randint(1, computes))

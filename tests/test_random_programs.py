@@ -31,18 +31,89 @@ LARGE = {"n": 16, "m": 12}
 SOAK = settings.default.max_examples >= 1000
 SEEDS = range(2_400) if SOAK else range(400)
 START = date.today().toordinal() * 10_000 if SOAK else 0
+SCATTERS = (
+    5,
+    24,
+    34,
+    54,
+    81,
+    97,
+    112,
+    129,
+    130,
+    131,
+    133,
+    134,
+    183,
+    186,
+    205,
+    249,
+    259,
+    269,
+    271,
+    300,
+    301,
+    346,
+    353,
+    355,
+    378,
+    395,
+    396,
+    397,
+    398,
+    407,
+    412,
+    444,
+    468,
+    473,
+    507,
+    518,
+    552,
+    559,
+    567,
+    568,
+    572,
+    608,
+    619,
+    634,
+    642,
+    646,
+    662,
+    680,
+    688,
+    696,
+    710,
+    732,
+    734,
+    744,
+    763,
+    817,
+    832,
+    833,
+    843,
+    845,
+    856,
+    884,
+    890,
+)
+"""Programs that scatter with a product, a maximum or a minimum."""
 PATIENCE = 20.0
 """Seconds that writing all derivatives of one small program may take."""
 
 
-def choose(seed: int, rng: random.Random | None = None) -> tuple[Program, random.Random]:
-    """A program, a fifth of them with symbolic sizes, and what decides the rest of the test."""
+def choose(
+    seed: int, rng: random.Random | None = None, sums: bool = True
+) -> tuple[Program, random.Random]:
+    """A program, a fifth of them with symbolic sizes, and what decides the rest of the test.
+
+    `sums`: whether scatters only sum.
+    """
     rng = rng or random.Random(seed)
     by_data = rng.random() < 0.8
     if rng.random() < 0.2:
-        return random_symbolic_program(seed, "float64", 3, by_data, rng, derivatives=True), rng
+        return random_symbolic_program(seed, "float64", 3, by_data, rng, sums=sums), rng
     computes = rng.choice((1, 2, 3, 3, 4, 6))
-    return random_program(seed, "float64", computes, by_data, rng=rng, derivatives=True), rng
+    return random_program(seed, "float64", computes, by_data, rng=rng, sums=sums), rng
 
 
 def differentiate(program: Program, rng: random.Random) -> Derivatives:
@@ -82,6 +153,14 @@ def test_derivatives(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_derivatives(seed: int) -> None:
     check_program(*choose(START + 20 + seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SCATTERS)
+def test_scatters_with_any_combiner(seed: int) -> None:
+    program, rng = choose(seed, sums=False)
+    assert program.features & {"scatter prod", "scatter max", "scatter min"}
+    check_program(program, rng)
 
 
 @pytest.mark.slow
