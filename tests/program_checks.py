@@ -7,7 +7,6 @@ gradient do no more than the yardstick of `tensorad.bound` allows, and `work` co
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,8 +20,7 @@ from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.counting import work
 from tensorad.ir.interpret import interpret, shape_of
-from tensorad.ir.tensor import Compute, Op, Placeholder, Scatter, Tensor, outputs
-from tensorad.ir.visit import topological_ops
+from tensorad.ir.tensor import Placeholder, Tensor
 from tests.generators import Array, Program
 
 STEP = 4e-5
@@ -208,31 +206,9 @@ def check_counts(of: Derivatives, given: Values, sizes: Mapping[str, int]) -> No
     assert executed <= counted, f"executed {executed}, counted {counted}"
 
 
-def iterations(of: Derivatives, sizes: Mapping[str, int]) -> int:
-    """The iterations of the gradients, without two kinds the yardstick knows nothing of.
-
-    A factor of an adjoint is computed once for the axes it needs, and an adjoint that several
-    operations scatter to is filled once for each.
-    """
-    forward = dict.fromkeys(topological_ops([of.y]))
-    total = int(work(of.gradients, sizes).iterations)
-    for op in topological_ops(of.gradients):
-        if op not in forward and (_is_factor(op) or _is_filled_again(op)):
-            total -= math.prod(shape_of(outputs(op)[0], {}, sizes))
-    return total
-
-
-def _is_factor(op: Op) -> bool:
-    return isinstance(op, Compute) and op.name.endswith(".factor")
-
-
-def _is_filled_again(op: Op) -> bool:
-    return isinstance(op, Scatter) and op.init is not None
-
-
 def check_work(of: Derivatives, sizes: Mapping[str, int]) -> None:
     """The gradients visit their nonzero contributions, and hide nothing in the bodies."""
-    visited, most = iterations(of, sizes), bound(of.y, of.wrt, sizes)
+    visited, most = int(work(of.gradients, sizes).iterations), bound(of.y, of.wrt, sizes)
     assert visited <= most, f"{visited} iterations, bound {most}"
     multiplications = int(work(of.gradients, sizes).multiplications)
     forward = int(work(of.y, sizes).multiplications)
