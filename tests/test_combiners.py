@@ -278,3 +278,13 @@ def test_states_are_stored_as_the_folded_tensor_is() -> None:
     a, b = np.random.default_rng(3).normal(size=(6, 4)), np.arange(1.0, 5.0)
     expected = [[b[i] * np.delete(a[:, i], c).prod() for i in range(4)] for c in range(6)]
     np.testing.assert_allclose(ta.evaluate(dx, {x: a, h: b}), expected)
+
+
+@pytest.mark.parametrize("reducer", [te.max, te.prod, te.logsumexp])
+def test_reductions_of_nothing_pass_nothing_on(reducer: Any) -> None:
+    x = te.placeholder((3,), "float64", name="X")
+    k = te.reduce_axis(0, name="k")
+    y = te.compute((5,), lambda i: te.tanh(te.maximum(reducer(x[k], axis=k), -3.0)))
+    (dx,) = ta.vjp(y, [x], te.placeholder((5,), "float64", name="H"))
+    assert ta.work(dx).iterations == 3
+    assert interpret(dx, {x: np.ones(3)}).tolist() == [0, 0, 0]

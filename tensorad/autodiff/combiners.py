@@ -17,6 +17,7 @@ from tensorad.autodiff.linear import Term, body_terms
 from tensorad.autodiff.selections import Selection, selected_components, selection
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
+    FALSE,
     Expr,
     Read,
     Reduce,
@@ -41,6 +42,8 @@ def reduce_terms(op: Compute, component: int, wanted: Wanted) -> list[Term]:
     """The linear terms of output `component`, whose body is a reduction of plain sources."""
     e = _reduction(op, component)
     made = outputs(op)[component]
+    if is_empty(e):
+        return []
     terms = additive_terms(component, e, wanted)
     if terms is not None:
         note(Decision(made, "sum", "each element is only added to the result", part=e))
@@ -53,10 +56,15 @@ def reduce_terms(op: Compute, component: int, wanted: Wanted) -> list[Term]:
     return fold_terms(op, component, e, wanted)
 
 
+def is_empty(e: Reduce) -> bool:
+    """Whether the reduction surely has no operands: its value is the identity."""
+    return e.condition is FALSE or any(a.extent == 0 for a in e.axes)
+
+
 def is_fold(op: Compute, component: int) -> bool:
     """Whether output `component` is a reduction that only a sweep over its steps differentiates."""
     e = op.bodies[component]
-    if not isinstance(e, Reduce) or not e.dtype.is_float:
+    if not isinstance(e, Reduce) or not e.dtype.is_float or is_empty(e):
         return False
     if e.index in selected_components(e.combiner):
         return False
