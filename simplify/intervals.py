@@ -9,7 +9,19 @@ from weakref import WeakKeyDictionary
 
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Read, Reduce, Select, Size
+from tensorad.ir.expr import (
+    FALSE,
+    TRUE,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    Select,
+    Size,
+)
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Scan, Scatter, Tensor
 from tensorad.ir.visit import children, op_expressions, postorder
 
@@ -55,6 +67,11 @@ def range_of(dtype: DType) -> Interval:
 def interval(e: Expr, env: Mapping[Expr, Interval] | None = None) -> Interval:
     """Bounds of an integer or boolean expression; `env` gives those of chosen nodes."""
     return intervals((e,), env)[e]
+
+
+def surely_false(condition: Expr) -> bool:
+    """Whether a condition holds nowhere, as far as the ranges of its parts tell."""
+    return condition is FALSE or (condition is not TRUE and interval(condition).hi == 0)
 
 
 def intervals(

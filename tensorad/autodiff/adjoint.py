@@ -11,7 +11,6 @@ from tensorad.autodiff.contributions import gather_is_cheaper, merged, scattered
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
-    FALSE,
     TRUE,
     UNARY_MATH,
     Axis,
@@ -45,6 +44,7 @@ from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.band import band
 from tensorad.simplify.domain import Piece
 from tensorad.simplify.eliminate import eliminate
+from tensorad.simplify.intervals import surely_false
 from tensorad.simplify.nonzeroness import (
     both,
     guarded,
@@ -231,7 +231,7 @@ class Target:
 
 
 def _is_never(c: Contribution) -> bool:
-    return logical_and(c.condition, c.guard) is FALSE
+    return surely_false(logical_and(c.condition, c.guard))
 
 
 def _is_live(c: Contribution) -> bool:

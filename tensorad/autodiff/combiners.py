@@ -17,7 +17,6 @@ from tensorad.autodiff.linear import Term, body_terms
 from tensorad.autodiff.selections import Selection, selected_components, selection
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
-    FALSE,
     Expr,
     Read,
     Reduce,
@@ -33,6 +32,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, substitute_all
+from tensorad.simplify.intervals import surely_false
 from tensorad.simplify.record import Decision, note
 
 Wanted = Callable[[Read], bool]
@@ -58,7 +58,7 @@ def reduce_terms(op: Compute, component: int, wanted: Wanted) -> list[Term]:
 
 def is_empty(e: Reduce) -> bool:
     """Whether the reduction surely has no operands: its value is the identity."""
-    return e.condition is FALSE or any(a.extent == 0 for a in e.axes)
+    return surely_false(e.condition) or any(a.extent == 0 for a in e.axes)
 
 
 def is_fold(op: Compute, component: int) -> bool:
