@@ -178,7 +178,7 @@ class Target:
             note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
             direct = c.axes in crowded or c.axes in joining
             part = None if direct else gather(c, axes, len(self.batch))
-            sparse = [m.sparse for m in members if m.sparse is not None]
+            sparse = [_reached(m, m.sparse) for m in members if m.sparse is not None]
             chosen = False
             if part is not None and len(sparse) == len(members):
                 chosen = not gather_is_cheaper(part, axes, sparse, len(self.batch))
@@ -186,8 +186,7 @@ class Target:
             if part is None and not _is_live(c):
                 continue
             if part is None:
-                if _is_live(c):
-                    scattered += sparse if len(sparse) == len(members) else [c]
+                scattered += sparse if len(sparse) == len(members) else [c]
                 why = _why_scattered(c, c.axes in crowded, chosen)
                 note(Decision(self.of, "scattered", _ALONG if c.axes in joining else why))
                 continue
@@ -238,6 +237,18 @@ def _is_live(c: Contribution) -> bool:
     """Whether the conditions on indices hold at some point, as far as sets can tell."""
     index, _ = split_condition(logical_and(c.condition, c.guard))
     return index is TRUE or bool(eliminate((), c.axes, index).pieces)
+
+
+def _reached(every: Contribution, sparse: Contribution) -> Contribution:
+    """What is scattered for a selection, where the indices let some operand be selected."""
+    index, _ = split_condition(logical_and(every.condition, every.guard))
+    outer = dict.fromkeys(sparse.axes)
+    inner = [a for a in every.axes if a not in outer]
+    if index is TRUE or len(inner) + len(outer) != len(every.axes):
+        return sparse
+    pieces = eliminate(sparse.axes, inner, index).pieces
+    somewhere = logical_or(*[p.guard for p in pieces])
+    return replace(sparse, condition=logical_and(sparse.condition, somewhere))
 
 
 def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
