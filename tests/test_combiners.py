@@ -288,3 +288,20 @@ def test_reductions_of_nothing_pass_nothing_on(reducer: Any) -> None:
     (dx,) = ta.vjp(y, [x], te.placeholder((5,), "float64", name="H"))
     assert ta.work(dx).iterations == 3
     assert interpret(dx, {x: np.ones(3)}).tolist() == [0, 0, 0]
+
+
+def test_a_component_that_does_not_move_has_no_adjoint() -> None:
+    """Welford's count depends on no element: the gradient does without its share."""
+    x, k = te.placeholder((6,), "float64", name="X"), te.reduce_axis(6, name="k")
+
+    def combine(x: Any, y: Any) -> Any:
+        total = x[1] + y[1]
+        return x[0] + (y[0] - x[0]) * y[1] / te.maximum(total, 1.0), total
+
+    welford = ta.comm_reducer(combine, lambda *_: (0.0, 0.0), name="welford")
+    mean, count = te.compute((), lambda: welford((x[k], 1.0), axis=k), name="M")
+    y = te.compute((), lambda: count[()] / (mean[()] * mean[()] + 1.0), name="Y")
+    (dx,) = ta.vjp(y, [x])
+    assert "dM.1" not in ta.PrintTensorRecursively(dx)
+    assert ta.work(dx).iterations <= bound(y, [x])
+    assert ta.gradcheck(y, x)

@@ -37,11 +37,13 @@ from tensorad.ir.expr import (
     Call,
     Expr,
     Read,
+    Reduce,
     call,
     cast,
     logical_and,
     read,
 )
+from tensorad.ir.flow import flowing_components
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute
 from tensorad.simplify.record import Decision, note
@@ -274,19 +276,25 @@ class Sweep:
         """One sweep for all components of a fold, from their adjoints; the tensors done so."""
         done: dict[Tensor, None] = {}
         for e, swept, beside in fold_groups(op):
-            heads = self._fold_heads(made, swept)
+            heads = self._fold_heads(made, e, swept)
             done.update(dict.fromkeys([made[n] for n in swept.values()]))
             if heads:
-                heads.update(self._fold_heads(made, beside))
+                heads.update(self._fold_heads(made, e, beside))
                 done.update(dict.fromkeys([made[n] for n in beside.values()]))
                 for term in fold_adjoint_terms(op, e, heads, self._wanted):
                     self._push(term.read.tensor, _whole(op, term))
         return done
 
     def _fold_heads(
-        self, made: Sequence[Tensor], components: Mapping[int, int]
+        self, made: Sequence[Tensor], e: Reduce, components: Mapping[int, int]
     ) -> dict[int, ScanHead]:
-        adjoints = {c: self._finish(made[n], Uses(1, True)) for c, n in components.items()}
+        """The adjoints of those components that depend on what is asked for."""
+        moving = [n for n, s in enumerate(e.sources) if any(map(self._wanted, reads(s)))]
+        adjoints = {
+            c: self._finish(made[n], Uses(1, True))
+            for c, n in components.items()
+            if not set(moving).isdisjoint(flowing_components(e.combiner, [c]))
+        }
         return {c: a.at for c, a in adjoints.items() if a is not None}
 
     def _visit_folding_scatter(self, op: Scatter, adjoint: Adjoint) -> None:
