@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.elementwise import same_dim
-from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.ir.tensor import Shape, Tensor, format_shape
 
 
 def check_output(y: object) -> None:
@@ -87,3 +87,26 @@ def check_head_shape(y: Tensor, head: Tensor) -> None:
             f"the head has dtype {head.dtype}; it must be a float.",
             hint="use placeholder(shape, dtype='float32').",
         )
+
+
+def leading_axes(kind: str, given: Sequence[tuple[Tensor, Tensor | float]]) -> Shape:
+    """The extra leading axes that the heads (or tangents) of several tensors share.
+
+    Args:
+        kind: "head" or "tangent".
+        given: each tensor with its head; numbers have no axes of their own.
+    Raises:
+        ShapeError: they differ.
+    """
+    lead = [(t, h) for t, h in given if isinstance(h, Tensor)]
+    batch: Shape = ()
+    for n, (t, h) in enumerate(lead):
+        own = h.shape[: h.ndim - t.ndim]
+        if n and not (len(own) == len(batch) and all(map(same_dim, own, batch))):
+            raise ShapeError(
+                f"the {kind}s of {lead[0][0].name} and {t.name} have different leading axes "
+                f"{format_shape(batch)} and {format_shape(own)}.",
+                hint=f"all {kind}s of one call share their extra leading axes.",
+            )
+        batch = own
+    return batch

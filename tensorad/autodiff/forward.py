@@ -8,7 +8,7 @@ from typing import Final, overload
 import numpy as np
 
 from tensorad.autodiff.adjoint import Adjoint, Uses, banded, may_inline, store, zeros
-from tensorad.autodiff.checks import check_outputs, check_wrt
+from tensorad.autodiff.checks import check_outputs, check_wrt, leading_axes
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import Override, Rule, Rules, check_override, derivation_order
 from tensorad.autodiff.reverse import vjp, whole
@@ -92,17 +92,7 @@ def directions(tangents: Mapping[Tensor, Direction]) -> tuple[dict[Tensor, Adjoi
     """The tangents as formulas over (batch axes, tensor axes), and the batch shape."""
     tensors = check_wrt(tangents)
     given = [(x, _as_tensor(x, t)) for x, t in zip(tensors, tangents.values(), strict=True)]
-    lead = [(x, t) for x, t in given if isinstance(t, Tensor)]
-    batch: Shape = ()
-    for n, (x, t) in enumerate(lead):
-        own = t.shape[: t.ndim - x.ndim]
-        if n and not (len(own) == len(batch) and all(map(same_dim, own, batch))):
-            raise ShapeError(
-                f"the tangents of {lead[0][0].name} and {x.name} have different leading axes "
-                f"{format_shape(batch)} and {format_shape(own)}.",
-                hint="all tangents of one call share their extra leading axes.",
-            )
-        batch = own
+    batch = leading_axes("tangent", given)
     return {x: _direction(x, t, batch) for x, t in given}, batch
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorad.autodiff.adjoint import Adjoint, is_delta
-from tensorad.autodiff.checks import check_head_shape
-from tensorad.errors import DTypeError, GradError, ShapeError
+from tensorad.autodiff.checks import check_head_shape, leading_axes
+from tensorad.errors import DTypeError, GradError
 from tensorad.ir.dtypes import to_dtype
-from tensorad.ir.elementwise import compute_axes, same_dim
+from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import Axis, Const, Expr, cast, const, logical_and, read, select
 from tensorad.ir.tensor import Compute, Constant, Shape, Tensor, format_shape, outputs
 from tensorad.ir.visit import substitute
@@ -71,17 +71,7 @@ def seeds(pairs: Sequence[tuple[Tensor, Head]]) -> tuple[dict[Tensor, Adjoint], 
         y = pairs[0][0]
         return {y: _identity(y)}, y.shape
     given = [(y, _as_tensor(y, h)) for y, h in pairs]
-    lead = [(y, h) for y, h in given if isinstance(h, Tensor)]
-    batch: Shape = ()
-    for n, (y, h) in enumerate(lead):
-        own = h.shape[: h.ndim - y.ndim]
-        if n and not (len(own) == len(batch) and all(map(same_dim, own, batch))):
-            raise ShapeError(
-                f"the heads of {lead[0][0].name} and {y.name} have different leading axes "
-                f"{format_shape(batch)} and {format_shape(own)}.",
-                hint="all heads of one call share their extra leading axes.",
-            )
-        batch = own
+    batch = leading_axes("head", given)
     return {y: _seed(y, h, batch) for y, h in given}, batch
 
 
