@@ -20,6 +20,7 @@ from tensorad.ir.expr import (
     add,
     const,
     logical_and,
+    logical_or,
     reduce_expr,
 )
 from tensorad.ir.visit import (
@@ -157,18 +158,22 @@ def _with_residual(piece: Piece, residual: Expr) -> Piece:
 
 def sum_over(solution: Solution, value: Expr) -> Expr:
     """The sum of `value` (over the old inner axes) over a solved domain."""
-    total: Expr | None = None
+    conditions: dict[Expr, Expr] = {}
+    """Sums, and values at single points -> where they count; the pieces are disjoint."""
     for n, piece in enumerate(solution.pieces):
         body = substitute(with_fresh_reductions(value) if n else value, piece.values)
         residual, data = split_condition(piece.residual)
         body = guarded(logical_and(*data), body)
+        condition = logical_and(piece.guard, residual)
         if piece.axes:
-            condition = logical_and(piece.guard, residual)
-            combiner = sum_combiner(value.dtype)
-            body = reduce_expr(combiner, (body,), piece.axes, condition)
-        else:
-            body = guarded(logical_and(piece.guard, residual), body)
-        total = body if total is None else add(total, body)
+            body = reduce_expr(sum_combiner(value.dtype), (body,), piece.axes, condition)
+            condition = TRUE
+        known = conditions.get(body)
+        conditions[body] = condition if known is None else logical_or(known, condition)
+    total: Expr | None = None
+    for body, condition in conditions.items():
+        term = guarded(condition, body)
+        total = term if total is None else add(total, term)
     return const(0, value.dtype) if total is None else total
 
 

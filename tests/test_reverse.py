@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tensorad import te
+from tensorad import te, topi
 from tensorad.autodiff import JacobianRecursive, hessian, jacobian, vjp
 from tensorad.checking import gradcheck
 from tensorad.counting import work
 from tensorad.errors import GradError
 from tensorad.ir.expr import Const, Expr, Reduce
 from tensorad.ir.interpret import interpret
-from tensorad.ir.tensor import Compute, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Scatter, Tensor, outputs
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 
 
@@ -145,6 +145,29 @@ def _product(x: Tensor, i: object, count: int) -> object:
     for n in range(1, count):
         total = total * x[i + 2 * n]  # type: ignore[operator]
     return total
+
+
+def test_an_adjoint_that_is_zero_in_one_row_is_summed_over_the_others() -> None:
+    x = te.placeholder((5,), "float64", name="X")
+    w = te.placeholder((6, 5), "float64", name="W")
+    j = te.reduce_axis(5, "j")
+    t = te.compute((6,), lambda i: te.sum(x[j] * w[i, j], axis=j), name="T")
+    y = te.compute((6,), lambda i: te.select(i == 2, 1.0, te.exp(t[i])), name="Y")
+    (dx,) = vjp(y, [x], te.placeholder((6,), "float64", name="H"))
+    dt = next(op for op in topological_ops([dx]) if op.name == "dT")
+    assert body(outputs(dt)[0]) == "select(i >= 3 or i <= 1, H[i]*exp(T[i]), 0.0)"
+    assert work(dx).iterations == 30 + 6 + 5 * 5, "T, its adjoint, and five rows of it"
+
+
+def test_one_long_element_is_written_into_the_scan_that_needs_it() -> None:
+    x = te.placeholder((9,), "float64", name="X")
+    sums = topi.cumsum(x)
+    deep = sums[4]
+    for _ in range(5):
+        deep = te.tanh(deep * deep + 1.0)
+    y = te.compute((), lambda: deep, name="y")
+    (dx,) = vjp(y, [x])
+    assert work(dx).iterations == 9 + 9, "the sums, and their adjoint from the one element"
 
 
 def test_unreachable_tensor_is_zero_or_an_error() -> None:

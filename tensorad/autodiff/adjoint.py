@@ -40,7 +40,7 @@ from tensorad.ir.visit import (
     substitute,
     with_fresh_reductions,
 )
-from tensorad.simplify.affine import axis_conditions
+from tensorad.simplify.affine import axis_conditions, is_affine
 from tensorad.simplify.band import band
 from tensorad.simplify.domain import Piece
 from tensorad.simplify.eliminate import eliminate
@@ -60,6 +60,8 @@ from tensorad.simplify.zeros import is_solved, nonzero_body
 
 _INLINE_NODES = 40
 """An adjoint used once, point by point, is inlined up to this many nodes."""
+_DELTA_NODES = 120
+"""A delta used so costs nothing but text: stored, most of its points would be zeros."""
 _LISTED_POINTS = 1 << 12
 """Domains of at most so many points may be listed where loops cannot follow a condition."""
 _GATHER_TERMS = 64
@@ -335,9 +337,10 @@ def may_inline(body: Expr, uses: Uses) -> bool:
         return False
     if isinstance(body, (Read, Const)) or uses.terms == 0:
         return True
-    if is_delta(body) or _is_read_in_bounds(body):
-        return len(nodes) <= _INLINE_NODES
-    if uses.terms == 1 and uses.pointwise:
+    once = uses.terms == 1 and uses.pointwise
+    if is_delta(body):
+        return len(nodes) <= (_DELTA_NODES if once else _INLINE_NODES)
+    if once or _is_read_in_bounds(body):
         return len(nodes) <= _INLINE_NODES
     heavy = [e for e in nodes if isinstance(e, Call) and e.dtype.is_float]
     cheap = len(heavy) <= 1 and not any(e.op in (*UNARY_MATH, "div", "pow") for e in heavy)
@@ -350,7 +353,8 @@ def _support(body: Expr, own: Sequence[Axis]) -> Expr:
     condition, _ = lift(body)
     known = dict.fromkeys(own)
     ours = all(e in known for e in postorder(condition) if isinstance(e, Axis))
-    return condition if ours and is_static(condition) and not _has_or(condition) else TRUE
+    simple = is_static(condition) and (not _has_or(condition) or is_affine(condition, own))
+    return condition if ours and simple else TRUE
 
 
 def _is_read_in_bounds(body: Expr) -> bool:
@@ -365,9 +369,10 @@ def _has_or(condition: Expr) -> bool:
 
 def is_delta(body: Expr) -> bool:
     """Whether the formula is zero except on a set of indices (an identity head's image)."""
-    return lift(body)[0] is not TRUE and any(
-        isinstance(e, Call) and e.op == "eq" for e in postorder(lift(body)[0])
-    )
+    condition, _ = lift(body)
+    if condition is TRUE or _has_or(condition):
+        return False
+    return any(isinstance(e, Call) and e.op == "eq" for e in postorder(condition))
 
 
 def zeros(name: str, shape: Shape, like: Tensor) -> Tensor:
