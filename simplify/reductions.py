@@ -40,6 +40,7 @@ from tensorad.simplify.certificate import is_demanded
 from tensorad.simplify.certified_steps import demand_stage
 from tensorad.simplify.intervals import interval
 from tensorad.simplify.nonzeroness import both, is_index_condition, split_condition
+from tensorad.simplify.unsafe import index_tests, otherwise_fail, where_inside
 
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
 
@@ -141,15 +142,26 @@ def _stage_read(
 ) -> Expr:
     used = _used_axes(e, context)
     own = _own_part(guard, used) if len(op.bodies) == 1 else TRUE
+    plain = e
     if own is not TRUE:
         e = reduce_expr(e.combiner, e.sources, e.axes, logical_and(own, e.condition), e.index)
     stage = _stage(op, e, used, stages)
-    if guard is not TRUE and not _is_safe(stage):
-        e = reduce_expr(e.combiner, e.sources, e.axes, _nested(guard, e.condition), e.index)
-        used = _used_axes(e, context)
-        stage = _stage(op, e, used, stages)
-    indices = tuple([sub(a, _box_start(a)) for a in used])
-    return read(outputs(stage)[e.index], indices)
+    if guard is TRUE or _is_safe(stage):
+        return _at(stage, e.index, used)
+    guarded = reduce_expr(e.combiner, e.sources, e.axes, _nested(guard, e.condition), e.index)
+    around = _used_axes(guarded, context)
+    tests = index_tests(plain, stage) if len(around) > len(used) else []
+    if tests:
+        tested = where_inside(e, tests)
+        stage = _stage(op, tested, used, stages)
+        if _is_safe(stage):
+            return otherwise_fail(_at(stage, e.index, used), tests)
+    return _at(_stage(op, guarded, around, stages), e.index, around)
+
+
+def _at(stage: Compute, component: int, axes: Sequence[Axis]) -> Read:
+    """The stage over these axes, read at their values."""
+    return read(outputs(stage)[component], tuple([sub(a, _box_start(a)) for a in axes]))
 
 
 def _own_part(guard: Expr, used: Sequence[Axis]) -> Expr:

@@ -314,3 +314,45 @@ def test_a_stage_is_computed_only_where_its_guard_holds() -> None:
     (dx,) = ta.vjp(y, [x], h)
     assert ta.work(dx).iterations <= bound(y, [x])
     assert ta.work(dx).iterations == 3 * 20 + 60, "three passes where j is 0, then dX"
+
+
+@pytest.mark.parametrize("of", [te.exp, lambda v: v * 3.0], ids=["exp", "linear"])
+def test_a_guard_over_other_axes_does_not_multiply_a_stage(of: Any) -> None:
+    x = te.placeholder((4, 5), dtype="float64", name="X")
+    p = te.placeholder((3,), dtype="int64", name="P")
+    m = te.placeholder((6, 3), dtype="float64", name="M")
+    h = te.placeholder((6, 3), dtype="float64", name="H")
+    k = te.reduce_axis(5, "k")
+    y = te.compute(
+        (6, 3),
+        lambda i, j: te.select(m[i, j] > 0.0, of(te.prod(x[p[j], k], axis=k)), 1.0),
+        name="Y",
+    )
+    (dx,) = ta.vjp(y, [x], h)
+    assert ta.work(dx).iterations <= bound(y, [x])
+    rng = np.random.default_rng(1)
+    arrays = {x: rng.uniform(1, 2, (4, 5)), m: rng.normal(size=(6, 3)), p: np.array([3, 9, 0])}
+    arrays[m][:, 1] = -1
+    assert ta.gradcheck(y, [x], arrays=arrays, order=2)
+    arrays[h] = rng.normal(size=(6, 3))
+    np.testing.assert_allclose(ta.evaluate(dx, arrays), interpret(dx, arrays))
+    arrays[m][2, 1] = 1
+    for evaluate in (ta.evaluate, interpret):
+        with pytest.raises(BoundsError, match="X is read"):
+            evaluate(dx, arrays)
+
+
+def test_a_guarded_position_is_found_once_for_all_guards() -> None:
+    x = te.placeholder((4, 5), dtype="float64", name="X")
+    p = te.placeholder((3,), dtype="int64", name="P")
+    m = te.placeholder((6, 3), dtype="float64", name="M")
+    k = te.reduce_axis(5, "k")
+    y = te.compute(
+        (6, 3),
+        lambda i, j: te.select(
+            m[i, j] > 0.0, m[i, j] ** te.argmax(x[p[j], k], axis=k).astype("float64"), 1.0
+        ),
+        name="Y",
+    )
+    (dm,) = ta.vjp(y, [m], 1.0)
+    assert ta.work(dm).iterations == 15 + 18, "the positions, then dM"

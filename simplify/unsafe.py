@@ -1,0 +1,111 @@
+"""Data-dependent indices of a stage, tested by the stage itself instead of by a wider guard.
+
+A guard around a reduction may be what keeps an index from data inside its tensor. A stage that
+carried the guard would be computed for every value of the guard's axes. Where the index does not
+vary with the reduction's own axes, the stage tests the index instead, and whoever uses the stage
+where the test fails reads what the reduction would have read: the same error, at the same points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from tensorad.ir.dtypes import BOOL, DType
+from tensorad.ir.expr import (
+    TRUE,
+    Expr,
+    Param,
+    Read,
+    Reduce,
+    cast,
+    const,
+    logical_and,
+    param,
+    read,
+    reduce_expr,
+    select,
+)
+from tensorad.ir.functions import Function, Partials, apply, stop
+from tensorad.ir.points import depends_on_data
+from tensorad.ir.tensor import Compute, Tensor, dim_expr
+from tensorad.ir.visit import needs, outside_reductions, substitute, uses_any
+from tensorad.simplify.bounds import dynamic_dimensions
+from tensorad.simplify.nonzeroness import both
+
+
+@dataclass(frozen=True, eq=False)
+class IndexTest:
+    """An index that data decides.
+
+    Attributes:
+        inside: whether it lies in its tensor.
+        failing: the read with that index, evaluated only where it does not.
+    """
+
+    inside: Expr
+    failing: Read
+
+
+def index_tests(e: Reduce, stage: Compute) -> list[IndexTest]:
+    """Tests of the indices that may leave their tensors in a stage made of a reduction.
+
+    Only of indices that every point of the reduction reads, and all points read alike.
+    """
+    if e.condition is not TRUE or not all((a.lower < a.upper) is TRUE for a in e.axes):
+        return []
+    first: dict[Expr, Expr] = {}
+    for a in e.axes:
+        first[a] = substitute(a.lower, first)
+    unsure = {(r.tensor, d): None for r, found in dynamic_dimensions(stage).items() for d in found}
+    tests: dict[Expr, IndexTest] = {}
+    for r in _always_read(e):
+        for d, i in enumerate(r.indices):
+            if (r.tensor, d) in unsure and depends_on_data(i) and not uses_any(i, e.axes):
+                inside = _inside(r.tensor, d, i)
+                indices = tuple([substitute(j, first) for j in r.indices])
+                tests.setdefault(inside, IndexTest(inside, read(r.tensor, indices)))
+    return list(tests.values())
+
+
+def _always_read(e: Reduce) -> list[Read]:
+    """The reads at every point, outside nested reductions and selects."""
+    need = needs(e.sources, outside_reductions(e.sources))
+    return [r for r, guard in need.items() if isinstance(r, Read) and guard is TRUE]
+
+
+def _inside(t: Tensor, dimension: int, index: Expr) -> Expr:
+    return logical_and(index >= 0, index < dim_expr(t.shape[dimension]))
+
+
+def where_inside(e: Reduce, tests: Sequence[IndexTest]) -> Reduce:
+    """The reduction, over no points where a test fails."""
+    condition = both(e.condition, [t.inside for t in tests])
+    e = reduce_expr(e.combiner, e.sources, e.axes, condition, e.index)
+    assert isinstance(e, Reduce)
+    return e
+
+
+def otherwise_fail(value: Expr, tests: Sequence[IndexTest]) -> Expr:
+    """value; where a test fails, the read that fails with it."""
+    for t in reversed(tests):
+        failing = select(t.inside, const(0, value.dtype), cast(t.failing, value.dtype))
+        if value.dtype.is_float:
+            value = apply(_checked(value.dtype), (value, t.inside, failing))
+        else:
+            value = select(t.inside, value, failing)
+    return value
+
+
+@cache
+def _checked(dtype: DType) -> Function:
+    """The value if it is inside; a derivative that multiplies by 1 fails where the value does."""
+    params = (param("value", dtype), param("inside", BOOL), param("failing", dtype))
+    value, inside, failing = params
+
+    def rule(made: Param, params: tuple[Param, ...]) -> Partials:
+        _, inside, failing = params
+        return select(inside, const(1, dtype), stop(failing)), None, None
+
+    return Function("checked", params, select(inside, value, failing), rule)
