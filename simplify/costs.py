@@ -4,10 +4,11 @@ the form chosen does not depend on the sizes."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Final
 
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Expr, Reduce
-from tensorad.ir.tensor import Compute
+from tensorad.ir.tensor import Compute, Tensor
 from tensorad.ir.visit import outside_reductions
 
 _EXTENT: Final = 64.0
@@ -65,11 +66,37 @@ def fold_points(
     return points(axes) * _count(body, stored or {})[1]
 
 
-def visits(op: object) -> float:
-    """Points that the loops of a compute visit."""
+def visits(op: object, unknown: float = _EXTENT) -> float:
+    """Points that the loops of a compute visit; an extent that is a number counts as it is.
+
+    Args:
+        unknown: the value of the other extents.
+    """
     if not isinstance(op, Compute):
         return 0.0
-    return points(op.axes) * (sum(_count(b, {})[1] for b in op.bodies) or 1.0)
+    return _extents(op.axes, unknown) * (_walked(op.bodies, unknown) or 1.0)
+
+
+def elements(t: Tensor, unknown: float = _EXTENT) -> float:
+    """Points of a tensor's shape, counted like visits."""
+    return prod([float(n) if isinstance(n, int) else unknown for n in t.shape])
+
+
+def _extents(axes: Sequence[Axis], unknown: float) -> float:
+    return prod([unknown if a.extent is None else float(a.extent) for a in axes])
+
+
+def _walked(roots: Sequence[Expr], unknown: float) -> float:
+    """Points of the loops of all reductions, at one point of the axes around them."""
+    total = 0.0
+    folds: dict[tuple[object, ...], Reduce] = {}
+    for e in outside_reductions(roots):
+        if isinstance(e, Reduce):  # the components of one reduction share its loop
+            folds.setdefault((e.combiner, e.sources, e.axes, e.condition), e)
+    for e in folds.values():
+        inner = _walked((*e.sources, e.condition), unknown)
+        total += _extents(e.axes, unknown) * (inner or 1.0)
+    return total
 
 
 def multiplications(op: object) -> float:

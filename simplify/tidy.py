@@ -7,7 +7,8 @@ replaced only by a cheaper one (`costs.py`), so one without anything to gain sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from tensorad.ir.elementwise import formula
@@ -25,7 +26,7 @@ from tensorad.ir.visit import (
     topological_ops,
     uses_any,
 )
-from tensorad.simplify.costs import cost, fold_points, multiplications, points, visits
+from tensorad.simplify.costs import cost, fold_points, points
 from tensorad.simplify.dataflow import (
     Definition,
     count_uses,
@@ -41,8 +42,8 @@ from tensorad.simplify.known import Known, Readable
 from tensorad.simplify.laurent import Ring, Sum, TooLong
 from tensorad.simplify.nonzeroness import is_index_condition, is_zero
 from tensorad.simplify.normal import Define, Interned, Normal, movable
-from tensorad.simplify.reductions import extract_reductions, is_reduce
-from tensorad.simplify.vanish import vanishes
+from tensorad.simplify.reductions import is_reduce
+from tensorad.simplify.vanish import ZeroSums
 
 _MAX_NODES: Final = 60
 """A formula does not grow beyond this by what is written into it."""
@@ -50,79 +51,56 @@ _MAX_IMPROVED: Final = 200
 """A longer formula keeps its form."""
 
 
-def tidy(results: Sequence[Tensor], made: Iterable[Tensor], values: Sequence[Op]) -> list[Tensor]:
-    """Tensors equal to the results, with less work.
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What to tidy.
 
-    Args:
-        results: what is wanted; each keeps its name, shape and dtype.
-        made: the tensors on the way that may be rewritten, dropped or renamed.
-        values: the operations (with reductions as stages) whose tensors may be read instead.
-    Ensures: equal in exact arithmetic wherever everything is finite; floats may round
-        differently, an infinite or undefined factor may reach a sum without elements.
+    Attributes:
+        own: the operations that may be rewritten.
+        hoist: whether factors become tensors of their own.
+        stored: tensors whose formulas are written into no reader.
     """
-    own = dict.fromkeys([t.op for t in made])
-    found = _best(results, own, values, hoist=True)
-    if _total(visits, found) > _total(visits, results):
-        plain = _best(results, own, values, hoist=False)
-        if _total(visits, plain) < _total(visits, found):
-            return plain  # factors of their own must not add points
-    return found
+
+    results: Sequence[Tensor]
+    own: Mapping[Op, None]
+    values: Sequence[Op]
+    hoist: bool
+    stored: Mapping[Tensor, None] = field(default_factory=dict)
 
 
-def _best(
-    results: Sequence[Tensor], own: Mapping[Op, None], values: Sequence[Op], hoist: bool
-) -> list[Tensor]:
-    """Reading only values that are computed anyway, or others too: what multiplies less."""
-    needed = {op: None for op in topological_ops(results) if op not in own}
-    readable = {t: None for op in needed for t in outputs(op)}
-    first = _Tidy(results, own, values, readable, hoist)
-    found = first.run()
-    if not first.missed:
-        return found
-    wider = {t: None for op in (*needed, *values) for t in outputs(op)}
-    second = _Tidy(results, own, values, wider, hoist).run()
-    return second if _total(multiplications, second) < _total(multiplications, found) else found
-
-
-def _total(count: Callable[[Op], float], results: Sequence[Tensor]) -> float:
-    return sum(count(op) for op in topological_ops(results))
-
-
-class _Tidy:
+class Tidy:
     """One pass, producers first."""
 
-    def __init__(
-        self,
-        results: Sequence[Tensor],
-        own: Mapping[Op, None],
-        values: Sequence[Op],
-        readable: Mapping[Tensor, None],
-        hoist: bool,
-    ) -> None:
-        self.hoist = hoist
-        self.results = results
+    def __init__(self, task: Task, readable: Mapping[Tensor, None]) -> None:
+        self.hoist = task.hoist
+        self.stored = task.stored
+        self.results = task.results
         leaves = (Placeholder, Constant)
-        outer = dict.fromkeys(values)
-        self.own = {op: None for op in own if op not in outer and isinstance(op, Compute)}
+        outer = dict.fromkeys(task.values)
+        self.own = {op: None for op in task.own if op not in outer and isinstance(op, Compute)}
         self.readable = Readable(readable)
         self.interned = Interned()
-        self.values = {t: None for op in values for t in outputs(op)}
-        self.known = Known(self.interned, values)
+        self.values = {t: None for op in task.values for t in outputs(op)}
+        self.known = Known(self.interned, task.values)
         self.order = [
             op
-            for op in topological_ops(results, stop=outer)
+            for op in topological_ops(task.results, stop=outer)
             if op not in outer and not isinstance(op, leaves)
         ]
         self.uses = count_uses(self.order)
-        self.wanted = dict.fromkeys(results)
+        self.wanted = dict.fromkeys(task.results)
         self.image: dict[Tensor, Tensor] = {}
         self.plain: dict[Tensor, Definition] = {}
         """New tensors whose formula has no reduction: it may be written into others."""
+        self.written: dict[Tensor, None] = {}
+        """Such tensors that some reader does not read but contains."""
+        self.detours: dict[Tensor, None] = {}
+        """What is stored although some reader contains its formula."""
         self.stages: dict[tuple[Expr, ...], Tensor] = {}
         self.alike: dict[tuple[object, ...], list[Tensor]] = {}
         """Tensors by a summary of their formulas, which equal formulas share."""
         self.made_stages: dict[Tensor, None] = {}
-        self.zero_sums: dict[Expr, bool] = {}
+        self.zero_sums = ZeroSums(self.values)
 
     @property
     def missed(self) -> bool:
@@ -137,7 +115,14 @@ class _Tidy:
             else:
                 self._carry_over(op)
         found = [self.image.get(t, t) for t in self.results]
+        self._find_detours(found)
         return nest(found, self.made_stages)
+
+    def _find_detours(self, found: Sequence[Tensor]) -> None:
+        there = dict.fromkeys(topological_ops(found) if self.written else ())
+        both = {t: None for t in self.written if t.op in there}
+        images = {old: None for old, t in self.image.items() if t in both}
+        self.detours = {**both, **images}
 
     def _carry_over(self, op: Op) -> None:
         new = over_inputs(op, self.image)
@@ -189,7 +174,7 @@ class _Tidy:
             return
         if any_node(t.op.bodies[0], is_reduce):
             self.known.add(t)
-        elif old not in self.wanted:
+        elif old not in self.wanted and old not in self.stored:
             self.plain[t] = self._narrow(t.op)
 
     def _narrow(self, op: Compute) -> Definition:
@@ -257,6 +242,7 @@ class _Tidy:
         for t in {r.tensor: None for r in reads(body)}:
             if t in self.plain and not any(r.tensor is t for r in reads(candidate, *parts)):
                 self.uses[t] -= 1
+                self.written[t] = None
         return self._with_stages(name, axes, candidate, parts)
 
     def _is_promising(self, axes: Sequence[Axis], body: Expr) -> bool:
@@ -294,7 +280,7 @@ class _Tidy:
         """Equal formulas, each with the parts that become stages."""
         normal = Normal(self.interned, define, self._refold, self._is_value)
         try:
-            total = self._without_zero_sums(normal.body(axes, body))
+            total = self.zero_sums.left_out(normal.body(axes, body))
         except TooLong:
             return []
         sums: dict[Expr, None] = {
@@ -328,44 +314,9 @@ class _Tidy:
     def _definition(self, e: Read) -> Definition | None:
         return self.plain.get(e.tensor)
 
-    def _without_zero_sums(self, total: Sum) -> Sum:
-        """sum(x - mean) is 0: such sums of one value are looked through."""
-        return Sum(
-            {
-                m: c
-                for m, c in total.terms.items()
-                if not any(isinstance(a, Reduce) and p > 0 and self._is_zero(a) for a, p in m)
-            }
-        )
-
     def _is_value(self, e: Expr) -> bool:
         """Whether a formula is known without the gradient."""
         return all(r.tensor in self.values for r in reads(e))
-
-    def _is_zero(self, atom: Reduce) -> bool:
-        source = atom.sources[0]
-        linear = isinstance(source, Read) or (
-            isinstance(source, Call) and source.op in ("add", "sub")
-        )
-        if not linear or not self._is_value(source):
-            return False
-        if atom not in self.zero_sums:
-            behind = self._values_behind([r.tensor for r in reads(source)])
-            self.zero_sums[atom] = vanishes((), atom, {}, behind)
-        return self.zero_sums[atom]
-
-    def _values_behind(self, level: list[Tensor]) -> dict[Tensor, Definition]:
-        """The formulas of values and of what they read, a few steps back."""
-        found: dict[Tensor, Definition] = {}
-        for _ in range(3):
-            following: list[Tensor] = []
-            for u in level:
-                if isinstance(u.op, Compute) and u not in found:
-                    op = extract_reductions(u.op)
-                    found[u] = (op.axes, op.bodies[u.index])
-                    following += op_inputs(op)
-            level = following
-        return found
 
     def _cost(self, axes: Sequence[Axis], body: Expr, parts: Mapping[Expr, None]) -> float:
         """The cost of a body, of its new stages, and of the stored formulas it reads."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from tensorad.ir.expr import TRUE, Axis, Expr, Read, Reduce
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce
+from tensorad.ir.tensor import Compute, Tensor
+from tensorad.ir.visit import op_inputs, reads
 from tensorad.simplify.dataflow import Definition
-from tensorad.simplify.laurent import TooLong
+from tensorad.simplify.laurent import Sum, TooLong
 from tensorad.simplify.normal import Interned, Normal
+from tensorad.simplify.reductions import extract_reductions
 from tensorad.simplify.zeros import nonzero_body
 
 Definitions = Mapping[Tensor, Definition]
+_STEPS_BACK: Final = 3
+"""Formulas of so many values before a sum's own are looked at."""
 
 
 def vanishes(
@@ -49,3 +54,47 @@ def _vanishes(axes: Sequence[Axis], body: Expr, definitions: Definitions) -> boo
         return normal.is_zero(normal.body(axes, body))
     except TooLong:
         return False
+
+
+class ZeroSums:
+    """Which sums of given values are 0: sum(x - mean), seen through the formulas behind them."""
+
+    def __init__(self, values: Mapping[Tensor, object]) -> None:
+        self.values = values
+        self.known: dict[Expr, bool] = {}
+
+    def left_out(self, total: Sum) -> Sum:
+        """The terms without such a sum as a factor."""
+        return Sum(
+            {
+                m: c
+                for m, c in total.terms.items()
+                if not any(isinstance(a, Reduce) and p > 0 and self._is_zero(a) for a, p in m)
+            }
+        )
+
+    def _is_zero(self, atom: Reduce) -> bool:
+        source = atom.sources[0]
+        linear = isinstance(source, Read) or (
+            isinstance(source, Call) and source.op in ("add", "sub")
+        )
+        if not linear or not all(r.tensor in self.values for r in reads(source)):
+            return False
+        if atom not in self.known:
+            behind = _values_behind([r.tensor for r in reads(source)])
+            self.known[atom] = vanishes((), atom, {}, behind)
+        return self.known[atom]
+
+
+def _values_behind(level: list[Tensor]) -> dict[Tensor, Definition]:
+    """The formulas of values and of what they read, a few steps back."""
+    found: dict[Tensor, Definition] = {}
+    for _ in range(_STEPS_BACK):
+        following: list[Tensor] = []
+        for u in level:
+            if isinstance(u.op, Compute) and u not in found:
+                op = extract_reductions(u.op)
+                found[u] = (op.axes, op.bodies[u.index])
+                following += op_inputs(op)
+        level = following
+    return found

@@ -37,6 +37,14 @@ def matrix(name: str, *shape: int) -> Tensor:
     return te.placeholder(shape, name=name)
 
 
+def test_outputs_without_elements_have_gradients_of_zeros() -> None:
+    x, k = matrix("X", 4), te.reduce_axis(4, name="k")
+    product = te.compute((6,), lambda i: te.prod(x[k] + i, axis=k))
+    y = te.compute((6, 0), lambda i, j: product[i] * 2.0)
+    (dx,) = vjp(y, [x], matrix("H", 6, 0), strict=True)
+    assert body(dx) == "0.0"  # and no walk back through the products
+
+
 def test_dense_weights_sum_over_the_batch_alone() -> None:
     x, w, h = matrix("X", 8, 9), matrix("W", 7, 9), matrix("H", 8, 7)
     k = te.reduce_axis(9, "k")

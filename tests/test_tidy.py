@@ -11,16 +11,19 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.autodiff import reverse, vjp
+from tensorad.bound import bound
 from tensorad.counting import work
-from tensorad.ir.expr import Axis, Expr, axis
+from tensorad.ir.combiner import arg_combiner, sum_combiner
+from tensorad.ir.dtypes import FLOAT32
+from tensorad.ir.expr import TRUE, Axis, Expr, axis, reduce_expr, select, size_var
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import op_inputs, postorder, topological_ops
-from tensorad.simplify.costs import cost
+from tensorad.simplify.costs import cost, visits
 from tensorad.simplify.factors import factored
 from tensorad.simplify.laurent import Ring, Sum
 from tensorad.simplify.normal import Interned, Normal
-from tensorad.simplify.tidy import tidy
+from tensorad.simplify.tidied import tidy
 from tests.generators import random_program
 
 N, M = 6, 20
@@ -148,6 +151,48 @@ def test_a_factor_over_fewer_axes_is_stored_unless_that_adds_points() -> None:
     assert stages(dn)["dX.factor"].count("rsqrt") + formula(dn).count("rsqrt") <= 1
 
 
+def test_a_function_is_not_stored_for_a_sum_behind_a_condition_if_that_adds_points() -> None:
+    x, v = tensor(4), tensor(M, name="V")
+    k = te.reduce_axis(4)
+    s = te.compute((), lambda: te.min(x[k], axis=k), name="S")
+    y = te.compute((N, M), lambda i, j: te.tanh(te.exp(v[j]) * te.minimum(s[()], 3.0)))
+    (ds,) = gradient(y, s)
+    assert formula(ds).startswith("select(not (3.0 < S[]")
+    assert work(ds).iterations == 4 + N * M == bound(y, [s])
+
+
+def test_a_sum_is_stored_once_though_its_multiple_is_read_and_summed() -> None:
+    a, b, w = tensor(1, name="A"), tensor(3, name="B"), tensor(N, M, name="W")
+    places = tensor(N, name="P", dtype="int64")
+    t = te.compute((N,), lambda i: a[0] - b[places[i]], name="T")
+    j = te.reduce_axis(M, name="j")
+    y = te.compute((N - 1,), lambda i: te.sum(w[i, j] * t[i] ** 3.0, axis=j))
+    da, db = gradient(y, a, b)  # db scatters dT
+    assert stages(da, db)["dA"] == "sum(dT[i], axes (i : [0, 5]))"
+    assert work([da, db]).iterations == bound(y, [a, b]) == (N - 1) * M + 3 * N + 3
+
+
+def test_symbolic_factors_are_not_stored_if_that_adds_points_at_small_sizes() -> None:
+    n = te.size("n")
+    x, k, j = tensor(n), te.reduce_axis(n, name="k"), te.reduce_axis(n, name="j")
+    y = te.compute((n,), lambda i: te.tanh(te.sum(x[n - 1 - i] + 0.0, axis=[k, j]) * 3.0))
+    (dx,) = gradient(y, x)
+    assert "dX.factor" not in stages(dx)  # n * n * 3.0
+    assert work(dx, {"n": 0}).iterations == 0
+
+
+def test_visits_are_points_of_loops() -> None:
+    x, (i, k) = tensor(4, 5), (axis("i", 0, 4), axis("k", 0, 5))
+    total = reduce_expr(sum_combiner(FLOAT32), (x[i, k],), (k,), TRUE)
+    assert visits(Compute("T", (i,), (select(i < 2, total, 0.0 * total),))) == 4 * 5
+    assert visits(Compute("T", (i,), (x[i, 0],))) == 4
+    n = axis("n", 0, size_var("n"))
+    assert [visits(Compute("T", (n,), (x[0, 0],)), m) for m in (0, 7)] == [0, 7]
+    best = arg_combiner("maximum", FLOAT32)
+    both = [reduce_expr(best, (x[i, k], k), (k,), TRUE, n) for n in (0, 1)]
+    assert visits(Compute("T", (i,), tuple(both))) == 4 * 5
+
+
 def test_axes_of_one_value_are_no_axes_of_stages() -> None:
     x = tensor(4)
     i, j, k = (axis(n, 0, m) for n, m in zip("ijk", (2, 3, 1), strict=True))
@@ -220,7 +265,7 @@ def test_equal_stages_are_one() -> None:
 
 def untidied(monkeypatch: pytest.MonkeyPatch, y: Tensor, wrt: list[Tensor], h: Tensor) -> list:
     with monkeypatch.context() as m:
-        m.setattr(reverse, "tidy", lambda results, made, values: list(results))
+        m.setattr(reverse, "tidy", lambda results, *_: list(results))
         return vjp(y, wrt, h)
 
 

@@ -135,6 +135,8 @@ class Target:
         axes = self._axes()
         gathered, scattered = self._gather(axes)
         if gathered is not None and not scattered:
+            if not stored and is_zero(gathered):
+                return None
             made = _scan_output(gathered, axes)
             if made is not None:
                 return self._keep(made, axes)

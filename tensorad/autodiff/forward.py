@@ -35,7 +35,7 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.simplify.nonzeroness import guarded
-from tensorad.simplify.tidy import tidy
+from tensorad.simplify.tidied import tidy
 from tensorad.simplify.zeros import nonzero_body
 
 _MANY_USES: Final = Uses(2, False)

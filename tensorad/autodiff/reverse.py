@@ -45,9 +45,9 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.flow import flowing_components
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
-from tensorad.ir.visit import op_inputs, reads, substitute
+from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.simplify.record import Decision, note
-from tensorad.simplify.tidy import tidy
+from tensorad.simplify.tidied import tidy
 
 Indices = tuple[Expr, ...]
 
@@ -133,7 +133,11 @@ class Sweep:
     def _tidied(self, results: list[Tensor]) -> list[Tensor]:
         stored = [a.tensor for a in self.done.values() if a is not None]
         made = [*[t for t in stored if t is not None], *results]
-        return tidy(results, made, self.order)
+        own = {t: None for op in topological_ops(self.ys) for t in outputs(op)}
+        heads = dict.fromkeys(self.ys)
+        formulas = [t for t, a in self.done.items() if a is not None and a.tensor is None]
+        spared = [t for t in formulas if t in own and t not in heads]
+        return tidy(results, made, self.order, spared)
 
     def _result(self, x: Tensor, strict: bool) -> Tensor:
         name = f"d{x.name}"
@@ -141,7 +145,7 @@ class Sweep:
         if adjoint is None and x in self.targets:
             adjoint = self.targets[x].finish(name, True, Uses(0, False))
         if adjoint is None:
-            if strict:
+            if strict and any(_may_have_elements(y) for y in self.ys):
                 names = " and ".join([y.name for y in self.ys])
                 raise GradError(
                     f"{names} {'does' if len(self.ys) == 1 else 'do'} not depend on {x.name}.",
@@ -359,6 +363,10 @@ class Sweep:
             self._push(
                 t.read.tensor, Contribution(axes, condition, t.read.indices, weight, t.guard)
             )
+
+
+def _may_have_elements(t: Tensor) -> bool:
+    return not any(isinstance(n, int) and n == 0 for n in t.shape)
 
 
 def whole(t: Tensor) -> Adjoint:
