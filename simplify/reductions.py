@@ -23,6 +23,7 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
+from tensorad.ir.levels import fold_key
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
     any_node,
@@ -141,7 +142,7 @@ def _stage_read(
     stages: dict[tuple[object, ...], Compute],
 ) -> Expr:
     used = _used_axes(e, context)
-    own = _own_part(guard, used) if len(op.bodies) == 1 else TRUE
+    own = _own_part(guard, used) if _is_joint(op) else TRUE
     plain = e
     if own is not TRUE:
         e = reduce_expr(e.combiner, e.sources, e.axes, logical_and(own, e.condition), e.index)
@@ -162,6 +163,14 @@ def _stage_read(
 def _at(stage: Compute, component: int, axes: Sequence[Axis]) -> Read:
     """The stage over these axes, read at their values."""
     return read(outputs(stage)[component], tuple([sub(a, _box_start(a)) for a in axes]))
+
+
+def _is_joint(op: Compute) -> bool:
+    """Whether all bodies evaluate the same things: one body, or the components of one fold."""
+    folds = [fold_key(e) for e in op.bodies if isinstance(e, Reduce)]
+    return len(op.bodies) == 1 or (
+        len(folds) == len(op.bodies) and all(f is folds[0] for f in folds)
+    )
 
 
 def _own_part(guard: Expr, used: Sequence[Axis]) -> Expr:

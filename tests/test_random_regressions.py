@@ -16,8 +16,9 @@ from tensorad.codegen.affine import Ranges
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import Axis, Expr, Read, axis, cast, size_var
 from tensorad.ir.interpret import interpret
-from tensorad.ir.tensor import Scatter, Update, outputs
+from tensorad.ir.tensor import Compute, Scatter, Update, outputs
 from tensorad.simplify.islspace import BudgetExceeded, Space, budget
+from tensorad.simplify.reductions import extract_reductions
 from tensorad.simplify.tables import tabulate
 
 
@@ -241,3 +242,23 @@ def test_the_scan_of_an_axis_of_one_step_is_stored_once() -> None:
     gradient = ta.vjp(y, [x], h)[0]
     assert ta.work(gradient).iterations == 4
     assert (ta.evaluate(gradient, {h: np.ones((4, 1))}) == 0).all()
+
+
+def test_stages_of_several_components_keep_to_their_condition() -> None:
+    pair = ta.comm_reducer(
+        lambda a, b: (a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]),
+        lambda s, t: (1.0, 0.0),
+        "complex",
+    )
+    x = te.placeholder((5, 4), "float64", "X")
+    k = te.reduce_axis(4, name="k")
+
+    def body(i: Expr) -> object:
+        j = te.reduce_axis(6, name="j")
+        total = ta.tanh(ta.sum(x[i, k] * j, axis=j))
+        return pair((total, ta.const(0.5, "float64")), axis=k, where=i <= 2)
+
+    y = te.compute((5,), body, name="Y")
+    assert isinstance(y[0].op, Compute)
+    staged = outputs(extract_reductions(y[0].op))
+    assert ta.work(staged).iterations == 3 * 4 * 6 + 3 * 4
