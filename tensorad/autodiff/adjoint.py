@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from tensorad.autodiff.contributions import Contribution as Contribution
-from tensorad.autodiff.contributions import gather_is_cheaper, merged, scattered_along, sum_of
+from tensorad.autodiff.contributions import explicit, merged, scattered_along, sum_of
+from tensorad.autodiff.gathers import best_gather
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
@@ -26,7 +27,6 @@ from tensorad.ir.expr import (
     logical_and,
     logical_or,
     read,
-    reduce_expr,
     select,
     sub,
 )
@@ -47,7 +47,6 @@ from tensorad.simplify.eliminate import eliminate
 from tensorad.simplify.intervals import surely_false
 from tensorad.simplify.nonzeroness import (
     both,
-    guarded,
     is_static,
     is_zero,
     lift,
@@ -56,7 +55,7 @@ from tensorad.simplify.nonzeroness import (
 from tensorad.simplify.record import Decision, Incoming, note
 from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.tables import tabulate
-from tensorad.simplify.zeros import is_solved, nonzero_body
+from tensorad.simplify.zeros import nonzero_body
 
 _INLINE_NODES = 40
 """An adjoint used once, point by point, is inlined up to this many nodes."""
@@ -129,7 +128,8 @@ class Target:
 
         It is left as a formula when recomputing it at its uses is cheaper than storing it.
         """
-        self.contributions = [c for c in self.contributions if not _is_never(c)]
+        parts = [explicit(c) for c in self.contributions]
+        self.contributions = [c for c in parts if not _is_never(c)]
         if not self.contributions:
             return None
         axes = self._axes()
@@ -181,17 +181,14 @@ class Target:
             c = sum_of(members)
             note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
             direct = c.axes in crowded or c.axes in joining
-            part = None if direct else gather(c, axes, len(self.batch))
             sparse = [_reached(m, m.sparse) for m in members if m.sparse is not None]
-            chosen = False
-            if part is not None and len(sparse) == len(members):
-                chosen = not gather_is_cheaper(part, axes, sparse, len(self.batch))
-                part = None if chosen else part
+            sparse = sparse if len(sparse) == len(members) else []
+            part = None if direct else best_gather(c, sparse, axes, len(self.batch))
             if part is None and not _is_live(c):
                 continue
             if part is None:
-                scattered += sparse if len(sparse) == len(members) else [c]
-                why = _why_scattered(c, c.axes in crowded, chosen)
+                scattered += sparse or [c]
+                why = _why_scattered(c, c.axes in crowded, bool(sparse))
                 note(Decision(self.of, "scattered", _ALONG if c.axes in joining else why))
                 continue
             note(Decision(self.of, "gathered"))
@@ -303,25 +300,6 @@ def _crowded(contributions: Sequence[Contribution]) -> dict[tuple[Axis, ...], No
     for c in contributions:
         count[c.axes] = count.get(c.axes, 0) + 1
     return {axes: None for axes, n in count.items() if n > _GATHER_TERMS and axes}
-
-
-def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None:
-    """The contribution as a sum over the points that reach each element of the adjoint.
-
-    None if the index map cannot be inverted exactly: then it has to be scattered.
-    """
-    batch, own = axes[:n_batch], axes[n_batch:]
-    if not all(is_static(i) for i in c.indices):
-        return None
-    hits = logical_and(*[x == i for x, i in zip(own, c.indices, strict=True)])
-    there: dict[Expr, Expr] = {
-        i: x for x, i in zip(own, c.indices, strict=True) if isinstance(i, (Call, Select))
-    }
-    value = substitute(guarded(c.guard, c.weight(batch)), there)
-    combiner = sum_combiner(value.dtype)
-    everywhere = reduce_expr(combiner, (value,), c.axes, logical_and(hits, c.condition))
-    body = nonzero_body(axes, everywhere)
-    return body if is_solved(body) else None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from tensorad.ir.expr import TRUE, Axis, Expr, Param, Read, Reduce, Size, add, cast, logical_and
 from tensorad.ir.levels import every_operand, loop_levels
-from tensorad.ir.points import count_points
+from tensorad.ir.points import count_points, possible
 from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import postorder
 from tensorad.simplify.intervals import interval
@@ -39,6 +39,19 @@ class Contribution:
     weight: Weight
     guard: Expr = TRUE
     sparse: Contribution | None = None
+
+
+def explicit(c: Contribution) -> Contribution:
+    """The contribution; what its conditions on data say of indices stands beside them."""
+    return replace(c, condition=_explicit(c.condition), guard=_explicit(c.guard))
+
+
+def _explicit(condition: Expr) -> Expr:
+    index, data = split_condition(condition)
+    implied = [possible(part) for part in data]
+    if all(i is TRUE for i in implied):
+        return condition
+    return logical_and(index, *implied, *data)
 
 
 def merged(parts: Sequence[Contribution]) -> list[list[Contribution]]:

@@ -34,7 +34,7 @@ from tensorad.ir.expr import (
     neg,
 )
 from tensorad.ir.functions import flowing_args, partials_at
-from tensorad.ir.points import depends_on_data
+from tensorad.ir.points import depends_on_data, possible
 from tensorad.ir.visit import children, conjuncts, postorder
 from tensorad.simplify.nonzeroness import both, guarded, is_index_condition, split_condition
 
@@ -171,7 +171,7 @@ def merge_guards(values: Guarded, indices: Iterable[Expr] = ()) -> tuple[Expr, E
     if len(values) == 1:
         return next(iter(values.items()))
     by_data = depends_on_data(*indices)
-    guards = [g if by_data else split_condition(g)[0] for g in values]
+    guards = [g if by_data else possible(g) for g in values]
     total: Expr | None = None
     for guard, value in values.items():
         part = guarded(guard, value)

@@ -1,0 +1,82 @@
+"""Contributions as sums over the points that reach each element of an adjoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tensorad.autodiff.contributions import Contribution, gather_is_cheaper, merged, sum_of
+from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.expr import Axis, Call, Expr, Select, add, call, cast, logical_and, reduce_expr
+from tensorad.ir.visit import any_node, substitute
+from tensorad.simplify.nonzeroness import guarded, is_static
+from tensorad.simplify.reductions import is_reduce
+from tensorad.simplify.repeats import without_repeats
+from tensorad.simplify.zeros import drop_implied_guards, is_solved, nonzero_body
+
+
+def best_gather(
+    c: Contribution, sparse: Sequence[Contribution], axes: tuple[Axis, ...], n_batch: int
+) -> Expr | None:
+    """The contribution gathered; None if it cannot be, or scattering visits fewer points.
+
+    Args:
+        sparse: the same contribution over fewer points, if it belongs to a selection.
+        axes: of the adjoint; the first `n_batch` lead the head.
+    """
+    if not sparse:
+        return gather(c, axes, n_batch)
+    thin = _gather_all(sparse, axes, n_batch)
+    if thin is not None:
+        return thin  # it asks for each element once, not for each operand that reads it
+    whole = gather(c, axes, n_batch)
+    if whole is not None and not any_node(whole, is_reduce):
+        return whole
+    compared = [_compared(s, axes[n_batch:]) for s in sparse]
+    pointwise = _gather_all(compared, axes, n_batch)
+    if pointwise is not None and not any_node(pointwise, is_reduce):
+        cheap = whole is not None and gather_is_cheaper(whole, axes, [], n_batch)
+        return whole if cheap else pointwise
+    if whole is None or not gather_is_cheaper(whole, axes, sparse, n_batch):
+        return None
+    return whole
+
+
+def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None:
+    """The contribution as a sum over the points that reach each element of the adjoint.
+
+    None if the index map cannot be inverted exactly: then it has to be scattered.
+    """
+    batch, own = axes[:n_batch], axes[n_batch:]
+    places = [(x, i) for x, i in zip(own, c.indices, strict=True) if i is not x]
+    if not all(is_static(i) for _, i in places):
+        return None
+    hits = logical_and(*[call("eq", x, i) for x, i in places])
+    there: dict[Expr, Expr] = {i: x for x, i in places if isinstance(i, (Call, Select))}
+    value = substitute(guarded(c.guard, c.weight(batch)), there)
+    combiner = sum_combiner(value.dtype)
+    everywhere = reduce_expr(combiner, (value,), c.axes, logical_and(hits, c.condition))
+    solved = nonzero_body(axes, everywhere)
+    body = without_repeats(solved)
+    if body is not solved:
+        body = drop_implied_guards(axes, body)
+    return body if is_solved(body) else None
+
+
+def _gather_all(parts: Sequence[Contribution], axes: tuple[Axis, ...], n_batch: int) -> Expr | None:
+    """The sum of the contributions, each gathered; None if one cannot be."""
+    total: Expr | None = None
+    for members in merged(parts):
+        part = gather(sum_of(members), axes, n_batch)
+        if part is None:
+            return None
+        total = part if total is None else add(total, cast(part, total.dtype))
+    return total
+
+
+def _compared(c: Contribution, own: Sequence[Axis]) -> Contribution:
+    """The contribution where each element asks whether an index found at run time is its own."""
+    pairs = list(zip(own, c.indices, strict=True))
+    hits = [call("eq", x, i) for x, i in pairs if not is_static(i)]
+    indices = tuple([i if is_static(i) else x for x, i in pairs])
+    return replace(c, indices=indices, guard=logical_and(c.guard, *hits))

@@ -1,0 +1,94 @@
+"""What gradients gather: no more points than the forward program has, at any size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tensorad as ta
+from tensorad import te
+from tensorad.bound import bound
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Compute, Scatter, Tensor
+from tensorad.ir.visit import topological_ops
+
+SIZES = [{"n": n, "m": m} for n in (0, 1, 2, 3, 5, 16) for m in (1, 2, 3, 16)]
+
+
+def gradient(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """(the derivative by x for a head, the head)."""
+    h = te.placeholder(y.shape, "float64", "H")
+    return ta.vjp(y, [x], h)[0], h
+
+
+def check_bound(made: Tensor, y: Tensor, x: Tensor) -> None:
+    for sizes in SIZES:
+        assert ta.work(made, sizes).iterations <= bound(y, [x], sizes), sizes
+
+
+def body(t: Tensor) -> str:
+    assert isinstance(t.op, Compute)
+    return str(t.op.bodies[t.index])
+
+
+def test_what_a_selection_reads_once_is_asked_for_once() -> None:
+    n, m = te.size("n"), te.size("m")
+    x, b = te.placeholder((n, m), "float64", "X"), te.placeholder((n,), "float64", "B")
+    k = te.reduce_axis(m, name="k")
+    y = te.compute((n,), lambda i: ta.max(x[i, k] + b[i], axis=k), name="Y")
+    db, h = gradient(y, b)
+    assert body(db) == "select(Y.winner[i] >= 0, H[i], 0.0)"
+    check_bound(db, y, b)
+    arrays = {x: np.arange(6.0).reshape(2, 3), b: np.zeros(2), h: np.array([2.0, 3.0])}
+    np.testing.assert_array_equal(ta.evaluate(db, arrays), [2.0, 3.0])
+
+
+def test_one_selected_element_of_many_is_found_by_comparing() -> None:
+    n, m = te.size("n"), te.size("m")
+    x = te.placeholder((m,), "float64", "X")
+
+    def smallest() -> Expr:
+        k, j = te.reduce_axis(n, name="k"), te.reduce_axis(3, name="j")
+        return ta.min(ta.select(j + 1 < m, x[j + 1] + k * 1.0, 9.0), axis=[k, j])
+
+    y = te.compute((), smallest, name="Y")
+    dx, h = gradient(y, x)
+    assert not any(isinstance(op, Scatter) for op in topological_ops([dx]))
+    check_bound(dx, y, x)
+    f = ta.build([dx], [x, h, te.placeholder((n,), "float64", "N")])
+    arrays = np.array([1.0, 5.0, -3.0, 4.0, -8.0]), np.array(2.0), np.zeros(2)
+    np.testing.assert_array_equal(f(*arrays), [0.0, 0.0, 2.0, 0.0, 0.0])
+
+
+def test_a_value_added_again_is_multiplied() -> None:
+    n, m = te.size("n"), te.size("m")
+    x = te.placeholder((n, m), "float64", "X")
+    k = te.reduce_axis(n, name="k")
+    y = te.compute((m,), lambda j: ta.sum(x[ta.minimum(k + 2, n - 1), j], axis=k), name="Y")
+    dx, h = gradient(y, x)
+    assert "sum" not in body(dx)
+    check_bound(dx, y, x)
+    for rows in (1, 2, 5):
+        expected = np.zeros((rows, 2))
+        for r in range(rows):
+            expected[min(r + 2, rows - 1)] += [3.0, 4.0]
+        found = ta.evaluate(dx, {x: np.zeros((rows, 2)), h: np.array([3.0, 4.0])})
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_indices_in_a_condition_on_data_bound_the_loops() -> None:
+    x, t = te.placeholder((2,), "float64", "X"), te.const(np.array([1, 0]))
+
+    def element(i: Expr, j: Expr) -> Expr:
+        chosen = (j != 1) & ((i + j < 5) | (x[i % 2] < 0.5))
+        return ta.select(chosen, 3.0, x[t[(i + 3 * j) % 2]])
+
+    y = te.compute((7, 7), element, name="Y")
+    dx, h = gradient(y, x)
+    live = [(i, j) for i in range(7) for j in range(7) if j == 1 or i + j >= 5]
+    assert ta.work(dx).iterations == len(live) <= bound(y, [x])
+    value, head = np.array([0.25, 0.75]), np.arange(49.0).reshape(7, 7)
+    expected = np.zeros(2)
+    for i, j in live:
+        if j == 1 or value[i % 2] >= 0.5:
+            expected[1 - (i + 3 * j) % 2] += head[i, j]
+    np.testing.assert_array_equal(ta.evaluate(dx, {x: value, h: head}), expected)
