@@ -14,7 +14,6 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     Reduce,
-    Select,
     axis,
     int_const,
     logical_and,
@@ -27,7 +26,6 @@ from tensorad.ir.levels import fold_key
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
     any_node,
-    conjuncts,
     free_leaves,
     fresh_axes,
     needs,
@@ -39,9 +37,10 @@ from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.bounds import classify_reads, size_conditions
 from tensorad.simplify.certificate import is_demanded
 from tensorad.simplify.certified_steps import demand_stage
+from tensorad.simplify.guards import index_part, own_part, reached
 from tensorad.simplify.intervals import interval
 from tensorad.simplify.nonzeroness import both, is_index_condition, split_condition
-from tensorad.simplify.unsafe import index_tests, otherwise_fail, where_inside
+from tensorad.simplify.unsafe import index_tests, otherwise_fail
 
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
 
@@ -142,22 +141,51 @@ def _stage_read(
     stages: dict[tuple[object, ...], Compute],
 ) -> Expr:
     used = _used_axes(e, context)
-    own = _own_part(guard, used) if _is_joint(op) else TRUE
-    plain = e
-    if own is not TRUE:
-        e = reduce_expr(e.combiner, e.sources, e.axes, logical_and(own, e.condition), e.index)
-    stage = _stage(op, e, used, stages)
+    own = own_part(guard, used) if _is_joint(op) else TRUE
+    stage = _stage(op, _where(e, logical_and(own, e.condition)), used, stages)
     if guard is TRUE or _is_safe(stage):
         return _at(stage, e.index, used)
-    guarded = reduce_expr(e.combiner, e.sources, e.axes, _nested(guard, e.condition), e.index)
+    return _guarded_stage_read(op, e, guard, context, stages, stage)
+
+
+def _guarded_stage_read(
+    op: Compute,
+    e: Reduce,
+    guard: Expr,
+    context: Sequence[Axis],
+    stages: dict[tuple[object, ...], Compute],
+    stage: Compute,
+) -> Expr:
+    """The same for a reduction whose reads leave their tensors where the guard does not hold.
+
+    Its stage has more axes than the reduction only if nothing else keeps the reads inside.
+    """
+    used = _used_axes(e, context)
+    index = index_part(guard)
+    guarded = _where(e, logical_and(index, _nested(guard, e.condition)))
     around = _used_axes(guarded, context)
-    tests = index_tests(plain, stage) if len(around) > len(used) else []
-    if tests:
-        tested = where_inside(e, tests)
-        stage = _stage(op, tested, used, stages)
-        if _is_safe(stage):
-            return otherwise_fail(_at(stage, e.index, used), tests)
+    if len(around) > len(used):
+        somewhere = reached(index, used, context)
+        condition = own_part(guard, used) if somewhere is None else somewhere
+        narrow = _where(e, logical_and(condition, e.condition))
+        if somewhere is not None and is_index_condition(guard):
+            stage = _stage(op, narrow, used, stages)
+            if not size_conditions(stage):
+                return _at(stage, e.index, used)
+        tests = index_tests(e, stage)
+        if tests:
+            tested = both(narrow.condition, [t.inside for t in tests])
+            stage = _stage(op, _where(e, tested), used, stages)
+            if _is_safe(stage):
+                return otherwise_fail(_at(stage, e.index, used), tests)
     return _at(_stage(op, guarded, around, stages), e.index, around)
+
+
+def _where(e: Reduce, condition: Expr) -> Reduce:
+    """The reduction under another condition."""
+    e = reduce_expr(e.combiner, e.sources, e.axes, condition, e.index)
+    assert isinstance(e, Reduce)
+    return e
 
 
 def _at(stage: Compute, component: int, axes: Sequence[Axis]) -> Read:
@@ -171,21 +199,6 @@ def _is_joint(op: Compute) -> bool:
     return len(op.bodies) == 1 or (
         len(folds) == len(op.bodies) and all(f is folds[0] for f in folds)
     )
-
-
-def _own_part(guard: Expr, used: Sequence[Axis]) -> Expr:
-    """What a guard says of a stage's own axes alone: elsewhere nobody reads the stage."""
-    known = dict.fromkeys(used)
-    parts: list[Expr] = []
-    todo = [guard]
-    while todo:
-        e = todo.pop()
-        if isinstance(e, Select) and e.orelse is FALSE:
-            todo.extend((e.then, e.cond))
-            continue
-        index = [c for c in conjuncts(e) if is_index_condition(c)]
-        parts += [c for c in index if all(a in known for a in free_leaves(c))]
-    return logical_and(*parts)
 
 
 def _used_axes(e: Reduce, context: Sequence[Axis]) -> list[Axis]:
@@ -226,6 +239,11 @@ def _is_plain(a: Axis) -> bool:
     )
 
 
+def _is_counted(a: Axis) -> bool:
+    """Whether the axis runs over [lower, upper) with numbers as bounds: its box is itself."""
+    return all(isinstance(e, Const) for e in (a.lower, a.upper)) and a.step is int_const(1)
+
+
 def _box_start(a: Axis) -> Expr:
     if _is_plain(a):
         return int_const(0)
@@ -250,7 +268,7 @@ def _make_stage(op: Compute, e: Reduce, used: Sequence[Axis]) -> Compute:
     for a in used:
         axes.append(axis(a.name, 0, _box_extent(a)))
         new[a] = axes[-1] + _box_start(a)
-        if not _is_plain(a):
+        if not _is_plain(a) and not _is_counted(a):
             guard = logical_and(guard, substitute(axis_conditions(a), new))
     new = fresh_axes(e.axes, new)
     inner = tuple([b for b in (new[a] for a in e.axes) if isinstance(b, Axis)])

@@ -24,7 +24,6 @@ from tensorad.ir.expr import (
     logical_and,
     param,
     read,
-    reduce_expr,
     select,
 )
 from tensorad.ir.functions import Function, Partials, apply, stop
@@ -32,7 +31,6 @@ from tensorad.ir.points import depends_on_data
 from tensorad.ir.tensor import Compute, Tensor, dim_expr
 from tensorad.ir.visit import needs, outside_reductions, substitute, uses_any
 from tensorad.simplify.bounds import dynamic_dimensions
-from tensorad.simplify.nonzeroness import both
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +75,6 @@ def _always_read(e: Reduce) -> list[Read]:
 
 def _inside(t: Tensor, dimension: int, index: Expr) -> Expr:
     return logical_and(index >= 0, index < dim_expr(t.shape[dimension]))
-
-
-def where_inside(e: Reduce, tests: Sequence[IndexTest]) -> Reduce:
-    """The reduction, over no points where a test fails."""
-    condition = both(e.condition, [t.inside for t in tests])
-    e = reduce_expr(e.combiner, e.sources, e.axes, condition, e.index)
-    assert isinstance(e, Reduce)
-    return e
 
 
 def otherwise_fail(value: Expr, tests: Sequence[IndexTest]) -> Expr:

@@ -1,0 +1,49 @@
+"""What a condition around a formula says of fewer axes than it speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad.ir.expr import FALSE, Axis, Expr, Select, logical_and, logical_or
+from tensorad.ir.visit import conjuncts, free_leaves
+from tensorad.simplify.eliminate import eliminate
+from tensorad.simplify.nonzeroness import is_index_condition
+
+
+def index_part(guard: Expr) -> Expr:
+    """The index conditions of a guard; those around conditions on data as well."""
+    parts: list[Expr] = []
+    todo = [guard]
+    while todo:
+        e = todo.pop()
+        if isinstance(e, Select) and e.orelse is FALSE:
+            todo.extend((e.then, e.cond))
+            continue
+        parts += [c for c in conjuncts(e) if c is FALSE or is_index_condition(c)]
+    return logical_and(*parts)
+
+
+def own_part(guard: Expr, used: Sequence[Axis]) -> Expr:
+    """The index conditions of a guard that speak of some axes alone."""
+    known = dict.fromkeys(used)
+    parts = conjuncts(index_part(guard))
+    return logical_and(*[c for c in parts if all(a in known for a in free_leaves(c))])
+
+
+def reached(guard: Expr, used: Sequence[Axis], context: Sequence[Axis]) -> Expr | None:
+    """Where, over the axes `used`, the guard holds for some values of the other axes around.
+
+    None if that is not known exactly.
+
+    Requires: a guard of index conditions.
+    """
+    known = dict.fromkeys(used)
+    needed = free_leaves(guard)
+    for a in reversed(context):
+        if a in needed:
+            needed.update(free_leaves(a.lower, a.upper, a.step))
+    others = [a for a in context if a in needed and a not in known]
+    solution = eliminate(used, others, guard)
+    if not solution.exact or solution.method != "isl":
+        return None
+    return logical_or(*[p.guard for p in solution.pieces])
