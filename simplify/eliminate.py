@@ -156,10 +156,10 @@ def _with_residual(piece: Piece, residual: Expr) -> Piece:
     return replace(piece, residual=rest)
 
 
-def sum_over(solution: Solution, value: Expr) -> Expr:
-    """The sum of `value` (over the old inner axes) over a solved domain."""
-    conditions: dict[Expr, Expr] = {}
-    """Sums, and values at single points -> where they count; the pieces are disjoint."""
+def sum_over(outer: Sequence[Axis], solution: Solution, value: Expr) -> Expr:
+    """The sum of `value` (over the old inner axes) over a domain solved for the outer axes."""
+    terms: list[tuple[Expr, Expr]] = []
+    """(where it counts, a sum or a value at a single point)."""
     for n, piece in enumerate(solution.pieces):
         body = substitute(with_fresh_reductions(value) if n else value, piece.values)
         residual, data = split_condition(piece.residual)
@@ -168,15 +168,25 @@ def sum_over(solution: Solution, value: Expr) -> Expr:
         if piece.axes:
             body = reduce_expr(sum_combiner(value.dtype), (body,), piece.axes, condition)
             condition = TRUE
-        known = conditions.get(body)
-        conditions[body] = condition if known is None else logical_or(known, condition)
+        _add_term(outer, terms, condition, body)
     total: Expr | None = None
-    for body, condition in conditions.items():
+    for condition, body in terms:
         term = guarded(condition, body)
         total = term if total is None else add(total, term)
     return const(0, value.dtype) if total is None else total
 
 
+def _add_term(
+    outer: Sequence[Axis], terms: list[tuple[Expr, Expr]], condition: Expr, body: Expr
+) -> None:
+    """Add a term; one of the same value that never counts together with it takes it in."""
+    for n, (known, other) in enumerate(terms):
+        if other is body and not eliminate(outer, (), logical_and(known, condition)).pieces:
+            terms[n] = (logical_or(known, condition), body)
+            return
+    terms.append((condition, body))
+
+
 def solve_sum(outer: Sequence[Axis], e: Reduce) -> Expr:
     """A sum over the nonzero points of its own condition only."""
-    return sum_over(eliminate(outer, e.axes, e.condition), e.sources[0])
+    return sum_over(outer, eliminate(outer, e.axes, e.condition), e.sources[0])

@@ -113,6 +113,15 @@ def test_maximum_over_overlapping_windows_scatters_to_the_winner() -> None:
     assert [a.name for a in dx.op.axes] == ["i"]
 
 
+def test_points_that_meet_in_one_element_are_all_counted() -> None:
+    x, h = matrix("X", 5), te.placeholder((), name="H")
+    k = te.reduce_axis((1, 5), "k")
+    y = te.compute((), lambda: te.sum(x[te.minimum((1 + k) % 8, 8 - (1 + k) % 8)], axis=k))
+    (dx,) = vjp(y, [x], h)
+    found = interpret(dx, {h: np.float32(1.0)})
+    assert found.tolist() == [0.0, 0.0, 1.0, 2.0, 1.0]
+
+
 def test_jacobian_of_a_product_is_a_guarded_read() -> None:
     x, w = matrix("X", 3, 4), matrix("W", 2, 4)
     k = te.reduce_axis(4, "k")
