@@ -118,6 +118,26 @@ def _factors(root: Expr) -> list[Expr]:
     return list(found)[::-1]
 
 
+def switches(root: Expr) -> list[Select]:
+    """The selects that switch the value, or a term of it, to 0: not those inside functions."""
+    found: dict[Select, None] = {}
+    seen: dict[Expr, None] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen[e] = None
+        stack.extend(_lift_operands(e))
+        if isinstance(e, Select) and (is_zero(e.then) or is_zero(e.orelse)):
+            found[e] = None
+        elif isinstance(e, Select):
+            stack.extend((e.then, e.orelse))
+        elif isinstance(e, Call) and e.op in ("add", "sub"):
+            stack.extend(e.args)
+    return list(found)
+
+
 def _lift_operands(e: Expr) -> tuple[Expr, ...]:
     match e:
         case Call(op="mul"):

@@ -10,7 +10,6 @@ from tensorad.ir.expr import (
     TRUE,
     Axis,
     Expr,
-    Read,
     Reduce,
     Select,
     add,
@@ -25,7 +24,7 @@ from tensorad.ir.visit import (
     any_node,
     conjuncts,
     outside_reductions,
-    postorder,
+    reads,
     rebuild,
     substitute_all,
     uses_any,
@@ -37,7 +36,7 @@ from tensorad.simplify.certified_steps import demand_lifting
 from tensorad.simplify.eliminate import eliminate, solve_sum
 from tensorad.simplify.linear import linear_form
 from tensorad.simplify.memory import BodyMemory
-from tensorad.simplify.nonzeroness import is_index_condition, is_static, lift, summands
+from tensorad.simplify.nonzeroness import is_index_condition, is_static, lift, summands, switches
 from tensorad.simplify.pipeline import Pass, run_passes
 from tensorad.simplify.record import is_listening
 from tensorad.simplify.reductions import is_reduce
@@ -184,18 +183,15 @@ def _run(axes: Sequence[Axis], body: Expr) -> Expr:
 
 
 def is_solved(body: Expr) -> bool:
-    """Whether no reduction still tests its own axes by axes, sizes and constant tables alone."""
+    """Whether no reduction still tests its own axes by axes, sizes and constant tables alone.
+
+    A constant table that switches the summed value to 0 is tested like data.
+    """
     for e in outside_reductions((body,)):
         if isinstance(e, Reduce):
-            tests = [e.condition, *[s.cond for s in _table_selects(e.sources)]]
+            chosen = [s for source in e.sources for s in switches(source)]
+            tests = [e.condition, *[s.cond for s in chosen if reads(s.cond)]]
             for part in [p for t in tests for p in conjuncts(t)]:
                 if is_static(part) and uses_any(part, e.axes):
                     return False
     return True
-
-
-def _table_selects(roots: Sequence[Expr]) -> list[Select]:
-    """Values chosen by a constant table: conditions on tables are tested like those on data."""
-    nodes = outside_reductions(roots)
-    found = [e for e in nodes if isinstance(e, Select) and e.dtype.is_float]
-    return [s for s in found if any(isinstance(n, Read) for n in postorder(s.cond))]

@@ -92,3 +92,34 @@ def test_indices_in_a_condition_on_data_bound_the_loops() -> None:
         if j == 1 or value[i % 2] >= 0.5:
             expected[1 - (i + 3 * j) % 2] += head[i, j]
     np.testing.assert_array_equal(ta.evaluate(dx, {x: value, h: head}), expected)
+
+
+def test_a_choice_inside_a_function_is_no_zero_to_test_for() -> None:
+    x = te.placeholder((3, 7, 2), "float64", "X")
+
+    def element(i: Expr, j: Expr) -> Expr:
+        k, v = te.reduce_axis((2, 7), name="k"), te.reduce_axis((2, 6), name="v")
+        q = (1 - k + j) // 3
+        read = x[(3 * i + v - 2) // 6, (j - v) % 4 + 1, q]
+        chosen = ta.select(v != i, ta.select((q >= 0) & (q < 2), read, 0.0), 0.5)
+        return ta.sum(ta.tanh(chosen), axis=[k, v])
+
+    y = te.compute((5, 5), element, name="Y")
+    dx, _ = gradient(y, x)
+    assert not any(isinstance(op, Scatter) for op in topological_ops([dx]))
+    assert ta.work(dx).iterations <= bound(y, [x])
+
+
+def test_winners_are_scattered_where_some_operand_is_read() -> None:
+    x, at = te.placeholder((4,), "float64", "X"), te.placeholder((4,), "int64", "I")
+
+    def element(i: Expr) -> Expr:
+        k = te.reduce_axis(4, name="k")
+        return ta.min(ta.select(3 * k + i < 5, x[at[k]], 0.0), axis=k)
+
+    y = te.compute((7,), element, name="Y")
+    dx, h = gradient(y, x)
+    assert ta.work(dx).iterations == 7 * 4 + 4 + 5 <= bound(y, [x])
+    values = {x: np.array([-4.0, -3.0, -2.0, -1.0]), at: np.array([3, 2, 1, 0])}
+    found = ta.evaluate(dx, {**values, h: np.arange(7.0)})
+    np.testing.assert_array_equal(found, [0.0, 0.0, 0.0 + 1.0, 2.0 + 3.0 + 4.0])

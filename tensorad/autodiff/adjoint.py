@@ -38,6 +38,7 @@ from tensorad.ir.visit import (
     fresh_axes,
     postorder,
     substitute,
+    uses_any,
     with_fresh_reductions,
 )
 from tensorad.simplify.affine import axis_conditions, is_affine
@@ -214,7 +215,7 @@ class Target:
         self, name: str, own: tuple[Axis, ...], parts: list[Contribution], init: Tensor | None
     ) -> Tensor:
         lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
-        conditions = [split_condition(logical_and(c.condition, c.guard)) for c in parts]
+        conditions = [_split_static(logical_and(c.condition, c.guard)) for c in parts]
         live = _live_points(own, [index for index, _ in conditions])
         axes, mapping = (*lead, *live.axes), live.values
         updates = []
@@ -248,8 +249,22 @@ def _reached(every: Contribution, sparse: Contribution) -> Contribution:
     if index is TRUE or len(inner) + len(outer) != len(every.axes):
         return sparse
     pieces = eliminate(sparse.axes, inner, index).pieces
-    somewhere = logical_or(*[p.guard for p in pieces])
+    somewhere = logical_or(*[logical_and(p.guard, *_nonempty(p, sparse.axes)) for p in pieces])
     return replace(sparse, condition=logical_and(sparse.condition, somewhere))
+
+
+def _nonempty(piece: Piece, outer: Sequence[Axis]) -> list[Expr]:
+    """Where the loops that begin or end at outer axes have a value."""
+    bounded = [a for a in piece.axes if uses_any(a.lower, outer) or uses_any(a.upper, outer)]
+    whole = [a for a in bounded if not uses_any(sub(a.upper, a.lower), piece.axes)]
+    return [a.lower < a.upper for a in whole]
+
+
+def _split_static(condition: Expr) -> tuple[Expr, list[Expr]]:
+    """(the conjunction of the parts on indices and constant tables, those on data in order)."""
+    parts = conjuncts(condition)
+    static = [p for p in parts if is_static(p)]
+    return logical_and(*static), [p for p in parts if not is_static(p)]
 
 
 def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
