@@ -9,7 +9,7 @@ from typing import Final
 
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Expr, Reduce
 from tensorad.ir.tensor import Compute, Tensor
-from tensorad.ir.visit import outside_reductions
+from tensorad.ir.visit import conjuncts, outside_reductions, postorder
 
 _EXTENT: Final = 64.0
 """Values assumed for an axis, unless it has just one."""
@@ -95,8 +95,31 @@ def _walked(roots: Sequence[Expr], unknown: float) -> float:
             folds.setdefault((e.combiner, e.sources, e.axes, e.condition), e)
     for e in folds.values():
         inner = _walked((*e.sources, e.condition), unknown)
-        total += _extents(e.axes, unknown) * (inner or 1.0)
+        fixed = _extents(_pinned(e.condition), unknown)
+        total += _extents(e.axes, unknown) * (inner or 1.0) / (fixed or 1.0)
     return total
+
+
+def _pinned(condition: Expr) -> list[Axis]:
+    """Axes of more than one value to which an equality in a condition leaves just one."""
+    found: dict[Axis, None] = {}
+    for c in conjuncts(condition):
+        if isinstance(c, Call) and c.op == "eq":
+            shifted = [_without_shift(side) for side in c.args]
+            axes = [e for e in shifted if isinstance(e, Axis) and e.extent != 1]
+            found.update(dict.fromkeys([a for a in axes if a not in found][:1]))
+    return list(found)
+
+
+def _without_shift(e: Expr) -> Expr:
+    """a + 1, a - n -> a"""
+    if isinstance(e, Call) and e.op in ("add", "sub") and isinstance(e.args[0], Axis):
+        return e.args[0] if not _has_axis(e.args[1]) else e
+    return e
+
+
+def _has_axis(e: Expr) -> bool:
+    return any(isinstance(x, Axis) for x in postorder(e))
 
 
 def multiplications(op: object) -> float:

@@ -38,9 +38,9 @@ def hoisted(ring: Ring, total: Sum, axes: Sequence[Axis], dtype: DType) -> tuple
     terms: dict[Monomial, Fraction] = {}
     made: list[Expr] = []
     for inner, outers in parts.items():
-        if len(outers) == 1 and _is_short(*next(iter(outers.items()))):
-            outer, c = next(iter(outers.items()))
-            terms[ring.product((*inner, *outer))] = c
+        single = len(outers) == 1 and _is_short(*next(iter(outers.items())))
+        if single or not any(_reads(outer) for outer in outers):
+            terms.update({ring.product((*inner, *outer)): c for outer, c in outers.items()})
             continue
         sign = -1 if all(c < 0 for c in outers.values()) else 1
         factor = factored(Sum(outers).scaled(sign), dtype)
@@ -75,6 +75,11 @@ def _operations(m: Monomial, taken: Sequence[bool]) -> int:
         if out:
             total += abs(power) + (not isinstance(atom, (Read, Reduce)))
     return total
+
+
+def _reads(m: Monomial) -> bool:
+    """Whether a factor reads a tensor; one of sizes alone is no tensor of its own."""
+    return any(isinstance(e, Read) for e in postorder(*[atom for atom, _ in m]))
 
 
 def _is_short(outer: Monomial, c: Fraction) -> bool:

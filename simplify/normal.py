@@ -349,7 +349,9 @@ class Normal:
         kept: list[Axis] = []
         count = constant(1)
         for a in reversed(axes):
-            if a in used or free_leaves(a.lower, a.upper) or not is_whole(a):
+            if a in used or not (
+                a.extent is not None or (is_whole(a) and not free_leaves(a.upper))
+            ):
                 used.update(free_leaves(a.lower, a.upper))
                 kept.append(a)
             else:
@@ -357,8 +359,8 @@ class Normal:
         return kept[::-1], count
 
     def _extent(self, a: Axis, combiner: Combiner) -> Sum:
-        if isinstance(a.upper, Const):
-            return constant(int(a.upper.value))
+        if a.extent is not None:
+            return constant(a.extent)
         return self.ring.atom(cast(a.upper, combiner.identity[0].dtype))
 
 

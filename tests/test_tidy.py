@@ -181,6 +181,24 @@ def test_symbolic_factors_are_not_stored_if_that_adds_points_at_small_sizes() ->
     assert work(dx, {"n": 0}).iterations == 0
 
 
+def test_a_sum_for_one_index_is_no_stage_for_all() -> None:
+    n, m = te.size("n"), te.size("m")
+    x, k = tensor(n, m), te.reduce_axis(n, name="k")
+    s = te.compute((m,), lambda i: te.sum(x[k, te.maximum(i - 2, 0)], axis=k), name="S")
+    y = te.compute((m, n + 1), lambda i, j: te.tanh(s[i]))
+    (dx,) = gradient(y, x)
+    assert "dX.sum" not in stages(dx)  # over the three i that read x[:, 0]
+    assert work(dx, {"n": 16, "m": 12}).iterations <= bound(y, [x], {"n": 16, "m": 12})
+
+
+def test_how_often_an_axis_repeats_a_value_is_a_number() -> None:
+    x, i = tensor(N), axis("i", 0, N)
+    for lower, upper, count in ((1, 4, 3), (2, 1, 0)):
+        repeated = reduce_expr(sum_combiner(FLOAT32), (x[i],), (axis("k", lower, upper),), TRUE)
+        form = Normal(Interned()).form(repeated)
+        assert list(form.terms.items()) == [(((x[i], 1),), count)] * (count > 0)
+
+
 def test_visits_are_points_of_loops() -> None:
     x, (i, k) = tensor(4, 5), (axis("i", 0, 4), axis("k", 0, 5))
     total = reduce_expr(sum_combiner(FLOAT32), (x[i, k],), (k,), TRUE)
@@ -189,6 +207,8 @@ def test_visits_are_points_of_loops() -> None:
     n = axis("n", 0, size_var("n"))
     assert [visits(Compute("T", (n,), (x[0, 0],)), m) for m in (0, 7)] == [0, 7]
     best = arg_combiner("maximum", FLOAT32)
+    first = reduce_expr(sum_combiner(FLOAT32), (x[i, k],), (k,), i == 2)
+    assert visits(Compute("T", (i,), (first,))) == 5
     both = [reduce_expr(best, (x[i, k], k), (k,), TRUE, n) for n in (0, 1)]
     assert visits(Compute("T", (i,), tuple(both))) == 4 * 5
 
