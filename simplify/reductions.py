@@ -240,8 +240,10 @@ def _is_plain(a: Axis) -> bool:
 
 
 def _is_counted(a: Axis) -> bool:
-    """Whether the axis runs over [lower, upper) with numbers as bounds: its box is itself."""
-    return all(isinstance(e, Const) for e in (a.lower, a.upper)) and a.step is int_const(1)
+    """Whether the axis runs over [lower, upper), numbers with values between: its own box."""
+    first, end = a.lower, a.upper
+    counted = isinstance(first, Const) and isinstance(end, Const) and a.step is int_const(1)
+    return counted and (first < end) is TRUE
 
 
 def _box_start(a: Axis) -> Expr:

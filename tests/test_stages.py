@@ -115,3 +115,15 @@ def test_indices_are_tested_before_data() -> None:
         name="Y",
     )
     assert stage_points(y, x, "Y.sum") == 2 * 4
+
+
+def test_a_stage_over_an_axis_without_values_is_never_computed() -> None:
+    x = te.placeholder((5, 2), dtype="float64", name="X")
+    k, q = te.reduce_axis((2, 2), "k"), te.reduce_axis(4, "q")
+    y = te.compute(
+        (5,),
+        lambda i: te.prod(te.exp(te.max(x[q, k] * x[i, 0], axis=q)), axis=k) * x[i, 1],
+        name="Y",
+    )
+    assert stage_points(y, x, "Y.prod.max") == 0
+    assert ta.gradcheck(y, [x])
