@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import tensorad as ta
 from tensorad import te
@@ -123,3 +124,19 @@ def test_winners_are_scattered_where_some_operand_is_read() -> None:
     values = {x: np.array([-4.0, -3.0, -2.0, -1.0]), at: np.array([3, 2, 1, 0])}
     found = ta.evaluate(dx, {**values, h: np.arange(7.0)})
     np.testing.assert_array_equal(found, [0.0, 0.0, 0.0 + 1.0, 2.0 + 3.0 + 4.0])
+
+
+@pytest.mark.parametrize("stride", [0, 1, 2])
+def test_symbolic_windows_stay_within_the_bound_at_small_sizes(stride: int) -> None:
+    n, m = te.size("n"), te.size("m")
+    x, b = te.placeholder((2 * n + m,), "float64", "X"), te.placeholder((n, m), "float64", "B")
+    k = te.reduce_axis(m, name="k")
+    y = te.compute((n,), lambda i: ta.max(x[stride * i + k] + b[i, k], axis=k), name="Y")
+    dx, h = gradient(y, x)
+    check_bound(dx, y, x)
+    values = np.random.default_rng(0).standard_normal((4, 3))
+    expected = np.zeros(11)
+    for i, at in enumerate(values.argmax(axis=1)):
+        expected[stride * i + at] += i + 1
+    arrays = {x: np.zeros(11), b: values, h: np.arange(1.0, 5.0)}
+    np.testing.assert_array_equal(ta.evaluate(dx, arrays), expected)

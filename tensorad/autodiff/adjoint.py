@@ -272,8 +272,9 @@ def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
     condition = logical_or(*conditions)
     if condition is not TRUE:
         pieces = eliminate((), own, condition).pieces
-        if len(pieces) == 1 and pieces[0].guard is TRUE and len(pieces[0].axes) == len(own):
-            return pieces[0]
+        if len(pieces) == 1 and len(pieces[0].axes) == len(own):
+            left = logical_and(pieces[0].guard, pieces[0].residual)
+            return replace(pieces[0], guard=TRUE, residual=left)
         if prod([a.extent or _LISTED_POINTS + 1 for a in own]) <= _LISTED_POINTS:
             listed = tabulate((), own, conjuncts(condition))
             if listed is not None and listed.pieces[0].guard is TRUE:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 from tensorad.ir.expr import TRUE, Axis, Expr, Param, Read, Reduce, Size, add, cast, logical_and
@@ -19,6 +20,9 @@ Weight = Callable[[Sequence[Expr]], Expr]
 """The value to accumulate, for given indices of the head's extra leading axes."""
 _TYPICAL_SIZE: Final = 16
 """What a symbolic size counts as when plans are compared."""
+_SMALL_SIZES: Final = (1, 2, 3, 5)
+_MOST_COMBINED: Final = 2
+"""Symbols whose small sizes are tried in every combination."""
 _MOST_POINTS: Final = 1 << 24
 """Domains beyond this are not counted point by point."""
 
@@ -91,6 +95,10 @@ def gather_is_cheaper(
 ) -> bool:
     """Whether the loops of a gathered body visit no more points than filling and scattering.
 
+    For symbolic sizes scattering must save at the typical one and be no dearer at any small
+    one: a gather never visits more than the forward program's reads, a scatter of few points
+    also fills all elements.
+
     Args:
         body: one element of the adjoint, over `axes` (the first `n_batch` lead the head).
         sparse: what would be scattered instead.
@@ -98,10 +106,30 @@ def gather_is_cheaper(
     _, sites = loop_levels((body,), axes, every_operand, conditions=True)
     if not sites:
         return True
-    gathered = [_points(s.points) for s in sites]
-    scattered = [_points(axes), *[_points((*axes[:n_batch], *c.axes)) for c in sparse[:1]]]
-    here, there = _total(gathered), _total(scattered)
-    return here is not None and there is not None and here <= there
+    nests = [s.points for s in sites]
+    scattered = [(*axes[:n_batch], *c.axes) for c in sparse[:1]]
+    items = [*axes, *[i for nest in nests for i in nest]]
+    symbols = [e for e in postorder(*_with_bounds(items)) if isinstance(e, Size)]
+    for sizes in _samples(symbols if sparse else ()):
+        here = _total([_points(n, sizes) for n in nests])
+        filled = _points(axes, sizes)
+        there = _total([filled, *[_points(n, sizes) for n in scattered]])
+        if here is None or there is None or filled is None:
+            return False
+        first = all(n == _TYPICAL_SIZE for n in sizes.values())
+        if here <= there if first else max(here, filled) < there:
+            return True
+    return False
+
+
+def _samples(names: Sequence[Expr]) -> list[dict[Expr, int]]:
+    """The typical sizes, then small ones in every combination (all alike if they are many)."""
+    typical: dict[Expr, int] = dict.fromkeys(names, _TYPICAL_SIZE)
+    if len(names) > _MOST_COMBINED:
+        alike = [dict.fromkeys(names, n) for n in _SMALL_SIZES]
+        return [typical, *alike]
+    combined = product((*_SMALL_SIZES, _TYPICAL_SIZE), repeat=len(names))
+    return [typical, *[dict(zip(names, values, strict=True)) for values in combined]]
 
 
 def scattered_along(
@@ -137,10 +165,15 @@ def _total(counts: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _points(items: Sequence[Expr]) -> int | None:
+def _with_bounds(items: Sequence[Expr]) -> list[Expr]:
+    axes = [a for a in items if isinstance(a, Axis)]
+    return [*items, *[b for a in axes for b in (a.lower, a.upper, a.step)]]
+
+
+def _points(items: Sequence[Expr], given: Mapping[Expr, int] | None = None) -> int | None:
     """How often the innermost body runs; None if data decides or it is too much to count."""
     axes = [a for a in items if isinstance(a, Axis)]
-    roots = [*items, *[b for a in axes for b in (a.lower, a.upper, a.step)]]
+    roots = _with_bounds(items)
     if not all(is_static(e) for e in roots):
         return None
     bounds = [interval(a) for a in axes]
@@ -148,4 +181,5 @@ def _points(items: Sequence[Expr]) -> int | None:
     if math.prod(extents) > _MOST_POINTS:
         return None
     sizes: dict[Expr, int] = {e: _TYPICAL_SIZE for e in postorder(*roots) if isinstance(e, Size)}
+    sizes.update(given or {})
     return count_points(tuple([i for i in items if i is not TRUE]), sizes)
