@@ -130,7 +130,7 @@ class Target:
         It is left as a formula when recomputing it at its uses is cheaper than storing it.
         """
         parts = [explicit(c) for c in self.contributions]
-        self.contributions = [c for c in parts if not _is_never(c)]
+        self.contributions = [c for c in parts if not is_never(c)]
         if not self.contributions:
             return None
         axes = self._axes()
@@ -138,7 +138,7 @@ class Target:
         if gathered is not None and not scattered:
             if not stored and is_zero(gathered):
                 return None
-            made = _scan_output(gathered, axes)
+            made = scan_output(gathered, axes)
             if made is not None:
                 return self._keep(made, axes)
             if not stored and may_inline(gathered, uses):
@@ -185,7 +185,7 @@ class Target:
             sparse = [_reached(m, m.sparse) for m in members if m.sparse is not None]
             sparse = sparse if len(sparse) == len(members) else []
             part = None if direct else best_gather(c, sparse, axes, len(self.batch))
-            if part is None and not _is_live(c):
+            if part is None and not is_live(c):
                 continue
             if part is None:
                 scattered += sparse or [c]
@@ -231,11 +231,11 @@ class Target:
         return outputs(op)[0]
 
 
-def _is_never(c: Contribution) -> bool:
+def is_never(c: Contribution) -> bool:
     return surely_false(logical_and(c.condition, c.guard))
 
 
-def _is_live(c: Contribution) -> bool:
+def is_live(c: Contribution) -> bool:
     """Whether the conditions on indices hold at some point, as far as sets can tell."""
     index, _ = split_condition(logical_and(c.condition, c.guard))
     return index is TRUE or bool(eliminate((), c.axes, index).pieces)
@@ -284,7 +284,7 @@ def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
     return Piece(TRUE, axes, mapping, substitute(condition, mapping))
 
 
-def _scan_output(body: Expr, axes: tuple[Axis, ...]) -> Tensor | None:
+def scan_output(body: Expr, axes: tuple[Axis, ...]) -> Tensor | None:
     """The tensor of a scan that a formula merely copies."""
     if not isinstance(body, Read) or not isinstance(body.tensor.op, Scan):
         return None

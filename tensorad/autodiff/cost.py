@@ -55,13 +55,13 @@ def _formulas(roots: Sequence[Expr], axes: Sequence[Axis], sizes: dict[Expr, int
 
 
 def _count(items: Sequence[Expr], sizes: dict[Expr, int]) -> int:
-    box = prod([_width(i, sizes) for i in items if isinstance(i, Axis)])
+    box = prod([width(i, sizes) for i in items if isinstance(i, Axis)])
     if box > _EXACT:
         return box
     return count_points([i if isinstance(i, Axis) else possible(i) for i in items], sizes)
 
 
-def _width(a: Axis, sizes: dict[Expr, int]) -> int:
+def width(a: Axis, sizes: dict[Expr, int]) -> int:
     """The number of values between the least and the greatest the axis may take."""
     found = interval(a, _known(sizes))
     if found.lo is None or found.hi is None:

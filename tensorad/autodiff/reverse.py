@@ -9,6 +9,7 @@ from functools import partial
 from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
 from tensorad.autodiff.box import Box
 from tensorad.autodiff.checks import check_outputs, check_wrt
+from tensorad.autodiff.choice import Ways, derive_tidied, derive_within_bound
 from tensorad.autodiff.combiners import fold_groups
 from tensorad.autodiff.dense import note_jacobian
 from tensorad.autodiff.folds import fold_adjoint_terms
@@ -22,6 +23,7 @@ from tensorad.autodiff.overrides import (
     derivation_inputs,
     derivation_order,
 )
+from tensorad.autodiff.plain import PlainTarget
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.scan_forms import scatter_scan, steps_of, traced_scan
 from tensorad.autodiff.scans import Head as ScanHead
@@ -83,7 +85,19 @@ def vjp(
     ys = [t for t, _ in pairs]
     tensors = check_wrt(wrt)
     starts, batch = seeds(pairs)
-    results = Sweep(ys, tensors, batch, check_override(override)).run(starts, strict)
+    rules = check_override(override)
+
+    sweep = Sweep(ys, tensors, batch, rules)
+
+    def plain() -> list[Tensor]:
+        return Sweep(ys, tensors, batch, rules, plain=True).run(starts, strict)
+
+    ways = Ways(lambda: sweep.run(starts, strict), sweep.tidied, plain)
+    if len(ys) > 1 or batch or rules:
+        results = derive_tidied(ways)
+    else:
+        given = [h for _, h in pairs if isinstance(h, Tensor)]
+        results = derive_within_bound(ways, ys[0], tensors, given)
     again = partial(vjp, y, tensors, head, strict=strict, override=override)
     note_jacobian(results, pairs)
     return remember(results, ys, tensors, again)
@@ -93,12 +107,18 @@ class Sweep:
     """One pass over the operations between `wrt` and the outputs, consumers first."""
 
     def __init__(
-        self, ys: Sequence[Tensor], wrt: Sequence[Tensor], batch: Shape, rules: Rules
+        self,
+        ys: Sequence[Tensor],
+        wrt: Sequence[Tensor],
+        batch: Shape,
+        rules: Rules,
+        plain: bool = False,
     ) -> None:
         self.ys = list(ys)
         self.wrt = dict.fromkeys(wrt)
         self.batch = batch
         self.rules = rules
+        self.plain = plain
         self.order = derivation_order(ys, rules)
         self.active = self._active()
         self.targets: dict[Tensor, Target] = {}
@@ -128,9 +148,10 @@ class Sweep:
                 self.done[y] = seed
         for op in reversed(self.order):
             self._visit(op)
-        return self._tidied([self._result(x, strict) for x in self.wrt])
+        return [self._result(x, strict) for x in self.wrt]
 
-    def _tidied(self, results: list[Tensor]) -> list[Tensor]:
+    def tidied(self, results: list[Tensor]) -> list[Tensor]:
+        """The results of `run` with less work."""
         stored = [a.tensor for a in self.done.values() if a is not None]
         made = [*[t for t in stored if t is not None], *results]
         own = {t: None for op in topological_ops(self.ys) for t in outputs(op)}
@@ -238,7 +259,8 @@ class Sweep:
 
     def _push(self, tensor: Tensor, contribution: Contribution) -> None:
         if tensor not in self.targets:
-            self.targets[tensor] = Target(tensor, self.batch)
+            kind = PlainTarget if self.plain else Target
+            self.targets[tensor] = kind(tensor, self.batch)
         self.targets[tensor].contributions.append(contribution)
 
     def _push_term(self, op: Compute, adjoint: Adjoint, term: Term) -> None:

@@ -1,0 +1,150 @@
+"""Which derivation of a gradient is kept: a plainer one where the tidied one visits more points
+than the yardstick allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from tensorad.autodiff.cost import SAMPLE, width
+from tensorad.autodiff.visits import Visits
+from tensorad.bound import bound
+from tensorad.ir.expr import Axis, Expr, Size
+from tensorad.ir.facts import facts_about
+from tensorad.ir.points import evaluate, independent_parts
+from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
+from tensorad.ir.visit import op_expressions, postorder, topological_ops
+from tensorad.simplify.record import Decision, Record, is_listening, listening, note
+
+Sizes = dict[Expr, int]
+_FEWER: Final = "it visits fewer points"
+_SMALL: Final = (0, 1, 2, 3)
+_MOST_POINTS: Final = 1 << 17
+"""Loops that need more points listed to be counted are not compared."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How gradients may be derived.
+
+    Attributes:
+        sweep: the optimised sweep.
+        tidy: its results with less work.
+        plain: the plain sweep.
+    """
+
+    sweep: Callable[[], list[Tensor]]
+    tidy: Callable[[list[Tensor]], list[Tensor]]
+    plain: Callable[[], list[Tensor]]
+
+
+def derive_tidied(ways: Ways) -> list[Tensor]:
+    """The gradients, whatever they visit."""
+    return ways.tidy(ways.sweep())
+
+
+def derive_within_bound(
+    ways: Ways, y: Tensor, wrt: Sequence[Tensor], given: Sequence[Tensor]
+) -> list[Tensor]:
+    """The gradients of y by `wrt`, tidied; untidied or plain if those visit too many points.
+
+    Args:
+        given: the head, if it is a tensor: what is behind it does not count.
+    Ensures: another way is taken only where the ones before it exceed the yardstick at some
+        small or typical sizes, and by more.
+    """
+    swept, heard = _heard(ways.sweep)
+    tidied, more = _heard(lambda: ways.tidy(swept))
+    samples = _samples(topological_ops([y, *wrt, *given]))
+    visited = Visits(tidied, given)
+    if not samples or not _is_countable(y, visited, samples[0]):
+        return _tell(tidied, [*heard, *more])
+    most = [bound(y, wrt, _by_name(sizes)) for sizes in samples]
+    best, least, told = tidied, _excess(visited, samples, most), [*heard, *more]
+    if least:
+        chosen = [Decision(x, "untidied", _FEWER) for x in wrt]
+        above = _excess(Visits(swept, given), samples, most)
+        if above < least:
+            best, least, told = swept, above, [*heard, *chosen]
+    if least:
+        plain, heard = _heard(ways.plain)
+        chosen = [Decision(x, "plain", _FEWER) for x in wrt]
+        if _excess(Visits(plain, given), samples, most) < least:
+            best, told = plain, [*heard, *chosen]
+    return _tell(best, told)
+
+
+def _heard(derive: Callable[[], list[Tensor]]) -> tuple[list[Tensor], Sequence[Record]]:
+    """A derivation and what it tells."""
+    if not is_listening():
+        return derive(), ()
+    with listening() as heard:
+        found = derive()
+    return found, heard
+
+
+def _tell(found: list[Tensor], heard: Sequence[Record]) -> list[Tensor]:
+    for record in heard:
+        note(record)
+    return found
+
+
+def _excess(visited: Visits, samples: Sequence[Sizes], most: Sequence[int]) -> int:
+    """The points visited beyond what is allowed, over all samples."""
+    counts = [visited.count(sizes) for sizes in samples]
+    return sum([max(0, n - m) for n, m in zip(counts, most, strict=True)])
+
+
+def _samples(ops: Sequence[Op]) -> list[Sizes]:
+    """Values of the symbolic sizes, the typical ones first: all alike, or one unlike the rest."""
+    roots = [e for op in ops for e in (*op_expressions(op), *map(dim_expr, op.shape))]
+    sizes = _sizes_in(roots)
+    if not sizes:
+        return [{}]
+    found: list[Sizes] = [dict.fromkeys(sizes, n) for n in (SAMPLE, *_SMALL)]
+    if len(sizes) > 1:
+        found += [{s: n if s is one else n + 1 for s in sizes} for one in sizes[:2] for n in (1, 3)]
+    shapes = [dim_expr(n) for op in ops for n in op.shape]
+    return [f for f in found if _is_possible(f, shapes)]
+
+
+def _by_name(sizes: Sizes) -> dict[str, int]:
+    return {s.name: n for s, n in sizes.items() if isinstance(s, Size)}
+
+
+def _sizes_in(roots: Sequence[Expr]) -> list[Size]:
+    return [e for e in postorder(*roots) if isinstance(e, Size)]
+
+
+def _is_possible(sizes: Sizes, shapes: Sequence[Expr]) -> bool:
+    """Whether what is known about the sizes holds, and no shape is negative."""
+    about = [f for f in facts_about(sizes) if all(n in sizes for n in _sizes_in([f]))]
+    facts = evaluate(about, {}, sizes)
+    return all(map(bool, facts)) and all(n >= 0 for n in evaluate(shapes, {}, sizes))
+
+
+def _is_countable(y: Tensor, visited: Visits, sizes: Sizes) -> bool:
+    """Whether few enough points have to be listed to count those of all loops."""
+    listed = _listed(visited, sizes)
+    if listed <= _MOST_POINTS and _box(topological_ops([y]), sizes) > _MOST_POINTS:
+        listed += _listed(Visits([y]), sizes)
+    return listed <= _MOST_POINTS
+
+
+def _listed(visited: Visits, sizes: Sizes) -> int:
+    """At most so many points are listed: those of axes with conditions, or linked bounds."""
+    parts = [p for nest in visited.nests for p in independent_parts(nest) if len(p) > 1]
+    return sum([prod([width(a, sizes) for a in p if isinstance(a, Axis)]) for p in parts])
+
+
+def _box(ops: Sequence[Op], sizes: Sizes) -> int:
+    """The points of the operations, as if all axes in one were around each other."""
+    found = [dict.fromkeys(_axes_of(op)) for op in ops]
+    return sum([prod([width(a, sizes) for a in axes]) for axes in found if axes])
+
+
+def _axes_of(op: Op) -> list[Axis]:
+    roots = [*op.axes, *op_expressions(op)] if isinstance(op, Compute) else op_expressions(op)
+    return [e for e in postorder(*roots) if isinstance(e, Axis)]

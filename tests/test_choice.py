@@ -1,0 +1,205 @@
+"""Plainer derivations: what they visit, that they are right, and when they are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from tensorad import te
+from tensorad.autodiff import vjp
+from tensorad.autodiff.choice import Ways, derive_within_bound
+from tensorad.autodiff.heads import pair_heads, seeds
+from tensorad.autodiff.reverse import Sweep
+from tensorad.autodiff.visits import Visits
+from tensorad.bound import bound
+from tensorad.counting import work
+from tensorad.ir.expr import Expr, Reduce, size_var
+from tensorad.ir.interpret import interpret
+from tensorad.ir.points import evaluate
+from tensorad.ir.tensor import Compute, Dim, Scatter, Tensor, dim_expr
+from tensorad.simplify.record import Decision, listening
+from tests.program_checks import like
+from tests.test_random_programs import LARGE, SIZES, choose, differentiate
+
+FIXED: tuple[dict[str, int], ...] = ({},)
+
+
+def matrix(name: str, *shape: Dim) -> Tensor:
+    return te.placeholder(shape, name=name, dtype="float64")
+
+
+def plain(y: Tensor, wrt: list[Tensor], head: Tensor) -> list[Tensor]:
+    starts, batch = seeds(pair_heads([y], [head]))
+    return Sweep([y], wrt, batch, {}, plain=True).run(starts, strict=False)
+
+
+def check(y: Tensor, wrt: list[Tensor], sizes: tuple[Mapping[str, int], ...] = FIXED) -> None:
+    """The plain gradients keep to the yardstick, and their values are those of the others."""
+    head = like(y, "H")
+    found, expected = plain(y, wrt, head), vjp(y, wrt, head)
+    for n in sizes:
+        most = bound(y, wrt, n)
+        assert int(str(work(found, n).iterations)) <= most
+        assert int(str(work(expected, n).iterations)) <= most
+        rng = np.random.default_rng(0)
+        given: Mapping[Expr, int] = {size_var(name): value for name, value in n.items()}
+        shapes = {t: evaluate([dim_expr(s) for s in t.shape], {}, given) for t in (*wrt, head)}
+        values = {t: rng.standard_normal([int(s) for s in shape]) for t, shape in shapes.items()}
+        for a, b in zip(interpret(found, values, n), interpret(expected, values, n), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_a_winner_is_looked_for_not_scattered_to() -> None:
+    x = matrix("X", 3)
+    k = te.reduce_axis(4, "k")
+    y = te.compute((3,), lambda i: te.minimum(te.min(x[i] + 0 * k, axis=k), 3.0), name="Y")
+    check(y, [x])
+    (dx,) = plain(y, [x], like(y, "H"))
+    assert not isinstance(dx.op, Scatter)
+
+
+def test_one_element_read_by_two_components_is_one_contribution() -> None:
+    x, w = matrix("X"), matrix("W", 4)
+    k = te.reduce_axis(4, "k")
+    a = te.select(k < 2, w[k], x[()])
+    y = te.compute(
+        (2,), lambda i: te.sum(te.tanh(a) * te.sin(x[()]) + te.cos(x[()]), axis=k), name="Y"
+    )
+    check(y, [x, w])
+
+
+def test_a_read_under_two_conditions_is_visited_where_one_of_them_holds() -> None:
+    x = matrix("X", 5)
+    y = te.compute(
+        (9,),
+        lambda i: (
+            te.select(i < 6, te.sin(x[i // 2]), 0.0) + te.select(i > 3, te.exp(x[i // 2]), 1.0)
+        ),
+        name="Y",
+    )
+    check(y, [x])
+    (dx,) = plain(y, [x], like(y, "H"))
+    assert isinstance(dx.op, Compute)
+    assert work(dx).iterations == 9
+
+
+def test_indices_beyond_loops_are_listed_even_beside_choices_by_tables() -> None:
+    x = matrix("X", 3)
+    y = te.compute(
+        (7,),
+        lambda i: te.maximum(x[(8 - i) % 5 % 3], te.select(i % 5 % 2 < 1, x[i % 3], 1.0)),
+        name="Y",
+    )
+    check(y, [x])
+    (dx,) = plain(y, [x], like(y, "H"))
+    assert isinstance(dx.op, Compute)
+
+
+def test_a_scatter_by_data_visits_the_points_that_symbolic_sizes_leave() -> None:
+    n = te.size("n")
+    x, p = matrix("X", 3), te.placeholder((3,), dtype="int32", name="P")
+    y = te.compute((3,), lambda i: te.select(i < n, te.sin(x[p[i]]), 0.0), name="Y")
+    z = te.compute((n,), lambda i: y[te.minimum(i, 2)], name="Z")
+    (dx,) = plain(z, [x], like(z, "H"))
+    assert isinstance(dx.op, Scatter)
+    for value in (0, 1, 2, 5):
+        visited = int(str(work(dx, {"n": value}).iterations))
+        assert visited <= bound(z, [x], {"n": value})
+
+
+def test_switches_and_numbers_need_no_adjoint_of_their_own() -> None:
+    x = matrix("X", 7, 2)
+    k = te.reduce_axis(2, "k")
+    y = te.compute(
+        (7,), lambda i: te.select(i != 1, 2.0 * te.sum(x[i, k], axis=k), -1.25), name="Y"
+    )
+    check(y, [x])
+
+
+def test_a_stage_over_an_axis_without_values_has_no_points() -> None:
+    x = matrix("X", 6, 5)
+    none, k = te.reduce_axis((2, 2), "none"), te.reduce_axis(5, "k")
+    inner = te.sum(te.exp(x[none, k]), axis=k)
+    y = te.compute((), lambda: te.max(inner, axis=none) + te.sin(x[0, 0]), name="Y")
+    check(y, [x])
+
+
+def test_small_and_mixed_sizes_keep_to_the_yardstick() -> None:
+    n, m = te.size("n"), te.size("m")
+    x = matrix("X", n, m)
+    k = te.reduce_axis(n, "k")
+    y = te.compute(
+        (m, n + 1),
+        lambda i, j: te.erf(te.sum(x[n - 1 - k, te.maximum(i - 2, 0)], axis=k) * 0.5),
+        name="Y",
+    )
+    check(y, [x], SIZES)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_visits_are_those_of_the_loops(seed: int) -> None:
+    program, rng = choose(seed)
+    of = differentiate(program, rng)
+    symbolic = any(not isinstance(n, int) for t in program.inputs for n in t.shape)
+    for sizes in (*SIZES, LARGE) if symbolic else ({},):
+        values: Mapping[Expr, int] = {size_var(name): n for name, n in sizes.items()}
+        found = Visits(of.outputs).count(values)
+        assert found == int(str(work(of.outputs, sizes).iterations))
+
+
+def sums(m: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Y = row sums of X; its gradient, and the same with a loop of `m` points per element."""
+    x, h = matrix("X", 4, 5), matrix("H", 4)
+    k, r = te.reduce_axis(5, "k"), te.reduce_axis(m, "r")
+    y = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="Y")
+    dx = te.compute((4, 5), lambda i, _: te.sum(h[i] / m + 0 * r, axis=r), name="dX")
+    assert isinstance(dx.op, Compute)
+    assert isinstance(dx.op.bodies[0], Reduce)
+    return x, y, dx
+
+
+def test_the_first_way_that_keeps_to_the_yardstick_is_taken() -> None:
+    x, y, dear = sums(3)
+    _, _, cheap = sums(1)
+    ways = Ways(lambda: [dear], lambda _: [cheap], lambda: [dear])
+    assert derive_within_bound(ways, y, [x], []) == [cheap]
+    ways = Ways(lambda: [cheap], lambda _: [dear], lambda: [dear])
+    assert derive_within_bound(ways, y, [x], []) == [cheap]
+    ways = Ways(lambda: [dear], lambda _: [dear], lambda: [cheap])
+    with listening() as heard:
+        assert derive_within_bound(ways, y, [x], []) == [cheap]
+    assert [(r.plan, r.why) for r in heard if isinstance(r, Decision)] == [
+        ("plain", "it visits fewer points")
+    ]
+
+
+def test_where_every_way_exceeds_the_yardstick_the_least_is_taken() -> None:
+    x, y, dear = sums(3)
+    _, _, dearer = sums(4)
+    ways = Ways(lambda: [dearer], lambda _: [dear], lambda: [dearer])
+    assert derive_within_bound(ways, y, [x], []) == [dear]
+
+
+def test_loops_too_long_to_count_are_not_compared() -> None:
+    x = matrix("X", 1 << 20)
+    y = te.compute((1 << 19,), lambda i: x[i // 3 + i % 7], name="Y")
+    found = [matrix("dX", 1 << 20)]
+
+    def never() -> list[Tensor]:
+        raise AssertionError
+
+    assert derive_within_bound(Ways(lambda: found, lambda r: r, never), y, [x], []) == found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_plain_gradients_of_random_programs_are_right(seed: int) -> None:
+    program, rng = choose(seed)
+    of = differentiate(program, rng)
+    symbolic = any(not isinstance(n, int) for t in program.inputs for n in t.shape)
+    sizes = SIZES[0] if symbolic else {}
+    values = of.values(sizes)
+    found = interpret(plain(of.y, of.wrt, of.h), values, sizes)
+    for a, b in zip(found, interpret(of.gradients, values, sizes), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
