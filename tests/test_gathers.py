@@ -7,8 +7,9 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
+from tensorad.autodiff.adjoint import Contribution, Target, Uses
 from tensorad.bound import bound
-from tensorad.ir.expr import Expr
+from tensorad.ir.expr import Expr, axis, call, int_const, logical_and, logical_or
 from tensorad.ir.tensor import Compute, Scatter, Tensor
 from tensorad.ir.visit import topological_ops
 
@@ -140,3 +141,16 @@ def test_symbolic_windows_stay_within_the_bound_at_small_sizes(stride: int) -> N
         expected[stride * i + at] += i + 1
     arrays = {x: np.zeros(11), b: values, h: np.arange(1.0, 5.0)}
     np.testing.assert_array_equal(ta.evaluate(dx, arrays), expected)
+
+
+def test_conditions_that_loops_cannot_follow_stay_with_the_data() -> None:
+    n, m = te.size("n"), te.size("m")
+    x, z = te.placeholder((m,), "float64", "X"), te.placeholder((n,), "float64", "Z")
+    h = te.placeholder((n, n), "float64", "H")
+    i, j, k = (axis(name, 0, n) for name in "ijk")
+    mixed = logical_or(call("eq", j % 2, int_const(0)), logical_and(k + j < 5, z[k] > 0.0))
+    where = logical_and(call("ne", j, i), k + i + 1 < m)
+    part = Contribution((i, j, k), mixed, (k + 1 + i,), lambda batch: h[i, j], where)
+    adjoint = Target(x, (), [part]).finish("dX", True, Uses(0, False))
+    assert adjoint is not None and adjoint.tensor is not None
+    assert isinstance(adjoint.tensor.op, Compute)

@@ -8,7 +8,7 @@ from math import prod
 
 from tensorad.autodiff.contributions import Contribution as Contribution
 from tensorad.autodiff.contributions import explicit, merged, scattered_along, sum_of
-from tensorad.autodiff.gathers import best_gather
+from tensorad.autodiff.gathers import best_gather, gather_all
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
@@ -123,14 +123,16 @@ class Target:
     of: Tensor
     batch: Shape
     contributions: list[Contribution] = field(default_factory=list)
+    given: dict[Contribution, Contribution] = field(default_factory=dict)
+    """Contributions -> what they were before their conditions were made explicit."""
 
     def finish(self, name: str, stored: bool, uses: Uses) -> Adjoint | None:
         """The sum of the contributions; None if there is none.
 
         It is left as a formula when recomputing it at its uses is cheaper than storing it.
         """
-        parts = [explicit(c) for c in self.contributions]
-        self.contributions = [c for c in parts if not is_never(c)]
+        self.given = {explicit(c): c for c in self.contributions}
+        self.contributions = [c for c in self.given if not is_never(c)]
         if not self.contributions:
             return None
         axes = self._axes()
@@ -185,6 +187,8 @@ class Target:
             sparse = [_reached(m, m.sparse) for m in members if m.sparse is not None]
             sparse = sparse if len(sparse) == len(members) else []
             part = None if direct else best_gather(c, sparse, axes, len(self.batch))
+            if part is None and not direct and not sparse:
+                part = self._gather_as_given(members, axes)
             if part is None and not is_live(c):
                 continue
             if part is None:
@@ -199,6 +203,15 @@ class Target:
         if total is None and not scattered:
             total = const(0, self.of.dtype)
         return total, scattered
+
+    def _gather_as_given(
+        self, members: Sequence[Contribution], axes: tuple[Axis, ...]
+    ) -> Expr | None:
+        """Gathered without what conditions on data say of indices, if loops cannot follow it."""
+        given = [self.given[m] for m in members]
+        if all(g is m for g, m in zip(given, members, strict=True)):
+            return None
+        return gather_all(given, axes, len(self.batch))
 
     def _scatter(self, name: str, parts: list[Contribution], init: Tensor | None) -> Tensor:
         """One accumulate loop per operation, each starting from the result of the one before."""

@@ -47,7 +47,9 @@ class Contribution:
 
 def explicit(c: Contribution) -> Contribution:
     """The contribution; what its conditions on data say of indices stands beside them."""
-    return replace(c, condition=_explicit(c.condition), guard=_explicit(c.guard))
+    condition, guard = _explicit(c.condition), _explicit(c.guard)
+    same = condition is c.condition and guard is c.guard
+    return c if same else replace(c, condition=condition, guard=guard)
 
 
 def _explicit(condition: Expr) -> Expr:

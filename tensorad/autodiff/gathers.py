@@ -26,14 +26,14 @@ def best_gather(
     """
     if not sparse:
         return gather(c, axes, n_batch)
-    thin = _gather_all(sparse, axes, n_batch)
+    thin = gather_all(sparse, axes, n_batch)
     if thin is not None:
         return thin  # it asks for each element once, not for each operand that reads it
     whole = gather(c, axes, n_batch)
     if whole is not None and not any_node(whole, is_reduce):
         return whole
     compared = [_compared(s, axes[n_batch:]) for s in sparse]
-    pointwise = _gather_all(compared, axes, n_batch)
+    pointwise = gather_all(compared, axes, n_batch)
     if pointwise is not None and not any_node(pointwise, is_reduce):
         cheap = whole is not None and gather_is_cheaper(whole, axes, [], n_batch)
         return whole if cheap else pointwise
@@ -63,7 +63,7 @@ def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None
     return body if is_solved(body) else None
 
 
-def _gather_all(parts: Sequence[Contribution], axes: tuple[Axis, ...], n_batch: int) -> Expr | None:
+def gather_all(parts: Sequence[Contribution], axes: tuple[Axis, ...], n_batch: int) -> Expr | None:
     """The sum of the contributions, each gathered; None if one cannot be."""
     total: Expr | None = None
     for members in merged(parts):
