@@ -38,6 +38,7 @@ from tensorad.ir.visit import (
     substitute_all,
     uses_any,
 )
+from tensorad.simplify.affine import free_parameters
 from tensorad.simplify.dataflow import Definition
 from tensorad.simplify.factors import product
 from tensorad.simplify.indicators import indicator
@@ -336,7 +337,8 @@ class Normal:
         rest = tuple([f for f in factors if not is_indicator(f[0])])
         source = product(rest, Fraction(1), combiner.identity[0].dtype)
         whole = reduce_expr(combiner, (source,), tuple(axes), logical_and(*guards))
-        outer = [a for a in free_leaves(whole) if isinstance(a, Axis)]
+        free = free_parameters((), *free_leaves(whole))  # an axis's bounds may vary over others
+        outer = [a for a in reversed(free) if isinstance(a, Axis)]
         self.left -= _SOLVING
         solved = nonzero_body(outer, whole)
         return None if solved is whole or not is_solved(solved) else self.form(solved)

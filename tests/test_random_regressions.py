@@ -14,12 +14,26 @@ from tensorad.bound import bound
 from tensorad.codegen.access import in_bounds
 from tensorad.codegen.affine import Ranges
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.expr import Axis, Expr, Read, axis, cast, size_var
+from tensorad.ir.dtypes import FLOAT64
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Expr,
+    Read,
+    axis,
+    cast,
+    const,
+    logical_and,
+    reduce_expr,
+    select,
+    size_var,
+)
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Compute, Scatter, Update, outputs
 from tensorad.simplify.islspace import BudgetExceeded, Space, budget
 from tensorad.simplify.reductions import extract_reductions
 from tensorad.simplify.tables import tabulate
+from tensorad.simplify.vanish import vanishes
 
 
 def test_a_read_behind_several_conditions_on_data_stays_guarded() -> None:
@@ -262,3 +276,16 @@ def test_stages_of_several_components_keep_to_their_condition() -> None:
     assert isinstance(y[0].op, Compute)
     staged = outputs(extract_reductions(y[0].op))
     assert ta.work(staged).iterations == 3 * 4 * 6 + 3 * 4
+
+
+def test_a_sum_inside_a_loop_with_bounds_of_another_is_solved() -> None:
+    x = te.placeholder((6,), dtype="float64", name="X")
+    a, c = axis("a", 0, 6), axis("c", 0, 6)
+    b = axis("b", 0, a + 1)
+
+    def total(source: Expr, over: Axis) -> Expr:
+        return reduce_expr(sum_combiner(FLOAT64), (source,), (over,), TRUE)
+
+    picked = total(select(logical_and(c <= b, c >= b), x[c], const(0.0, FLOAT64)), c)
+    assert vanishes((), total(total(picked - x[b], b), a), {})
+    assert not vanishes((), total(total(picked - x[a], b), a), {})
