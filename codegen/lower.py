@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from tensorad import config
+from tensorad.codegen.choices import Given, Schedules, schedules
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
@@ -16,7 +17,7 @@ from tensorad.codegen.schedule import schedule_unit
 from tensorad.codegen.units import Unit, join
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import TRUE, Expr, read
+from tensorad.ir.expr import TRUE, Expr, Reduce, read
 from tensorad.ir.functions import without_functions
 from tensorad.ir.tensor import (
     Compute,
@@ -30,7 +31,7 @@ from tensorad.ir.tensor import (
 from tensorad.ir.tensor import (
     outputs as outputs_of,
 )
-from tensorad.ir.visit import op_inputs
+from tensorad.ir.visit import op_expressions, op_inputs, postorder
 
 
 def lower_program(
@@ -39,26 +40,42 @@ def lower_program(
     *,
     schedule: bool = True,
     assume_in_bounds: bool = False,
+    choices: Given | Schedules = None,
 ) -> LoopProgram:
     """The loops that compute `outputs` from `inputs`, which may be any tensors of the DAG.
 
     An output that is also an input, a constant or listed twice is a copy: the program's
     `outputs` then holds the copy's tensor.
 
+    Args:
+        schedule: False leaves the loops as the formulas are written.
+        choices: decisions of the schedule made by hand, for all tensors or by tensor name.
     Raises:
-        BuildError: an output needs a placeholder that is not an input.
+        BuildError: an output needs a placeholder that is not an input, or the choices name what
+            is not there or cannot be.
     """
+    chosen = schedules(choices)
     distinct, copies = _separate_outputs(outputs, inputs)
     kernels: list[Kernel] = []
-    for unit in needed_units(distinct, inputs):
+    units = needed_units(distinct, inputs)
+    chosen.check({op.name: _axis_names(op) for unit in units for op in unit.parts})
+    for unit in units:
         into = unit.live[0] if len(unit.parts) > 1 else None
         checks = [] if assume_in_bounds else [check_kernel(op, into) for op in unit.parts]
         kernels.extend([c for c in checks if c is not None])
-        kernels.extend(schedule_unit(unit) if schedule else [lower_unit(unit)])
+        kernels.extend(schedule_unit(unit, chosen) if schedule else [lower_unit(unit)])
     program = LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
     if config.current().debug:
         _inspect(program, config.current().debug)
     return program
+
+
+def _axis_names(op: Op) -> list[str]:
+    """The axes of an operation's loops, those of its reductions included."""
+    inside = [e for e in postorder(*op_expressions(op)) if isinstance(e, Reduce)]
+    along = op.along if isinstance(op, Scan) else ()
+    own = op.axes if isinstance(op, (Compute, Scan, Scatter)) else ()
+    return [a.name for a in (*own, *along, *[a for e in inside for a in e.axes])]
 
 
 def _inspect(program: LoopProgram, debug: Sequence[str]) -> None:

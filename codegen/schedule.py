@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tensorad.codegen.choices import Choices, Schedules
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loopnest import Nest, nest_of, simplify_nest
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.schedule_emit import emit_nest
+from tensorad.codegen.schedule_forced import check_lanes
 from tensorad.codegen.schedule_plan import extent_product, plan_nest
 from tensorad.codegen.schedule_split import has_switches, split_conditions, split_divisions
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
@@ -46,78 +48,85 @@ FOLDED: Final = 256
 """Points that a fold of folds is taken to visit per element."""
 
 
-def schedule_unit(unit: Unit) -> list[Kernel]:
+def schedule_unit(unit: Unit, schedules: Schedules) -> list[Kernel]:
     """The kernels of one unit: the updates of later parts end the last kernel of the first."""
-    *before, last = schedule_op(unit.parts[0], unit.live)
+    *before, last = schedule_op(unit.parts[0], unit.live, schedules.of(unit.parts[0].name))
     if len(unit.parts) == 1:
         return [*before, last]
     body = list(last.body)
     for op in unit.parts[1:]:
         if not isinstance(op, Scatter):
             raise InternalError(f"{op.name} ({type(op).__name__}) does not continue a tensor")
-        body.extend(schedule_updates(op, unit.live[0]))
+        body.extend(schedule_updates(op, unit.live[0], schedules.of(op.name)))
     made = [t for k in before for t in k.writes]
     read = tuple(dict.fromkeys((*last.reads, *made, *unit.inputs())))
     return [*before, Kernel(unit.op.name, tuple(body), last.writes, read)]
 
 
-def schedule_op(op: Op, live: tuple[Tensor, ...]) -> list[Kernel]:
+def schedule_op(op: Op, live: tuple[Tensor, ...], choices: Choices) -> list[Kernel]:
     """The kernels of one operation, in order."""
     if isinstance(op, Compute):
-        return schedule_compute(op, live)
+        return schedule_compute(op, live, choices)
     if isinstance(op, Scatter):
-        return [schedule_scatter(op, live[0])]
+        return [schedule_scatter(op, live[0], choices)]
     if isinstance(op, Scan):
-        return [schedule_scan(op, live)]
+        return [schedule_scan(op, live, choices)]
     raise InternalError(f"{op.name} ({type(op).__name__}) has no loops")
 
 
-def schedule_compute(op: Compute, live: tuple[Tensor, ...]) -> list[Kernel]:
+def schedule_compute(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[Kernel]:
     """One kernel per stage, the last of which stores `live`."""
     stages, bodies = split_stages(op)
     used = stage_uses(stages, bodies) if stages else set()
     kernels = []
     for s in stages:
         stored = tuple([t for t in outputs(s) if t in used])
-        kernels.append(schedule_bodies(s.name, s.axes, s.bodies, stored))
-    return [*kernels, schedule_bodies(op.name, op.axes, bodies, live)]
+        kernels.append(schedule_bodies(s.name, s.axes, s.bodies, stored, choices))
+    return [*kernels, schedule_bodies(op.name, op.axes, bodies, live, choices)]
 
 
 def schedule_bodies(
-    name: str, axes: tuple[Axis, ...], bodies: tuple[Expr, ...], live: tuple[Tensor, ...]
+    name: str,
+    axes: tuple[Axis, ...],
+    bodies: tuple[Expr, ...],
+    live: tuple[Tensor, ...],
+    choices: Choices,
 ) -> Kernel:
     """The loops of live[n][axes] = bodies[n's index]: pieces, each run by a plan of its own."""
     body: list[Stmt] = []
     nest = nest_of(axes, live, bodies)
     if nest is None:
-        body.extend(serial_loops(axes, bodies, live))
+        body.extend(serial_loops(axes, bodies, live, choices))
     else:
-        for piece in pieces_of(nest):
-            body.extend(emit_nest(piece, plan_nest(piece)))
+        pieces = pieces_of(nest, choices)
+        plans = [plan_nest(piece, choices) for piece in pieces]
+        check_lanes(name, nest, plans, choices)
+        for piece, plan in zip(pieces, plans, strict=True):
+            body.extend(emit_nest(piece, plan))
     used = dict.fromkeys(e.tensor for e in postorder(*bodies) if isinstance(e, Read))
     return Kernel(name, tuple(body), live, tuple(used))
 
 
-def pieces_of(nest: Nest) -> list[Nest]:
+def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:
     """The nest after all passes; nothing where an output axis is empty."""
     simple = simplify_nest(nest)
     if simple is None:
         return []
     pieces = [simple]
-    if has_switches(simple):
+    if choices.split is not False and has_switches(simple):
         for p in PASSES:
             pieces = [part for piece in pieces for part in p.run(piece)]
     return pieces
 
 
 def serial_loops(
-    axes: tuple[Axis, ...], bodies: tuple[Expr, ...], live: Sequence[Tensor]
+    axes: tuple[Axis, ...], bodies: tuple[Expr, ...], live: Sequence[Tensor], choices: Choices
 ) -> tuple[Stmt, ...]:
     """The loops as written, rows on several threads: for folds that hold folds."""
     before, values = lower_values(bodies)
     store = Store(tuple(live), axes, tuple([values[t.index] for t in live]))
     body: tuple[Stmt, ...] = strip_visits((*before, store))
-    return free_loops(axes, extent_product(axes) * FOLDED, body)
+    return free_loops(axes, extent_product(axes) * FOLDED, body, choices.parallel)
 
 
 def strip_visits(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -20,6 +20,7 @@ from tensorad.codegen.access import (
     unsafe_reads,
 )
 from tensorad.codegen.affine import Ranges, among
+from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.ir.combiner import Combiner
@@ -78,15 +79,15 @@ class Estimate:
     jam: Mapping[Axis, int]
 
 
-def plan_nest(nest: Nest) -> Plan:
-    """The plan of a nest.
+def plan_nest(nest: Nest, choices: Choices = OPEN) -> Plan:
+    """The plan of a nest, as far as possible with the choices.
 
     Ensures: conditions and bounds inside a vector loop do not vary by lane, except conditions
     that may be evaluated in every lane.
     """
     if nest.folds:
-        return _plan_folds(nest)
-    return _plan_elementwise(nest)
+        return _plan_folds(nest, choices)
+    return _plan_elementwise(nest, choices)
 
 
 def lanes_of(nest: Nest) -> int:
@@ -111,28 +112,30 @@ def _filled(extent: int, step: int) -> float:
     return extent / (step * ceil(extent / step)) if extent else 1.0
 
 
-def _plan_elementwise(nest: Nest) -> Plan:
+def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
     if not nest.axes:
         return Plan(())
     lanes = lanes_of(nest)
     accesses = outer_accesses(nest)
     best: tuple[float, Axis | None] = (0.0, None)
-    if not unsafe_reads(nest):
+    if choices.vector is not False and not unsafe_reads(nest):
         costs = []
-        for position, a in enumerate(nest.axes):
+        for position, a in preferred(list(enumerate(nest.axes)), choices.vector):
             cost = sum(_unit(x.stride(a), lanes) for x in accesses) + 0.5
             costs.append((cost / _filled(extent_of(a), lanes), -position, a))
         cost, _, a = min(costs, key=lambda c: c[:2])
         best = (cost, a)
     vector = best[1]
-    jam = _replicated(nest, vector)
+    rows, vectors = choices.tile or (MOST_ACCUMULATORS, 0)
+    jam = _replicated(nest, vector, rows)
     order = [a for a in nest.axes if a is not vector and a not in jam]
     order += [a for a in nest.axes if a in jam and a is not vector]
     if vector is not None:
         order.insert(len(order) - len(jam), vector)
-    plan = Plan(tuple(order), vector, 0, jam)
+    width = lanes * vectors if vector is not None else 0
+    plan = Plan(reordered(order, vector, choices.order), vector, width, jam)
     cost = extent_product(nest.axes) * (len(accesses) + _operations(nest.values))
-    return _threads(nest, plan, cost)
+    return _threads(nest, plan, cost, choices.parallel)
 
 
 def preferred_axis(nest: Nest) -> Axis | None:
@@ -150,10 +153,10 @@ def preferred_axis(nest: Nest) -> Axis | None:
     return min(costs, key=lambda c: c[:2])[2] if costs else None
 
 
-def _replicated(nest: Nest, vector: Axis | None) -> dict[Axis, int]:
+def _replicated(nest: Nest, vector: Axis | None, rows: int) -> dict[Axis, int]:
     """Short axes along which something stored stays the same: written out beside each other."""
     jam: dict[Axis, int] = {}
-    most = most_copies(nest)
+    most = min(rows, most_copies(nest))
     for a in nest.axes:
         short = a.extent is not None and a.extent <= 4
         if a is not vector and short and vector is not None and len(nest.axes) > 1:
@@ -177,10 +180,10 @@ def _operations(roots: Sequence[Expr]) -> int:
     return sum(8 if c.op in heavy else 1 for c in calls if c.dtype.is_float or c.op in heavy)
 
 
-def _threads(nest: Nest, plan: Plan, cost: float) -> Plan:
+def _threads(nest: Nest, plan: Plan, cost: float, wanted: bool | None) -> Plan:
     """Several threads where the work is worth it; a longer axis goes first if need be."""
     order = list(plan.order)
-    if not order or cost < PARALLEL_COST:
+    if not order or not (cost >= PARALLEL_COST if wanted is None else wanted):
         return plan
 
     def trips(a: Axis) -> int:
@@ -199,15 +202,32 @@ def _threads(nest: Nest, plan: Plan, cost: float) -> Plan:
     return Plan(tuple(order), plan.vector, plan.width, plan.jam, plan.unroll, parallel=True)
 
 
-def _plan_folds(nest: Nest) -> Plan:
-    unroll = _unrolled(nest)
-    estimates = list(_estimates(nest, unroll))
-    best = min(estimates, key=lambda e: e.cost)
-    order = best_order(nest, best)
-    unroll = _affordable(nest, unroll, best)
+def _plan_folds(nest: Nest, choices: Choices) -> Plan:
+    unroll = _unrolled(nest) if choices.unroll is not False else frozenset()
+    best = _best(list(_estimates(nest, unroll, choices)), choices, lanes_of(nest))
+    order = reordered(best_order(nest, best), best.vector, choices.order)
+    if choices.unroll:
+        unroll = _movable(nest, set(unroll) - {best.vector}, best.vector)
+    else:
+        unroll = _affordable(nest, unroll, best)
     plan = Plan(order, best.vector, best.width, best.jam, unroll)
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
-    return _threads(nest, plan, steps * best.cost)
+    return _threads(nest, plan, steps * best.cost, choices.parallel)
+
+
+def _best(estimates: Sequence[Estimate], choices: Choices, lanes: int) -> Estimate:
+    """The cheapest estimate; with a tile the largest that fits in it, in the same lanes."""
+    named = [e for e in estimates if e.vector is not None and is_part(e.vector, choices.vector)]
+    best = min(named or estimates, key=lambda e: e.cost)
+    if choices.tile is None or best.vector is None:
+        return best
+    rows, vectors = choices.tile
+    fitting = [
+        e
+        for e in estimates
+        if e.vector is best.vector and prod(e.jam.values()) <= rows and e.width <= vectors * lanes
+    ]
+    return min(fitting, key=lambda e: (-prod(e.jam.values()), -e.width, e.cost))
 
 
 def _unrolled(nest: Nest) -> frozenset[Axis]:
@@ -263,7 +283,7 @@ def most_copies(nest: Nest) -> int:
     return max(1, WRITTEN_NODES // len(postorder(*roots, *nest.indices)))
 
 
-def _estimates(nest: Nest, unroll: frozenset[Axis]) -> Iterator[Estimate]:
+def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterator[Estimate]:
     """Every sensible choice with its cost per fold step."""
     reads = fold_accesses(nest)
     operations = max(1, _operations([s for f in nest.folds for s in f.sources]))
@@ -271,20 +291,21 @@ def _estimates(nest: Nest, unroll: frozenset[Axis]) -> Iterator[Estimate]:
     lanes = lanes_of(nest)
     steps = max(1.0, min([extent_product(f.axes) for f in nest.folds], default=1.0))
     yield Estimate(4.0 + len(reads) + operations, None, 0, {})
-    if unsafe_reads(nest):
+    if choices.vector is False or unsafe_reads(nest):
         return
-    for vector in _vector_candidates(nest):
+    tile = choices.tile or (0, 0)
+    for vector in vector_candidates(nest):
         inside = not among(vector, nest.axes)
         extent = extent_of(vector)
         strides_ = [_unit(x.stride(vector), lanes) if vector in x.uses else 0.6 for x in reads]
         around = 0.0 if inside else _outer_cost(nest, vector, lanes) / steps
-        for registers in (1, 2, 4):
+        for registers in sorted({1, 2, 4, max(1, tile[1])}):
             if registers > 1 and extent <= lanes * (registers // 2):
                 continue
             if inside and vector in unroll and extent < lanes:
                 continue
             filled = _filled(extent, lanes * registers)
-            for jam in _jams(nest, reads, vector, registers * components):
+            for jam in _jams(nest, reads, vector, registers * components, tile):
                 copies = prod(jam.values())
                 loads = sum(
                     unit
@@ -306,7 +327,7 @@ def _outer_cost(nest: Nest, vector: Axis, lanes: int) -> float:
     return sum(_unit(x.stride(vector), lanes) for x in outer_accesses(nest))
 
 
-def _vector_candidates(nest: Nest) -> list[Axis]:
+def vector_candidates(nest: Nest) -> list[Axis]:
     """Axes whose lanes agree on all bounds inside; a reduce axis only where lanes may fold."""
     bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper, a.step)]
     used = free_leaves(*bounds)
@@ -321,7 +342,7 @@ def _step_one(a: Axis) -> bool:
 
 
 def _jams(
-    nest: Nest, reads: Sequence[Access], vector: Axis, registers: int
+    nest: Nest, reads: Sequence[Access], vector: Axis, registers: int, tile: tuple[int, int]
 ) -> Iterator[dict[Axis, int]]:
     """Register tiles over at most two output axes along which some read stays the same."""
     yield {}
@@ -339,19 +360,19 @@ def _jams(
         and any(a in x.uses for x in reads)
     ]
     able = sorted(able, key=lambda a: -min(extent_of(a), 8))[:4]
-    most = min(MOST_ACCUMULATORS // registers, most_copies(nest))
+    most = min(max(MOST_ACCUMULATORS // registers, tile[0]), most_copies(nest))
     for position, a in enumerate(able):
-        for f in _factors(a):
+        for f in _factors(a, tile[0]):
             if 1 < f <= most:
                 yield {a: f}
         for b in able[position + 1 :]:
-            for f, g in product(_factors(a), _factors(b)):
+            for f, g in product(_factors(a, 0), _factors(b, 0)):
                 if f > 1 and g > 1 and f * g <= most:
                     yield {a: f, b: g}
 
 
-def _factors(a: Axis) -> Sequence[int]:
-    return [f for f in JAM_FACTORS if f <= extent_of(a)]
+def _factors(a: Axis, wanted: int) -> Sequence[int]:
+    return [f for f in sorted({*JAM_FACTORS, max(1, wanted)}) if f <= extent_of(a)]
 
 
 def best_order(nest: Nest, choice: Estimate) -> tuple[Axis, ...]:

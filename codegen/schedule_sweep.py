@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tensorad.codegen.access import guarded_unsafe
 from tensorad.codegen.affine import Ranges, fold_by_ranges, substitutor
+from tensorad.codegen.choices import Choices, lanes_allowed
 from tensorad.codegen.loopir import For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
@@ -21,7 +22,7 @@ STRIP = 64
 """Lanes a thread takes at a time where the axis of the threads is also that of the lanes."""
 
 
-def schedule_scan(op: Scan, live: tuple[Tensor, ...]) -> Kernel:
+def schedule_scan(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> Kernel:
     """Lanes along the last axis unless the scan runs there; rows on several threads."""
     parts = scan_parts(op, live)
     step = parts.step if parts.condition is TRUE else (If(parts.condition, parts.step),)
@@ -33,10 +34,12 @@ def schedule_scan(op: Scan, live: tuple[Tensor, ...]) -> Kernel:
         return Kernel(op.name, loops, parts.writes, tuple(op_inputs(op)))
     body: tuple[Stmt, ...] = (parts.begin, *loops, *parts.end)
     others = list(op.axes)
-    if others and _rows_fit_lanes(op, parts):
+    fits = bool(others) and _rows_fit_lanes(op, parts)
+    if fits and lanes_allowed(choices, op.axes[-1]):
         body = (For(others.pop(), body, "vector"),)
     points = extent_product([*op.axes, *op.along])
-    return Kernel(op.name, free_loops(others, points, body), live, tuple(op_inputs(op)))
+    loops = free_loops(others, points, body, choices.parallel)
+    return Kernel(op.name, loops, live, tuple(op_inputs(op)))
 
 
 def _rows_fit_lanes(op: Scan, parts: ScanParts) -> bool:
@@ -55,16 +58,16 @@ def _rows_fit_lanes(op: Scan, parts: ScanParts) -> bool:
     )
 
 
-def schedule_scatter(op: Scatter, out: Tensor) -> Kernel:
+def schedule_scatter(op: Scatter, out: Tensor, choices: Choices) -> Kernel:
     """The fill in lanes; updates free along axes that index the output directly."""
     axes = compute_axes(op.shape)
     start = op.combiner.identity[0] if op.init is None else read(op.init, axes)
     fill = Nest(axes, (), (out,), axes, (start,))
-    body = (*emit_nest(fill, plan_nest(fill)), *schedule_updates(op, out))
+    body = (*emit_nest(fill, plan_nest(fill, choices)), *schedule_updates(op, out, choices))
     return Kernel(op.name, body, (out,), tuple(op_inputs(op)))
 
 
-def schedule_updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
+def schedule_updates(op: Scatter, out: Tensor, choices: Choices) -> tuple[Stmt, ...]:
     """The loops over a scatter's points: lanes and threads where no two write one element."""
     body: tuple[Stmt, ...] = tuple([s for u in op.updates for s in lower_update(op, u, out)])
     if not any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
@@ -72,18 +75,19 @@ def schedule_updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
         body = _mapped(body, lambda e: fold_by_ranges(e, ranges, memo))
     free = _free_axes(op)
     points = extent_product(op.axes)
-    lane = next((a for a in reversed(op.axes) if a in free and _fits_lanes(op, a)), None)
+    able = [a for a in reversed(op.axes) if a in free and _fits_lanes(op, a)]
+    lane = next((a for a in able if lanes_allowed(choices, a)), None)
     outside = [a for a in op.axes if a in free and a is not lane and _is_outermost(a)]
     moved = dict.fromkeys(outside if lane is None else (*outside, lane))
     ordered = [a for a in op.axes if a not in moved]
-    wide = points * 4 > PARALLEL_COST
+    wide = wants_threads(points, choices.parallel)
     if lane is not None and not outside and _is_outermost(lane) and wide:
         outer, inner = strips(lane, STRIP)
         body = _serial(ordered, (For(inner, _mapped(body, substitutor({lane: inner})), "vector"),))
         return (For(outer, body, "parallel"),)
     if lane is not None:
         body = (For(lane, body, "vector"),)
-    return free_loops(outside, points, _serial(ordered, body))
+    return free_loops(outside, points, _serial(ordered, body), choices.parallel)
 
 
 def _mapped(body: tuple[Stmt, ...], image: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
@@ -140,10 +144,17 @@ def _fits_lanes(op: Scatter, a: Axis) -> bool:
     )
 
 
-def free_loops(axes: Sequence[Axis], points: float, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def wants_threads(points: float, wanted: bool | None) -> bool:
+    """Whether loops over so many points run on several threads."""
+    return points * 4 > PARALLEL_COST if wanted is None else wanted
+
+
+def free_loops(
+    axes: Sequence[Axis], points: float, body: tuple[Stmt, ...], parallel: bool | None
+) -> tuple[Stmt, ...]:
     """Independent loops around `body`, the first on several threads where that pays."""
     for a in reversed(axes):
-        wide = a is axes[0] and points * 4 > PARALLEL_COST
+        wide = a is axes[0] and wants_threads(points, parallel)
         kind: LoopKind = "parallel" if wide else "serial"
         body = (For(a, body, kind),)
     return body

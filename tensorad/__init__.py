@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tensorad.building import show_lowered as show_lowered
     from tensorad.checking import GradReport as GradReport
     from tensorad.checking import gradcheck as gradcheck
+    from tensorad.codegen.choices import Schedule as Schedule
     from tensorad.counting import Work as Work
     from tensorad.counting import work as work
     from tensorad.explaining import explain as explain
@@ -124,6 +125,7 @@ _HOME: Final = {
     ),
     "tensorad.building": ("CompiledFunction build evaluate lower measure_performance show_lowered"),
     "tensorad.checking": "GradReport gradcheck",
+    "tensorad.codegen.choices": "Schedule",
     "tensorad.counting": "Work work",
     "tensorad.explaining": "explain",
     "tensorad.ir.expr": "Axis Expr",

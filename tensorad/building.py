@@ -16,6 +16,7 @@ from tensorad.codegen.arguments import (
     check_output,
     check_overlap,
 )
+from tensorad.codegen.choices import Choices, Given
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.lower import lower_program, needed_ops
@@ -219,6 +220,7 @@ def build(
     name: str | None = None,
     *,
     assume_in_bounds: bool = False,
+    schedule: Given = None,
 ) -> CompiledFunction:
     """Compile `outputs` as a function of `inputs`, which may be any tensors of the program.
 
@@ -227,16 +229,17 @@ def build(
         inputs: the arguments, in order; a listed compute is read from the caller.
         name: what errors call the function.
         assume_in_bounds: leave out the checks of indices that come from data.
+        schedule: a `Schedule` for all loops, or one per tensor name: {"Y": Schedule(...)}.
     Raises:
         BuildError: an output needs a placeholder that is not an input, two inputs have one
-            name, or something is not a tensor.
+            name, something is not a tensor, or the schedule cannot be followed.
         LimitError: a full Jacobian that would be stored exceeds
             TENSORAD_DENSE_JACOBIAN_ELEMENTS.
     """
     roots = _output_list(outputs)
     arguments = check_inputs(inputs)
     check_dense([t for t in roots if t not in dict.fromkeys(arguments)])
-    program = lower_program(roots, arguments, assume_in_bounds=assume_in_bounds)
+    program = lower_program(roots, arguments, assume_in_bounds=assume_in_bounds, choices=schedule)
     check_dense([t for kernel in program.kernels for t in kernel.writes])
     sized = [op for op, _ in needed_ops(roots, arguments) if size_conditions(op)]
     return CompiledFunction(roots, program, name or roots[0].name, sized)
@@ -317,12 +320,22 @@ class Lowered:
 
 
 def lower(
-    outputs: Outputs, inputs: Sequence[Tensor] | None = None, *, schedule: bool = True
+    outputs: Outputs,
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    schedule: bool | Choices | Mapping[str, Choices] = True,
 ) -> Lowered:
-    """The loops that compute `outputs`; without `inputs` from all their placeholders."""
+    """The loops that compute `outputs`; without `inputs` from all their placeholders.
+
+    Args:
+        schedule: False for the loops as the formulas are written, True for those that are
+            compiled, or choices as `build` takes them.
+    """
     roots = _output_list(outputs)
     arguments = placeholders(roots) if inputs is None else check_inputs(inputs)
-    return Lowered(lower_program(roots, arguments, schedule=schedule))
+    if isinstance(schedule, bool):
+        return Lowered(lower_program(roots, arguments, schedule=schedule))
+    return Lowered(lower_program(roots, arguments, choices=schedule))
 
 
 def placeholders(roots: Sequence[Tensor]) -> list[Tensor]:
