@@ -53,17 +53,20 @@ class Library:
 _linker: Linker | None = None
 
 
-def load(text: str, symbols: tuple[str, ...], externals: Iterable[str], opt: int = 2) -> Library:
+def load(
+    text: str, symbols: tuple[str, ...], externals: Iterable[str], opt: int = 2, cpu: str = ""
+) -> Library:
     """Compile a module of LLVM IR and link it.
 
     Args:
         symbols: functions whose addresses are wanted.
         externals: functions of the C library the module declares.
         opt: LLVM's code generation level; 0 is linear in the length of the code.
+        cpu: a processor to compile for in place of this one.
     """
     global _linker
     with lock:
-        image = compile_text(text, opt)
+        image = compile_text(text, opt, cpu)
         if _linker is None or _linker.linked >= LIBRARIES_PER_JIT:
             _linker = Linker()
         try:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from tensorad.codegen import jit
+from tensorad.codegen import jit, machine
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.llvm_loop import FunctionText, function_text, phases
@@ -47,11 +47,14 @@ _recent: OrderedDict[str, CompiledKernel] = OrderedDict()
 
 def compiled_kernel(kernel: Kernel) -> tuple[CompiledKernel, tuple[Tensor, ...]]:
     """Machine code for the kernel, and its tensors in the order the code wants them."""
+    cpu = machine.target()
     key, tensors = kernel_key(kernel)
+    if cpu:
+        key = f"{cpu}\n{key}"
     with jit.lock:
         found = _compiled.get(key)
         if found is None:
-            found = _compile(kernel, tensors)
+            found = _compile(kernel, tensors, cpu)
             _compiled[key] = found
         _recent[key] = found
         _recent.move_to_end(key)
@@ -81,12 +84,13 @@ def kernel_text(kernel: Kernel, tensors: tuple[Tensor, ...]) -> tuple[str, list[
     return "\n".join(parts), functions
 
 
-def _compile(kernel: Kernel, tensors: tuple[Tensor, ...]) -> CompiledKernel:
+def _compile(kernel: Kernel, tensors: tuple[Tensor, ...], cpu: str) -> CompiledKernel:
     text, functions = kernel_text(kernel, tensors)
     names = tuple([f.name for f in functions])
     external = {n: None for f in functions for n in f.declarations if not n.startswith("llvm.")}
     longest = max([f.largest_block for f in functions], default=0)
-    library = jit.load(text, names, (*external, *_RUNTIME), 0 if longest > LONG_BLOCK else 2)
+    opt = 0 if longest > LONG_BLOCK else 2
+    library = jit.load(text, names, (*external, *_RUNTIME), opt, cpu)
     return CompiledKernel(library, functions)
 
 

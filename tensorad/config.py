@@ -26,8 +26,24 @@ class Config:
     """TENSORAD_MAX_BYTES: largest single array (bytes) a call may allocate."""
     dense_jacobian_elements: int = 1 << 27
     """TENSORAD_DENSE_JACOBIAN_ELEMENTS: largest full Jacobian (elements) that may be stored."""
+    machine: str = ""
+    """TENSORAD_MACHINE: facts in place of what is read from the machine: cpu=haswell,l2=262144."""
     isl_operations: int = 300_000
     """TENSORAD_ISL_OPERATIONS: isl operations one elimination may spend before it falls back."""
+
+
+def available_cpus(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
+    """The CPUs this process may use: its affinity, or less where a container has a quota."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    try:
+        with open(quota) as file:
+            limit, period = file.read().split()
+    except (OSError, ValueError):
+        return count
+    if not (limit.isdigit() and period.isdigit()):
+        return count
+    return max(1, min(count, -(-int(limit) // int(period))))
 
 
 def _positive(name: str, text: str) -> int:
@@ -60,12 +76,13 @@ def _from_environment() -> Config:
     return Config(
         debug=debug,
         bisect=_positive(bisect, env[bisect]) if bisect in env else None,
-        num_threads=number("TENSORAD_NUM_THREADS", len(os.sched_getaffinity(0))),
+        num_threads=number("TENSORAD_NUM_THREADS", available_cpus()),
         max_bytes=number("TENSORAD_MAX_BYTES", Config.max_bytes),
         dense_jacobian_elements=number(
             "TENSORAD_DENSE_JACOBIAN_ELEMENTS", Config.dense_jacobian_elements
         ),
         isl_operations=number("TENSORAD_ISL_OPERATIONS", Config.isl_operations),
+        machine=env.get("TENSORAD_MACHINE", ""),
     )
 
 

@@ -1,0 +1,73 @@
+"""What is read from the machine, what stands in for it, and code for other processors."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from tensorad import config
+from tensorad.codegen import machine
+from tensorad.errors import DefinitionError
+
+
+def cache(folder: Path, index: int, kind: str, level: int, size: str, line: str = "64") -> None:
+    entry = folder / f"index{index}"
+    entry.mkdir()
+    values = {"type": kind, "level": str(level), "size": size, "coherency_line_size": line}
+    for name, text in values.items():
+        (entry / name).write_text(text + "\n")
+
+
+def test_caches_of_linux(tmp_path: Path) -> None:
+    cache(tmp_path, 0, "Data", 1, "48K", "128")
+    cache(tmp_path, 1, "Instruction", 1, "32K", "128")
+    cache(tmp_path, 2, "Unified", 2, "2M", "128")
+    (tmp_path / "index3").mkdir()  # a container that hides the rest
+    assert machine._linux_caches(tmp_path) == {"l1": 48 << 10, "l2": 2 << 20, "line": 128}
+    assert machine._linux_caches(tmp_path / "nowhere") == {}
+
+
+def test_a_quota_limits_the_cpus(tmp_path: Path) -> None:
+    every = config.available_cpus(str(tmp_path / "none"))
+    assert every >= 1
+    for text, count in (("max 100000", every), ("50000 100000", 1), ("nonsense", every)):
+        (tmp_path / "cpu.max").write_text(text)
+        assert config.available_cpus(str(tmp_path / "cpu.max")) == count
+
+
+def test_this_machine_makes_sense() -> None:
+    m = machine.this_machine()
+    assert 8 << 10 <= m.l1 <= m.l2 <= 1 << 30 and m.line in (32, 64, 128, 256)
+    assert m.vector_bytes in (16, 32, 64) and m.registers in (16, 32) and m.cores >= 1
+    if platform.machine() == "x86_64":
+        assert machine.probed_vector_bytes(m.cpu) == m.vector_bytes
+
+
+def test_facts_can_be_replaced() -> None:
+    with config.override(machine="l2=1048576, cores=12,flops=1.5"):
+        m = machine.current()
+        assert (m.l2, m.cores, m.flops, machine.target()) == (1 << 20, 12, 1.5, "")
+        assert "L2 1 MB" in str(m) and str(m).endswith("12 CPUs")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
+def test_another_processor_brings_its_registers() -> None:
+    for cpu, width, registers in (("haswell", 32, 16), ("x86-64", 16, 16), ("x86-64-v4", 64, 32)):
+        with config.override(machine=f"cpu={cpu}"):
+            m = machine.current()
+            assert (m.cpu, m.vector_bytes, m.registers) == (cpu, width, registers)
+            assert machine.target() == ("" if cpu == machine.this_machine().cpu else cpu)
+
+
+@pytest.mark.parametrize("text", ["l2", "l2=", "l2=-4", "l9=4", "flops=fast", "cpu="])
+def test_nonsense_is_refused(text: str) -> None:
+    with config.override(machine=text), pytest.raises(DefinitionError) as caught:
+        machine.current()
+    assert str(caught.value) == (
+        f"TENSORAD_MACHINE has the part {text!r}, which says nothing.\n"
+        f"  in: TENSORAD_MACHINE={text}\n"
+        "  hint: write name=value with cpu, l1, l2, l3, line, vector_bytes, registers, cores, "
+        "flops, read; sizes in bytes."
+    )
