@@ -28,6 +28,8 @@ def kernel_key(kernel: Kernel) -> tuple[str, tuple[Tensor, ...]]:
     Every distinct expression is named once, so the text is linear in the shared graph.
     """
     writer = _Writer()
+    for t in kernel.scratch:
+        writer.scratch(t)
     writer.block(kernel.body)
     return "\n".join(writer.lines), tuple(writer.tensors)
 
@@ -39,15 +41,25 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[Expr, str] = {}
         self.tensors: dict[Tensor, str] = {}
+        self.own: dict[Tensor, str] = {}
+        """The scratch buffers: no argument stands for them."""
 
     def tensor(self, t: Tensor) -> str:
-        name = self.tensors.get(t)
+        name = self.own.get(t) or self.tensors.get(t)
         if name is None:
-            dims = [str(n) if isinstance(n, int) else self.expr(n) for n in t.shape]
             name = f"t{len(self.tensors)}"
             self.tensors[t] = name
-            self.lines.append(f"{name}:{t.dtype}[{','.join(dims)}]")
+            self.declare(name, t)
         return name
+
+    def scratch(self, t: Tensor) -> None:
+        """Name a scratch buffer by its position."""
+        self.own[t] = f"s{len(self.own)}"
+        self.declare(self.own[t], t)
+
+    def declare(self, name: str, t: Tensor) -> None:
+        dims = [str(n) if isinstance(n, int) else self.expr(n) for n in t.shape]
+        self.lines.append(f"{name}:{t.dtype}[{','.join(dims)}]")
 
     def expr(self, root: Expr) -> str:
         """The name of an expression, after the lines that define it."""

@@ -73,7 +73,9 @@ def kernel_text(kernel: Kernel, tensors: tuple[Tensor, ...]) -> tuple[str, list[
     functions: list[FunctionText] = []
     first_check = 1
     for number, (body, parallel) in enumerate(phases(kernel.body)):
-        functions.append(function_text(f"kernel{number}", body, parallel, tensors, first_check))
+        name = f"kernel{number}"
+        made = function_text(name, body, parallel, tensors, first_check, kernel.scratch)
+        functions.append(made)
         first_check += sum(isinstance(s, Check) for s in statements(body))
     declarations: dict[str, str] = {}
     helpers: dict[str, str] = {}

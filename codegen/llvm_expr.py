@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from tensorad.codegen.llvm_memory import Memory
 from tensorad.codegen.llvm_ops import CHEAP, conversion, iota, operation, splat_operand
 from tensorad.codegen.llvm_text import Code, Value, Writer, constant_text, type_text
+from tensorad.codegen.scratch import scratch_offsets
 from tensorad.errors import InternalError
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Select, Size
@@ -43,8 +44,16 @@ class Lanes:
 class Expressions:
     """Values of expressions at the current point of one kernel."""
 
-    def __init__(self, code: Code, tensors: Iterable[Tensor], written: Iterable[Tensor]) -> None:
+    def __init__(
+        self,
+        code: Code,
+        tensors: Iterable[Tensor],
+        written: Iterable[Tensor],
+        scratch: Iterable[Tensor] = (),
+    ) -> None:
         self.code = code
+        self.scratch = scratch_offsets(scratch)[0]
+        """Where a thread's own buffers are in its block, in bytes."""
         self.slots = {t: n for n, t in enumerate(tensors)}
         self.sizes: dict[Size, int] = {}
         self.cache: dict[object, Value] = {}

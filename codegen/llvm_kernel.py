@@ -34,13 +34,17 @@ class Statements:
     """Emits the statements of one kernel into its code."""
 
     def __init__(
-        self, body: tuple[Stmt, ...], tensors: tuple[Tensor, ...], first_check: int
+        self,
+        body: tuple[Stmt, ...],
+        tensors: tuple[Tensor, ...],
+        first_check: int,
+        scratch: tuple[Tensor, ...] = (),
     ) -> None:
         self.code = Code()
-        self.width = lanes_for(tensors)
+        self.width = lanes_for((*tensors, *scratch))
         self.use = LaneUse(body, self.width)
         written = {t: None for s in body for t in self.use.stored[s]}
-        self.values = Expressions(self.code, tensors, written)
+        self.values = Expressions(self.code, tensors, written, scratch)
         self.partials: dict[tuple[Param, ...], Partial] = {}
         found = [s for s in statements(body) if isinstance(s, Check)]
         self.checks = {s: first_check + n for n, s in enumerate(found)}

@@ -247,10 +247,15 @@ def _is_closed(body: tuple[Stmt, ...]) -> bool:
 
 
 def function_text(
-    name: str, body: tuple[Stmt, ...], parallel: bool, tensors: tuple[Tensor, ...], first_check: int
+    name: str,
+    body: tuple[Stmt, ...],
+    parallel: bool,
+    tensors: tuple[Tensor, ...],
+    first_check: int,
+    scratch: tuple[Tensor, ...] = (),
 ) -> FunctionText:
     """The LLVM function of one phase; tensors are passed by position."""
-    loops = Loops(body, tensors, first_check)
+    loops = Loops(body, tensors, first_check, scratch)
     if parallel and isinstance(body[0], For):
         _parallel_loop(loops, body[0])
     else:

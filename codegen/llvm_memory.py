@@ -15,6 +15,7 @@ from tensorad.codegen.llvm_text import (
     type_text,
     vector_constant,
 )
+from tensorad.codegen.parallel_ir import SCRATCH_WORD
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr, Read, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr
@@ -142,6 +143,12 @@ class Memory:
 
     def _base(self, t: Tensor) -> Value:
         put = self.values.code.put
+        if t in self.values.scratch:
+            offset = self.values.value(self.values.scratch[t])
+            where = put(f"getelementptr i64, ptr %error, i64 {SCRATCH_WORD}", 0)
+            block = put(f"load ptr, ptr {where}, !invariant.load !0", 0)
+            name = put(f"getelementptr i8, ptr {block}, i64 {offset.name}", 0)
+            return Value((name,), INT64, 0, 0, 0)
         where = put(f"getelementptr i64, ptr %index, i64 {self.values.slots[t]}", 0)
         slot = put(f"load i64, ptr {where}, !invariant.load !0", 0)
         where = put(f"getelementptr ptr, ptr %slots, i64 {slot}", 0)

@@ -87,6 +87,7 @@ class _Run:
         self.buffers: dict[Tensor, Array] = {}
         self.visits = 0
         self.eager = False
+        self.scratch: tuple[Tensor, ...] = ()
 
     def buffer(self, t: Tensor) -> Array:
         found = self.buffers.get(t)
@@ -98,11 +99,18 @@ class _Run:
         return found
 
     def kernel(self, kernel: Kernel) -> None:
-        for t in kernel.writes:
+        self.scratch = kernel.scratch
+        self.clear(kernel.writes)
+        for s in kernel.body:
+            self.clear(kernel.scratch)
+            self.statement(s)
+
+    def clear(self, tensors: Sequence[Tensor]) -> None:
+        """New buffers that hold nothing of use."""
+        for t in tensors:
             shape = [int(self.value(dim_expr(n))) for n in t.shape]
             empty = math.nan if t.dtype.is_float else 0
             self.buffers[t] = np.full(shape, empty, dtype=storage_dtype(t.dtype))
-        self.block(kernel.body)
 
     def block(self, body: Sequence[Stmt]) -> None:
         for s in body:
@@ -146,6 +154,8 @@ class _Run:
         self.eager = eager or s.kind == "vector"
         for i in range(lower, upper, step):
             self.scalars[s.axis] = i
+            if s.kind == "parallel":
+                self.clear(self.scratch)
             self.block(s.body)
         self.eager = eager
         self.scalars.pop(s.axis, None)

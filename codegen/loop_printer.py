@@ -89,6 +89,8 @@ class _Printer:
             self.local.setdefault(self.tensor(t), 1)
         written = [f"{self.tensor(t)} : {self.declare(t)}" for t in kernel.writes]
         self.lines.append(f"# {', '.join(written) or kernel.name}")
+        for t in kernel.scratch:
+            self.lines.append(f"# scratch {self.tensor(t)} : {self.declare(t)}")
         self.block(kernel.body, 0)
 
     def declare(self, t: Tensor) -> str:

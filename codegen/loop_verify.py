@@ -54,11 +54,14 @@ class _Verifier:
     def __init__(self, kernel: Kernel, ready: dict[Tensor, None]) -> None:
         self.kernel = kernel
         self.ready = ready
-        self.written = dict.fromkeys(kernel.writes)
-        self.declared = dict.fromkeys((*kernel.reads, *kernel.writes))
+        self.written = dict.fromkeys((*kernel.writes, *kernel.scratch))
+        self.declared = dict.fromkeys((*kernel.reads, *kernel.writes, *kernel.scratch))
         self.stored: dict[Tensor, None] = {}
 
     def run(self) -> None:
+        for t in self.kernel.scratch:
+            if t in dict.fromkeys((*self.kernel.reads, *self.kernel.writes)):
+                raise _problem(self.kernel, f"{t.name} is scratch and also kept")
         self.block(self.kernel.body, {}, ())
         for t in self.kernel.writes:
             empty = any(isinstance(n, int) and n == 0 for n in t.shape)

@@ -98,12 +98,19 @@ Stmt = For | If | Assign | Fold | Store | Visit | Check
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """The loops of one operation (or one fused group), run after the kernels before it."""
+    """The loops of one operation (or one fused group), run after the kernels before it.
+
+    Attributes:
+        scratch: buffers that every thread has for itself, aligned to cache lines. What they
+            hold is undefined at the start of each top-level loop and of each iteration of a
+            parallel one.
+    """
 
     name: str
     body: tuple[Stmt, ...]
     writes: tuple[Tensor, ...]
     reads: tuple[Tensor, ...]
+    scratch: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,11 @@ from typing import Final
 
 # The call block: 64-bit words that Python fills in and the driver reads.
 STEPS, COUNT, SLOTS, INDICES, SIZES, THREADS, POOL, STEP, CODE, VALUE, EXTENT = range(11)
+SCRATCH, SCRATCH_BYTES = 11, 12
+"""The first thread's block of scratch memory, and the bytes of each thread's."""
 CALL_WORDS: Final = 16
+SCRATCH_WORD: Final = SCRATCH - VALUE
+"""Where a kernel finds its thread's block: in words after the two that hold an error."""
 MAX_WORKERS: Final = 255
 _OPEN: Final = 1 << 16
 """Bit of the pool's state while a job takes helpers; below it is the number of those at work.
@@ -25,7 +29,7 @@ _SPINS: Final = 2000
 # Byte offsets in the pool's block; what different threads write has its own cache line.
 GENERATION, _STATE, _SLEEPERS, _WAITING, _NEXT, _BUSY, _STOP = 0, 64, 128, 192, 256, 320, 384
 WORKERS: Final = _BUSY + 8
-_JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr
+_JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr, scratch, bytes
 _ERRORS: Final = 576  # per thread: begin, code, value, extent (64 bytes)
 ARGUMENTS: Final = _ERRORS + 64 * (MAX_WORKERS + 1)  # per worker: block, number, generation
 ARGUMENT_BYTES: Final = 64
@@ -49,6 +53,11 @@ def _kernel(begin: str, end: str, error: str) -> str:
 
 def _field(name: str, block: str, offset: str | int) -> str:
     return f"{name} = getelementptr i8, ptr {block}, i64 {offset}"
+
+
+def _loaded(name: str, kind: str, block: str, offset: int) -> str:
+    """A word of a block, of the type `kind`."""
+    return f"{_field(name + '.at', block, offset)}\n  {name} = load {kind}, ptr {name}.at"
 
 
 def driver_text() -> str:
@@ -91,19 +100,20 @@ def _declarations() -> str:
 _PART: Final = f"""
 define internal void @part(ptr %pool, i64 %id) nounwind {{
 entry:
-  %local = alloca [2 x i64]
+  %local = alloca [3 x i64]
   {_field("%job", "%pool", _JOB)}
   %fn = load ptr, ptr %job
-  {_field("%j1", "%job", 8)}
-  %slots = load ptr, ptr %j1
-  {_field("%j2", "%job", 16)}
-  %index = load ptr, ptr %j2
-  {_field("%j3", "%job", 24)}
-  %sizes = load ptr, ptr %j3
-  {_field("%j4", "%job", 32)}
-  %count = load i64, ptr %j4
-  {_field("%j5", "%job", 40)}
-  %chunk = load i64, ptr %j5
+  {_loaded("%slots", "ptr", "%job", 8)}
+  {_loaded("%index", "ptr", "%job", 16)}
+  {_loaded("%sizes", "ptr", "%job", 24)}
+  {_loaded("%count", "i64", "%job", 32)}
+  {_loaded("%chunk", "i64", "%job", 40)}
+  {_loaded("%blocks", "i64", "%job", 64)}
+  {_loaded("%bytes", "i64", "%job", 72)}
+  %before = mul i64 %id, %bytes
+  %own = add i64 %blocks, %before
+  {_field("%local2", "%local", 8 * SCRATCH_WORD)}
+  store i64 %own, ptr %local2
   {_field("%next", "%pool", _NEXT)}
   %eo = mul i64 %id, 64
   %eo2 = add i64 %eo, {_ERRORS}
@@ -248,6 +258,12 @@ entry:
   store i64 %threads, ptr %j6
   {_field("%j7", "%job", 56)}
   store i32 %mode, ptr %j7
+  {_loaded("%blocks", "i64", "%error", 8 * SCRATCH_WORD)}
+  {_field("%j8", "%job", 64)}
+  store i64 %blocks, ptr %j8
+  {_loaded("%bytes", "i64", "%error", 8 * SCRATCH_WORD + 8)}
+  {_field("%j9", "%job", 72)}
+  store i64 %bytes, ptr %j9
   store i64 0, ptr %next
   store atomic i32 0, ptr %waiting seq_cst, align 4
   br label %clear
@@ -335,18 +351,12 @@ entry:
   store i32 {_DEFAULT_MODE}, ptr %mode
   {_LOAD_MODE}
   %table = load ptr, ptr %call
-  {_field("%c1", "%call", 8 * COUNT)}
-  %count = load i64, ptr %c1
-  {_field("%c2", "%call", 8 * SLOTS)}
-  %slots = load ptr, ptr %c2
-  {_field("%c3", "%call", 8 * INDICES)}
-  %indices = load ptr, ptr %c3
-  {_field("%c4", "%call", 8 * SIZES)}
-  %sizes = load ptr, ptr %c4
-  {_field("%c5", "%call", 8 * THREADS)}
-  %threads = load i64, ptr %c5
-  {_field("%c6", "%call", 8 * POOL)}
-  %pool = load ptr, ptr %c6
+  {_loaded("%count", "i64", "%call", 8 * COUNT)}
+  {_loaded("%slots", "ptr", "%call", 8 * SLOTS)}
+  {_loaded("%indices", "ptr", "%call", 8 * INDICES)}
+  {_loaded("%sizes", "ptr", "%call", 8 * SIZES)}
+  {_loaded("%threads", "i64", "%call", 8 * THREADS)}
+  {_loaded("%pool", "ptr", "%call", 8 * POOL)}
   {_field("%error", "%call", 8 * VALUE)}
   %any = icmp sgt i64 %count, 0
   %several = icmp sgt i64 %threads, 1

@@ -15,6 +15,7 @@ from tensorad.codegen.kernels import checks_of, compiled_kernel
 from tensorad.codegen.loopir import Kernel, LoopProgram
 from tensorad.codegen.memory import Array, Lifetime, aligned, new_bytes, plan_arena
 from tensorad.codegen.parallel import driver, pool_for
+from tensorad.codegen.scratch import scratch_bytes
 from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.tensor import Constant, Tensor
@@ -46,6 +47,13 @@ class Frame:
         self.call[block.INDICES] = program.indices.ctypes.data
         self.call[block.SIZES] = ctypes.addressof(self.sizes)
         self.address = ctypes.addressof(self.call)
+        self._scratch: Array | None = None
+
+    def reserve(self, size_bytes: int) -> None:
+        """Have at least this much scratch memory; pages are touched when threads use them."""
+        if self._scratch is None or self._scratch.nbytes < size_bytes:
+            self._scratch = aligned(new_bytes(size_bytes), size_bytes)
+            self.call[block.SCRATCH] = self._scratch.ctypes.data
 
 
 class Layout:
@@ -55,6 +63,8 @@ class Layout:
         self._program = program
         self._sizes = [sizes[s] for s in program.sizes]
         self._offsets, self._bytes = plan_arena(program.temporaries, sizes)
+        self.scratch_bytes = max([scratch_bytes(s, sizes) for s in program.scratch], default=0)
+        """What each thread needs for itself."""
         self._free: deque[Frame] = deque()
 
     def take(self) -> Frame:
@@ -62,7 +72,9 @@ class Layout:
         try:
             return self._free.pop()
         except IndexError:
-            return Frame(self._program, self._sizes, self._offsets, self._bytes)
+            frame = Frame(self._program, self._sizes, self._offsets, self._bytes)
+            frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
+            return frame
 
     def give(self, frame: Frame) -> None:
         """Keep the frame for a later call."""
@@ -88,6 +100,7 @@ class Executable:
             self._slots[t] = len(self._slots)
         self.n_arguments = len(self._slots)
         self._constants, self.temporaries = self._find_buffers(program.kernels)
+        self.scratch = [k.scratch for k in program.kernels if k.scratch]
         self.constant_addresses = [a.ctypes.data for a in self._constants]
         self.sizes: list[Size] = []
         self._size_numbers: dict[Size, int] = {}
@@ -161,6 +174,8 @@ class Executable:
         call = frame.call
         call[block.THREADS] = threads
         call[block.POOL] = pool_for(threads)
+        if layout.scratch_bytes:
+            frame.reserve(max(1, threads) * layout.scratch_bytes)
         failed = self._driver.run(frame.address)
         if failed:
             step, code = call[block.STEP], call[block.CODE]

@@ -60,7 +60,7 @@ def schedule_unit(unit: Unit, schedules: Schedules) -> list[Kernel]:
         body.extend(schedule_updates(op, unit.live[0], schedules.of(op.name)))
     made = [t for k in before for t in k.writes]
     read = tuple(dict.fromkeys((*last.reads, *made, *unit.inputs())))
-    return [*before, Kernel(unit.op.name, tuple(body), last.writes, read)]
+    return [*before, Kernel(unit.op.name, tuple(body), last.writes, read, last.scratch)]
 
 
 def schedule_op(op: Op, live: tuple[Tensor, ...], choices: Choices) -> list[Kernel]:

@@ -1,0 +1,34 @@
+"""Where a kernel's scratch buffers lie in the block that a thread has for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tensorad.codegen.memory import ALIGNMENT, size_value
+from tensorad.ir.expr import Expr, add, floordiv, int_const, mul
+from tensorad.ir.tensor import Tensor, dim_expr
+
+STRIDE_BYTES: Final = 4096
+"""Blocks of threads are multiples of this, so that no two share a page."""
+
+
+def scratch_offsets(scratch: Iterable[Tensor]) -> tuple[dict[Tensor, Expr], Expr]:
+    """Each buffer's offset in bytes, and the bytes of all together."""
+    offsets: dict[Tensor, Expr] = {}
+    end: Expr = int_const(0)
+    line = int_const(ALIGNMENT)
+    for t in scratch:
+        offsets[t] = end
+        size_bytes: Expr = int_const(t.dtype.size_bytes)
+        for n in t.shape:
+            size_bytes = mul(size_bytes, dim_expr(n))
+        lines = floordiv(add(size_bytes, int_const(ALIGNMENT - 1)), line)
+        end = add(end, mul(lines, line))
+    return offsets, end
+
+
+def scratch_bytes(scratch: Iterable[Tensor], sizes: Mapping[Expr, int]) -> int:
+    """The bytes of one thread's block for these sizes."""
+    used = size_value(scratch_offsets(scratch)[1], sizes)
+    return -(-used // STRIDE_BYTES) * STRIDE_BYTES
