@@ -34,6 +34,9 @@ class Choices:
     """Whether short reduce axes are written out. It may reorder folds."""
     parallel: bool | None = None
     """Whether the outermost loop runs on several threads."""
+    fuse: bool | None = None
+    """Whether it shares a loop over rows with the tensors it reads or that read it: False never,
+    True wherever their indices allow it, if they say so too. No sum is reordered."""
 
     def __post_init__(self) -> None:
         if self.vector is not None and self.vector is not False:
@@ -48,7 +51,7 @@ class Choices:
         if self.tile is not None:
             _check_tile(self.tile)
             object.__setattr__(self, "tile", tuple(self.tile))
-        for name in ("split", "unroll", "parallel"):
+        for name in ("split", "unroll", "parallel", "fuse"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
                 raise _wrong(name, value, "pass True, False, or None to leave it open.")

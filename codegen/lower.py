@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from tensorad import config
 from tensorad.codegen.choices import Given, Schedules, schedules
+from tensorad.codegen.fusion import fuse_units
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import check_kernel
 from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
-from tensorad.codegen.schedule import schedule_unit
 from tensorad.codegen.units import Unit, join
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
@@ -56,18 +56,24 @@ def lower_program(
     """
     chosen = schedules(choices)
     distinct, copies = _separate_outputs(outputs, inputs)
-    kernels: list[Kernel] = []
     units = needed_units(distinct, inputs)
     chosen.check({op.name: _axis_names(op) for unit in units for op in unit.parts})
-    for unit in units:
-        into = unit.live[0] if len(unit.parts) > 1 else None
-        checks = [] if assume_in_bounds else [check_kernel(op, into) for op in unit.parts]
-        kernels.extend([c for c in checks if c is not None])
-        kernels.extend(schedule_unit(unit, chosen) if schedule else [lower_unit(unit)])
+    checked = [(unit, [] if assume_in_bounds else unit_checks(unit)) for unit in units]
+    if schedule:
+        kernels = fuse_units(checked, distinct, chosen)
+    else:
+        kernels = [k for unit, checks in checked for k in (*checks, lower_unit(unit))]
     program = LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
     if config.current().debug:
         _inspect(program, config.current().debug)
     return program
+
+
+def unit_checks(unit: Unit) -> list[Kernel]:
+    """The loops that check the indices its data may put outside."""
+    into = unit.live[0] if len(unit.parts) > 1 else None
+    found = [check_kernel(op, into) for op in unit.parts]
+    return [k for k in found if k is not None]
 
 
 def _axis_names(op: Op) -> list[str]:

@@ -1,7 +1,7 @@
 """The schedule: from an operation to the loops that are compiled.
 
-Each step is a pure function. Fusion of operations belongs before `split_stages`; a tuned
-contraction is a pass of `PASSES` that claims a nest, or another way to emit one.
+Each step is a pure function. What a compute stores becomes items (its stages, then itself), an
+item becomes pieces, and each piece gets a plan; `fusion` runs several items in one loop.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tensorad.codegen.choices import Choices, Schedules
+from tensorad.codegen.choices import OPEN, Choices, Schedules
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loopnest import Nest, nest_of, simplify_nest
 from tensorad.codegen.lower_body import lower_values
-from tensorad.codegen.schedule_emit import emit_nest
+from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_forced import check_lanes
 from tensorad.codegen.schedule_plan import extent_product, plan_nest
 from tensorad.codegen.schedule_split import has_switches, split_conditions, split_divisions
@@ -27,9 +27,9 @@ from tensorad.codegen.schedule_sweep import (
 )
 from tensorad.codegen.units import Unit
 from tensorad.errors import InternalError
-from tensorad.ir.expr import Axis, Expr, Read
+from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
-from tensorad.ir.visit import postorder
+from tensorad.ir.visit import reads
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,25 @@ PASSES: Final = (
     Pass("split_divisions", split_divisions),  # first: a quotient hides where conditions switch
     Pass("split_conditions", split_conditions),
 )
+Planned = tuple[tuple[Nest, Plan], ...]
+"""Pieces with their plans."""
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """live[n][axes] = bodies[n's index], by one kernel if it runs alone."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    bodies: tuple[Expr, ...]
+    live: tuple[Tensor, ...]
+    choices: Choices = OPEN
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The distinct tensors its bodies read."""
+        return tuple(dict.fromkeys(e.tensor for e in reads(*self.bodies)))
+
+
 FOLDED: Final = 256
 """Points that a fold of folds is taken to visit per element."""
 
@@ -66,7 +85,7 @@ def schedule_unit(unit: Unit, schedules: Schedules) -> list[Kernel]:
 def schedule_op(op: Op, live: tuple[Tensor, ...], choices: Choices) -> list[Kernel]:
     """The kernels of one operation, in order."""
     if isinstance(op, Compute):
-        return schedule_compute(op, live, choices)
+        return [schedule_item(item) for item in items_of(op, live, choices)]
     if isinstance(op, Scatter):
         return [schedule_scatter(op, live[0], choices)]
     if isinstance(op, Scan):
@@ -74,37 +93,39 @@ def schedule_op(op: Op, live: tuple[Tensor, ...], choices: Choices) -> list[Kern
     raise InternalError(f"{op.name} ({type(op).__name__}) has no loops")
 
 
-def schedule_compute(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[Kernel]:
-    """One kernel per stage, the last of which stores `live`."""
+def items_of(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[Item]:
+    """What a compute stores, in order: its stages, the last of which stores `live`."""
     stages, bodies = split_stages(op)
     used = stage_uses(stages, bodies) if stages else set()
-    kernels = []
+    items = []
     for s in stages:
         stored = tuple([t for t in outputs(s) if t in used])
-        kernels.append(schedule_bodies(s.name, s.axes, s.bodies, stored, choices))
-    return [*kernels, schedule_bodies(op.name, op.axes, bodies, live, choices)]
+        items.append(Item(s.name, s.axes, s.bodies, stored, choices))
+    return [*items, Item(op.name, op.axes, bodies, live, choices)]
 
 
-def schedule_bodies(
-    name: str,
-    axes: tuple[Axis, ...],
-    bodies: tuple[Expr, ...],
-    live: tuple[Tensor, ...],
-    choices: Choices,
-) -> Kernel:
-    """The loops of live[n][axes] = bodies[n's index]: pieces, each run by a plan of its own."""
+def schedule_item(item: Item, planned: Planned | None = None) -> Kernel:
+    """The loops of one item: pieces, each run by a plan of its own (`planned` if made before)."""
     body: list[Stmt] = []
-    nest = nest_of(axes, live, bodies)
-    if nest is None:
-        body.extend(serial_loops(axes, bodies, live, choices))
+    if planned is None:
+        planned = plan_item(item)
+    if planned is None:
+        body.extend(serial_loops(item.axes, item.bodies, item.live, item.choices))
     else:
-        pieces = pieces_of(nest, choices)
-        plans = [plan_nest(piece, choices) for piece in pieces]
-        check_lanes(name, nest, plans, choices)
-        for piece, plan in zip(pieces, plans, strict=True):
+        for piece, plan in planned:
             body.extend(emit_nest(piece, plan))
-    used = dict.fromkeys(e.tensor for e in postorder(*bodies) if isinstance(e, Read))
-    return Kernel(name, tuple(body), live, tuple(used))
+    return Kernel(item.name, tuple(body), item.live, item.reads())
+
+
+def plan_item(item: Item) -> Planned | None:
+    """The pieces of an item with their plans; None where a fold holds folds."""
+    nest = nest_of(item.axes, item.live, item.bodies)
+    if nest is None:
+        return None
+    pieces = pieces_of(nest, item.choices)
+    plans = [plan_nest(piece, item.choices) for piece in pieces]
+    check_lanes(item.name, nest, plans, item.choices)
+    return tuple(zip(pieces, plans, strict=True))
 
 
 def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:

@@ -1,0 +1,142 @@
+"""Which operations share one kernel: computes whose rows depend on each other's same rows only.
+
+A step is what one kernel used to run. Steps are merged along the reads between them while the
+order of all steps stays possible; `fusion_rows` says whether a merged group pays, and how its
+loop over rows runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensorad.codegen.choices import Schedules
+from tensorad.codegen.fusion_rows import Group, joined, lone
+from tensorad.codegen.fusion_step import Step, steps_of
+from tensorad.codegen.fusion_tile import Tile, best_tile
+from tensorad.codegen.fusion_write import write_group
+from tensorad.codegen.loopir import Kernel
+from tensorad.codegen.units import Unit
+from tensorad.ir.tensor import Tensor
+
+MOST_STEPS = 400
+"""Programs of more steps are fused in stretches of this length."""
+
+
+def fuse_units(
+    units: Sequence[tuple[Unit, Sequence[Kernel]]],
+    wanted: Iterable[Tensor],
+    schedules: Schedules,
+) -> list[Kernel]:
+    """The kernels of units, each with the kernels that check it, in an order that may run.
+
+    Args:
+        wanted: tensors to be stored although no step may read them.
+        schedules: choices; `fuse` says True wherever rows allow it, False nowhere.
+    """
+    steps = [s for unit, checks in units for s in steps_of(unit, checks, schedules)]
+    kept = dict.fromkeys(wanted)
+    kernels: list[Kernel] = []
+    for at in range(0, len(steps), MOST_STEPS):
+        stretch = steps[at : at + MOST_STEPS]
+        later = [t for s in steps[at + MOST_STEPS :] for t in s.reads]
+        kernels.extend(_fuse(stretch, {**kept, **dict.fromkeys(later)}))
+    return kernels
+
+
+def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> list[Kernel]:
+    graph = _Graph(steps)
+    merged = True
+    while merged:  # what did not pay for two alone may pay for their groups
+        merged = False
+        for step in steps:
+            for before in graph.producers(step):
+                merged = graph.merge(before, step, kept) or merged
+    kernels: list[Kernel] = []
+    for group in graph.in_order():
+        tile = graph.tiles.get(group)
+        if tile is None:
+            kernels.extend([k for s in group.steps for k in s.written()])
+        else:
+            kernels.append(write_group(group, tile, graph.outside(group, kept)))
+    return kernels
+
+
+class _Graph:
+    """Groups of steps, and what has to run before what."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = steps
+        self.writer = {t: s for s in steps for t in s.writes}
+        self.position = {s: n for n, s in enumerate(steps)}
+        self.group = {s: lone(s) for s in steps}
+        self.before = {s: self._before(s) for s in steps}
+        self.tiles: dict[Group, Tile] = {}
+        self.refused: dict[tuple[Group, Group], None] = {}
+
+    def _before(self, step: Step) -> list[Step]:
+        found = dict.fromkeys(self.writer[t] for t in step.reads if t in self.writer)
+        found.update(dict.fromkeys(step.after))
+        found.pop(step, None)
+        return list(found)
+
+    def producers(self, step: Step) -> list[Step]:
+        """The steps whose tensors it reads, the latest first."""
+        return self.before[step][::-1]
+
+    def merge(self, first: Step, second: Step, kept: dict[Tensor, None]) -> bool:
+        """Join the groups of two steps if rows, order and costs allow it."""
+        a, b = self.group[first], self.group[second]
+        if a is b or (a, b) in self.refused:
+            return False
+        found = None if self._between(a, b) else joined(a, b, self.position)
+        tile = None if found is None else best_tile(found, self.outside(found, kept))
+        if found is None or tile is None:
+            self.refused[a, b] = None
+            return False
+        for s in found.steps:
+            self.group[s] = found
+        self.tiles[found] = tile
+        return True
+
+    def _between(self, first: Group, last: Group) -> bool:
+        """Whether something outside of both runs after one and before the other."""
+        for start, end in ((first, last), (last, first)):
+            seen: dict[Group, None] = {}
+            todo = self._inputs(end, (start, end))
+            while todo:
+                g = todo.pop()
+                if g in seen:
+                    continue
+                seen[g] = None
+                if any(self.group[p] is start for s in g.steps for p in self.before[s]):
+                    return True
+                todo.extend(self._inputs(g, (start, end, g)))
+        return False
+
+    def _inputs(self, g: Group, without: Sequence[Group]) -> list[Group]:
+        found = dict.fromkeys(self.group[p] for s in g.steps for p in self.before[s])
+        return [x for x in found if not any(x is w for w in without)]
+
+    def outside(self, group: Group, kept: dict[Tensor, None]) -> dict[Tensor, None]:
+        """What the group must leave in memory: outputs, and what other steps read."""
+        members = dict.fromkeys(group.steps)
+        made = dict.fromkeys(t for s in group.steps for t in s.writes)
+        found = {t: None for t in made if t in kept}
+        for s in self.steps:
+            if s not in members:
+                found.update({t: None for t in s.reads if t in made})
+        return found
+
+    def in_order(self) -> list[Group]:
+        """All groups, each after those it needs."""
+        done: dict[Group, None] = {}
+        stack = list(dict.fromkeys(self.group[s] for s in self.steps))[::-1]
+        while stack:
+            g = stack[-1]
+            missing = [] if g in done else [x for x in self._inputs(g, (g,)) if x not in done]
+            if missing:
+                stack.extend(missing[::-1])
+                continue
+            stack.pop()
+            done[g] = None
+        return list(done)

@@ -1,0 +1,131 @@
+"""Steps: what runs as one kernel by itself, the nests of a compute or kernels as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tensorad.codegen.access import Access, fold_accesses, outer_accesses
+from tensorad.codegen.affine import among
+from tensorad.codegen.choices import Choices, Schedules
+from tensorad.codegen.loopir import Kernel
+from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.schedule import (
+    Item,
+    Planned,
+    items_of,
+    plan_item,
+    schedule_item,
+    schedule_unit,
+)
+from tensorad.codegen.schedule_emit import Plan
+from tensorad.codegen.schedule_plan import extent_product, lanes_of
+from tensorad.codegen.units import Unit
+from tensorad.ir.expr import Axis, Call, Const, Read
+from tensorad.ir.tensor import Compute, Tensor
+from tensorad.ir.visit import postorder, reads
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A piece of a compute with what it costs, about."""
+
+    step: Step
+    nest: Nest
+    plan: Plan
+    accesses: tuple[Access, ...]
+    points: float
+    """What it visits, folds included."""
+    cost: float
+    """In cycles, with everything in lanes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Kernels that run in a row, or one compute that may share its rows with others.
+
+    Attributes:
+        kernels: those that run as they are; empty for a compute.
+        reads, writes: tensors.
+        after: steps that must run before for another reason than a read.
+    """
+
+    item: Item | None
+    kernels: tuple[Kernel, ...]
+    reads: tuple[Tensor, ...]
+    writes: tuple[Tensor, ...]
+    after: tuple[Step, ...] = ()
+
+    @cached_property
+    def planned(self) -> Planned:
+        """The compute's pieces, each with the plan it has alone; none where it has no nest."""
+        return (None if self.item is None else plan_item(self.item)) or ()
+
+    @cached_property
+    def rows(self) -> tuple[Axis, ...]:
+        """Output axes that every piece runs through from 0 on, whole."""
+        if self.item is None or not _may_fuse(self.item.choices) or not self.planned:
+            return ()
+        return tuple(
+            [
+                a
+                for a in self.item.axes
+                if _from_zero(a) and all(among(a, nest.axes) for nest, _ in self.planned)
+            ]
+        )
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The pieces with their costs."""
+        return tuple([_part(self, nest, plan) for nest, plan in self.planned])
+
+    @cached_property
+    def row_reads(self) -> dict[Tensor, list[Read]]:
+        """The distinct reads by tensor."""
+        found: dict[Tensor, list[Read]] = {}
+        if self.item is not None:
+            for e in reads(*self.item.bodies):
+                found.setdefault(e.tensor, []).append(e)
+        return found
+
+    def written(self) -> tuple[Kernel, ...]:
+        """The kernels of the step alone."""
+        if self.item is None:
+            return self.kernels
+        return (schedule_item(self.item, self.planned or None),)
+
+
+def _part(step: Step, nest: Nest, plan: Plan) -> Part:
+    accesses = (*outer_accesses(nest), *fold_accesses(nest))
+    points = extent_product(nest.axes)
+    points += sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
+    calls = [e for e in postorder(*nest.expressions()) if isinstance(e, Call)]
+    work = sum(1 for c in calls if c.dtype.is_float) + len(accesses)
+    return Part(step, nest, plan, accesses, points, points * work / lanes_of(nest))
+
+
+def _from_zero(a: Axis) -> bool:
+    bounds = isinstance(a.lower, Const) and isinstance(a.step, Const)
+    return bounds and a.lower.value == 0 and a.step.value == 1 and a.extent != 1  # type: ignore[attr-defined]
+
+
+def _may_fuse(choices: Choices) -> bool:
+    """By default only where nothing else was decided by hand: that was said of loops alone."""
+    return choices.fuse is True or not choices.made()
+
+
+def steps_of(unit: Unit, checks: Sequence[Kernel], schedules: Schedules) -> list[Step]:
+    """The steps of a unit, after its checks."""
+    first = [Step(None, (k,), k.reads, k.writes) for k in checks]
+    op = unit.op
+    if len(unit.parts) > 1 or not isinstance(op, Compute):
+        kernels = tuple(schedule_unit(unit, schedules))
+        made = dict.fromkeys(t for k in kernels for t in k.writes)
+        read = dict.fromkeys(t for k in kernels for t in k.reads if t not in made)
+        return [*first, Step(None, kernels, tuple(read), tuple(made), tuple(first))]
+    after = tuple(first)
+    found = []
+    for item in items_of(op, unit.live, schedules.of(op.name)):
+        found.append(Step(item, (), item.reads(), item.live, after))
+    return [*first, *found]

@@ -1,0 +1,191 @@
+"""The loop over rows of a group: which rows it runs over, in what blocks, and whether it pays.
+
+All numbers are estimates from index sets and sizes: bytes that no longer move between kernels,
+against lanes, register tiles and caches that a loop over rows would spoil.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, lcm, prod
+
+from tensorad.codegen.access import Access, extent_of
+from tensorad.codegen.affine import Ranges, among
+from tensorad.codegen.fusion_rows import Group, Row
+from tensorad.codegen.fusion_step import Part, Step
+from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.schedule_plan import PARALLEL_COST, lanes_of
+from tensorad.ir.expr import Axis
+from tensorad.ir.tensor import Constant, Tensor
+
+NEAR_BYTES = 512 << 10
+"""What a block of rows may hold so that it stays in a core's own cache."""
+SMALL_BYTES = 1 << 15
+"""Programs that keep less than this in temporaries have nothing to save."""
+FEW_POINTS = 256
+"""Points that one run of the body should visit at least."""
+MANY_POINTS = 2048
+"""Blocks are enlarged until they visit about this many points."""
+LARGEST_BLOCK = 256
+FEW_BLOCKS = 16
+"""Blocks that several threads should find."""
+MINOR = 16
+"""A member of at most this part of the points may lose its lanes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """The loop nest around a group.
+
+    Attributes:
+        rows: outermost first; the last may run in blocks.
+        block: values of the last row per run.
+        parallel: whether the outermost loop is worth several threads.
+    """
+
+    rows: tuple[Row, ...]
+    block: int
+    parallel: bool
+
+
+def best_tile(group: Group, outside: Mapping[Tensor, None]) -> Tile | None:
+    """The loop over the rows of a group; None where it does not pay.
+
+    Args:
+        outside: tensors of the group that stay in memory.
+    """
+    members = [m for s in group.steps for m in s.parts]
+    found = [t for depth in range(len(group.rows), 0, -1) for t in _tiles(group, depth, members)]
+    if all(s.item is not None and s.item.choices.fuse for s in group.steps):
+        return found[-1] if found else Tile(group.rows[:1], 1, _parallel(group, 0))
+    if not found:
+        return None
+    saved = _saved(group, outside)
+    if saved < SMALL_BYTES:
+        return None
+    for t in found:
+        if _keeps(t, members, saved):
+            return t
+    return None
+
+
+def _tiles(group: Group, depth: int, members: Sequence[Part]) -> Iterator[Tile]:
+    """The tile over the first `depth` rows, where lanes and register tiles allow it."""
+    rows = group.rows[:depth]
+    last = rows[-1]
+    work = sum(m.cost for m in members)
+    lost = [m for m in members if any(_spoils(m, row) for row in rows[:-1])]
+    if sum(m.cost for m in lost) * MINOR > work:
+        return
+    block = 1
+    for m in members:
+        block = lcm(block, m.plan.jam.get(last[m.step], 1))
+    lanes = [m for m in members if last[m.step] is m.plan.vector]
+    if sum(m.cost for m in (*lost, *lanes)) * MINOR > work:
+        block = max([block, *[max(m.plan.width, lanes_of(m.nest)) for m in lanes]])
+    size = last[group.steps[0]].extent
+    parallel = _parallel(group, work)
+    if size is None:
+        if block == 1:
+            yield Tile(rows, 1, parallel)
+        return
+    extents = [_extent(group, row) for row in rows]
+    block = min(block, size, LARGEST_BLOCK)
+    while _enlarge(block, size, extents, sum(m.points for m in members), parallel):
+        block *= 2
+    if 2 * block > size:
+        block = size
+    yield Tile(rows, _even(block, size), parallel and prod(extents) > 1)
+
+
+def _parallel(group: Group, work: float) -> bool:
+    """Whether the loop runs on several threads: by choice or by its work."""
+    made = [s.item.choices.parallel for s in group.steps if s.item is not None]
+    return all(made) if any(m is not None for m in made) else work >= PARALLEL_COST
+
+
+def _spoils(m: Part, row: Row) -> bool:
+    """Whether a loop over single values of the row takes a member's lanes or register tile."""
+    return row[m.step] is m.plan.vector or row[m.step] in m.plan.jam
+
+
+def _extent(group: Group, row: Row) -> int:
+    return extent_of(row[group.steps[0]])
+
+
+def _enlarge(block: int, size: int, extents: Sequence[int], total: float, parallel: bool) -> bool:
+    """Whether the body would do too little in one block."""
+    each = total / prod(extents)
+    blocks = prod(extents[:-1]) * ceil(size / (2 * block))
+    enough = block * each >= MANY_POINTS or 2 * block > min(size, LARGEST_BLOCK)
+    return not enough and not (parallel and blocks < FEW_BLOCKS)
+
+
+def _even(block: int, size: int) -> int:
+    """A block near this one that leaves no rest, if there is one."""
+    for b in range(block, max(1, block * 3 // 4) - 1, -1):
+        if size % b == 0:
+            return b
+    return block
+
+
+def _saved(group: Group, outside: Mapping[Tensor, None]) -> float:
+    """Bytes that need not move: temporaries, and repeated reads of the same rows."""
+    total = 0.0
+    read: dict[Tensor, int] = {}
+    for s in group.steps:
+        for t in s.reads:
+            read[t] = read.get(t, 0) + 1
+    for t, times in read.items():
+        made = any(among(t, s.writes) for s in group.steps)  # type: ignore[arg-type]
+        if isinstance(t.op, Constant):
+            continue
+        total += _bytes(t) * (times - 1 + (made and 1) + (made and t not in outside))
+    return total
+
+
+def _bytes(t: Tensor) -> float:
+    return prod(float(n) if isinstance(n, int) else 1024.0 for n in t.shape) * t.dtype.size_bytes
+
+
+def _keeps(tile: Tile, members: Sequence[Part], saved: float) -> bool:
+    """Whether a run of the body is large enough, fits the cache, and moves less than before."""
+    runs = 1.0
+    for row in tile.rows:
+        runs *= extent_of(row[members[0].step])
+    runs = max(1.0, runs / tile.block)
+    points = sum(m.points for m in members)
+    if points / runs < FEW_POINTS:
+        return False
+    if tile.parallel and runs < FEW_BLOCKS:
+        return False
+    held: dict[Tensor, float] = {}
+    again: dict[Tensor, float] = {}
+    made = {t for m in members for t in m.step.writes}
+    used: dict[Tensor, dict[Step, None]] = {}
+    for m in members:
+        fixed = {row[m.step]: 1 for row in tile.rows}
+        fixed[tile.rows[-1][m.step]] = tile.block
+        for x in m.accesses:
+            size = _touched(x, m.nest, fixed)
+            used.setdefault(x.tensor, {})[m.step] = None
+            held[x.tensor] = max(held.get(x.tensor, 0.0), size)
+            if any(a not in x.uses for a in fixed) and x.tensor not in made:
+                again[x.tensor] = max(again.get(x.tensor, 0.0), size)
+    shared = sum(size for t, size in held.items() if len(used[t]) > 1)
+    if shared > NEAR_BYTES:
+        return False
+    moved = sum(size * (runs - 1) for size in again.values() if size > NEAR_BYTES / 2)
+    return moved < saved
+
+
+def _touched(x: Access, nest: Nest, fixed: Mapping[Axis, int]) -> float:
+    """Bytes of an access while the fixed axes run over that many values."""
+    reduced = [a for f in nest.folds for a in f.axes]
+    ranges = Ranges([*nest.axes, *reduced])
+    count = 1.0
+    for a in [*nest.axes, *reduced]:
+        if a in x.uses:
+            count *= fixed.get(a, extent_of(a, ranges))
+    return min(count * x.tensor.dtype.size_bytes, _bytes(x.tensor))

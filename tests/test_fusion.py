@@ -1,0 +1,208 @@
+"""Computes in one loop over rows: which share it, what stays in scratch, and equal bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tensorad import te, topi
+from tensorad.autodiff import vjp
+from tensorad.building import CompiledFunction
+from tensorad.codegen import fusion_tile
+from tensorad.codegen.choices import Choices, Given
+from tensorad.codegen.loop_interpret import interpret_loops
+from tensorad.codegen.loop_verify import verify_loops
+from tensorad.codegen.loopir import LoopProgram
+from tensorad.codegen.lower import lower_program
+from tensorad.codegen.memory import bytes_of
+from tensorad.codegen.traffic import traffic
+from tensorad.ir.interpret import interpret
+from tensorad.ir.tensor import Tensor
+from tests.generators import WIDE, Array, Program, random_program
+from tests.test_random_jit import DTYPES
+
+Made = tuple[list[Tensor], list[Tensor]]
+"""Outputs, inputs."""
+
+
+def matrix(name: str, *shape: int) -> Tensor:
+    return te.placeholder(shape, name=name)
+
+
+def softmax(n: int, m: int) -> Made:
+    x = matrix("X", n, m)
+    return [topi.nn.softmax(x)], [x]
+
+
+def softmax_gradient(n: int, m: int) -> Made:
+    x, h = matrix("X", n, m), matrix("H", n, m)
+    return list(vjp(topi.nn.softmax(x), [x], h)), [x, h]
+
+
+def logsumexp(n: int, m: int) -> Made:
+    x = matrix("X", n, m)
+    return [topi.logsumexp(x, axis=-1)], [x]
+
+
+def layer_norm(n: int, m: int) -> Made:
+    x, g, b = matrix("X", n, m), matrix("g", m), matrix("b", m)
+    return [topi.nn.layer_norm(x, g, b, axis=1)], [x, g, b]
+
+
+def channel_norm(n: int, m: int) -> Made:
+    """Rows in the middle: means over all axes but the second."""
+    x = matrix("X", 8, n, m)
+    a, b, c, d = [te.reduce_axis((0, e), f"r{k}") for k, e in enumerate((8, m, 8, m))]
+    mean = te.compute((n,), lambda i: te.sum(x[a, i, b], axis=[a, b]) * (1 / m), "mean")
+    left = te.compute((n,), lambda i: te.sum(te.abs(x[c, i, d] - mean[i]), axis=[c, d]), "left")
+    return [te.compute(x.shape, lambda k, i, j: (x[k, i, j] - mean[i]) / left[i], "Y")], [x]
+
+
+ROWS: dict[str, Callable[[int, int], Made]] = {
+    "softmax": softmax,
+    "softmax gradient": softmax_gradient,
+    "logsumexp": logsumexp,
+    "layer norm": layer_norm,
+    "channel norm": channel_norm,
+}
+
+
+def lowered(made: Made, fuse: bool | None = None) -> LoopProgram:
+    choices: Given = None if fuse is None else Choices(fuse=fuse)
+    program = lower_program(*made, choices=choices)
+    verify_loops(program)
+    return program
+
+
+def results(made: Made, program: LoopProgram, arrays: list[Array]) -> list[bytes]:
+    f = CompiledFunction(made[0], program, "f")
+    found = f(*arrays)
+    return [a.tobytes() for a in (found if isinstance(found, list) else [found])]
+
+
+def arrays_of(tensors: list[Tensor]) -> list[Array]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=t.shape).astype(str(t.dtype)) for t in tensors]
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("size", [(512, 256), (515, 250)])
+def test_row_operators_are_one_pass_over_memory(name: str, size: tuple[int, int]) -> None:
+    made = ROWS[name](*size)
+    program, apart = lowered(made), lowered(made, fuse=False)
+    assert len(program.kernels) == 1 < len(apart.kernels)
+    moved = traffic(program)
+    once = sum(bytes_of(t, {}) for t in (*made[0], *made[1]))
+    assert moved.read + moved.written == once
+    assert moved.temporaries == 0
+    assert traffic(apart).temporaries > 0
+    arrays = arrays_of(made[1])
+    assert results(made, program, arrays) == results(made, apart, arrays)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_fused_loops_compute_what_the_interpreter_does(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fusion_tile, "MANY_POINTS", 64)  # several blocks, and a rest
+    made = ROWS[name](11, 6)
+    program = lowered(made, fuse=True)
+    assert len(program.kernels) == 1
+    values = dict(zip(made[1], arrays_of(made[1]), strict=True))
+    got, _ = interpret_loops(program, values)
+    for have, want in zip(got, interpret(made[0], values), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_window_is_not_fused() -> None:
+    x = matrix("X", 4096, 64)
+    a = te.compute(x.shape, lambda i, j: x[i, j] * 2, "A")
+    t = te.reduce_axis((0, 64), "t")
+    b = te.compute((4094,), lambda i: te.sum(a[i, t] + a[i + 2, t], axis=t), "B")
+    assert len(lowered(([b], [x]), fuse=True).kernels) == 2
+
+
+def test_a_shorter_reader_is_not_fused() -> None:
+    x = matrix("X", 4096, 64)
+    t, u = te.reduce_axis((0, 64), "t"), te.reduce_axis((0, 64), "u")
+    a = te.compute((4096,), lambda i: te.sum(x[i, t], axis=t), "A")
+    b = te.compute((4000,), lambda i: te.sum(x[i, u] * a[i], axis=u), "B")
+    assert len(lowered(([b], [x]), fuse=True).kernels) == 2
+
+
+def test_what_runs_between_keeps_its_place() -> None:
+    """mean -> shares (over all rows) -> Y: mean and Y have rows in common, but not the order."""
+    x = matrix("X", 512, 256)
+    t, u = te.reduce_axis((0, 256), "t"), te.reduce_axis((0, 512), "u")
+    mean = te.compute((512,), lambda i: te.sum(x[i, t], axis=t), "mean")
+    total = te.compute((1,), lambda z: te.sum(mean[u] + z, axis=u), "total")
+    y = te.compute(x.shape, lambda i, j: x[i, j] - mean[i] / total[0], "Y")
+    for fuse in (None, True):
+        program = lowered(([y], [x]), fuse)
+        assert [t.name for k in program.kernels for t in k.writes] == ["mean", "total", "Y"]
+
+
+def test_outputs_and_tensors_read_elsewhere_stay_in_memory() -> None:
+    x = matrix("X", 512, 256)
+    y = topi.nn.softmax(x)
+    u = te.reduce_axis((0, 512), "u")
+    columns = te.compute((256,), lambda j: te.sum(y[u, j], axis=u), "columns")
+    program = lowered(([y, columns], [x]))
+    first, last = program.kernels
+    assert first.writes == (y,) and last.reads == (y,)
+    assert {t.name for t in first.scratch} >= {"exps", "sum"}
+
+
+def test_one_tensor_of_a_pair_may_stay_in_memory() -> None:
+    """Kept and dropped components of one reduction are stored in different places."""
+    x = matrix("X", 64, 300)
+    t = te.reduce_axis((0, 300), "t")
+    best = te.comm_reducer(
+        lambda a, b: (te.select(a[0] >= b[0], a[0], b[0]), a[1] + b[1]),
+        lambda p, q: (te.const(-np.inf, p), te.const(0.0, q)),
+        "best",
+    )
+    top, sums = te.compute((64,), lambda i: best((x[i, t], x[i, t]), axis=t), "pair")
+    y = te.compute(x.shape, lambda i, j: x[i, j] / sums[i], "Y")
+    made: Made = ([y, top], [x])
+    program = lowered(made, fuse=True)
+    assert len(program.kernels) == 1
+    arrays = arrays_of([x])
+    assert results(made, program, arrays) == results(made, lowered(made, fuse=False), arrays)
+
+
+def check_bits(program: Program) -> int:
+    """Fused by force, by estimate and not at all: the same bits. How many kernels were saved."""
+    arrays = program.arrays()
+    made: Made = (program.outputs, list(arrays))
+    apart = lower_program(*made, choices=Choices(fuse=False))
+    wanted = results(made, apart, list(arrays.values()))
+    saved = 0
+    for given in (Choices(fuse=True), None):
+        fused = lower_program(*made, choices=given)
+        assert results(made, fused, list(arrays.values())) == wanted
+        saved += len(apart.kernels) - len(fused.kernels)
+    return saved
+
+
+def check_random(seeds: range) -> int:
+    saved = 0
+    for seed in seeds:
+        extents = {"computes": 4, "extents": WIDE} if seed % 2 else {}
+        program = random_program(seed, DTYPES[seed % len(DTYPES)], **extents)  # type: ignore[arg-type]
+        saved += check_bits(program)
+    return saved
+
+
+def test_random_programs_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion_tile, "MANY_POINTS", 8)
+    assert check_random(range(12)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 300, 50))
+def test_more_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion_tile, "MANY_POINTS", 8)
+    assert check_random(range(first, first + 50)) > 0
