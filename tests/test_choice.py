@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tensorad import te
+from tensorad import te, topi
 from tensorad.autodiff import vjp
 from tensorad.autodiff.choice import Ways, derive_within_bound
 from tensorad.autodiff.heads import pair_heads, seeds
@@ -18,7 +18,7 @@ from tensorad.counting import work
 from tensorad.ir.expr import Expr, Reduce, size_var
 from tensorad.ir.interpret import interpret
 from tensorad.ir.points import evaluate
-from tensorad.ir.tensor import Compute, Dim, Scatter, Tensor, dim_expr
+from tensorad.ir.tensor import Compute, Dim, Scan, Scatter, Tensor, dim_expr
 from tensorad.simplify.record import Decision, listening
 from tests.program_checks import like
 from tests.test_random_programs import LARGE, SIZES, choose, differentiate
@@ -116,6 +116,28 @@ def test_switches_and_numbers_need_no_adjoint_of_their_own() -> None:
         (7,), lambda i: te.select(i != 1, 2.0 * te.sum(x[i, k], axis=k), -1.25), name="Y"
     )
     check(y, [x])
+
+
+def test_a_symbolic_index_under_alternatives_is_gathered_piece_by_piece() -> None:
+    n = te.size("n")
+    x = matrix("X", n, 9)
+    y = te.compute(
+        (n, 9, n),
+        lambda i, j, k: te.select(
+            (j % 2 == 0) | ((k != i) & ((j + k < 5) | (i + j < 4))), te.sin(x[i // 3, j]), 0.0
+        ),
+        name="Y",
+    )
+    check(y, [x], ({"n": 5}, {"n": 1}, {"n": 0}))
+
+
+def test_what_a_prefix_sum_leaves_is_added_to_in_the_sweep() -> None:
+    x = matrix("X", 3, 4)
+    s = topi.cumsum(x, axis=1)
+    y = te.compute((4,), lambda i: te.tanh(s[1, i]) * te.exp(x[2, i]), name="Y")
+    check(y, [x])
+    (dx,) = plain(y, [x], like(y, "H"))
+    assert isinstance(dx.op, Scan)
 
 
 def test_a_stage_over_an_axis_without_values_has_no_points() -> None:

@@ -20,7 +20,7 @@ from tensorad.simplify.record import Decision, Record, is_listening, listening, 
 
 Sizes = dict[Expr, int]
 _FEWER: Final = "it visits fewer points"
-_SMALL: Final = (0, 1, 2, 3)
+_SMALL: Final = (0, 1, 3)
 _MOST_POINTS: Final = 1 << 17
 """Loops that need more points listed to be counted are not compared."""
 
@@ -103,9 +103,11 @@ def _samples(ops: Sequence[Op]) -> list[Sizes]:
     sizes = _sizes_in(roots)
     if not sizes:
         return [{}]
-    found: list[Sizes] = [dict.fromkeys(sizes, n) for n in (SAMPLE, *_SMALL)]
-    if len(sizes) > 1:
-        found += [{s: n if s is one else n + 1 for s in sizes} for one in sizes[:2] for n in (1, 3)]
+    found: list[Sizes] = [dict.fromkeys(sizes, SAMPLE)]
+    for n in _SMALL:
+        ones: list[Expr] = [*sizes[:2]] if len(sizes) > 1 else []
+        found.append(dict.fromkeys(sizes, n))
+        found += [{s: n if s is one else n + 1 for s in sizes} for one in ones]
     shapes = [dim_expr(n) for op in ops for n in op.shape]
     return [f for f in found if _is_possible(f, shapes)]
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from tensorad.autodiff.adjoint import Adjoint, Target, Uses, is_live, is_never, scan_output, zeros
 from tensorad.autodiff.contributions import Contribution
+from tensorad.autodiff.scan_forms import with_addend
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
     ONE,
@@ -41,7 +42,9 @@ from tensorad.ir.visit import (
     conjuncts,
     outside_reductions,
     postorder,
+    reads,
     substitute,
+    topological_ops,
     uses_any,
 )
 from tensorad.simplify.algebra import simplify_indices
@@ -73,22 +76,24 @@ class PlainTarget(Target):
         if not self.contributions:
             return None
         axes = self._axes()
-        gathered, scattered = self._gather(axes)
+        parts, scattered = self._collect(axes)
+        gathered = _total(parts)
         if scattered:
             init = None if gathered is None else outputs(Compute(name, axes, (gathered,)))[0]
             return self._keep(self._scatter(name, scattered, init), axes)
         if gathered is None:
             shape = (*self.batch, *self.of.shape)
             return self._keep(zeros(name, shape, self.of), axes) if stored else None
-        made = scan_output(gathered, axes)
+        made = _in_one_sweep(parts, axes)
         if made is not None:
             return self._keep(made, axes)
         if not stored and _costs_nothing(gathered, uses):
             return Adjoint(axes, gathered)
         return self._keep(outputs(Compute(name, axes, (gathered,)))[0], axes)
 
-    def _gather(self, axes: tuple[Axis, ...]) -> tuple[Expr | None, list[Contribution]]:
-        total: Expr | None = None
+    def _collect(self, axes: tuple[Axis, ...]) -> tuple[list[Expr], list[Contribution]]:
+        """(what each element gathers, the contributions that are scattered)."""
+        gathered: list[Expr] = []
         scattered: list[Contribution] = []
         for members in _by_read(self.contributions):
             for c, part in _gathered(members, axes, len(self.batch)):
@@ -99,13 +104,33 @@ class PlainTarget(Target):
                     note(Decision(self.of, "scattered", _SCATTERED))
                     scattered.append(c)
                 if part is not None and not is_zero(part):
-                    part = cast(part, self.of.dtype)
-                    total = part if total is None else add(total, part)
-        return total, scattered
+                    gathered.append(cast(part, self.of.dtype))
+        return gathered, scattered
 
     def _scatter(self, name: str, parts: list[Contribution], init: Tensor | None) -> Tensor:
         """One loop for each piece of each read's live points."""
         return super()._scatter(name, [p for c in parts for p in _pieces(c)], init)
+
+
+def _total(parts: Sequence[Expr]) -> Expr | None:
+    total: Expr | None = None
+    for part in parts:
+        total = part if total is None else add(total, part)
+    return total
+
+
+def _in_one_sweep(parts: Sequence[Expr], axes: tuple[Axis, ...]) -> Tensor | None:
+    """The sum as the result of a scan that one part copies; the others are added in its steps."""
+    for n, part in enumerate(parts):
+        made = scan_output(part, axes)
+        rest = _total([*parts[:n], *parts[n + 1 :]])
+        if made is not None and rest is None:
+            return made
+        if made is None or rest is None or any_node(rest, is_reduce):
+            continue
+        if made.op not in dict.fromkeys(topological_ops([r.tensor for r in reads(rest)])):
+            return with_addend(made, axes, rest)
+    return None
 
 
 def _pieces(c: Contribution) -> list[Contribution]:
@@ -155,7 +180,18 @@ def _gathered(
         if part is not None or not _is_static(whole):
             return [(whole, part)]
     single = [_together([c]) for c in members]
-    return [(c, _sum(c, axes, n_batch)) for c in single]
+    return [(c, _in_pieces(c, axes, n_batch)) for c in single]
+
+
+def _in_pieces(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None:
+    """The sum as one, or else over each piece of the live points; None if loops cannot follow."""
+    whole = _sum(c, axes, n_batch)
+    pieces = _pieces(c) if whole is None and _is_static(c) else []
+    if len(pieces) < 2:
+        return whole
+    sums = [_sum(p, axes, n_batch) for p in pieces]
+    found = [s for s in sums if s is not None]
+    return _total(found) if len(found) == len(sums) else None
 
 
 def _together(members: Sequence[Contribution]) -> Contribution:

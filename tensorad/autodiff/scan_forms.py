@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -9,10 +10,10 @@ from tensorad.autodiff.box import Box
 from tensorad.autodiff.selections import selection
 from tensorad.autodiff.steps import derived_steps
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import ZERO, Axis, Expr, const, read
-from tensorad.ir.tensor import Scan, Scatter
-from tensorad.ir.visit import fresh_axes, substitute_all
+from tensorad.ir.elementwise import compute_axes, same_dim
+from tensorad.ir.expr import ONE, TRUE, ZERO, Axis, Expr, add, const, param, read
+from tensorad.ir.tensor import Dim, Scan, Scatter, Tensor, dim_of, outputs
+from tensorad.ir.visit import fresh_axes, postorder, substitute, substitute_all
 
 _traced: WeakKeyDictionary[Scan, Scan] = WeakKeyDictionary()
 
@@ -74,6 +75,40 @@ def scatter_scan(op: Scatter) -> Scan:
             cell=tuple(parts[n:]),
         )
     return _as_scans[op]
+
+
+def with_addend(t: Tensor, axes: Sequence[Axis], value: Expr) -> Tensor | None:
+    """The states t that a scan keeps, plus a value over `axes` at each of its elements.
+
+    None unless every element is kept by one step, and no step asks what the one before kept.
+    """
+    op = t.op
+    if not isinstance(op, Scan) or not _keeps_each_once(op, t):
+        return None
+    combiner = op.combiner
+    if combiner.lhs[t.index] in dict.fromkeys(postorder(*combiner.results)):
+        return None
+    extra = param("rest", value.dtype)
+    results = list(combiner.results)
+    results[t.index] = add(results[t.index], extra)
+    made = replace(combiner, rhs=(*combiner.rhs, extra), results=tuple(results))
+    derived_steps.add(made)
+    here = substitute(value, dict(zip(axes, op.indices, strict=True)))
+    return outputs(replace(op, sources=(*op.sources, here), combiner=made))[t.index]
+
+
+def _keeps_each_once(op: Scan, t: Tensor) -> bool:
+    """Whether each element of t is the state after one step, and each step keeps one."""
+    kept = op.cell is None and op.condition is TRUE and not op.exclusive
+    whole = [
+        isinstance(i, Axis) and _is_whole(i, n) for i, n in zip(op.indices, t.shape, strict=True)
+    ]
+    distinct = len(dict.fromkeys(op.indices)) == len(op.indices) == len(op.scope)
+    return kept and t.index < op.combiner.arity and all(whole) and distinct
+
+
+def _is_whole(a: Axis, n: Dim) -> bool:
+    return a.lower is ZERO and a.step is ONE and same_dim(dim_of(a.upper), n)
 
 
 def _starts_fresh(op: Scan) -> bool:
