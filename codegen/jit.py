@@ -6,7 +6,7 @@ import ctypes
 import ctypes.util
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from tensorad.errors import InternalError
 
 LIBRARIES_PER_JIT: Final = 64
 """A linker never forgets the names of its libraries, so it is replaced after this many."""
+_NO_ADDRESSES: Final[Mapping[str, int]] = {}
 
 lock = threading.RLock()
 """Held while code is compiled or linked."""
@@ -29,13 +30,13 @@ class Linker:
         self.jit = llvm.create_lljit_compiler(target_machine(2), use_jit_link=True)
         self.linked = 0
 
-    def link(self, image: bytes, symbols: Iterable[str], externals: Iterable[str]) -> Any:
+    def link(self, image: bytes, symbols: Iterable[str], externals: Mapping[str, int]) -> Any:
         """Link one object file; a tracker that gives addresses and unloads when dropped."""
         self.linked += 1
         builder = llvm.JITLibraryBuilder()
         builder.add_object_img(image)
-        for name in externals:
-            builder.import_symbol(name, external_address(name))
+        for name, address in externals.items():
+            builder.import_symbol(name, address)
         for name in symbols:
             builder.export_symbol(name)
         return builder.link(self.jit, f"library{self.linked}")
@@ -54,13 +55,19 @@ _linker: Linker | None = None
 
 
 def load(
-    text: str, symbols: tuple[str, ...], externals: Iterable[str], opt: int = 2, cpu: str = ""
+    text: str,
+    symbols: tuple[str, ...],
+    externals: Iterable[str],
+    opt: int = 2,
+    cpu: str = "",
+    addresses: Mapping[str, int] = _NO_ADDRESSES,
 ) -> Library:
     """Compile a module of LLVM IR and link it.
 
     Args:
         symbols: functions whose addresses are wanted.
         externals: functions of the C library the module declares.
+        addresses: anything else it declares.
         opt: LLVM's code generation level; 0 is linear in the length of the code.
         cpu: a processor to compile for in place of this one.
     """
@@ -70,7 +77,8 @@ def load(
         if _linker is None or _linker.linked >= LIBRARIES_PER_JIT:
             _linker = Linker()
         try:
-            tracker = _linker.link(image, symbols, externals)
+            known = {name: external_address(name) for name in externals}
+            tracker = _linker.link(image, symbols, {**known, **addresses})
         except RuntimeError as error:
             raise InternalError(f"linking failed: {error}\n{text[:20000]}") from error
         return Library(_linker, tracker, symbols)

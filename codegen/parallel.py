@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorad.codegen import jit
+from tensorad.codegen.epoch import begin_epoch
 from tensorad.codegen.parallel_ir import (
     ARGUMENT_BYTES,
     ARGUMENTS,
@@ -119,6 +120,7 @@ def _grown(threads: int) -> int:
 def _close() -> None:
     global _pool
     pool, _pool = _pool, None
+    begin_epoch()
     if pool is not None:
         pool.close()
 
@@ -128,6 +130,7 @@ def _forget() -> None:
     global _pool, _lock
     _pool = None
     _lock = threading.Lock()
+    begin_epoch()
 
 
 os.register_at_fork(after_in_child=_forget)

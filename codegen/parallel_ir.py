@@ -16,6 +16,8 @@ SCRATCH, SCRATCH_BYTES = 11, 12
 CALL_WORDS: Final = 16
 SCRATCH_WORD: Final = SCRATCH - VALUE
 """Where a kernel finds its thread's block: in words after the two that hold an error."""
+BUSY, EPOCH = CALL_WORDS - 2, CALL_WORDS - 1
+"""Words of the native entry: whether a call uses the block, and the settings it was made for."""
 MAX_WORKERS: Final = 255
 _OPEN: Final = 1 << 16
 """Bit of the pool's state while a job takes helpers; below it is the number of those at work.

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import struct
+import threading
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from tensorad import config
 from tensorad.codegen import parallel_ir as block
+from tensorad.codegen.epoch import epoch
 from tensorad.codegen.kernels import checks_of, compiled_kernel
 from tensorad.codegen.loopir import Kernel, LoopProgram
 from tensorad.codegen.memory import Array, Lifetime, aligned, new_bytes, plan_arena
 from tensorad.codegen.parallel import driver, pool_for
 from tensorad.codegen.scratch import scratch_bytes
+from tensorad.codegen.stub_checks import MAX_FRAMES
 from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.tensor import Constant, Tensor
@@ -24,6 +28,9 @@ KEPT_LAYOUTS: Final = 16
 """Bindings of symbolic sizes whose memory plans are kept."""
 LARGE_ARENA: Final = 1 << 26
 """Arenas from this size on are kept for the sizes used last only, and one at a time."""
+
+
+TakeFrame = Callable[[int], int | None]
 
 
 class Frame:
@@ -57,40 +64,84 @@ class Frame:
 
 
 class Layout:
-    """The memory plan of one binding of the sizes, with frames that are free."""
+    """The memory plan of one binding of the sizes, with its frames."""
 
     def __init__(self, program: Executable, sizes: Mapping[Expr, int]) -> None:
         self._program = program
+        self.numbers = dict(sizes)
         self._sizes = [sizes[s] for s in program.sizes]
         self._offsets, self._bytes = plan_arena(program.temporaries, sizes)
         self.scratch_bytes = max([scratch_bytes(s, sizes) for s in program.scratch], default=0)
         """What each thread needs for itself."""
         self._free: deque[Frame] = deque()
+        """Frames that no call uses, where there are no native calls."""
+        self._shared: dict[int, Frame] = {}
+        """By address, the frames native calls may take as well."""
+        self._shown = (ctypes.c_int64 * (MAX_FRAMES + 1))()
+        self._lock = threading.Lock()
+
+    @property
+    def table(self) -> int:
+        """The address of the list of frames, for native calls; it ends with 0."""
+        return ctypes.addressof(self._shown)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is running in one of the frames."""
+        return any(frame.call[block.BUSY] for frame in list(self._shared.values()))
 
     def take(self) -> Frame:
         """A frame for one call."""
+        if self._program.take is not None:
+            return self._take_shared(self._program.take)
         try:
             return self._free.pop()
         except IndexError:
-            frame = Frame(self._program, self._sizes, self._offsets, self._bytes)
-            frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
-            return frame
+            return self._frame()
+
+    def _frame(self) -> Frame:
+        frame = Frame(self._program, self._sizes, self._offsets, self._bytes)
+        frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
+        return frame
+
+    def _take_shared(self, take: TakeFrame) -> Frame:
+        found = take(self.table)
+        if found:
+            return self._shared[found]
+        frame = self._frame()
+        frame.call[block.BUSY] = 1
+        with self._lock:
+            count = len(self._shared)
+            if count < MAX_FRAMES and (self._bytes < LARGE_ARENA or not count):
+                self._shared[frame.address] = frame
+                self._shown[count] = frame.address
+        return frame
 
     def give(self, frame: Frame) -> None:
         """Keep the frame for a later call."""
-        if self._bytes < LARGE_ARENA or not self._free:
+        if self._program.take is not None:
+            frame.call[block.BUSY] = 0
+        elif self._bytes < LARGE_ARENA or not self._free:
             self._free.append(frame)
 
     def forget_large(self) -> None:
         """Give a large arena back to the system."""
-        if self._bytes >= LARGE_ARENA:
-            self._free.clear()
+        if self._bytes < LARGE_ARENA:
+            return
+        self._free.clear()
+        with self._lock:
+            self._shown[:] = [0] * (MAX_FRAMES + 1)  # nobody takes one while they are looked at
+            used = {n: f for n, f in self._shared.items() if f.call[block.BUSY]}
+            self._shared = used
+            self._shown[: len(used)] = list(used)
 
 
 class Executable:
     """Compiled kernels in order. Slots: inputs, outputs, constants, temporaries."""
 
-    def __init__(self, program: LoopProgram) -> None:
+    def __init__(self, program: LoopProgram, take: TakeFrame | None = None) -> None:
+        """`take`: takes a free frame of a list of frames that native calls use too."""
+        self.take = take
         self._driver = driver()
         self.inputs, self.outputs = program.inputs, program.outputs
         self._slots: dict[Tensor, int] = {}
@@ -99,6 +150,7 @@ class Executable:
                 raise InternalError(f"{t.name} is given two slots of one call")
             self._slots[t] = len(self._slots)
         self.n_arguments = len(self._slots)
+        self._pack = struct.Struct(f"={self.n_arguments}q").pack_into
         self._constants, self.temporaries = self._find_buffers(program.kernels)
         self.scratch = [k.scratch for k in program.kernels if k.scratch]
         self.constant_addresses = [a.ctypes.data for a in self._constants]
@@ -107,6 +159,8 @@ class Executable:
         self._kernels: list[object] = []
         self._kernel_of_step: list[Kernel] = []
         self.steps, self.indices = self._table(program.kernels)
+        self._is_parallel = bool(self.steps[:, 2].any())
+        self.kernels = program.kernels
         self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
 
     def _find_buffers(self, kernels: Sequence[Kernel]) -> tuple[list[Array], list[Lifetime]]:
@@ -162,20 +216,21 @@ class Executable:
                 self._layouts.popitem(last=False)
         return found
 
-    def run(self, layout: Layout, addresses: list[int]) -> None:
+    def run(self, layout: Layout, addresses: list[int], now: int | None = None) -> None:
         """Run all steps on arrays at these addresses (inputs, then outputs).
 
+        Args:
+            now: the epoch when the call began, if it began before this.
         Raises:
             BoundsError: a data-dependent index lies outside its tensor.
         """
+        if now is None:
+            now = epoch()
         frame = layout.take()
-        frame.slots[: len(addresses)] = addresses  # type: ignore[assignment]  # ctypes converts
-        threads = config.current().num_threads
+        self._pack(frame.slots, 0, *addresses)
         call = frame.call
-        call[block.THREADS] = threads
-        call[block.POOL] = pool_for(threads)
-        if layout.scratch_bytes:
-            frame.reserve(max(1, threads) * layout.scratch_bytes)
+        if call[block.EPOCH] != now:
+            self._prepare(frame, layout.scratch_bytes, now)
         failed = self._driver.run(frame.address)
         if failed:
             step, code = call[block.STEP], call[block.CODE]
@@ -183,6 +238,15 @@ class Executable:
             layout.give(frame)
             self._fail(step, code, index, extent)
         layout.give(frame)
+
+    def _prepare(self, frame: Frame, scratch_bytes: int, now: int) -> None:
+        """Have the frame run on as many threads as the settings say now."""
+        threads = config.current().num_threads if self._is_parallel else 1
+        frame.call[block.THREADS] = threads
+        frame.call[block.POOL] = pool_for(threads)
+        if scratch_bytes:
+            frame.reserve(max(1, threads) * scratch_bytes)
+        frame.call[block.EPOCH] = now
 
     def _fail(self, step: int, code: int, index: int, extent: int) -> None:
         kernel = self._kernel_of_step[step]

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tensorad.autodiff import jvp as jvp
     from tensorad.autodiff import vjp as vjp
     from tensorad.autodiff.derivatives import jacobian as jacobian
-    from tensorad.building import CompiledFunction as CompiledFunction
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
     from tensorad.building import lower as lower
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from tensorad.checking import GradReport as GradReport
     from tensorad.checking import gradcheck as gradcheck
     from tensorad.codegen.choices import Schedule as Schedule
+    from tensorad.compiled import CompiledFunction as CompiledFunction
     from tensorad.counting import Work as Work
     from tensorad.counting import work as work
     from tensorad.explaining import explain as explain
@@ -123,7 +123,8 @@ _HOME: Final = {
         "OptimizeAndLiftNonzeronessConditions "
         "PrintTensorRecursively Simplify generalized_matmul hessian hvp jacobian jvp vjp"
     ),
-    "tensorad.building": ("CompiledFunction build evaluate lower measure_performance show_lowered"),
+    "tensorad.building": "build evaluate lower measure_performance show_lowered",
+    "tensorad.compiled": "CompiledFunction",
     "tensorad.checking": "GradReport gradcheck",
     "tensorad.codegen.choices": "Schedule",
     "tensorad.counting": "Work work",

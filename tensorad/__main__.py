@@ -18,7 +18,8 @@ from tensorad.autodiff import (
 )
 from tensorad.autodiff.jacobian import direct_jacobian
 from tensorad.bound import bound
-from tensorad.building import CompiledFunction, build
+from tensorad.building import build
+from tensorad.compiled import CompiledFunction
 from tensorad.counting import work
 from tensorad.ir.printer import format_tensor_recursively
 from tensorad.ir.symbolic_points import Count

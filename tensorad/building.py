@@ -4,214 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from tensorad.autodiff.dense import check_dense, check_dense_shape
-from tensorad.codegen.arguments import (
-    Parameter,
-    SizeBinding,
-    address_of,
-    check_output,
-    check_overlap,
-)
+from tensorad.autodiff.dense import check_dense
 from tensorad.codegen.choices import Choices, Given
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.lower import lower_program, needed_ops
-from tensorad.codegen.memory import Array, OutputBlocks, bytes_of, shape_values, size_value
-from tensorad.codegen.runtime import Executable, Layout
-from tensorad.errors import BindError, BoundsError, BuildError, ShapeError
+from tensorad.codegen.memory import Array, shape_values
+from tensorad.compiled import CompiledFunction
+from tensorad.errors import BindError, BoundsError, BuildError
 from tensorad.ir.arguments import check_arrays
 from tensorad.ir.expr import Expr, Size, size_var
-from tensorad.ir.facts import facts_about
-from tensorad.ir.tensor import Op, Placeholder, Tensor, dim_expr, format_shape
+from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
-from tensorad.simplify.bounds import size_conditions, size_violation
+from tensorad.simplify.bounds import size_conditions
 
 Outputs = Tensor | Sequence[Tensor]
-WRITABLE: Final = 0x501
-"""NumPy's flags C_CONTIGUOUS, ALIGNED and WRITEABLE."""
-
-
-class CompiledFunction:
-    """Machine code for some outputs as a function of NumPy arrays.
-
-    Call it with one array per input, in order; it returns one array per output (the array
-    itself if there is one output). Safe to call from several threads at once.
-    """
-
-    def __init__(
-        self,
-        outputs: Sequence[Tensor],
-        program: LoopProgram,
-        name: str,
-        sized: Sequence[Op] = (),
-    ) -> None:
-        self.name = name
-        self.inputs: tuple[Tensor, ...] = program.inputs
-        self.outputs: tuple[Tensor, ...] = tuple(outputs)
-        self._single = len(outputs) == 1
-        self._parameters = [Parameter(t) for t in program.inputs]
-        self._executable = Executable(program)
-        inner = [life.tensor for life in self._executable.temporaries]
-        used = [*program.inputs, *outputs, *inner]
-        self._binding = SizeBinding(self._parameters, used, self._executable.sizes)
-        self.sizes: tuple[str, ...] = tuple([str(s) for s in self._binding.sizes])
-        """The symbolic sizes, by name: the keywords of a call."""
-        self._sizes = tuple(dict.fromkeys([*self._binding.sizes, *self._executable.sizes]))
-        known = dict.fromkeys(self._sizes)
-        self._facts = [
-            fact
-            for fact in facts_about(self._sizes)
-            if all(s in known for s in postorder(fact) if isinstance(s, Size))
-        ]
-        self._sized = sized
-        """Operations whose reads are in bounds for some sizes only."""
-        self._blocks = [OutputBlocks(np.dtype(str(t.dtype))) for t in outputs]
-        self._fixed: tuple[Layout, list[tuple[int, ...]]] | None = None
-        if not self._sizes:
-            shapes = [self._output_shape(t, {}) for t in outputs]
-            self._fixed = (self._executable.layout({}, ()), shapes)
-
-    def __repr__(self) -> str:
-        inputs = ", ".join([t.name for t in self.inputs])
-        outputs = ", ".join([t.name for t in self.outputs])
-        return f"<CompiledFunction {self.name}({inputs}) -> {outputs}>"
-
-    def __call__(self, *arrays: object, out: object = None, **sizes: object) -> Any:
-        """Run on arrays.
-
-        Args:
-            out: arrays to write to, one per output (for one output the bare array too).
-            sizes: symbolic sizes that no argument carries, and any others as a check.
-        Raises:
-            BindError, ShapeError, DTypeError: the arguments do not fit; nothing was written.
-            BoundsError: an index lies outside its tensor at these sizes or for this data.
-            LimitError: an array would exceed TENSORAD_MAX_BYTES, or a full Jacobian
-                TENSORAD_DENSE_JACOBIAN_ELEMENTS.
-        """
-        if len(arrays) != len(self._parameters):
-            raise self._wrong_count(len(arrays))
-        if self._fixed is None or sizes:
-            return self._call_slowly(arrays, out, sizes)
-        addresses = []
-        for p, a in zip(self._parameters, arrays, strict=True):
-            if not p.ready(a):
-                return self._call_slowly(arrays, out, sizes)
-            addresses.append(address_of(a))  # type: ignore[arg-type]  # `ready` saw an array
-        layout, shapes = self._fixed
-        if out is None:
-            results = [b.array(s) for b, s in zip(self._blocks, shapes, strict=True)]
-        else:
-            ready = self._ready_outputs(out, shapes, arrays)
-            if ready is None:
-                return self._call_slowly(arrays, out, sizes)
-            results = ready
-        addresses += [address_of(r) for r in results]
-        self._executable.run(layout, addresses)
-        return results[0] if self._single else results
-
-    def _ready_outputs(
-        self, out: object, shapes: Sequence[tuple[int, ...]], arrays: Sequence[object]
-    ) -> list[Array] | None:
-        """The arrays of `out` if native code may write to them as they are."""
-        given = [out] if self._single and isinstance(out, np.ndarray) else out
-        if not isinstance(given, (list, tuple)) or len(given) != len(shapes):
-            return None
-        taken = list(arrays)
-        for array, block, shape in zip(given, self._blocks, shapes, strict=True):
-            if type(array) is not np.ndarray or array.dtype is not block.dtype:
-                return None
-            if array.shape != shape or array.flags.num & WRITABLE != WRITABLE:
-                return None
-            if any(np.may_share_memory(array, other) for other in taken):
-                return None
-            taken.append(array)
-        return list(given)
-
-    def _call_slowly(
-        self, arrays: Sequence[object], out: object, given: Mapping[str, object]
-    ) -> Any:
-        """The same with arguments that need conversion, symbolic sizes or `out`."""
-        inputs = [p.convert(a) for p, a in zip(self._parameters, arrays, strict=True)]
-        sizes = self._binding.bind(inputs, given)
-        self._check_facts(sizes)
-        self._check_reads(sizes)
-        shapes = [self._output_shape(t, sizes) for t in self.outputs]
-        wanted = self._given_outputs(out, shapes, inputs)
-        layout = self._executable.layout(sizes, tuple([sizes[s] for s in self._sizes]))
-        results = []
-        for n, (b, shape) in enumerate(zip(self._blocks, shapes, strict=True)):
-            direct = wanted is not None and wanted[n].flags.num & WRITABLE == WRITABLE
-            results.append(wanted[n] if wanted is not None and direct else b.array(shape))
-        self._executable.run(layout, [address_of(a) for a in (*inputs, *results)])
-        if wanted is not None:
-            for target, source in zip(wanted, results, strict=True):
-                if target is not source:
-                    np.copyto(target, source)
-            results = wanted
-        return results[0] if self._single else results
-
-    def _wrong_count(self, count: int) -> BindError:
-        names = ", ".join([p.name for p in self._parameters])
-        return BindError(
-            f"{self.name} takes {_counted(len(self._parameters), 'array')}, got {count}.",
-            where=f"{self.name}({names})",
-            hint="pass one array per input, in the order given to build.",
-        )
-
-    def _output_shape(self, t: Tensor, sizes: Mapping[Expr, int]) -> tuple[int, ...]:
-        bytes_of(t, sizes)  # raises when it is too large
-        shape = shape_values(t.shape, sizes)
-        check_dense_shape(t, shape)
-        return shape
-
-    def _check_facts(self, sizes: Mapping[Expr, int]) -> None:
-        for fact in self._facts:
-            if not size_value(fact, sizes):
-                used = [s for s in postorder(fact) if isinstance(s, Size)]
-                values = ", ".join([f"{s.name} = {sizes[s]}" for s in used])
-                raise ShapeError(
-                    f"the arguments have {values}, which breaks an assumption of the program.",
-                    where=f"assume({fact})",
-                    hint="pass arrays whose sizes satisfy it, or drop the assumption.",
-                )
-
-    def _check_reads(self, sizes: Mapping[Expr, int]) -> None:
-        for op in self._sized:
-            error = size_violation(op, sizes)
-            if error is not None:
-                raise error
-
-    def _given_outputs(
-        self, out: object, shapes: Sequence[tuple[int, ...]], inputs: Sequence[Array]
-    ) -> list[Array] | None:
-        if out is None:
-            return None
-        given = [out] if self._single and not isinstance(out, (list, tuple)) else out
-        if not isinstance(given, (list, tuple)) or len(given) != len(self.outputs):
-            got = f"{len(given)}" if isinstance(given, (list, tuple)) else type(out).__name__
-            raise BindError(
-                f"out needs {_counted(len(self.outputs), 'array')}, got {got}.",
-                where=repr(self),
-                hint="pass a list with one array per output.",
-            )
-        arrays = [
-            check_output(t, n, a, s)
-            for n, (t, a, s) in enumerate(zip(self.outputs, given, shapes, strict=True))
-        ]
-        names = [p.name for p in self._parameters]
-        check_overlap(
-            [(f"out[{n}]", a) for n, a in enumerate(arrays)],
-            [(f"argument {n}", a) for n, a in zip(names, inputs, strict=True)],
-        )
-        return arrays
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def build(

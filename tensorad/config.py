@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 
@@ -28,6 +28,8 @@ class Config:
     """TENSORAD_DENSE_JACOBIAN_ELEMENTS: largest full Jacobian (elements) that may be stored."""
     machine: str = ""
     """TENSORAD_MACHINE: facts in place of what is read from the machine: cpu=haswell,l2=262144."""
+    native_calls: bool = True
+    """TENSORAD_NATIVE_CALLS=0: functions built from now on are called through Python only."""
     isl_operations: int = 300_000
     """TENSORAD_ISL_OPERATIONS: isl operations one elimination may spend before it falls back."""
 
@@ -81,12 +83,14 @@ def _from_environment() -> Config:
         dense_jacobian_elements=number(
             "TENSORAD_DENSE_JACOBIAN_ELEMENTS", Config.dense_jacobian_elements
         ),
+        native_calls=env.get("TENSORAD_NATIVE_CALLS", "1") != "0",
         isl_operations=number("TENSORAD_ISL_OPERATIONS", Config.isl_operations),
         machine=env.get("TENSORAD_MACHINE", ""),
     )
 
 
 _current = _from_environment()
+_watchers: list[Callable[[], None]] = []
 
 
 def current() -> Config:
@@ -94,16 +98,27 @@ def current() -> Config:
     return _current
 
 
+def watch(changed: Callable[[], None]) -> None:
+    """Have a function called after every change of the settings."""
+    _watchers.append(changed)
+
+
+def _install(settings: Config) -> None:
+    global _current
+    _current = settings
+    for changed in _watchers:
+        changed()
+
+
 @contextmanager
 def override(**changes: object) -> Iterator[Config]:
     """Change settings inside a `with` block (for tests and debugging)."""
-    global _current
     unknown = set(changes) - {f.name for f in fields(Config)}
     if unknown:
         raise DefinitionError(f"unknown setting {sorted(unknown)[0]!r}.")
     before = _current
-    _current = replace(before, **changes)  # type: ignore[arg-type]  # names checked above
+    _install(replace(before, **changes))  # type: ignore[arg-type]  # names checked above
     try:
         yield _current
     finally:
-        _current = before
+        _install(before)

@@ -15,9 +15,9 @@ import numpy as np
 from tensorad import te
 from tensorad.autodiff import jvp, vjp
 from tensorad.bound import bound
-from tensorad.building import CompiledFunction
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
+from tensorad.compiled import CompiledFunction
 from tensorad.counting import work
 from tensorad.ir.interpret import interpret, shape_of
 from tensorad.ir.tensor import Placeholder, Tensor

@@ -21,8 +21,19 @@ BELOW = {
     "te": {"errors", "config", "ir", "simplify", "autodiff"},
     "topi": {"errors", "config", "ir", "te"},
     "codegen": {"errors", "config", "ir", "simplify"},
-    "building": {"errors", "config", "ir", "simplify", "autodiff", "te", "topi", "codegen"},
-    "sparse": {"errors", "config", "ir", "simplify", "autodiff", "codegen", "building"},
+    "compiled": {"errors", "config", "ir", "simplify", "autodiff", "codegen"},
+    "building": {
+        "errors",
+        "config",
+        "ir",
+        "simplify",
+        "autodiff",
+        "te",
+        "topi",
+        "codegen",
+        "compiled",
+    },
+    "sparse": {"errors", "config", "ir", "simplify", "autodiff", "codegen", "compiled", "building"},
 }
 """What each part may import beside itself. Parts above building may import everything."""
 TOP = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensorad import te
-from tensorad.building import CompiledFunction, build
+from tensorad.building import build
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import compiled_kernel, kernel_text
 from tensorad.codegen.loop_interpret import interpret_loops
@@ -25,6 +25,7 @@ from tensorad.codegen.loopir import (
     Store,
 )
 from tensorad.codegen.lower import lower_program
+from tensorad.compiled import CompiledFunction
 from tensorad.config import override
 from tensorad.errors import BoundsError
 from tensorad.ir.combiner import arg_combiner, max_combiner, sum_combiner

@@ -7,7 +7,8 @@ import pytest
 
 from tensorad import te
 from tensorad.autodiff import vjp
-from tensorad.building import CompiledFunction, build
+from tensorad.building import build
+from tensorad.compiled import CompiledFunction
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor
 from tests.generators import Program, random_symbolic_program

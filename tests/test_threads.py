@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from tensorad import te
-from tensorad.building import CompiledFunction, build
+from tensorad.building import build
+from tensorad.compiled import CompiledFunction
 from tensorad.config import override
 from tensorad.ir.tensor import Tensor
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tensorad import te
-from tensorad.building import CompiledFunction, build
+from tensorad.building import build
 from tensorad.codegen.vmath import FUNCTIONS
+from tensorad.compiled import CompiledFunction
 from tensorad.ir.expr import call
 
 INF, NAN = math.inf, math.nan

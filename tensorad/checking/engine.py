@@ -7,8 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from tensorad.building import CompiledFunction, build
+from tensorad.building import build
 from tensorad.checking.report import Array
+from tensorad.compiled import CompiledFunction
 from tensorad.counting import work
 from tensorad.ir.interpret import interpret
 from tensorad.ir.precision import in_float64

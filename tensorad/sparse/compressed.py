@@ -13,8 +13,9 @@ import numpy as np
 
 from tensorad.autodiff.forward import jvp
 from tensorad.autodiff.reverse import vjp
-from tensorad.building import CompiledFunction, build
+from tensorad.building import build
 from tensorad.codegen.memory import Array
+from tensorad.compiled import CompiledFunction
 from tensorad.ir.dtypes import DType
 from tensorad.ir.elementwise import astype
 from tensorad.ir.tensor import Placeholder, Tensor, outputs

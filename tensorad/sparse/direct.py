@@ -8,12 +8,12 @@ from functools import cached_property
 from math import prod
 
 from tensorad import config
-from tensorad.building import CompiledFunction
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import Check, Kernel, LoopProgram, Stmt, Store
 from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.lower_checks import check_kernel
 from tensorad.codegen.memory import Array
+from tensorad.compiled import CompiledFunction
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.expr import Expr, cast, int_const
 from tensorad.ir.tensor import Constant, Placeholder, Tensor, outputs

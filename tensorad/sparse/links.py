@@ -21,8 +21,9 @@ from tensorad.autodiff.views import (
     differentiable_inputs,
     view,
 )
-from tensorad.building import CompiledFunction, build
+from tensorad.building import build
 from tensorad.codegen.memory import Array
+from tensorad.compiled import CompiledFunction
 from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (

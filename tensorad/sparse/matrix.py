@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.reverse import vjp
-from tensorad.building import CompiledFunction, check_inputs, placeholders
+from tensorad.building import check_inputs, placeholders
 from tensorad.codegen.arguments import Parameter, SizeBinding
 from tensorad.codegen.memory import Array
+from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, GradError, ShapeError
 from tensorad.ir.arguments import check_arrays, check_tensors
 from tensorad.ir.dtypes import DType

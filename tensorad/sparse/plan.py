@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 
-from tensorad.building import CompiledFunction
 from tensorad.codegen.arguments import check_output
 from tensorad.codegen.memory import Array
+from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Axis, Reduce

@@ -1,0 +1,287 @@
+"""Machine code as a function of NumPy arrays: what a call accepts, makes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from tensorad import config
+from tensorad.autodiff.dense import check_dense_shape
+from tensorad.codegen.arguments import (
+    READY,
+    WRITABLE,
+    Parameter,
+    SizeBinding,
+    addresses_of,
+    are_apart,
+    check_output,
+    check_overlap,
+)
+from tensorad.codegen.epoch import epoch
+from tensorad.codegen.loopir import LoopProgram
+from tensorad.codegen.memory import (
+    LARGE_BYTES,
+    Array,
+    OutputBlocks,
+    bytes_of,
+    shape_values,
+    size_value,
+)
+from tensorad.codegen.runtime import Executable, Layout
+from tensorad.codegen.stub import Binding, NativeType, Record, native_type
+from tensorad.codegen.stub_checks import MAX_OUTPUTS
+from tensorad.codegen.stub_work import is_long
+from tensorad.errors import BindError, ShapeError
+from tensorad.ir.expr import Expr, Size
+from tensorad.ir.facts import facts_about
+from tensorad.ir.tensor import Op, Tensor
+from tensorad.ir.visit import postorder
+from tensorad.simplify.bounds import size_violation
+
+_NEVER: Final = 1 << 32
+"""A flag that no array has."""
+
+
+class Fixed:
+    """What a call needs that has no symbolic sizes, all in numbers."""
+
+    def __init__(
+        self, layout: Layout, parameters: Sequence[Parameter], blocks: Sequence[OutputBlocks],
+        shapes: Sequence[tuple[int, ...]],
+    ) -> None:  # fmt: skip
+        self.layout = layout
+        self.shapes = list(shapes)
+        inputs = [
+            (p.dtype, p.shape or (), _NEVER if p.is_bool else READY)  # bools are looked at
+            for p in parameters
+        ]
+        outputs = [(b.dtype, s, WRITABLE) for b, s in zip(blocks, shapes, strict=True)]
+        self.wanted = [*inputs, *outputs]
+        self.size_bytes = [prod(shape) * dtype.itemsize for dtype, shape, _ in self.wanted]
+
+    def addresses(self, arrays: Sequence[object], targets: int) -> list[int] | None:
+        """Where the arrays lie, if native code may use them as they are.
+
+        Args:
+            targets: how many at the end are the caller's and may overlap others.
+        """
+        for (dtype, shape, flags), a in zip(self.wanted, arrays, strict=True):
+            if (
+                type(a) is not np.ndarray
+                or a.dtype is not dtype
+                or a.shape != shape
+                or a.flags.num & flags != flags
+            ):
+                return None
+        found = addresses_of(arrays)  # type: ignore[arg-type]  # all seen to be arrays
+        if targets and not are_apart(found, self.size_bytes, len(found) - targets):
+            return None
+        return found
+
+
+class CompiledFunction:
+    """Machine code for some outputs as a function of NumPy arrays.
+
+    Call it with one array per input, in order; it returns one array per output (the array
+    itself if there is one output). Safe to call from several threads at once.
+    """
+
+    _native: NativeType | None
+
+    def __new__(cls, *args: object, **options: object) -> CompiledFunction:
+        wanted = cls is CompiledFunction and config.current().native_calls
+        native = native_type(cls) if wanted else None
+        made: CompiledFunction = object.__new__(cls if native is None else native.type)
+        if native is not None:
+            native.prepare(made)
+        made._native = native
+        return made
+
+    def __init__(
+        self,
+        outputs: Sequence[Tensor],
+        program: LoopProgram,
+        name: str,
+        sized: Sequence[Op] = (),
+    ) -> None:
+        self.name = name
+        self.inputs: tuple[Tensor, ...] = program.inputs
+        self.outputs: tuple[Tensor, ...] = tuple(outputs)
+        self._single = len(outputs) == 1
+        self._parameters = [Parameter(t) for t in program.inputs]
+        native = self._native
+        self._executable = Executable(program, None if native is None else native.take)
+        inner = [life.tensor for life in self._executable.temporaries]
+        used = [*program.inputs, *outputs, *inner]
+        self._binding = SizeBinding(self._parameters, used, self._executable.sizes)
+        self.sizes: tuple[str, ...] = tuple([str(s) for s in self._binding.sizes])
+        """The symbolic sizes, by name: the keywords of a call."""
+        self._sizes = tuple(dict.fromkeys([*self._binding.sizes, *self._executable.sizes]))
+        known = dict.fromkeys(self._sizes)
+        self._facts = [
+            fact
+            for fact in facts_about(self._sizes)
+            if all(s in known for s in postorder(fact) if isinstance(s, Size))
+        ]
+        self._sized = sized
+        """Operations whose reads are in bounds for some sizes only."""
+        self._blocks = [OutputBlocks(np.dtype(str(t.dtype))) for t in outputs]
+        self._fixed: Fixed | None = None
+        if not self._sizes:
+            shapes = [self._output_shape(t, {}) for t in outputs]
+            layout = self._executable.layout({}, ())
+            self._fixed = Fixed(layout, self._parameters, self._blocks, shapes)
+        self._record = self._connected()
+
+    def _connected(self) -> Record | None:
+        """The table native calls use; None where there are no such calls."""
+        native = self._native
+        ranks = [t.ndim for t in (*self.inputs, *self.outputs)]
+        outputs = [b.dtype for b in self._blocks]
+        if native is None or len(outputs) > MAX_OUTPUTS:
+            return None
+        record = Record([p.dtype for p in self._parameters], outputs, ranks)
+        native.connect(self, record)
+        return record
+
+    def _learn(
+        self, layout: Layout, inputs: Sequence[Array], shapes: list[tuple[int, ...]], then: int
+    ) -> None:
+        """Let native code take the next calls with arrays of these shapes."""
+        if self._record is None or self._record.knows(layout, then):
+            return
+        all_shapes = [*[a.shape for a in inputs], *shapes]
+        binding = Binding(all_shapes, self._record.sizes, layout, then)
+        outputs = binding.size_bytes[len(inputs) :]
+        binding.allow(
+            allocates=max(outputs) < LARGE_BYTES,
+            releases=is_long(self._executable.kernels, layout.numbers),
+        )
+        self._record.learn(binding)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join([t.name for t in self.inputs])
+        outputs = ", ".join([t.name for t in self.outputs])
+        return f"<CompiledFunction {self.name}({inputs}) -> {outputs}>"
+
+    def __call__(self, *arrays: object, out: object = None, **sizes: object) -> Any:
+        """Run on arrays.
+
+        Args:
+            out: arrays to write to, one per output (for one output the bare array too).
+            sizes: symbolic sizes that no argument carries, and any others as a check.
+        Raises:
+            BindError, ShapeError, DTypeError: the arguments do not fit; nothing was written.
+            BoundsError: an index lies outside its tensor at these sizes or for this data.
+            LimitError: an array would exceed TENSORAD_MAX_BYTES, or a full Jacobian
+                TENSORAD_DENSE_JACOBIAN_ELEMENTS.
+        """
+        fixed = self._fixed
+        if fixed is None or sizes or len(arrays) != len(self._parameters):
+            return self._call_slowly(arrays, out, sizes)
+        then = epoch()
+        if out is None:
+            results = [b.array(s) for b, s in zip(self._blocks, fixed.shapes, strict=True)]
+        elif self._single and type(out) is np.ndarray:
+            results = [out]
+        elif type(out) in (list, tuple) and len(out) == len(self._blocks):  # type: ignore[arg-type]
+            results = list(out)  # type: ignore[call-overload]
+        else:
+            return self._call_slowly(arrays, out, sizes)
+        addresses = fixed.addresses([*arrays, *results], 0 if out is None else len(results))
+        if addresses is None:
+            return self._call_slowly(arrays, out, sizes)
+        self._executable.run(fixed.layout, addresses, then)
+        if self._record is not None:
+            self._learn(fixed.layout, arrays, fixed.shapes, then)  # type: ignore[arg-type]
+        return results[0] if self._single else results
+
+    def _call_slowly(
+        self, arrays: Sequence[object], out: object, given: Mapping[str, object]
+    ) -> Any:
+        """The same with arguments that need conversion, symbolic sizes or `out`."""
+        if len(arrays) != len(self._parameters):
+            raise self._wrong_count(len(arrays))
+        then = epoch()
+        inputs = [p.convert(a) for p, a in zip(self._parameters, arrays, strict=True)]
+        sizes = self._binding.bind(inputs, given)
+        self._check_facts(sizes)
+        self._check_reads(sizes)
+        shapes = [self._output_shape(t, sizes) for t in self.outputs]
+        wanted = self._given_outputs(out, shapes, inputs)
+        layout = self._executable.layout(sizes, tuple([sizes[s] for s in self._sizes]))
+        results = []
+        for n, (b, shape) in enumerate(zip(self._blocks, shapes, strict=True)):
+            direct = wanted is not None and wanted[n].flags.num & WRITABLE == WRITABLE
+            results.append(wanted[n] if wanted is not None and direct else b.array(shape))
+        self._executable.run(layout, addresses_of((*inputs, *results)), then)
+        if not given:  # then the shapes alone tell the sizes
+            self._learn(layout, inputs, shapes, then)
+        if wanted is not None:
+            for target, source in zip(wanted, results, strict=True):
+                if target is not source:
+                    np.copyto(target, source)
+            results = wanted
+        return results[0] if self._single else results
+
+    def _wrong_count(self, count: int) -> BindError:
+        names = ", ".join([p.name for p in self._parameters])
+        return BindError(
+            f"{self.name} takes {_counted(len(self._parameters), 'array')}, got {count}.",
+            where=f"{self.name}({names})",
+            hint="pass one array per input, in the order given to build.",
+        )
+
+    def _output_shape(self, t: Tensor, sizes: Mapping[Expr, int]) -> tuple[int, ...]:
+        bytes_of(t, sizes)  # raises when it is too large
+        shape = shape_values(t.shape, sizes)
+        check_dense_shape(t, shape)
+        return shape
+
+    def _check_facts(self, sizes: Mapping[Expr, int]) -> None:
+        for fact in self._facts:
+            if not size_value(fact, sizes):
+                used = [s for s in postorder(fact) if isinstance(s, Size)]
+                values = ", ".join([f"{s.name} = {sizes[s]}" for s in used])
+                raise ShapeError(
+                    f"the arguments have {values}, which breaks an assumption of the program.",
+                    where=f"assume({fact})",
+                    hint="pass arrays whose sizes satisfy it, or drop the assumption.",
+                )
+
+    def _check_reads(self, sizes: Mapping[Expr, int]) -> None:
+        for op in self._sized:
+            error = size_violation(op, sizes)
+            if error is not None:
+                raise error
+
+    def _given_outputs(
+        self, out: object, shapes: Sequence[tuple[int, ...]], inputs: Sequence[Array]
+    ) -> list[Array] | None:
+        if out is None:
+            return None
+        given = [out] if self._single and not isinstance(out, (list, tuple)) else out
+        if not isinstance(given, (list, tuple)) or len(given) != len(self.outputs):
+            got = f"{len(given)}" if isinstance(given, (list, tuple)) else type(out).__name__
+            raise BindError(
+                f"out needs {_counted(len(self.outputs), 'array')}, got {got}.",
+                where=repr(self),
+                hint="pass a list with one array per output.",
+            )
+        arrays = [
+            check_output(t, n, a, s)
+            for n, (t, a, s) in enumerate(zip(self.outputs, given, shapes, strict=True))
+        ]
+        names = [p.name for p in self._parameters]
+        check_overlap(
+            [(f"out[{n}]", a) for n, a in enumerate(arrays)],
+            [(f"argument {n}", a) for n, a in zip(names, inputs, strict=True)],
+        )
+        return arrays
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
