@@ -365,6 +365,7 @@ class Statements:
 
     def _check(self, s: Check) -> None:
         """Leave the function with the check's code unless the index lies in the extent."""
+        self._guard(s)
         index = self.values.value(s.read.indices[s.dimension])
         extent = self.values.value(s.extent)
         for r, name in enumerate(index.names):

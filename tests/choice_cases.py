@@ -1,0 +1,50 @@
+"""Every decision of a schedule, to be made for a program in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from tensorad.codegen.choices import Choices
+from tensorad.codegen.lower import needed_units
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import op_expressions, postorder
+from tests.generators import Array, Program
+
+TOLERANCE = {"float64": 1e-9, "float32": 3e-4}
+TILES = ((1, 1), (2, 1), (3, 2), (4, 1), (5, 3), (6, 4), (7, 1), (8, 2), (16, 8))
+SWITCHES = [f.name for f in fields(Choices) if str(f.type).split(" | ")[0] == "bool"]
+"""Decisions that are made or not: fields added later are forced too."""
+
+
+def general() -> list[Choices]:
+    """Choices that name no axis."""
+    found = [Choices(**{name: value}) for name in SWITCHES for value in (True, False)]  # type: ignore[arg-type]  # bools
+    return [*found, Choices(vector=False), *[Choices(tile=tile) for tile in TILES]]
+
+
+def by_name(program: Program, tensors: Sequence[Tensor]) -> list[dict[str, Choices]]:
+    """For every axis of every tensor: lanes along it, and its loop outermost."""
+    found: list[dict[str, Choices]] = []
+    for unit in needed_units(tensors, program.inputs):
+        for op in unit.parts:
+            inside = [a for e in postorder(*op_expressions(op)) for a in getattr(e, "axes", ())]
+            own = [a.name for a in getattr(op, "axes", ())]
+            for name in dict.fromkeys([*own, *[a.name for a in inside]]):
+                found.append({op.name: Choices(vector=name, tile=(2, 2))})
+            found.extend([{op.name: Choices(order=(name,), parallel=True)} for name in own])
+    return found
+
+
+def close(outputs: Sequence[Tensor], have: Sequence[Array], want: Sequence[Array]) -> None:
+    """Equal but for the order of float sums."""
+    for t, a, b in zip(outputs, have, want, strict=True):
+        assert a.shape == b.shape
+        if not t.dtype.is_float:
+            np.testing.assert_array_equal(a, b.astype(a.dtype), err_msg=str(t))
+            continue
+        tolerance = TOLERANCE[t.dtype]
+        scale = 1.0 + float(np.abs(b[np.isfinite(b)]).max(initial=0))
+        np.testing.assert_allclose(a, b, tolerance, tolerance * scale, err_msg=str(t))
