@@ -20,6 +20,7 @@ from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.memory import bytes_of
 from tensorad.codegen.runtime import constant_array
+from tensorad.codegen.scratch import scratch_bytes
 from tensorad.config import override
 from tensorad.ir.tensor import Constant, Tensor
 from tests.generators import WIDE, random_program
@@ -186,6 +187,7 @@ class Emulated:
             slots.setdefault(t, len(slots))
         rows, indices = [], [0]
         for kernel in loops.kernels:
+            self.scratch = max(self.scratch, scratch_bytes(kernel.scratch, {}))
             for symbol, parallel in self.functions_of(kernel):
                 rows.append(f"{{{symbol}, {len(indices)}, {int(parallel)}}}")
                 indices.extend([slots[t] for t in kernel_key(kernel)[1]])
