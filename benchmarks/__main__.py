@@ -1,81 +1,80 @@
-"""Command line: `python -m benchmarks layers|work|combiners|sparse|imports [part of a name ...]`.
-
-layers: the notebook's layers beside other libraries; the exit code is 1 if a result of ours is
-wrong. work: counts of gradients beside their bounds; 1 if a row breaks a rule. combiners: passes
-that derivatives of folds make; 1 if a row breaks a rule. sparse: entries and fill times of sparse
-Jacobians; 1 if one misses its target. imports: seconds.
-"""
+"""Command line of the benchmarks: `python -m benchmarks --help`."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
-from dataclasses import asdict
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks import combiners, imports, layers, sparse, work_table
+from benchmarks import counts_commands, race_commands
+from benchmarks.frameworks import ROUNDS as RACE_ROUNDS
+from benchmarks.peers.contestant import MODES
+from benchmarks.peers.registry import PEERS
+from benchmarks.processes import RunError
 from benchmarks.timing import ROUNDS
-from tensorad import config
+
+Command = Callable[[argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; the exit code is 1 when a result is wrong or a row breaks a rule."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suite", choices=["layers", "work", "combiners", "sparse", "imports"])
-    parser.add_argument("names", nargs="*", help="parts of the rows' names; all when left out")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="measurements per median")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    options = parser.parse_args(arguments)
-    if options.suite == "imports":
-        print(imports.run(options.rounds))
-        return 0
-    if options.suite == "work":
-        return _work(options.names, options.json)
-    if options.suite == "combiners":
-        return _combiners(options.names)
-    if options.suite == "sparse":
-        return _sparse(options.names, options.rounds)
-    rows = layers.run(options.names, options.rounds)
-    print(f"numpy {np.__version__}, {config.current().num_threads} threads,", end=" ")
-    print(f"medians of {options.rounds} interleaved rounds; (..x) is relative to tensorad")
-    print(layers.table(rows))
-    if options.json is not None:
-        options.json.write_text(json.dumps([r.as_json() for r in rows], indent=1) + "\n")
-    return 1 if any("tensorad" in r.wrong for r in rows) else 0
+    """Measure and print; the exit code is 1 when a result is wrong or a rule is broken."""
+    options = parser().parse_args(arguments)
+    command: Command = options.command
+    try:
+        return command(options)
+    except RunError as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
-def _work(names: Sequence[str], json_path: Path | None) -> int:
-    rows = work_table.run(names)
-    if not rows:
-        print(f"no row's name contains {' or '.join(names)}")
-        return 2
-    print(work_table.table(rows))
-    if json_path is not None:
-        json_path.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
-    return 1 if any(r.faults for r in rows) else 0
+def parser() -> argparse.ArgumentParser:
+    """All subcommands."""
+    found = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    add = found.add_subparsers(title="what to measure", required=True, metavar="SUITE")
+    for name, command, text in counts_commands.COMMANDS:
+        one = add.add_parser(name, help=text, description=text)
+        one.set_defaults(command=command)
+        one.add_argument("names", nargs="*", help="parts of the rows' names; all when left out")
+        one.add_argument("--rounds", type=int, default=ROUNDS, help="measurements per median")
+        one.add_argument("--json", type=Path, help="also write the figures to this file")
+    for name, command, text in race_commands.COMMANDS:
+        one = add.add_parser(name, help=text, description=text)
+        one.set_defaults(command=command)
+        _race_options(one)
+    return found
 
 
-def _combiners(names: Sequence[str]) -> int:
-    rows = combiners.run(names)
-    if not rows:
-        print(f"no combiner's name contains {' or '.join(names)}")
-        return 2
-    print(combiners.table(rows))
-    return 0 if all(r.good for r in rows) else 1
+def _race_options(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "names", nargs="*",
+        help="groups (notebook, layers, unusual, small) or parts of workloads' names",
+    )  # fmt: skip
+    p.add_argument("--threads", type=_numbers, default=[1, 2], help="1,2 by default")
+    p.add_argument("--modes", type=_some_of(MODES), default=list(MODES), help=", ".join(MODES))
+    p.add_argument("--peers", type=_some_of(PEERS), default=list(PEERS), help=", ".join(PEERS))
+    p.add_argument("--rounds", type=int, default=RACE_ROUNDS, help="quiet rounds per median")
+    p.add_argument("--seconds", type=float, default=0.02, help="length of one sample, about")
+    p.add_argument("--shapes", type=int, metavar="SEED", help="three more shapes per workload")
+    p.add_argument("--processes", type=int, default=1, help="fresh processes; medians of them")
+    p.add_argument("--json", type=Path, help="also write the figures to this file")
+    p.add_argument("--wide", action="store_true", help="a column for every peer")
+    p.add_argument("--found", type=Path, help=argparse.SUPPRESS)  # of a measuring process
 
 
-def _sparse(names: Sequence[str], rounds: int) -> int:
-    rows = sparse.run(names, rounds)
-    print(sparse.table(rows))
-    late = False
-    if not names:
-        seconds, nnz = sparse.chain_seconds()
-        late = seconds > sparse.MOST_SECONDS
-        print(f"Hessian of a chain of 100000: {nnz:,} entries, formula to matrix {seconds:.2f} s")
-    return 1 if late or any(r.wrong for r in rows) else 0
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        found = [part for part in text.split(",") if part and part != "none"]
+        unknown = [part for part in found if part not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return found
+
+    return parse
 
 
 if __name__ == "__main__":

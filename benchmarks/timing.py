@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +15,15 @@ Call = Callable[[], object]
 ROUNDS = 9
 _LEAST_SECONDS = 2e-3
 """One measurement repeats short calls until it lasts about this long."""
+
+QUIET: Final = 0.1
+"""CPUs that others may use in a quiet round."""
+FAR_BEHIND: Final = 3.0
+FAR_BEHIND_S: Final = 0.005
+ROUNDS_BEHIND: Final = 3
+"""A call this many times slower than the fastest, and this slow at all, takes part so often."""
+UNCOUNTED_S: Final = 0.3
+"""Faster calls run once before each sample."""
 
 
 def repetitions(call: Call) -> int:
@@ -44,3 +56,122 @@ def interleaved_ms(
         if after_round is not None:
             after_round()
     return {name: float(pick(t)) * 1e3 for name, t in times.items()}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call over the rounds that count."""
+
+    median_s: float
+    least_s: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Race:
+    """What was measured, and how quiet the machine was: foreign work in CPUs, over those rounds."""
+
+    times: dict[tuple[str, str], Timing]
+    rounds: int
+    quiet: int
+    foreign: float
+
+
+def race(
+    calls: Mapping[tuple[str, str], Call],
+    rounds: int = 15,
+    seconds: float = 0.02,
+    extra: int | None = None,
+) -> Race:
+    """Time calls in turns: one sample of each in every round.
+
+    Rounds in which other processes or the hypervisor took CPU time count only if there are too
+    few others; up to `extra` (as many again) are added in search of quiet ones. A call far behind
+    the fastest of its mode takes part in the first rounds only: it decides nothing.
+
+    Args:
+        calls: by (mode, name).
+        seconds: how long one sample lasts, about.
+    """
+    warm = {key: _warm_seconds(call, seconds) for key, call in calls.items()}
+    count = {key: max(1, min(5000, int(seconds / s))) for key, s in warm.items()}
+    behind = {key for key in calls if _is_behind(key, warm)}
+    samples: dict[tuple[str, str], list[tuple[int, float]]] = {key: [] for key in calls}
+    noise: list[float] = []
+    most = rounds + (rounds if extra is None else extra)
+    while len(noise) < most and sum([n < QUIET for n in noise]) < rounds:
+        before = _CpuClock()
+        for key, call in calls.items():
+            if key in behind and len(samples[key]) >= ROUNDS_BEHIND:
+                continue
+            samples[key].append((len(noise), _sample(call, count[key], warm[key])))
+        noise.append(before.foreign())
+    used = _rounds_used(noise, rounds)
+    times = {key: _timing(found, used) for key, found in samples.items()}
+    foreign = float(np.mean([noise[n] for n in used]))
+    return Race(times, len(noise), sum([n < QUIET for n in noise]), foreign)
+
+
+def _warm_seconds(call: Call, seconds: float) -> float:
+    """One call after a first one, and again if it is short."""
+    found = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        call()
+        found = min(found, time.perf_counter() - start)
+        if found > 10 * seconds:
+            break
+    return max(found, 1e-7)
+
+
+def _is_behind(key: tuple[str, str], warm: Mapping[tuple[str, str], float]) -> bool:
+    fastest = min([s for (mode, _), s in warm.items() if mode == key[0]])
+    return warm[key] > max(FAR_BEHIND * fastest, FAR_BEHIND_S)
+
+
+def _sample(call: Call, count: int, warm: float) -> float:
+    """Mean seconds of `count` calls, after one that is not counted."""
+    if warm < UNCOUNTED_S:
+        call()
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+def _rounds_used(noise: Sequence[float], rounds: int) -> list[int]:
+    """The quiet rounds; the quietest half where there are hardly any."""
+    quiet = [n for n, value in enumerate(noise) if value < QUIET]
+    if len(quiet) >= max(1, rounds // 2):
+        return quiet
+    return sorted(range(len(noise)), key=noise.__getitem__)[: max(1, (len(noise) + 1) // 2)]
+
+
+def _timing(found: Sequence[tuple[int, float]], used: Sequence[int]) -> Timing:
+    counted = [s for n, s in found if n in used] or [s for _, s in found]
+    return Timing(float(np.median(counted)), min([s for _, s in found]), len(counted))
+
+
+class _CpuClock:
+    """CPU seconds of the machine and of this process since the start."""
+
+    def __init__(self) -> None:
+        self.start = time.perf_counter()
+        self.before = self._others()
+
+    @staticmethod
+    def _others() -> float:
+        """Seconds that others used, stolen ones included; 0 where the system does not tell."""
+        try:
+            with open("/proc/stat", encoding="ascii") as file:
+                fields = [int(n) for n in file.readline().split()[1:9]]
+        except OSError:
+            return 0.0
+        user, nice, system, _, _, interrupts, soft, stolen = fields
+        ticks = user + nice + system + interrupts + soft + stolen
+        own = os.times()
+        return ticks / os.sysconf("SC_CLK_TCK") - own.user - own.system
+
+    def foreign(self) -> float:
+        """CPUs that others used meanwhile."""
+        return max(0.0, self._others() - self.before) / (time.perf_counter() - self.start)

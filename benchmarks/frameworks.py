@@ -1,0 +1,147 @@
+"""Workloads beside their peers: all contestants in one process, in turns, checked first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.peers import ours
+from benchmarks.peers.contestant import MODES, Contestant
+from benchmarks.peers.registry import PEERS, contestants
+from benchmarks.records import Row
+from benchmarks.timing import race
+from benchmarks.workloads.catalogue import chosen
+from benchmarks.workloads.problem import Array, Problem, Sizes, Workload
+from tensorad import config
+from tensorad.building import placeholders
+from tensorad.ir.tensor import Tensor
+
+DRAWN: Final = 3
+"""Further shapes per workload when a seed is given."""
+ROUNDS: Final = 15
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run measures.
+
+    Attributes:
+        shapes: a seed for further shapes, or None for the headline sizes alone.
+        seconds: of one sample, about.
+    """
+
+    names: Sequence[str] = ()
+    modes: Sequence[str] = MODES
+    peers: Sequence[str] = PEERS
+    rounds: int = ROUNDS
+    shapes: int | None = None
+    seconds: float = 0.02
+
+
+def instances(plan: Plan) -> list[tuple[Workload, int, Sizes]]:
+    """(workload, number of the shape, sizes) of everything a plan measures."""
+    found = []
+    for w in chosen(plan.names):
+        drawn = [] if plan.shapes is None else w.drawn(plan.shapes, DRAWN)
+        found += [(w, n, sizes) for n, sizes in enumerate([w.sizes, *drawn])]
+    return found
+
+
+def run(plan: Plan, tell: Callable[[Sequence[Row]], None] | None = None) -> list[Row]:
+    """Measure; `tell` is given the rows found so far after each instance."""
+    rows: list[Row] = []
+    bar = tqdm(instances(plan), unit="workload", leave=False)
+    for w, number, sizes in bar:
+        bar.set_description(w.name if number == 0 else f"{w.name} {number}")
+        rows += measure(w, number, sizes, plan)
+        if tell is not None:
+            tell(rows)
+    return rows
+
+
+def measure(w: Workload, number: int, sizes: Sizes, plan: Plan) -> list[Row]:
+    """The rows of one workload at one shape."""
+    p = w.problem(sizes)
+    threads = config.current().num_threads
+    modes = [m for m in plan.modes if m != "step" or p.step]
+    taking_part = {c.name: c for c in contestants(p, plan.peers, modes, threads)}
+    expected = reference(p)
+    errors = {
+        m: {n: largest_error(p, c, m, expected) for n, c in taking_part.items() if m in c.calls}
+        for m in modes
+    }
+    del expected
+    calls = {(m, n): c.calls[m] for m in modes for n, c in taking_part.items() if m in c.calls}
+    found = race(calls, plan.rounds, plan.seconds)
+    moved = compulsory_bytes(p)
+    rows = []
+    for m in modes:
+        here = {n: found.times[m, n] for n in taking_part if (m, n) in found.times}
+        forward, back = p.flops
+        rows.append(
+            Row(
+                w.name, w.group, dict(sizes), number, threads, m,
+                ms={n: t.median_s * 1e3 for n, t in here.items()},
+                least_ms={n: t.least_s * 1e3 for n, t in here.items()},
+                errors=errors[m],
+                wrong=sorted([n for n, e in errors[m].items() if not e <= p.tolerance]),
+                flops={"fwd": forward, "grad": back}.get(m, forward + back),
+                size_bytes=moved[m],
+                rounds=min([t.rounds for t in here.values()]),
+                foreign=found.foreign,
+                first_s={n: c.first_s[m] for n, c in taking_part.items() if m in c.first_s},
+            )
+        )  # fmt: skip
+    return rows
+
+
+def reference(p: Problem) -> dict[str, list[Array]]:
+    """Results by mode from the NumPy formulation at float64."""
+    exact = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in p.inputs.items()}
+    passes = p.numpy(exact, p.head.astype(np.float64))
+    forward = [np.array(a) for a in passes.forward()]
+    gradients = [np.array(a) for a in passes.gradients()]
+    both = [*forward, *gradients]
+    return {"fwd": forward, "grad": gradients, "fb": both, "step": forward}
+
+
+def largest_error(
+    p: Problem, c: Contestant, mode: str, expected: Mapping[str, Sequence[Array]]
+) -> float:
+    """Relative to the largest element of each result; a step is judged by its first loss.
+
+    Where choices may flip by rounding, the allowed share of elements is left out.
+    """
+    found = c.results(mode)[: len(expected[mode])]
+    worst = 0.0
+    for a, e in zip(found, expected[mode], strict=True):
+        if a.size != e.size:
+            return float("inf")
+        apart = np.abs(a.reshape(e.shape).astype(np.float64) - e).ravel()
+        left_out = int(p.kinks * apart.size)
+        if left_out:
+            apart = np.partition(apart, apart.size - 1 - left_out)[: apart.size - left_out]
+        largest = float(apart.max(initial=0.0)) / (float(np.abs(e).max(initial=0.0)) or 1.0)
+        worst = max(worst, largest if np.isfinite(largest) else float("inf"))
+    return worst
+
+
+def compulsory_bytes(p: Problem) -> dict[str, float]:
+    """Bytes of the arguments that a mode reads and of its results."""
+    program = ours.Program(p)
+
+    def total(outputs: Sequence[Tensor]) -> float:
+        return float(sum([_bytes(t) for t in (*placeholders(outputs), *outputs)]))
+
+    found = {m: total(program.outputs(m)) for m in ("fwd", "grad", "fb")}
+    if p.step:
+        found["step"] = total(program.outputs("step"))
+    return found
+
+
+def _bytes(t: Tensor) -> int:
+    return int(np.prod([int(n) for n in t.shape], dtype=np.int64)) * t.dtype.size_bytes

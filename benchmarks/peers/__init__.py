@@ -1,0 +1,1 @@
+"""Who runs the workloads: tensorad, libraries, and loops written by hand."""

@@ -1,0 +1,69 @@
+"""JAX, compiled by jax.jit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.peers.contestant import RATE, Call, Contestant, only, timed_first
+from benchmarks.workloads.problem import Problem
+
+
+def jax_contestant(name: str, p: Problem, modes: Sequence[str]) -> Contestant | None:
+    """`name` is jax or jax_alt; the threads are those of the environment."""
+    formula = p.formulas.get(name)
+    if formula is None:
+        return None
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    given = {n: jax.numpy.asarray(a) for n, a in p.inputs.items()}
+    weights = {n: given[n] for n in p.wrt}
+    others = {n: a for n, a in given.items() if n not in p.wrt}
+    head, ready = jax.numpy.asarray(p.head), jax.block_until_ready
+
+    def of(others: Any) -> Any:
+        return lambda weights: formula(jax, **weights, **others)
+
+    def in_order(found: Any) -> list[Any]:
+        return [found[n] for n in p.wrt]
+
+    def forward(weights: Any, others: Any) -> Any:
+        return [of(others)(weights)]
+
+    def gradients(weights: Any, others: Any, head: Any) -> Any:
+        return in_order(jax.vjp(of(others), weights)[1](head)[0])
+
+    def both(weights: Any, others: Any, head: Any) -> Any:
+        y, back = jax.vjp(of(others), weights)
+        return [y, *in_order(back(head)[0])]
+
+    run, pull, run_both = jax.jit(forward), jax.jit(gradients), jax.jit(both)
+
+    calls: dict[str, Call] = {
+        "fwd": lambda: ready(run(weights, others)),
+        "grad": lambda: ready(pull(weights, others, head)),
+        "fb": lambda: ready(run_both(weights, others, head)),
+    }
+    if p.step:
+        calls["step"] = _step(jax, of, weights, others)
+    return timed_first(name, only(calls, modes))
+
+
+def _step(jax: Any, of: Any, weights: Any, others: Any) -> Call:
+    """Loss, gradients and new weights; the old ones are given away."""
+
+    def new(weights: Any, others: Any) -> Any:
+        loss, found = jax.value_and_grad(of(others))(weights)
+        return loss, {n: w - RATE * found[n] for n, w in weights.items()}
+
+    run = jax.jit(new, donate_argnums=0)
+    state = {n: jax.numpy.array(w) for n, w in weights.items()}
+
+    def call() -> Any:
+        nonlocal state
+        loss, state = jax.block_until_ready(run(state, others))
+        return [loss]
+
+    return call

@@ -1,0 +1,28 @@
+"""numba as the hand-written loops use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+prange = numba.prange
+
+
+def loops(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile with threads over `prange` and with reordered float arithmetic."""
+    return cast(Callable[P, R], numba.njit(parallel=True, fastmath=True, cache=True)(function))
+
+
+def use_threads(count: int) -> None:
+    """At most as many as the process started with."""
+    numba.set_num_threads(min(count, int(numba.get_num_threads())))
+
+
+def thread_count() -> int:
+    """The threads `prange` uses."""
+    return int(numba.get_num_threads())

@@ -1,0 +1,124 @@
+"""tensorad on a workload: outputs into arrays allocated once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.contestant import RATE, Call, Contestant
+from benchmarks.workloads.problem import Array, Problem
+from tensorad import CompiledFunction, te
+from tensorad.autodiff import vjp
+from tensorad.building import build
+from tensorad.ir.tensor import Tensor
+
+NAME = "tensorad"
+
+
+class Program:
+    """The tensors of a problem: Y, its inputs, the head and the gradients."""
+
+    def __init__(self, p: Problem) -> None:
+        self.problem = p
+        self.inputs = {
+            n: te.placeholder(a.shape, str(a.dtype), name=n) for n, a in p.inputs.items()
+        }
+        self.y = p.define(**self.inputs)
+        wrt = [self.inputs[n] for n in p.wrt]
+        self.head = None if p.scalar else te.placeholder(self.y.shape, name="head")
+        self.gradients: list[Tensor] = list(vjp(self.y, wrt, self.head))
+
+    def outputs(self, mode: str) -> list[Tensor]:
+        """What a mode computes."""
+        match mode:
+            case "fwd":
+                return [self.y]
+            case "grad":
+                return self.gradients
+            case "fb":
+                return [self.y, *self.gradients]
+        return [self.y, *[self._updated(n, g) for n, g in self._pairs()]]
+
+    def _pairs(self) -> list[tuple[str, Tensor]]:
+        return list(zip(self.problem.wrt, self.gradients, strict=True))
+
+    def _updated(self, name: str, gradient: Tensor) -> Tensor:
+        w = self.inputs[name]
+        new: Tensor = te.compute(w.shape, lambda *i: w[i] - RATE * gradient[i], name=name)
+        return new
+
+    def arguments(self, mode: str) -> list[Tensor]:
+        """The parameters of a mode, in order."""
+        head = [] if mode == "fwd" or self.head is None else [self.head]
+        return [*self.inputs.values(), *head]
+
+    def arrays(self, mode: str) -> list[Array]:
+        """The arguments of a mode."""
+        head = [] if mode == "fwd" or self.head is None else [self.problem.head]
+        return [*self.problem.inputs.values(), *head]
+
+    def build(self, mode: str) -> CompiledFunction:
+        """Machine code for a mode."""
+        return build(self.outputs(mode), self.arguments(mode))
+
+
+def contestant(p: Problem, modes: Sequence[str]) -> Contestant:
+    """All modes; the first seconds reach from the formula to the end of the first call."""
+    start = time.perf_counter()
+    program = Program(p)
+    defined = time.perf_counter() - start
+    calls: dict[str, Call] = {}
+    first: dict[str, float] = {}
+    for mode in [m for m in modes if m != "step" or p.step]:
+        start = time.perf_counter()
+        f = program.build(mode)
+        into = _steps if mode == "step" else _into
+        calls[mode] = into(f, program, mode)
+        calls[mode]()
+        first[mode] = defined + time.perf_counter() - start
+    return Contestant(NAME, calls, first)
+
+
+def allocated(tensors: Sequence[Tensor]) -> list[Array]:
+    """Arrays for results."""
+    return [np.empty([int(n) for n in t.shape], str(t.dtype)) for t in tensors]
+
+
+def _into(f: CompiledFunction, program: Program, mode: str) -> Call:
+    given, out = program.arrays(mode), allocated(f.outputs)
+    target: Any = out[0] if len(out) == 1 else out
+
+    def call() -> list[Array]:
+        f(*given, out=target)
+        return out
+
+    return call
+
+
+def _steps(f: CompiledFunction, program: Program, mode: str) -> Call:
+    """Weights go to and fro between two sets of arrays."""
+    p = program.problem
+    weights = [p.inputs[n].copy() for n in p.wrt]
+    loss, fresh = np.empty((), np.float32), [np.empty_like(w) for w in weights]
+    state = [weights, fresh]
+
+    def call() -> list[Array]:
+        old, new = state
+        now = dict(zip(p.wrt, old, strict=True))
+        f(*[now.get(n, a) for n, a in p.inputs.items()], out=[loss, *new])
+        state.reverse()
+        return [loss]
+
+    return call
+
+
+def compiled_in(make: Callable[[], Problem], mode: str = "fb") -> float:
+    """Seconds from the formula to the end of the first call."""
+    p = make()
+    start = time.perf_counter()
+    program = Program(p)
+    program.build(mode)(*program.arrays(mode))
+    return time.perf_counter() - start

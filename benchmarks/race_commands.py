@@ -1,0 +1,96 @@
+"""Subcommands that race the workloads: frameworks, unusual."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import processes
+from benchmarks.frameworks import Plan, run
+from benchmarks.machine import machine, versions
+from benchmarks.peers.registry import missing
+from benchmarks.records import SCHEMA, Row, from_json, merged
+from benchmarks.tables import aligned, by_mode, milliseconds
+from benchmarks.verdicts import verdicts
+from benchmarks.workloads.catalogue import chosen
+
+
+def _frameworks(options: argparse.Namespace) -> int:
+    if not chosen(options.names):
+        print(f"no workload's name contains {' or '.join(options.names)}")
+        return 2
+    if options.found is not None:
+        return _measured(options)
+    for name, package in missing(options.peers).items():
+        print(f"{name} does not take part: {package} is not installed")
+    rows: list[Row] = []
+    for threads in options.threads:
+        found = processes.measure(_arguments(options), threads, options.processes)
+        rows += merged([[from_json(r) for r in part["rows"]] for part in found])
+    write(options.json, rows)
+    print(report(rows, options.wide))
+    return 0 if verdicts(rows)[0].holds else 1
+
+
+def _unusual(options: argparse.Namespace) -> int:
+    options.names = options.names or ["unusual"]
+    return _frameworks(options)
+
+
+def _arguments(options: argparse.Namespace) -> list[str]:
+    """The command of a measuring process."""
+    shapes = [] if options.shapes is None else ["--shapes", str(options.shapes)]
+    return [
+        "frameworks", *options.names, *shapes,
+        "--modes", ",".join(options.modes),
+        "--peers", ",".join(options.peers) or "none",
+        "--rounds", str(options.rounds),
+        "--seconds", str(options.seconds),
+    ]  # fmt: skip
+
+
+def _measured(options: argparse.Namespace) -> int:
+    """In a measuring process: rows to the file as they are found."""
+    plan = Plan(
+        options.names, options.modes, options.peers, options.rounds, options.shapes,
+        options.seconds,
+    )  # fmt: skip
+    rows = run(plan, lambda rows: write(options.found, rows))
+    write(options.found, rows)
+    return 0
+
+
+def write(path: Path | None, rows: Sequence[Row]) -> None:
+    """A run as JSON, with its machine and versions."""
+    if path is None:
+        return
+    found: dict[str, Any] = {
+        "schema": SCHEMA,
+        "machine": machine(),
+        "versions": versions(),
+        "rows": [r.as_json() for r in rows],
+    }
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def report(rows: Sequence[Row], wide: bool = False) -> str:
+    """Tables by number of threads, then the verdicts."""
+    lines = []
+    for threads in sorted({r.threads for r in rows}):
+        part = [r for r in rows if r.threads == threads]
+        lines += ["", f"{threads} thread{'s' * (threads > 1)}; x: best framework / tensorad"]
+        lines.append(aligned(*(milliseconds if wide else by_mode)(part)))
+    noisy = sum([r.foreign > 0.1 for r in rows])
+    if noisy:
+        lines += ["", f"{noisy} of {len(rows)} rows were measured while others used the machine"]
+    lines += ["", *[str(v) for v in verdicts(rows)]]
+    return "\n".join(lines)
+
+
+COMMANDS: Final[tuple[tuple[str, Callable[[argparse.Namespace], int], str], ...]] = (
+    ("frameworks", _frameworks, "workloads beside PyTorch, JAX, NumPy and loops by hand"),
+    ("unusual", _unusual, "the same for the operators no library has a kernel for"),
+)
