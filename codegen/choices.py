@@ -38,6 +38,14 @@ class Choices:
     """Whether it shares a loop over rows with the tensors it reads or that read it: False never,
     True wherever their indices allow it, if they say so too. No sum is reordered."""
 
+    blocks: bool | None = None
+    """Whether long sums are added in blocks, False: not. It reorders them."""
+    rows: bool | None = None
+    """Whether sums of rows stay in memory while their rows are read as they lie."""
+    siblings: bool | None = None
+    """Whether it shares a loop with tensors over the same points, False: not. It may reorder
+    folds."""
+
     def __post_init__(self) -> None:
         if self.vector is not None and self.vector is not False:
             _check_name("vector", self.vector)
@@ -51,7 +59,7 @@ class Choices:
         if self.tile is not None:
             _check_tile(self.tile)
             object.__setattr__(self, "tile", tuple(self.tile))
-        for name in ("split", "unroll", "parallel", "fuse"):
+        for name in ("split", "unroll", "parallel", "fuse", "blocks", "rows", "siblings"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
                 raise _wrong(name, value, "pass True, False, or None to leave it open.")

@@ -15,6 +15,8 @@ from tensorad.codegen.fusion_step import Step, steps_of
 from tensorad.codegen.fusion_tile import Tile, best_tile
 from tensorad.codegen.fusion_write import write_group
 from tensorad.codegen.loopir import Kernel
+from tensorad.codegen.riders import take_riders
+from tensorad.codegen.siblings import join_siblings
 from tensorad.codegen.units import Unit
 from tensorad.ir.tensor import Tensor
 
@@ -33,7 +35,8 @@ def fuse_units(
         wanted: tensors to be stored although no step may read them.
         schedules: choices; `fuse` says True wherever rows allow it, False nowhere.
     """
-    steps = [s for unit, checks in units for s in steps_of(unit, checks, schedules)]
+    found = [s for unit, checks in units for s in steps_of(unit, checks, schedules)]
+    steps = take_riders(join_siblings(found))
     kept = dict.fromkeys(wanted)
     kernels: list[Kernel] = []
     for at in range(0, len(steps), MOST_STEPS):

@@ -65,12 +65,13 @@ class Step:
     @cached_property
     def rows(self) -> tuple[Axis, ...]:
         """Output axes that every piece runs through from 0 on, whole."""
-        if self.item is None or not _may_fuse(self.item.choices) or not self.planned:
+        item = self.item
+        if item is None or item.blocks or not _may_fuse(item.choices) or not self.planned:
             return ()
         return tuple(
             [
                 a
-                for a in self.item.axes
+                for a in item.axes
                 if _from_zero(a) and all(among(a, nest.axes) for nest, _ in self.planned)
             ]
         )

@@ -58,7 +58,7 @@ class Nest:
 def nest_of(
     axes: tuple[Axis, ...], tensors: tuple[Tensor, ...], bodies: tuple[Expr, ...]
 ) -> Nest | None:
-    """The nest of a compute, or None where a reduction stands inside another.
+    """The nest of tensors[n][axes] = bodies[n], or None where a reduction holds another.
 
     A reduction under a branch of a select gets the branch's condition.
     """
@@ -73,7 +73,7 @@ def nest_of(
             folds.append(replace(fold, condition=logical_and(guard, fold.condition)))
             for index, value in enumerate(fold.accumulators):
                 results[component(fold, index)] = value
-    values = substitute_all([bodies[t.index] for t in tensors], results)
+    values = substitute_all(bodies, results)
     return Nest(axes, tuple(folds), tensors, axes, values)
 
 
@@ -259,3 +259,74 @@ def accumulators_of(nest: Nest) -> list[tuple[tuple[Param, ...], tuple[Const, ..
     for f in nest.folds:
         found.setdefault(f.accumulators[0], (f.accumulators, f.combiner.identity))
     return list(found.values())
+
+
+def fold_groups(nest: Nest) -> list[list[FoldLoop]]:
+    """Neighbouring folds over the very same axes and condition: they share their loops."""
+    groups: list[list[FoldLoop]] = []
+    for f in nest.folds:
+        if groups and _same_loops(groups[-1][0], f):
+            groups[-1].append(f)
+        else:
+            groups.append([f])
+    return groups
+
+
+def _same_loops(f: FoldLoop, g: FoldLoop) -> bool:
+    same = len(f.axes) == len(g.axes) and all(a is b for a, b in zip(f.axes, g.axes, strict=True))
+    return bool(f.axes) and same and f.condition is g.condition
+
+
+def share_loops(nest: Nest) -> Nest:
+    """Folds over equal axes run beside each other over the first one's, equal folds once."""
+    placed: list[FoldLoop] = []
+    again: dict[Expr, Expr] = {}
+    for f in nest.folds:
+        for position, g in enumerate(placed):
+            joined = None if _continues(f, placed[position:]) else _over_axes_of(f, g)
+            if joined is None:
+                continue
+            same = next((h for h in placed if _is_same_fold(h, joined)), None)
+            if same is not None and not _is_continued(nest, (f, same)):
+                again.update(zip(f.accumulators, same.accumulators, strict=True))
+            else:
+                placed.insert(position + 1, joined)
+            break
+        else:
+            placed.append(f)
+    if len(nest.folds) < 2:
+        return nest
+    return substitute_nest(replace(nest, folds=tuple(placed)), again, nest.axes)
+
+
+def _is_same_fold(f: FoldLoop, g: FoldLoop) -> bool:
+    alike = _same_loops(f, g) and f.combiner is g.combiner
+    return alike and all(a is b for a, b in zip(f.sources, g.sources, strict=True))
+
+
+def _is_continued(nest: Nest, folds: Iterable[FoldLoop]) -> bool:
+    """Whether one of the folds shares its accumulators with others."""
+    taken = {f.accumulators[0]: None for f in folds}
+    return sum(f.accumulators[0] in taken for f in nest.folds) > len(taken)
+
+
+def _continues(f: FoldLoop, before: Iterable[FoldLoop]) -> bool:
+    """Whether the fold uses what an earlier one leaves, or goes on with it."""
+    used = free_leaves(f.condition, *f.sources)
+    return any(p in used or p is f.accumulators[0] for g in before for p in g.accumulators)
+
+
+def _over_axes_of(f: FoldLoop, g: FoldLoop) -> FoldLoop | None:
+    """The fold over the other's axes, if they are equal and so is the condition."""
+    if len(f.axes) != len(g.axes) or not f.axes:
+        return None
+    mapping: dict[Expr, Expr] = {}
+    for a, b in zip(f.axes, g.axes, strict=True):
+        bounds = ((a.lower, b.lower), (a.upper, b.upper), (a.step, b.step))
+        if any(substitute(x, mapping) is not y for x, y in bounds):
+            return None
+        mapping[a] = b
+    if substitute(f.condition, mapping) is not g.condition:
+        return None
+    sources = substitute_all(f.sources, mapping)
+    return replace(f, sources=sources, axes=g.axes, condition=g.condition)

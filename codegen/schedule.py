@@ -7,16 +7,17 @@ item becomes pieces, and each piece gets a plan; `fusion` runs several items in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorad.codegen.choices import OPEN, Choices, Schedules
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
-from tensorad.codegen.loopnest import Nest, nest_of, simplify_nest
+from tensorad.codegen.loopnest import Nest, nest_of, share_loops, simplify_nest
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_forced import check_lanes
 from tensorad.codegen.schedule_plan import extent_product, plan_nest
+from tensorad.codegen.schedule_reduce import split_sums
 from tensorad.codegen.schedule_split import has_switches, split_conditions, split_divisions
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
 from tensorad.codegen.schedule_sweep import (
@@ -50,13 +51,15 @@ Planned = tuple[tuple[Nest, Plan], ...]
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """live[n][axes] = bodies[n's index], by one kernel if it runs alone."""
+    """live[n][axes] = bodies[n], by one kernel if it runs alone."""
 
     name: str
     axes: tuple[Axis, ...]
     bodies: tuple[Expr, ...]
     live: tuple[Tensor, ...]
     choices: Choices = OPEN
+    blocks: bool = False
+    """Whether it holds partial sums of blocks: threads share those, not its other rows."""
 
     def reads(self) -> tuple[Tensor, ...]:
         """The distinct tensors its bodies read."""
@@ -100,8 +103,26 @@ def items_of(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[It
     items = []
     for s in stages:
         stored = tuple([t for t in outputs(s) if t in used])
-        items.append(Item(s.name, s.axes, s.bodies, stored, choices))
-    return [*items, Item(op.name, op.axes, bodies, live, choices)]
+        made = Item(s.name, s.axes, _bodies_of(stored, s.bodies), stored, choices)
+        items.extend(in_blocks(made))
+    return [*items, *in_blocks(Item(op.name, op.axes, _bodies_of(live, bodies), live, choices))]
+
+
+def _bodies_of(live: tuple[Tensor, ...], bodies: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    return tuple([bodies[t.index] for t in live])
+
+
+def in_blocks(item: Item) -> list[Item]:
+    """The item, after the partial results of its sums where they are long."""
+    if item.choices.blocks is False:
+        return [item]
+    split = split_sums(item.name, item.axes, item.bodies, item.choices.blocks is True)
+    if split is None:
+        return [item]
+    stage, bodies = split
+    made = tuple(outputs(stage))
+    first = Item(stage.name, stage.axes, stage.bodies, made, item.choices, blocks=True)
+    return [first, replace(item, bodies=bodies)]
 
 
 def schedule_item(item: Item, planned: Planned | None = None) -> Kernel:
@@ -137,7 +158,7 @@ def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:
     if choices.split is not False and has_switches(simple):
         for p in PASSES:
             pieces = [part for piece in pieces for part in p.run(piece)]
-    return pieces
+    return [share_loops(p) for p in pieces]
 
 
 def serial_loops(
@@ -145,7 +166,7 @@ def serial_loops(
 ) -> tuple[Stmt, ...]:
     """The loops as written, rows on several threads: for folds that hold folds."""
     before, values = lower_values(bodies)
-    store = Store(tuple(live), axes, tuple([values[t.index] for t in live]))
+    store = Store(tuple(live), axes, values)
     body: tuple[Stmt, ...] = strip_visits((*before, store))
     return free_loops(axes, extent_product(axes) * FOLDED, body, choices.parallel)
 

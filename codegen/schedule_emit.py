@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from tensorad.codegen.affine import Ranges, among, fold_by_ranges, substitutor
 from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
-from tensorad.codegen.loopnest import Nest, accumulators_of
+from tensorad.codegen.loopnest import Nest, accumulators_of, fold_groups
 from tensorad.codegen.lower_body import FoldLoop
+from tensorad.codegen.schedule_rows import emit_sweep
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
@@ -47,6 +48,11 @@ class Plan:
     unroll: frozenset[Axis] = frozenset()
     """Reduce axes of constant extent unrolled innermost."""
     parallel: bool = False
+    sweep: int = 0
+    """Values of the last reduce axis added in one pass of the lanes over what they store, which
+    holds the sums meanwhile; 0: sums stay in registers, and the lanes are outside."""
+    riders: tuple[Store, ...] = ()
+    """What else a sweep stores at each of its points."""
 
 
 def emit_nest(nest: Nest, plan: Plan) -> tuple[Stmt, ...]:
@@ -75,6 +81,8 @@ class _Emitter:
     def lanes(self, a: Axis, depth: int, copies: list[Copy], kind: LoopKind) -> tuple[Stmt, ...]:
         """The vector loop; cut into strips where it is also the parallel one."""
         width = self.plan.width
+        if self.plan.sweep:
+            return emit_sweep(self.nest, a, width, self.plan.sweep, self.plan.riders)
         if kind != "parallel":
             return (For(a, self.level(depth + 1, copies), "vector", width),)
         outer, lane = strips(a, max(width, 1))
@@ -112,8 +120,8 @@ class _Emitter:
         for accumulators, identity in accumulators_of(nest):
             for c in copies:
                 statements.append(Assign(_params(accumulators, c), identity))
-        for fold in nest.folds:
-            statements.extend(self.fold(fold, copies))
+        for folds in fold_groups(nest):
+            statements.extend(self.fold(folds, copies))
         for c in copies:
             image = substitutor(c)
             indices = tuple([image(i) for i in nest.indices])
@@ -127,17 +135,18 @@ class _Emitter:
             fresh.update({p: param(p.name, p.dtype) for p in accumulators})
         return fresh
 
-    def fold(self, fold: FoldLoop, copies: list[Copy]) -> tuple[Stmt, ...]:
-        """The reduce loops of one fold, shared by the copies."""
+    def fold(self, folds: Sequence[FoldLoop], copies: list[Copy]) -> tuple[Stmt, ...]:
+        """The reduce loops of folds over the same axes, shared by the copies."""
+        fold = folds[0]
         unrolled = [a for a in fold.axes if a in self.plan.unroll]
         loops = [a for a in fold.axes if a not in self.plan.unroll and a is not self.plan.vector]
         if among(self.plan.vector, fold.axes):
             loops.append(self.plan.vector)  # type: ignore[arg-type]  # it is an axis of the fold
-        return self.reduce_level(fold, loops, unrolled, conjuncts(fold.condition), copies)
+        return self.reduce_level(folds, loops, unrolled, conjuncts(fold.condition), copies)
 
     def reduce_level(
         self,
-        fold: FoldLoop,
+        folds: Sequence[FoldLoop],
         loops: Sequence[Axis],
         unrolled: Sequence[Axis],
         conditions: Sequence[Expr],
@@ -154,13 +163,13 @@ class _Emitter:
                 bound = True  # where no point exists its reads may be out of bounds
             (later if bound else here).append(c)
         if not loops:
-            body = self.points(fold, unrolled, later, copies)
+            body = self.points(folds, unrolled, later, copies)
         else:
             a, rest = loops[0], loops[1:]
             renewed = _renew(a, copies[0])
             if renewed is not a:
                 copies = [{**c, a: renewed} for c in copies]
-            body = self.reduce_level(fold, rest, unrolled, later, copies)
+            body = self.reduce_level(folds, rest, unrolled, later, copies)
             is_vector = a is self.plan.vector
             body = (For(renewed, body, "vector" if is_vector else "serial",
                         self.plan.width if is_vector else 0),)  # fmt: skip
@@ -175,12 +184,12 @@ class _Emitter:
 
     def points(
         self,
-        fold: FoldLoop,
+        folds: Sequence[FoldLoop],
         unrolled: Sequence[Axis],
         conditions: Sequence[Expr],
         copies: list[Copy],
     ) -> tuple[Stmt, ...]:
-        """The fold at every point of the unrolled axes, for every copy."""
+        """The folds at every point of the unrolled axes, for every copy."""
         points: list[Copy] = [{}]
         for a in unrolled:
             low, step = int(a.lower.value), int(a.step.value)  # type: ignore[attr-defined]  # constant
@@ -195,8 +204,9 @@ class _Emitter:
                 image = substitutor({**c, **p})
                 fixed: dict[Expr, Expr] = {}
                 test = fold_by_ranges(image(condition), ranges, fixed)
-                values_ = [fold_by_ranges(image(s), ranges, fixed) for s in fold.sources]
-                statements.extend(self.step(fold, test, varies, tuple(values_), c))
+                for f in folds:
+                    values_ = [fold_by_ranges(image(s), ranges, fixed) for s in f.sources]
+                    statements.extend(self.step(f, test, varies, tuple(values_), c))
         return tuple(statements)
 
     def step(

@@ -6,13 +6,12 @@ cycle. They use the formula and its sizes alone, so a plan is the same on every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from math import ceil, prod
 
 from tensorad.codegen.access import (
-    ASSUMED_EXTENT,
     Access,
     extent_of,
     fold_accesses,
@@ -21,8 +20,10 @@ from tensorad.codegen.access import (
 )
 from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
-from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.loopnest import Nest, fold_groups
 from tensorad.codegen.schedule_emit import Plan
+from tensorad.codegen.schedule_rows import can_sweep
+from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr
@@ -31,14 +32,18 @@ from tensorad.ir.visit import free_leaves, postorder
 REGISTER_BYTES = 64
 MOST_ACCUMULATORS = 16
 """Registers of accumulators at most; the other half holds operands."""
-PARALLEL_COST = 2_000_000
+PARALLEL_COST = 300_000
 """Estimated cycles from which several threads pay."""
+BYTES_PER_CYCLE = 16
+"""What memory beyond the second cache delivers to one thread, about."""
+SWEPT_ROWS = 4
+"""Rows of one pass where sums of rows stay in memory."""
+SWEPT_OPERATIONS = 8
+"""Operations per term from which one row is enough for a pass."""
 UNROLLED_STEPS = 12
 """Most fold steps written out for short constant reduce axes."""
 UNROLLED_FOLDS = 64
 """Most folds written out, over all copies of a register tile."""
-CLEARLY_LESS = 0.8
-"""The written order of the loops is kept unless another moves this share of its bytes."""
 WRITTEN_NODES = 3000
 """Expression nodes written out for one register tile, about: it bounds compile time."""
 JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
@@ -67,16 +72,6 @@ def _is_identity(op: str, identity: Const) -> bool:
         "and": True,
     }[op]
     return identity.value == wanted
-
-
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """What a choice of lanes, width and tile costs."""
-
-    cost: float
-    vector: Axis | None
-    width: int
-    jam: Mapping[Axis, int]
 
 
 def plan_nest(nest: Nest, choices: Choices = OPEN) -> Plan:
@@ -134,7 +129,9 @@ def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
         order.insert(len(order) - len(jam), vector)
     width = lanes * vectors if vector is not None else 0
     plan = Plan(reordered(order, vector, choices.order), vector, width, jam)
-    cost = extent_product(nest.axes) * (len(accesses) + _operations(nest.values))
+    together = 1 if vector is None else lanes
+    cost = extent_product(nest.axes) * (len(accesses) + operations(nest.values)) / together
+    cost = max(cost, bytes_moved(nest) / BYTES_PER_CYCLE)
     return _threads(nest, plan, cost, choices.parallel)
 
 
@@ -174,7 +171,8 @@ def extent_product(axes: Iterable[Axis]) -> float:
     return prod(float(extent_of(a, ranges)) for a in axes)
 
 
-def _operations(roots: Sequence[Expr]) -> int:
+def operations(roots: Sequence[Expr]) -> int:
+    """How many float operations the expressions take, functions counted as several."""
     heavy = ("exp", "log", "tanh", "pow", "sin", "cos", "erf", "sigmoid", "atan2")
     calls = [e for e in postorder(*roots) if isinstance(e, Call)]
     return sum(8 if c.op in heavy else 1 for c in calls if c.dtype.is_float or c.op in heavy)
@@ -192,14 +190,16 @@ def _threads(nest: Nest, plan: Plan, cost: float, wanted: bool | None) -> Plan:
             step = plan.width or lanes_of(nest)
         return extent_of(a) // step
 
-    if trips(order[0]) < 8:
+    if plan.sweep and order[0] is plan.vector:
+        plan = replace(plan, sweep=0)
+    if trips(order[0]) < 8 and not plan.sweep:
         movable = [a for a in order if a is not plan.vector]
         longest = max(movable, key=trips, default=order[0])
         if trips(longest) > 2 * trips(order[0]):
             order = [longest, *[a for a in order if a is not longest]]
     if trips(order[0]) < 2:
         return plan
-    return Plan(tuple(order), plan.vector, plan.width, plan.jam, plan.unroll, parallel=True)
+    return replace(plan, order=tuple(order), parallel=True)
 
 
 def _plan_folds(nest: Nest, choices: Choices) -> Plan:
@@ -210,9 +210,31 @@ def _plan_folds(nest: Nest, choices: Choices) -> Plan:
         unroll = _movable(nest, set(unroll) - {best.vector}, best.vector)
     else:
         unroll = _affordable(nest, unroll, best)
-    plan = Plan(order, best.vector, best.width, best.jam, unroll)
+    plan = _swept(nest, Plan(order, best.vector, best.width, best.jam, unroll), choices)
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
-    return _threads(nest, plan, steps * best.cost, choices.parallel)
+    cost = max(steps * best.cost, bytes_moved(nest) / BYTES_PER_CYCLE)
+    return _threads(nest, plan, cost, choices.parallel)
+
+
+def _swept(nest: Nest, plan: Plan, choices: Choices) -> Plan:
+    """The plan with its lanes inside of the reduce loops, where rows are long and read once."""
+    lane = plan.vector
+    if choices.rows is False or choices.order is not None:
+        return plan
+    if lane is None or not among(lane, nest.axes) or plan.jam or not can_sweep(nest):
+        return plan
+    last = {f.axes[-1]: None for f in nest.folds}
+    reads = [x for x in fold_accesses(nest) if any(a in x.uses for a in last)]
+    steps = [x.stride(lane) for x in reads]
+    if any(n not in (0, 1, -1) for n in steps) or not any(steps):
+        return plan
+    if not choices.rows and extent_of(lane) < 4 * max(plan.width, lanes_of(nest)):
+        return plan
+    if any(a in plan.unroll for f in nest.folds for a in f.axes):
+        return plan
+    heavy = operations([s for f in nest.folds for s in f.sources]) >= SWEPT_OPERATIONS
+    rows = min(1 if heavy else SWEPT_ROWS, most_copies(nest))
+    return replace(plan, sweep=rows)
 
 
 def _best(estimates: Sequence[Estimate], choices: Choices, lanes: int) -> Estimate:
@@ -286,11 +308,11 @@ def most_copies(nest: Nest) -> int:
 def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterator[Estimate]:
     """Every sensible choice with its cost per fold step."""
     reads = fold_accesses(nest)
-    operations = max(1, _operations([s for f in nest.folds for s in f.sources]))
+    work = max(1, operations([s for f in nest.folds for s in f.sources]))
     components = sum(len(f.accumulators) for f in nest.folds)
     lanes = lanes_of(nest)
     steps = max(1.0, min([extent_product(f.axes) for f in nest.folds], default=1.0))
-    yield Estimate(4.0 + len(reads) + operations, None, 0, {})
+    yield Estimate(4.0 + len(reads) + work, None, 0, {})
     if choices.vector is False or unsafe_reads(nest):
         return
     tile = choices.tile or (0, 0)
@@ -313,7 +335,7 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
                     * prod(f for a, f in jam.items() if a in x.uses)
                     for x, unit in zip(reads, strides_, strict=True)
                 )
-                busy = copies * registers * operations
+                busy = copies * registers * work
                 chain = 4.0 * components
                 cost = max(loads * 0.5, busy, chain) + 0.15 * loads + 0.5 / len(unroll or (1,))
                 if inside:
@@ -332,7 +354,7 @@ def vector_candidates(nest: Nest) -> list[Axis]:
     bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper, a.step)]
     used = free_leaves(*bounds)
     output = [a for a in nest.axes if a not in used and _step_one(a)]
-    if len(nest.folds) == 1 and folds_in_lanes(nest.folds[0].combiner):
+    if len(fold_groups(nest)) == 1 and all(folds_in_lanes(f.combiner) for f in nest.folds):
         output += [a for a in nest.folds[0].axes if a not in used and _step_one(a)]
     return output
 
@@ -350,13 +372,15 @@ def _jams(
         *(b for f in nest.folds for a in f.axes for b in (a.lower, a.upper, a.step)),
         *(f.condition for f in nest.folds),
     )
+    reduced = [a for f in nest.folds for a in f.axes]
+    streams = [x for x in reads if any(a in x.uses for a in reduced)]  # others are hoisted
     able = [
         a
         for a in nest.axes
         if a is not vector
         and a not in fixed
         and _step_one(a)
-        and any(a not in x.uses for x in reads)
+        and any(a not in x.uses for x in streams)
         and any(a in x.uses for x in reads)
     ]
     able = sorted(able, key=lambda a: -min(extent_of(a), 8))[:4]
@@ -373,61 +397,3 @@ def _jams(
 
 def _factors(a: Axis, wanted: int) -> Sequence[int]:
     return [f for f in sorted({*JAM_FACTORS, max(1, wanted)}) if f <= extent_of(a)]
-
-
-def best_order(nest: Nest, choice: Estimate) -> tuple[Axis, ...]:
-    """The output axes in the order that moves the fewest bytes through the caches."""
-    base = [a for a in nest.axes if a is not choice.vector]
-    if among(choice.vector, nest.axes):
-        base.append(choice.vector)  # type: ignore[arg-type]  # it is an axis here
-    orders = [tuple(base)]
-    for a in base[1:]:
-        orders.append((a, *[b for b in base if b is not a]))
-    accesses = fold_accesses(nest) + outer_accesses(nest)
-    costs = [_traffic(nest, o, choice, accesses) for o in orders]
-    best = min(range(len(orders)), key=costs.__getitem__)
-    return orders[best] if costs[best] < CLEARLY_LESS * costs[0] else orders[0]
-
-
-def _traffic(
-    nest: Nest, order: Sequence[Axis], choice: Estimate, accesses: Sequence[Access]
-) -> float:
-    """Bytes from memory, and a quarter of those from the last cache."""
-    reduced = [a for f in nest.folds for a in f.axes]
-    ranges = Ranges([*order, *reduced])
-    sizes = {a: extent_of(a, ranges) for a in [*order, *reduced]}
-    steps = {a: sizes[a] / choice.jam.get(a, 1) for a in order}
-    if choice.vector in steps:
-        steps[choice.vector] = sizes[choice.vector] / max(1, choice.width)
-    total = 0.0
-    for capacity, weight in ((8_000_000, 1.0), (600_000, 0.25)):
-        trips = 1.0
-        for depth in range(len(order) + 1):
-            inside = {a: sizes[a] for a in [*order[depth:], *reduced]}
-            for a in order[:depth]:
-                inside[a] = choice.jam.get(a, choice.width if a is choice.vector else 1)
-            footprint = [_footprint(x, inside) for x in accesses]
-            if sum(footprint) <= capacity or depth == len(order):
-                total += weight * trips * sum(footprint)
-                break
-            trips *= max(1.0, steps[order[depth]])
-    return total
-
-
-def _footprint(x: Access, extents: Mapping[Axis, int]) -> float:
-    """Bytes an access touches while the axes run over these extents, in whole cache lines."""
-    size = x.tensor.dtype.size_bytes
-    line = 64 // size
-    span, count, elements = 1, 1, 1.0
-    for a, n in extents.items():
-        if a not in x.uses:
-            continue
-        n = max(n, 1)  # an empty loop touches nothing, whatever its order
-        elements *= n
-        stride = x.stride(a)
-        if stride and abs(stride) < line:  # neighbours share lines
-            span += (n - 1) * abs(stride)
-            count *= n
-    touched = elements / count * ceil(span / line) * line
-    whole = prod(float(n) if isinstance(n, int) else ASSUMED_EXTENT for n in x.tensor.shape)
-    return min(touched, max(whole, 1.0)) * size

@@ -1,0 +1,120 @@
+"""Siblings: folds of different computes over the same points run in one loop.
+
+The gradients by a scale and by a shift, or a mean and a mean of squares, read the same elements
+and share most of their formulas; as one compute of several tensors they are read and worked out
+once. A sibling is no producer of the other, so nothing of a row has to be kept between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tensorad.codegen.fusion_step import Step
+from tensorad.codegen.loopnest import fold_groups, nest_of, share_loops
+from tensorad.codegen.schedule import Item
+from tensorad.ir.expr import Axis, Expr, Read, Reduce
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import free_leaves, outside_reductions, postorder, substitute_all
+
+MOST_FOLDS = 4
+"""Folds that one loop may hold."""
+MOST_NODES = 400
+"""Expression nodes of all formulas of one loop."""
+
+Key = tuple[object, ...]
+
+
+def join_siblings(steps: Sequence[Step]) -> list[Step]:
+    """The steps with siblings in one, at the first one's place if all they read is made there."""
+    places = _Places()
+    for s in steps:
+        key = _key(s)
+        for n in places.alike.get(key, ()) if key is not None else ():
+            joined = _joined(places.steps[n], s) if places.has_inputs(s, n) else None
+            if joined is not None:
+                places.put(joined, n)
+                break
+        else:
+            if key is not None:
+                places.alike.setdefault(key, []).append(len(places.steps))
+            places.put(s, len(places.steps))
+    return places.steps
+
+
+class _Places:
+    """Steps in order, where each tensor is made, and which steps have equal loops."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.alike: dict[Key, list[int]] = {}
+        self.place: dict[Step | Tensor, int] = {}
+
+    def put(self, step: Step, n: int) -> None:
+        """Make `step` the one at place n."""
+        self.steps[n : n + 1] = [step]
+        self.place[step] = n
+        self.place.update(dict.fromkeys(step.writes, n))
+
+    def has_inputs(self, step: Step, n: int) -> bool:
+        """Whether all that a step needs runs before place n."""
+        needed: list[Step | Tensor] = [*step.reads, *step.after]
+        return all(self.place.get(x, -1) < n for x in needed)
+
+
+def _key(step: Step) -> Key | None:
+    """The loops siblings have in common; None for what is no fold."""
+    if step.item is None or step.item.choices.siblings is False:
+        return None
+    folds = [e for e in outside_reductions(step.item.bodies) if isinstance(e, Reduce)]
+    if not folds or any(isinstance(e, Reduce) for e in postorder(*folds[0].sources)):
+        return None
+    axes = (*step.item.axes, *folds[0].axes)
+    ends = [a.upper if a.extent is None else a.extent for a in axes]
+    return step.item.blocks, len(step.item.axes), *ends
+
+
+def _joined(first: Step, second: Step) -> Step | None:
+    """Both as one compute, if that shares loops and something large is read in both."""
+    a, b = first.item, second.item
+    assert a is not None and b is not None  # they have a key
+    mapping: dict[Expr, Expr] = dict(zip(b.axes, a.axes, strict=True))
+    if a.choices != b.choices or any(
+        x.upper is not y.upper for x, y in zip(a.axes, b.axes, strict=True)
+    ):
+        return None
+    bodies = substitute_all(b.bodies, mapping)
+    item = replace(a, bodies=(*a.bodies, *bodies), live=(*a.live, *b.live))
+    if not _pays(item):
+        return None
+    after = tuple(dict.fromkeys((*first.after, *second.after)))
+    return Step(item, (), item.reads(), item.live, after)
+
+
+def _pays(item: Item) -> bool:
+    """Whether all folds share one loop, and each reads what another one does."""
+    nest = nest_of(item.axes, item.live, item.bodies)
+    if nest is None:
+        return False
+    nest = share_loops(nest)
+    if len(fold_groups(nest)) != 1 or len(nest.folds) > MOST_FOLDS:
+        return False
+    if len(postorder(*nest.expressions())) > MOST_NODES:
+        return False
+    every = (*nest.axes, *nest.folds[0].axes)
+    wide = [_wide_reads(f.sources, every) for f in nest.folds]
+    uses: dict[Expr, int] = {}
+    for found in wide:
+        uses.update({e: uses.get(e, 0) + 1 for e in found})
+    return len(wide) == 1 or all(any(uses[e] > 1 for e in found) for found in wide)
+
+
+def _wide_reads(roots: Sequence[Expr], axes: Sequence[Axis]) -> list[Read]:
+    """The distinct reads of another element at every point of the loops."""
+    return [e for e in postorder(*roots) if isinstance(e, Read) and _spans(e, axes)]
+
+
+def _spans(e: Read, axes: Sequence[Axis]) -> bool:
+    """Whether another element is read at every point of the loops."""
+    used = free_leaves(*e.indices)
+    return all(a in used for a in axes if a.extent != 1)

@@ -1,0 +1,200 @@
+"""Sums in blocks and by rows, and siblings: values, loops and bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import te
+from tensorad.codegen.kernel_key import kernel_key
+from tensorad.codegen.kernels import kernel_text
+from tensorad.codegen.loop_interpret import interpret_loops
+from tensorad.codegen.loop_verify import verify_loops
+from tensorad.codegen.loopir import Fold, For, LoopProgram, Stmt, Store
+from tensorad.codegen.lower import lower_program
+from tensorad.ir.expr import Axis, Expr
+from tensorad.ir.tensor import Tensor
+from tests.generators import random_program
+from tests.test_schedule import all_statements, loops, statements
+
+FORCED = ta.Schedule(blocks=True, rows=True)
+
+
+def summed(shape: tuple[int, ...], over: tuple[int, ...], dtype: str = "float32") -> list[Tensor]:
+    """[X, Y], Y the sum of X over some dimensions."""
+    x = te.placeholder(shape, dtype, name="X")
+    reduced = {d: te.reduce_axis((0, shape[d]), f"k{d}") for d in over}
+
+    def body(*out: Axis) -> Expr:
+        left = list(out)
+        index = [reduced[d] if d in reduced else left.pop(0) for d in range(len(shape))]
+        return te.sum(x[tuple(index)], axis=[*reduced.values()])
+
+    kept = tuple([n for d, n in enumerate(shape) if d not in over])
+    return [x, te.compute(kept, body, "Y")]
+
+
+def program_of(x: Tensor, *outputs: Tensor, **given: object) -> LoopProgram:
+    program = lower_program(list(outputs), [x], **given)  # type: ignore[arg-type]
+    verify_loops(program)
+    return program
+
+
+def trips(body: tuple[Stmt, ...]) -> list[int | None]:
+    return [s.axis.extent for s in statements(body) if isinstance(s, For)]
+
+
+def test_sums_of_rows_read_them_as_they_lie_and_in_blocks() -> None:
+    program = program_of(*summed((4096, 1024), (0,)))
+    blocks, total = program.kernels
+    assert trips(blocks.body) == [64, 1024, 16, 1024]
+    (outer,) = blocks.body
+    assert isinstance(outer, For) and outer.kind == "parallel"
+    last = [s for s in statements(blocks.body) if isinstance(s, For)][-1]
+    assert last.kind == "vector"
+    assert sum(isinstance(s, Fold) for s in last.body) == 4
+    assert sum(isinstance(s, Store) for s in last.body) == 1
+    assert [t.name for t in total.writes] == ["Y"]
+
+
+def test_a_sum_of_everything_has_blocks_for_threads() -> None:
+    program = program_of(*summed((1 << 20,), (0,)))
+    blocks, total = program.kernels
+    assert trips(blocks.body) == [64, 16384]
+    assert trips(total.body) == [64]
+    assert all(f.axis.extent in (16384, 64) for f in loops(program, "vector"))
+
+
+def test_blocks_that_do_not_fit_leave_a_shorter_one() -> None:
+    program = program_of(*summed((1_000_003,), (0,)))
+    extents = [f.axis.extent for f in loops(program, "vector")]
+    length, rest = extents[0], extents[1]
+    assert length is not None and rest is not None
+    assert 60 * length + rest == 1_000_003
+
+
+@pytest.mark.parametrize(
+    ("shape", "over"),
+    [((32, 1000), (0,)), ((4096, 1024), (1,)), ((32, 64, 56, 56), (0, 2, 3)), ((512, 8, 64), (2,))],
+)
+def test_sums_that_are_short_or_many_stay_whole(
+    shape: tuple[int, ...], over: tuple[int, ...]
+) -> None:
+    assert len(program_of(*summed(shape, over)).kernels) == 1
+
+
+def test_a_contraction_is_not_cut() -> None:
+    a, b = te.placeholder((512, 512), name="A"), te.placeholder((512, 512), name="B")
+    k = te.reduce_axis((0, 512), "k")
+    c = te.compute((512, 512), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")
+    assert len(lower_program([c], [a, b]).kernels) == 1
+
+
+@pytest.mark.parametrize("extent", [1, 2, 7, 8, 9, 31, 64, 65])
+@pytest.mark.parametrize("over", [(0,), (1,), (0, 1)])
+def test_forced_blocks_and_rows_compute_the_sum(extent: int, over: tuple[int, ...]) -> None:
+    x, y = summed((extent, 5), over)
+    program = program_of(x, y, choices=FORCED)
+    values = np.random.default_rng(extent).uniform(size=(extent, 5))
+    (result,), _ = interpret_loops(program, {x: values})
+    np.testing.assert_allclose(result, values.sum(axis=over), rtol=1e-12)
+    compiled = ta.build(y, [x], schedule=FORCED)
+    found = compiled(values.astype(np.float32))
+    np.testing.assert_allclose(found, values.sum(axis=over), rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_with_forced_blocks(seed: int) -> None:
+    made = random_program(seed, computes=4)
+    plain = lower_program(made.outputs, made.inputs, schedule=False)
+    forced = lower_program(made.outputs, made.inputs, choices=FORCED)
+    verify_loops(forced)
+    arrays = dict(made.arrays())
+    wanted, _ = interpret_loops(plain, arrays)
+    found, _ = interpret_loops(forced, arrays)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def scaled_gradients(n: int, m: int) -> tuple[list[Tensor], list[Tensor]]:
+    """dX, da and db of tanh(X*a + b), and what they read."""
+    x, h = te.placeholder((n, m), name="X"), te.placeholder((n, m), name="H")
+    a, b = te.placeholder((m,), name="a"), te.placeholder((m,), name="b")
+    y = te.compute((n, m), lambda i, j: te.tanh(x[i, j] * a[j] + b[j]), "Y")
+    return list(ta.vjp(y, [x, a, b], h)), [x, a, b, h]
+
+
+def test_gradients_of_scale_shift_and_rows_share_one_loop() -> None:
+    outputs, inputs = scaled_gradients(4096, 512)
+    program = lower_program(outputs, inputs)
+    verify_loops(program)
+    first, *totals = program.kernels
+    assert len(first.writes) == 3 and len(totals) == 2
+    passes = [f for f in statements(first.body) if isinstance(f, For) and f.kind == "vector"]
+    stored = [s.tensors[0].name for s in statements((passes[-1],)) if isinstance(s, Store)]
+    assert sorted(stored)[1:] == ["da.blocks", "db.blocks"] and len(stored) == 3
+    text = "".join(f.text for k in (first,) for f in kernel_text(k, kernel_key(k)[1])[1])
+    assert text.count("fdiv <16 x float>") == 4  # tanh divides once, for each register of a pass
+
+
+def test_siblings_compute_the_same_bits_apart() -> None:
+    outputs, inputs = scaled_gradients(600, 512)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(t.shape).astype(np.float32) for t in inputs]
+    together = ta.build(outputs, inputs)(*arrays)
+    apart = ta.build(outputs, inputs, schedule=ta.Schedule(siblings=False))(*arrays)
+    assert len(lower_program(outputs, inputs).kernels) < len(
+        lower_program(outputs, inputs, choices=ta.Schedule(siblings=False)).kernels
+    )
+    for u, v in zip(together, apart, strict=True):
+        assert u.tobytes() == v.tobytes()
+
+
+def test_a_mean_and_a_mean_of_squares_share_a_loop_and_equal_sums_are_one() -> None:
+    x = te.placeholder((64, 300), name="X")
+    k, p, m = (te.reduce_axis((0, 300), n) for n in "kpm")
+    u = te.compute((64,), lambda i: te.sum(x[i, k], axis=k) / 300, "u")
+    v = te.compute((64,), lambda i: te.sum(x[i, p] * x[i, p], axis=p), "v")
+    w = te.compute((64,), lambda i: te.sum(x[i, m], axis=m) * 2, "w")
+    program = lower_program([u, v, w], [x])
+    verify_loops(program)
+    (kernel,) = program.kernels
+    assert len(loops(program, "vector")) == 1
+    folded = {s.targets for s in all_statements(program) if isinstance(s, Fold)}
+    stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
+    assert len(folded) == 2 * len(stores)
+    values = np.random.default_rng(1).uniform(size=(64, 300))
+    found, _ = interpret_loops(program, {x: values})
+    wanted = (values.mean(1), (values**2).sum(1), 2 * values.sum(1))
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_one_that_needs_the_other_is_no_sibling() -> None:
+    x = te.placeholder((64, 300), name="X")
+    k, p = te.reduce_axis((0, 300), "k"), te.reduce_axis((0, 300), "p")
+    u = te.compute((64,), lambda i: te.sum(x[i, k], axis=k), "u")
+    v = te.compute((64,), lambda i: te.sum(x[i, p] * u[i], axis=p), "v")
+    program = lower_program([u, v], [x], choices=ta.Schedule(fuse=False))
+    assert [k.name for k in program.kernels] == ["u", "v"]
+
+
+def test_one_whose_input_is_made_later_is_no_sibling_there() -> None:
+    x = te.placeholder((64, 300), name="X")
+    k, p = te.reduce_axis((0, 300), "k"), te.reduce_axis((0, 300), "p")
+    u = te.compute((64,), lambda i: te.sum(x[i, k], axis=k), "u")
+    t = te.compute((64,), lambda i: u[i] + 1.0, "t")
+    v = te.compute((64,), lambda i: te.sum(x[i, p] * t[i], axis=p), "v")
+    program = lower_program([u, t, v], [x], choices=ta.Schedule(fuse=False))
+    assert [k.name for k in program.kernels] == ["u", "t", "v"]
+
+
+def test_worst_case_sums_keep_the_bound() -> None:
+    for shape, over in (((1 << 20,), (0,)), ((1 << 14, 64), (0,)), ((512, 512, 64), (0, 1))):
+        x, y = summed(shape, over)
+        values = np.full(shape, 0.1, np.float32)
+        found = ta.build(y, [x])(values)
+        exact = values.sum(axis=over, dtype=np.float64)
+        n = values.size // max(1, np.size(exact))
+        assert np.max(np.abs(found - exact) / exact) <= 2 * np.sqrt(n) * 2.0**-24
