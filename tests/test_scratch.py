@@ -23,10 +23,10 @@ from tensorad.ir.tensor import Dim, Tensor, dim_expr
 from tensorad.te import placeholder
 
 
-def mirrored(n: Dim, m: Dim, kind: LoopKind = "parallel") -> LoopProgram:
+def mirrored(n: Dim, m: Dim, kind: LoopKind = "parallel", spare: Dim = 3) -> LoopProgram:
     """Y[i, j] = X[i, m - 1 - j], each row through a buffer of the thread."""
     x = placeholder((n, m), name="X")
-    y, pad, row = (placeholder(s, name=k) for s, k in (((n, m), "Y"), ((3,), "P"), ((m,), "R")))
+    y, pad, row = (placeholder(s, name=k) for s, k in (((n, m), "Y"), ((spare,), "P"), ((m,), "R")))
     i, j, k = (axis(name, 0, dim_expr(b)) for name, b in (("i", n), ("j", m), ("k", m)))
     last = sub(dim_expr(m), int_const(1))
     fill = For(j, (Store((row,), (j,), (read(x, (i, j)),)),), "vector")
@@ -57,7 +57,7 @@ def test_every_thread_has_its_own(threads: int, kind: LoopKind) -> None:
 
 def test_sizes_may_be_symbols() -> None:
     n, m = size_var("n"), size_var("m")
-    program = mirrored(n, m)
+    program = mirrored(n, m, spare=m)  # where the second buffer begins depends on m
     x = np.random.default_rng(0).normal(size=(9, 21)).astype("f4")
     with override(num_threads=2):
         np.testing.assert_array_equal(run(program, x, {n: 9, m: 21}), x[:, ::-1])
