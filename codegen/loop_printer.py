@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.codegen.loopir import (
@@ -43,17 +43,22 @@ _FUNCTIONS: Final = {"minimum": "min", "maximum": "max"}
 _ATOM: Final = 9
 _LONGEST = 400
 """Characters from which a subexpression gets a line of its own."""
+NONE: Final[Mapping[Kernel, Sequence[str]]] = {}
 _SHARED = 16
 """Characters from which a subexpression used twice gets a line of its own."""
 
 
-def format_loops(program: LoopProgram) -> str:
-    """The kernels in order; equal names are numbered in order of appearance."""
+def format_loops(program: LoopProgram, comments: Mapping[Kernel, Sequence[str]] = NONE) -> str:
+    """The kernels in order; equal names are numbered in order of appearance.
+
+    Args:
+        comments: lines that go before a kernel's loops.
+    """
     printer = _Printer()
     for t in (*program.inputs, *program.outputs):
         printer.tensor(t)
     for kernel in program.kernels:
-        printer.kernel(kernel)
+        printer.kernel(kernel, comments.get(kernel, ()))
     return "\n".join(printer.lines) + "\n"
 
 
@@ -82,7 +87,7 @@ class _Printer:
             self.tensors[t] = self.unique(t.name, self.taken)
         return self.tensors[t]
 
-    def kernel(self, kernel: Kernel) -> None:
+    def kernel(self, kernel: Kernel, comments: Sequence[str] = ()) -> None:
         self.text.clear()
         self.local = dict.fromkeys(self.tensors.values(), 1)
         for t in (*kernel.reads, *kernel.writes):
@@ -91,6 +96,7 @@ class _Printer:
         self.lines.append(f"# {', '.join(written) or kernel.name}")
         for t in kernel.scratch:
             self.lines.append(f"# scratch {self.tensor(t)} : {self.declare(t)}")
+        self.lines.extend(comments)
         self.block(kernel.body, 0)
 
     def declare(self, t: Tensor) -> str:

@@ -9,6 +9,8 @@ from tensorad.codegen.affine import Ranges, among, fold_by_ranges, substitutor
 from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest, accumulators_of, fold_groups
 from tensorad.codegen.lower_body import FoldLoop
+from tensorad.codegen.schedule_reasons import explain_plan
+from tensorad.codegen.schedule_record import is_listening
 from tensorad.codegen.schedule_rows import emit_sweep
 from tensorad.ir.expr import (
     FALSE,
@@ -57,6 +59,8 @@ class Plan:
 
 def emit_nest(nest: Nest, plan: Plan) -> tuple[Stmt, ...]:
     """The loops of a nest in the order, tiles and lanes of its plan."""
+    if is_listening():
+        explain_plan(nest, plan)
     return _Emitter(nest, plan).level(0, [{}])
 
 

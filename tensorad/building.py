@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensorad.autodiff.dense import check_dense
-from tensorad.codegen.choices import Choices, Given
+from tensorad.codegen.choices import Given
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.memory import Array, shape_values
+from tensorad.codegen.schedule_record import Decision, listening
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, BoundsError, BuildError
 from tensorad.ir.arguments import check_arrays
@@ -21,6 +22,9 @@ from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
 from tensorad.simplify.bounds import size_conditions
+
+if TYPE_CHECKING:
+    from tensorad.display.schedule import ScheduleReport
 
 Outputs = Tensor | Sequence[Tensor]
 
@@ -112,13 +116,32 @@ def evaluate(outputs: Outputs, arrays: Mapping[Tensor, object], **sizes: object)
 
 
 class Lowered:
-    """The loops of a program; `str` and Jupyter show them."""
+    """The loops of a program; `str` and Jupyter show them.
 
-    def __init__(self, program: LoopProgram) -> None:
+    Attributes:
+        decisions: what the schedule told about itself.
+        reasons: whether `str` has them, with predicted costs.
+    """
+
+    def __init__(
+        self, program: LoopProgram, decisions: Sequence[Decision] = (), *, reasons: bool = False
+    ) -> None:
         self.program = program
+        self.decisions = tuple(decisions)
+        self.reasons = reasons
 
     def __str__(self) -> str:
-        return format_loops(self.program)
+        return format_loops(self.program, self.report().comments() if self.reasons else {})
+
+    def report(self, **sizes: int) -> ScheduleReport:
+        """What was chosen for each kernel and why, with predicted operations and bytes.
+
+        Args:
+            sizes: numbers for symbolic sizes; others count as 1024.
+        """
+        from tensorad.display.schedule import ScheduleReport
+
+        return ScheduleReport(self.program, self.decisions, sizes)
 
     def __repr__(self) -> str:
         names = ", ".join([t.name for t in self.program.outputs])
@@ -134,19 +157,22 @@ def lower(
     outputs: Outputs,
     inputs: Sequence[Tensor] | None = None,
     *,
-    schedule: bool | Choices | Mapping[str, Choices] = True,
+    schedule: bool | Given = None,
 ) -> Lowered:
     """The loops that compute `outputs`; without `inputs` from all their placeholders.
 
     Args:
-        schedule: False for the loops as the formulas are written, True for those that are
-            compiled, or choices as `build` takes them.
+        schedule: False for the loops as the formulas are written; otherwise those that are
+            compiled, by choices as `build` takes them; True prints the reasons with them.
     """
     roots = _output_list(outputs)
     arguments = placeholders(roots) if inputs is None else check_inputs(inputs)
-    if isinstance(schedule, bool):
-        return Lowered(lower_program(roots, arguments, schedule=schedule))
-    return Lowered(lower_program(roots, arguments, choices=schedule))
+    if schedule is False:
+        return Lowered(lower_program(roots, arguments, schedule=False))
+    choices = None if schedule is True else schedule
+    with listening() as decisions:
+        program = lower_program(roots, arguments, choices=choices)
+    return Lowered(program, decisions, reasons=schedule is True)
 
 
 def placeholders(roots: Sequence[Tensor]) -> list[Tensor]:
