@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from tensorad.checking import gradcheck as gradcheck
     from tensorad.codegen.choices import Schedule as Schedule
     from tensorad.compiled import CompiledFunction as CompiledFunction
+    from tensorad.config import get_num_threads as get_num_threads
+    from tensorad.config import set_num_threads as set_num_threads
     from tensorad.counting import Work as Work
     from tensorad.counting import work as work
     from tensorad.explaining import explain as explain
@@ -127,6 +129,7 @@ _HOME: Final = {
     "tensorad.compiled": "CompiledFunction",
     "tensorad.checking": "GradReport gradcheck",
     "tensorad.codegen.choices": "Schedule",
+    "tensorad.config": "get_num_threads set_num_threads",
     "tensorad.counting": "Work work",
     "tensorad.explaining": "explain",
     "tensorad.ir.expr": "Axis Expr",

@@ -6,10 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from operator import index
+from typing import SupportsIndex
 
 from tensorad.errors import DefinitionError
 
 DEBUG_FLAGS = ("ir", "verify", "check", "certify", "llvm", "asm")
+MOST_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,35 @@ def _install(settings: Config) -> None:
     _current = settings
     for changed in _watchers:
         changed()
+
+
+def get_num_threads() -> int:
+    """How many threads a compiled call may use."""
+    return _current.num_threads
+
+
+def set_num_threads(count: int) -> None:
+    """Let compiled calls use so many threads from now on, in the whole process.
+
+    Results do not depend on it. Threads are started when a call first needs them.
+
+    Raises:
+        DefinitionError: the count is not from 1 to 256.
+    """
+    given: object = count
+    if not isinstance(given, SupportsIndex) or isinstance(given, bool):
+        raise _no_count(count)
+    if not 1 <= index(count) <= MOST_THREADS:
+        raise _no_count(count)
+    _install(replace(_current, num_threads=index(count)))
+
+
+def _no_count(value: object) -> DefinitionError:
+    return DefinitionError(
+        f"the number of threads must be a whole number from 1 to {MOST_THREADS}, got {value!r}.",
+        where="set_num_threads",
+        hint="1 runs everything in the calling thread.",
+    )
 
 
 @contextmanager
