@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.fusion_rows import Group, joined, lone
-from tensorad.codegen.fusion_step import Step, steps_of
+from tensorad.codegen.fusion_step import Step, all_steps
 from tensorad.codegen.fusion_tile import Tile, best_tile
 from tensorad.codegen.fusion_write import write_group
 from tensorad.codegen.loopir import Kernel
@@ -35,8 +35,8 @@ def fuse_units(
         wanted: tensors to be stored although no step may read them.
         schedules: choices; `fuse` says True wherever rows allow it, False nowhere.
     """
-    found = [s for unit, checks in units for s in steps_of(unit, checks, schedules)]
-    steps = take_riders(join_siblings(found))
+    wanted = tuple(wanted)
+    steps = take_riders(join_siblings(all_steps(units, wanted, schedules)))
     kept = dict.fromkeys(wanted)
     kernels: list[Kernel] = []
     for at in range(0, len(steps), MOST_STEPS):

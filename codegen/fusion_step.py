@@ -11,6 +11,7 @@ from tensorad.codegen.affine import among
 from tensorad.codegen.choices import Choices, Schedules
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.scan_chains import chain_of, scan_chains
 from tensorad.codegen.schedule import (
     Item,
     Planned,
@@ -21,6 +22,7 @@ from tensorad.codegen.schedule import (
 )
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_plan import extent_product, lanes_of
+from tensorad.codegen.schedule_scan import schedule_chain
 from tensorad.codegen.units import Unit
 from tensorad.ir.expr import Axis, Call, Const, Read
 from tensorad.ir.tensor import Compute, Tensor
@@ -130,3 +132,27 @@ def steps_of(unit: Unit, checks: Sequence[Kernel], schedules: Schedules) -> list
     for item in items_of(op, unit.live, schedules.of(op.name)):
         found.append(Step(item, (), item.reads(), item.live, after))
     return [*first, *found]
+
+
+def all_steps(
+    units: Sequence[tuple[Unit, Sequence[Kernel]]], wanted: Sequence[Tensor], schedules: Schedules
+) -> list[Step]:
+    """The steps of all units; those of a chain of scans become one."""
+    checked = {unit: bool(checks) for unit, checks in units}
+    chained = {}
+    for last, members in scan_chains(list(checked), checked, wanted).items():
+        choices = schedules.of(last.op.name)
+        kernel = None if choices.fuse is False else schedule_chain(chain_of(members), choices)
+        if kernel is not None:
+            chained.update(dict.fromkeys(members[:-1], None))
+            chained[last] = kernel
+    steps: list[Step] = []
+    for unit, checks in units:
+        if unit not in chained:
+            steps.extend(steps_of(unit, checks, schedules))
+            continue
+        steps.extend([Step(None, (k,), k.reads, k.writes) for k in checks])
+        kernel = chained[unit]
+        if kernel is not None:
+            steps.append(Step(None, (kernel,), kernel.reads, kernel.writes))
+    return steps

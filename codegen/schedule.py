@@ -18,11 +18,11 @@ from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_forced import check_lanes
 from tensorad.codegen.schedule_plan import extent_product, plan_nest
 from tensorad.codegen.schedule_reduce import split_sums
+from tensorad.codegen.schedule_scan import schedule_scan
 from tensorad.codegen.schedule_split import has_switches, split_conditions, split_divisions
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
 from tensorad.codegen.schedule_sweep import (
     free_loops,
-    schedule_scan,
     schedule_scatter,
     schedule_updates,
 )

@@ -1,4 +1,4 @@
-"""Scans and scatters: the order along some axes is fixed, the others are free."""
+"""Scatters: updates of one element keep their order, all others are free."""
 
 from __future__ import annotations
 
@@ -9,53 +9,17 @@ from tensorad.codegen.affine import Ranges, fold_by_ranges, substitutor
 from tensorad.codegen.choices import Choices, lanes_allowed
 from tensorad.codegen.loopir import For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
-from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
+from tensorad.codegen.lower_parts import lower_update
 from tensorad.codegen.schedule_emit import emit_nest, strips
 from tensorad.codegen.schedule_plan import PARALLEL_COST, extent_product, plan_nest
 from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, Reduce, read
-from tensorad.ir.tensor import Scan, Scatter, Tensor
+from tensorad.ir.tensor import Scatter, Tensor
 from tensorad.ir.visit import free_leaves, op_expressions, op_inputs, postorder
 
 STRIP = 64
 """Lanes a thread takes at a time where the axis of the threads is also that of the lanes."""
-
-
-def schedule_scan(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> Kernel:
-    """Lanes along the last axis unless the scan runs there; rows on several threads."""
-    parts = scan_parts(op, live)
-    step = parts.step if parts.condition is TRUE else (If(parts.condition, parts.step),)
-    loops = _serial(parts.steps, step)
-    if parts.outer is not TRUE:
-        loops = (If(parts.outer, loops),)
-    if op.cell is not None:
-        loops = (*_serial(op.axes, (parts.begin,)), *loops)
-        return Kernel(op.name, loops, parts.writes, tuple(op_inputs(op)))
-    body: tuple[Stmt, ...] = (parts.begin, *loops, *parts.end)
-    others = list(op.axes)
-    fits = bool(others) and _rows_fit_lanes(op, parts)
-    if fits and lanes_allowed(choices, op.axes[-1]):
-        body = (For(others.pop(), body, "vector"),)
-    points = extent_product([*op.axes, *op.along])
-    loops = free_loops(others, points, body, choices.parallel)
-    return Kernel(op.name, loops, live, tuple(op_inputs(op)))
-
-
-def _rows_fit_lanes(op: Scan, parts: ScanParts) -> bool:
-    """Whether the last row axis is the fastest in memory, and its lanes take the same steps."""
-    lane = op.axes[-1]
-    if not op.indices or op.indices[-1] is not lane:
-        return False
-    bounds = [b for a in parts.steps for b in (a.lower, a.upper, a.step)]
-    if lane in free_leaves(parts.outer, parts.condition, *bounds):
-        return False
-    inner = (*op.axes, *op.along)
-    guarded = op.condition is not TRUE
-    return not (
-        guarded_unsafe(op.sources, inner, guarded=guarded)
-        or guarded_unsafe((op.condition, *op.start), inner, guarded=False)
-    )
 
 
 def schedule_scatter(op: Scatter, out: Tensor, choices: Choices) -> Kernel:
@@ -83,11 +47,11 @@ def schedule_updates(op: Scatter, out: Tensor, choices: Choices) -> tuple[Stmt, 
     wide = wants_threads(points, choices.parallel)
     if lane is not None and not outside and _is_outermost(lane) and wide:
         outer, inner = strips(lane, STRIP)
-        body = _serial(ordered, (For(inner, _mapped(body, substitutor({lane: inner})), "vector"),))
+        body = serial(ordered, (For(inner, _mapped(body, substitutor({lane: inner})), "vector"),))
         return (For(outer, body, "parallel"),)
     if lane is not None:
         body = (For(lane, body, "vector"),)
-    return free_loops(outside, points, _serial(ordered, body), choices.parallel)
+    return free_loops(outside, points, serial(ordered, body), choices.parallel)
 
 
 def _mapped(body: tuple[Stmt, ...], image: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
@@ -108,7 +72,8 @@ def _mapped(body: tuple[Stmt, ...], image: Callable[[Expr], Expr]) -> tuple[Stmt
     return tuple(result)
 
 
-def _serial(axes: Sequence[Axis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def serial(axes: Sequence[Axis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The body in loops over the axes, the first outermost."""
     for a in reversed(axes):
         body = (For(a, body),)
     return body
