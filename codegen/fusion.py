@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tensorad.codegen.choices import Schedules
+from tensorad.codegen.fusion_epilogue import with_epilogues
 from tensorad.codegen.fusion_rows import Group, joined, lone
 from tensorad.codegen.fusion_step import Step, all_steps
 from tensorad.codegen.fusion_tile import Tile, best_tile
@@ -38,6 +39,7 @@ def fuse_units(
     wanted = tuple(wanted)
     steps = take_riders(join_siblings(all_steps(units, wanted, schedules)))
     kept = dict.fromkeys(wanted)
+    steps = with_epilogues(steps, kept)
     kernels: list[Kernel] = []
     for at in range(0, len(steps), MOST_STEPS):
         stretch = steps[at : at + MOST_STEPS]

@@ -68,7 +68,7 @@ class Step:
     def rows(self) -> tuple[Axis, ...]:
         """Output axes that every piece runs through from 0 on, whole."""
         item = self.item
-        if item is None or item.blocks or not _may_fuse(item.choices) or not self.planned:
+        if item is None or item.blocks or not may_fuse(item.choices) or not self.planned:
             return ()
         return tuple(
             [
@@ -88,7 +88,8 @@ class Step:
         """The distinct reads by tensor."""
         found: dict[Tensor, list[Read]] = {}
         if self.item is not None:
-            for e in reads(*self.item.bodies):
+            after = [b for a in self.item.epilogues for b in a.bodies]
+            for e in reads(*self.item.bodies, *after):
                 found.setdefault(e.tensor, []).append(e)
         return found
 
@@ -113,7 +114,12 @@ def _from_zero(a: Axis) -> bool:
     return bounds and a.lower.value == 0 and a.step.value == 1 and a.extent != 1  # type: ignore[attr-defined]
 
 
-def _may_fuse(choices: Choices) -> bool:
+def item_step(item: Item, after: tuple[Step, ...]) -> Step:
+    """The step of one item."""
+    return Step(item, (), item.reads(), item.writes, after)
+
+
+def may_fuse(choices: Choices) -> bool:
     """By default only where nothing else was decided by hand: that was said of loops alone."""
     return choices.fuse is True or not choices.made()
 
@@ -130,7 +136,7 @@ def steps_of(unit: Unit, checks: Sequence[Kernel], schedules: Schedules) -> list
     after = tuple(first)
     found = []
     for item in items_of(op, unit.live, schedules.of(op.name)):
-        found.append(Step(item, (), item.reads(), item.live, after))
+        found.append(item_step(item, after))
     return [*first, *found]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, lcm, prod
 
+from tensorad.codegen import machine
 from tensorad.codegen.access import Access, extent_of
 from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.fusion_rows import Group, Row
@@ -19,8 +20,8 @@ from tensorad.codegen.schedule_plan import PARALLEL_COST, lanes_of
 from tensorad.ir.expr import Axis
 from tensorad.ir.tensor import Constant, Tensor
 
-NEAR_BYTES = 512 << 10
-"""What a block of rows may hold so that it stays in a core's own cache."""
+NEAR = 0.75
+"""The part of a core's own cache that a block of rows may fill."""
 SMALL_BYTES = 1 << 15
 """Programs that keep less than this in temporaries have nothing to save."""
 FEW_POINTS = 256
@@ -174,18 +175,19 @@ def _keeps(tile: Tile, members: Sequence[Part], saved: float) -> bool:
             if any(a not in x.uses for a in fixed) and x.tensor not in made:
                 again[x.tensor] = max(again.get(x.tensor, 0.0), size)
     shared = sum(size for t, size in held.items() if len(used[t]) > 1)
-    if shared > NEAR_BYTES:
+    near = NEAR * machine.current().l2
+    if shared > near:
         return False
-    moved = sum(size * (runs - 1) for size in again.values() if size > NEAR_BYTES / 2)
+    moved = sum(size * (runs - 1) for size in again.values() if size > near / 2)
     return moved < saved
 
 
 def _touched(x: Access, nest: Nest, fixed: Mapping[Axis, int]) -> float:
     """Bytes of an access while the fixed axes run over that many values."""
-    reduced = [a for f in nest.folds for a in f.axes]
-    ranges = Ranges([*nest.axes, *reduced])
+    axes = dict.fromkeys([*nest.axes, *[a for f in nest.folds for a in f.axes]])
+    ranges = Ranges(axes)
     count = 1.0
-    for a in [*nest.axes, *reduced]:
+    for a in axes:
         if a in x.uses:
             count *= fixed.get(a, extent_of(a, ranges))
     return min(count * x.tensor.dtype.size_bytes, _bytes(x.tensor))

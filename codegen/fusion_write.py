@@ -145,10 +145,11 @@ def _placed_plan(plan: Plan, image: Callable[[Axis], Axis | None]) -> Plan:
     order = [image(a) for a in plan.order]
     jam = {image(a): f for a, f in plan.jam.items()}
     unroll = [image(a) for a in plan.unroll]
-    return Plan(
-        tuple([a for a in order if a is not None]),
-        None if plan.vector is None else image(plan.vector),
-        plan.width,
-        {a: f for a, f in jam.items() if a is not None},
-        frozenset([a for a in unroll if a is not None]),
+    return replace(
+        plan,
+        order=tuple([a for a in order if a is not None]),
+        vector=None if plan.vector is None else image(plan.vector),
+        jam={a: f for a, f in jam.items() if a is not None},
+        unroll=frozenset([a for a in unroll if a is not None]),
+        parallel=False,
     )

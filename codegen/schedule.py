@@ -6,7 +6,7 @@ item becomes pieces, and each piece gets a plan; `fusion` runs several items in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,7 +30,7 @@ from tensorad.codegen.units import Unit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
-from tensorad.ir.visit import reads
+from tensorad.ir.visit import reads, substitute_all
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,23 @@ Planned = tuple[tuple[Nest, Plan], ...]
 
 
 @dataclass(frozen=True, eq=False)
+class Epilogue:
+    """tensors[n][axes] = bodies[n], read from what was just computed at the same place."""
+
+    axes: tuple[Axis, ...]
+    bodies: tuple[Expr, ...]
+    tensors: tuple[Tensor, ...]
+
+    def at(self, indices: Sequence[Expr], made: Mapping[Tensor, Expr]) -> tuple[Expr, ...]:
+        """The bodies at these indices; reads of what is made there become its values."""
+        mapping: dict[Expr, Expr] = dict(zip(self.axes, indices, strict=True))
+        for r in reads(*self.bodies):
+            if r.tensor in made:
+                mapping[r] = made[r.tensor]
+        return substitute_all(self.bodies, mapping)
+
+
+@dataclass(frozen=True, eq=False)
 class Item:
     """live[n][axes] = bodies[n], by one kernel if it runs alone."""
 
@@ -60,10 +77,32 @@ class Item:
     choices: Choices = OPEN
     blocks: bool = False
     """Whether it holds partial sums of blocks: threads share those, not its other rows."""
+    epilogues: tuple[Epilogue, ...] = ()
+    kept: tuple[Tensor, ...] | None = None
+    """What is stored where epilogues follow; None: `live`."""
+
+    @property
+    def writes(self) -> tuple[Tensor, ...]:
+        """The tensors it stores."""
+        return self.live if self.kept is None else self.kept
+
+    def finished(self, nest: Nest) -> Nest:
+        """A nest of the bodies, or a piece of it, that stores what the epilogues make."""
+        if not self.epilogues:
+            return nest
+        values = dict(zip(nest.tensors, nest.values, strict=True))
+        for e in self.epilogues:
+            values.update(zip(e.tensors, e.at(nest.indices, values), strict=True))
+        stored = tuple([values[t] for t in self.writes])
+        return replace(nest, tensors=self.writes, values=stored)
 
     def reads(self) -> tuple[Tensor, ...]:
-        """The distinct tensors its bodies read."""
-        return tuple(dict.fromkeys(e.tensor for e in reads(*self.bodies)))
+        """The distinct tensors it reads and does not make."""
+        after = [b for e in self.epilogues for b in e.bodies]
+        found = dict.fromkeys(e.tensor for e in reads(*self.bodies, *after))
+        for t in (*self.live, *[t for e in self.epilogues for t in e.tensors]):
+            found.pop(t, None)
+        return tuple(found)
 
 
 FOLDED: Final = 256
@@ -135,18 +174,25 @@ def schedule_item(item: Item, planned: Planned | None = None) -> Kernel:
     else:
         for piece, plan in planned:
             body.extend(emit_nest(piece, plan))
-    return Kernel(item.name, tuple(body), item.live, item.reads())
+    return Kernel(item.name, tuple(body), item.writes, item.reads())
 
 
 def plan_item(item: Item) -> Planned | None:
-    """The pieces of an item with their plans; None where a fold holds folds."""
+    """The pieces of an item with their plans; None where a fold holds folds.
+
+    Epilogues have no say in a plan with folds: the order of a sum is the same without them.
+    """
     nest = nest_of(item.axes, item.live, item.bodies)
     if nest is None:
         return None
     pieces = pieces_of(nest, item.choices)
-    plans = [plan_nest(piece, item.choices) for piece in pieces]
+    finished = [item.finished(piece) for piece in pieces]
+    planned = [p if p.folds else q for p, q in zip(pieces, finished, strict=True)]
+    plans = [plan_nest(piece, item.choices) for piece in planned]
     check_lanes(item.name, nest, plans, item.choices)
-    return tuple(zip(pieces, plans, strict=True))
+    if item.epilogues:
+        plans = [replace(p, sweep=0) for p in plans]
+    return tuple(zip(finished, plans, strict=True))
 
 
 def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:

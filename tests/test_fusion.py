@@ -9,15 +9,16 @@ import pytest
 
 from tensorad import te, topi
 from tensorad.autodiff import vjp
-from tensorad.building import CompiledFunction
 from tensorad.codegen import fusion_tile
 from tensorad.codegen.choices import Choices, Given
+from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import LoopProgram
+from tensorad.codegen.loopir import Fold, LoopProgram
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.memory import bytes_of
 from tensorad.codegen.traffic import traffic
+from tensorad.compiled import CompiledFunction
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor
 from tests.generators import WIDE, Array, Program, random_program
@@ -171,6 +172,65 @@ def test_one_tensor_of_a_pair_may_stay_in_memory() -> None:
     assert len(program.kernels) == 1
     arrays = arrays_of([x])
     assert results(made, program, arrays) == results(made, lowered(made, fuse=False), arrays)
+
+
+def dense(x: Tensor, w: Tensor) -> Tensor:
+    k = te.reduce_axis((0, x.shape[1]), "k")
+    return te.compute((x.shape[0], w.shape[1]), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), "Z")
+
+
+def test_bias_and_activation_end_the_sum() -> None:
+    x, w, b = matrix("X", 64, 96), matrix("W", 96, 160), matrix("b", 160)
+    z = dense(x, w)
+    a = te.compute(z.shape, lambda i, j: z[i, j] + b[j], "A")
+    y = te.compute(z.shape, lambda i, j: te.select(a[i, j] > 0, a[i, j], 0.1 * a[i, j]), "Y")
+    made: Made = ([y], [x, w, b])
+    program, apart = lowered(made), lowered(made, fuse=False)
+    assert (len(program.kernels), len(apart.kernels)) == (1, 3)
+    assert traffic(program).temporaries == 0
+    assert program.kernels[0].scratch == ()
+    assert folds(program) == folds(apart)
+    arrays = arrays_of(made[1])
+    assert results(made, program, arrays) == results(made, apart, arrays)
+
+
+def test_a_result_that_is_needed_later_is_stored_beside_its_epilogue() -> None:
+    x, w = matrix("X", 64, 96), matrix("W", 96, 160)
+    z = dense(x, w)
+    y = te.compute(z.shape, lambda i, j: te.tanh(z[i, j]), "Y")
+    made: Made = ([y, z], [x, w])
+    program = lowered(made)
+    (kernel,) = program.kernels
+    assert kernel.writes == (z, y)
+    arrays = arrays_of(made[1])
+    assert results(made, program, arrays) == results(made, lowered(made, fuse=False), arrays)
+
+
+def test_sums_in_lanes_take_no_costly_epilogue() -> None:
+    """One element at a time is stored there: exp would run without lanes."""
+    x = matrix("X", 512, 96)
+    k = te.reduce_axis((0, 96), "k")
+    s = te.compute((512,), lambda i: te.sum(x[i, k], axis=k), "S")
+    y = te.compute((512,), lambda i: te.exp(s[i]), "Y")
+    assert len(lowered(([y], [x])).kernels) == 2
+    assert len(lowered(([y], [x]), fuse=True).kernels) == 1
+
+
+def test_an_epilogue_waits_for_what_else_it_reads() -> None:
+    """Y reads Z at its own place, and the sum of all of Z."""
+    x, w = matrix("X", 64, 96), matrix("W", 96, 160)
+    z = dense(x, w)
+    r, c = te.reduce_axis((0, 64), "r"), te.reduce_axis((0, 160), "c")
+    total = te.compute((1,), lambda q: te.sum(z[r, c], axis=[r, c]), "total")
+    y = te.compute(z.shape, lambda i, j: z[i, j] / total[0], "Y")
+    for fuse in (None, True):
+        program = lowered(([y], [x, w]), fuse)
+        assert [t.name for k in program.kernels for t in k.writes] == ["Z", "total", "Y"]
+
+
+def folds(program: LoopProgram) -> int:
+    """Fold statements, and with them the register tile."""
+    return sum(isinstance(s, Fold) for k in program.kernels for s in statements(k.body))
 
 
 def check_bits(program: Program) -> int:
