@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Final, Literal
 
 from tensorad.errors import BuildError
@@ -11,6 +12,12 @@ from tensorad.ir.expr import Axis
 
 MOST_ROWS: Final = 32
 MOST_VECTORS: Final = 8
+
+
+@cache
+def switches() -> tuple[str, ...]:
+    """The decisions that are True, False or open."""
+    return tuple([f.name for f in fields(Choices) if str(f.type).split(" | ")[0] == "bool"])
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Choices:
         if self.tile is not None:
             _check_tile(self.tile)
             object.__setattr__(self, "tile", tuple(self.tile))
-        for name in ("split", "unroll", "parallel", "fuse", "blocks", "rows", "siblings"):
+        for name in switches():
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):
                 raise _wrong(name, value, "pass True, False, or None to leave it open.")
@@ -79,6 +86,8 @@ class Choices:
         return f"Schedule({', '.join(parts)})"
 
 
+REORDERING: Final = ("vector", "split", "unroll", "blocks", "siblings")
+"""Decisions that may change in which order sums are added: measurements never make them."""
 Schedule = Choices
 """The public name: what users write."""
 OPEN: Final = Choices()

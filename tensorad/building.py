@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorad.autodiff.dense import check_dense
-from tensorad.codegen.choices import Given
+from tensorad.codegen.choices import Given, Schedules, schedules
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.lower import lower_program, needed_ops
@@ -22,6 +22,7 @@ from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
 from tensorad.simplify.bounds import size_conditions
+from tensorad.tuning import SECONDS, Task, tuned, wide_range
 
 if TYPE_CHECKING:
     from tensorad.display.schedule import ScheduleReport
@@ -36,6 +37,7 @@ def build(
     *,
     assume_in_bounds: bool = False,
     schedule: Given = None,
+    tune: bool | float | Mapping[str, int] = False,
 ) -> CompiledFunction:
     """Compile `outputs` as a function of `inputs`, which may be any tensors of the program.
 
@@ -45,6 +47,9 @@ def build(
         name: what errors call the function.
         assume_in_bounds: leave out the checks of indices that come from data.
         schedule: a `Schedule` for all loops, or one per tensor name: {"Y": Schedule(...)}.
+        tune: True to measure other schedules than the analysis chose, for at most ten seconds,
+            or so many seconds, or at these sizes. Results keep their bits. What was found is
+            remembered, on disk too if TENSORAD_CACHE_DIR is set.
     Raises:
         BuildError: an output needs a placeholder that is not an input, two inputs have one
             name, something is not a tensor, or the schedule cannot be followed.
@@ -54,10 +59,25 @@ def build(
     roots = _output_list(outputs)
     arguments = check_inputs(inputs)
     check_dense([t for t in roots if t not in dict.fromkeys(arguments)])
-    program = lower_program(roots, arguments, assume_in_bounds=assume_in_bounds, choices=schedule)
-    check_dense([t for kernel in program.kernels for t in kernel.writes])
-    sized = [op for op, _ in needed_ops(roots, arguments) if size_conditions(op)]
-    return CompiledFunction(roots, program, name or roots[0].name, sized)
+
+    def made(choices: Given | Schedules) -> CompiledFunction:
+        program = lower_program(
+            roots, arguments, assume_in_bounds=assume_in_bounds, choices=choices
+        )
+        check_dense([t for kernel in program.kernels for t in kernel.writes])
+        return CompiledFunction(roots, program, name or roots[0].name, sized)
+
+    ops = [op for op, _ in needed_ops(roots, arguments)]
+    sized = [op for op in ops if size_conditions(op)]
+    if tune is False:
+        return made(schedule)
+    sizes = tune if isinstance(tune, Mapping) else {}
+    seconds = SECONDS if tune is True or isinstance(tune, Mapping) else float(tune)
+    first = made(schedule)
+    sets = [_valid_arguments(first, sizes, n, "tune")[0] for n in range(2)]
+    sets[1] = [wide_range(a, n) for n, a in enumerate(sets[1])]
+    program = lower_program(roots, arguments, choices=schedule)
+    return made(tuned(Task(made, program, ops, schedules(schedule), sets, sizes), seconds))
 
 
 def _output_list(outputs: object) -> list[Tensor]:
@@ -200,12 +220,7 @@ def measure_performance(
         BindError: a shape has a size without a number.
     """
     f = build(outputs, inputs)
-    arrays = random_arguments(f, sizes)
-    try:
-        results = f(*arrays, **sizes)
-    except BoundsError:  # an index is computed from the data: 0 is the index most likely valid
-        arrays = [np.zeros_like(a) if a.dtype.kind in "iu" else a for a in arrays]
-        results = f(*arrays, **sizes)
+    arrays, results = _valid_arguments(f, sizes, 0, "measure_performance")
     targets = [results] if isinstance(results, np.ndarray) else results
     times: list[float] = []
     end = time.perf_counter() + min_seconds
@@ -216,8 +231,23 @@ def measure_performance(
     return float(np.median(times)) * 1e3
 
 
+def _valid_arguments(
+    f: CompiledFunction, sizes: Mapping[str, int], seed: int, caller: str
+) -> tuple[list[Array], Any]:
+    """Random arguments that no index check refuses, and the results."""
+    arrays = random_arguments(f, sizes, seed, caller)
+    try:
+        return arrays, f(*arrays, **sizes)
+    except BoundsError:  # an index is computed from the data: 0 is the index most likely valid
+        arrays = [np.zeros_like(a) if a.dtype.kind in "iu" else a for a in arrays]
+        return arrays, f(*arrays, **sizes)
+
+
 def random_arguments(
-    f: CompiledFunction, sizes: Mapping[str, int] | None = None, seed: int = 0
+    f: CompiledFunction,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    caller: str = "measure_performance",
 ) -> list[Array]:
     """Random arrays of the shapes a function takes at these sizes; integers are valid indices."""
     rng = np.random.default_rng(seed)
@@ -229,9 +259,11 @@ def random_arguments(
         missing = [e.name for e in needed if isinstance(e, Size) and e not in numbers]
         if missing:
             raise BindError(
-                f"measure_performance needs a number for the size {missing[0]} of {t.name}.",
+                f"{caller} needs a number for the size {missing[0]} of {t.name}.",
                 where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
-                hint=f"pass it as a keyword: measure_performance(..., {missing[0]}=8).",
+                hint=f"pass it: tune={{'{missing[0]}': 8}}."
+                if caller == "tune"
+                else f"pass it as a keyword: {caller}(..., {missing[0]}=8).",
             )
         shape, dtype = shape_values(t.shape, numbers), np.dtype(str(t.dtype))
         if dtype.kind == "f":

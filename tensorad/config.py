@@ -31,6 +31,8 @@ class Config:
     """TENSORAD_DENSE_JACOBIAN_ELEMENTS: largest full Jacobian (elements) that may be stored."""
     machine: str = ""
     """TENSORAD_MACHINE: facts in place of what is read from the machine: cpu=haswell,l2=262144."""
+    cache_dir: str = ""
+    """TENSORAD_CACHE_DIR: where schedules found by measuring are kept between processes."""
     native_calls: bool = True
     """TENSORAD_NATIVE_CALLS=0: functions built from now on are called through Python only."""
     isl_operations: int = 300_000
@@ -89,6 +91,7 @@ def _from_environment() -> Config:
         native_calls=env.get("TENSORAD_NATIVE_CALLS", "1") != "0",
         isl_operations=number("TENSORAD_ISL_OPERATIONS", Config.isl_operations),
         machine=env.get("TENSORAD_MACHINE", ""),
+        cache_dir=env.get("TENSORAD_CACHE_DIR", ""),
     )
 
 

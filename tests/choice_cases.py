@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 
-from tensorad.codegen.choices import Choices
+from tensorad.codegen.choices import Choices, switches
 from tensorad.codegen.lower import needed_units
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import op_expressions, postorder
@@ -15,13 +14,11 @@ from tests.generators import Array, Program
 
 TOLERANCE = {"float64": 1e-9, "float32": 3e-4}
 TILES = ((1, 1), (2, 1), (3, 2), (4, 1), (5, 3), (6, 4), (7, 1), (8, 2), (16, 8))
-SWITCHES = [f.name for f in fields(Choices) if str(f.type).split(" | ")[0] == "bool"]
-"""Decisions that are made or not: fields added later are forced too."""
 
 
 def general() -> list[Choices]:
     """Choices that name no axis."""
-    found = [Choices(**{name: value}) for name in SWITCHES for value in (True, False)]  # type: ignore[arg-type]  # bools
+    found = [Choices(**{name: value}) for name in switches() for value in (True, False)]  # type: ignore[arg-type]  # bools
     return [*found, Choices(vector=False), *[Choices(tile=tile) for tile in TILES]]
 
 

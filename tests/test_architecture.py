@@ -22,7 +22,9 @@ BELOW = {
     "topi": {"errors", "config", "ir", "te"},
     "codegen": {"errors", "config", "ir", "simplify"},
     "compiled": {"errors", "config", "ir", "simplify", "autodiff", "codegen"},
+    "tuning": {"errors", "config", "ir", "codegen", "compiled"},
     "building": {
+        "tuning",
         "errors",
         "config",
         "ir",
