@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from tqdm import tqdm
 
+from benchmarks.limits import measured as limits_of
 from benchmarks.peers import ours
 from benchmarks.peers.contestant import MODES, Contestant
 from benchmarks.peers.registry import PEERS, contestants
@@ -32,6 +33,7 @@ class Plan:
     Attributes:
         shapes: a seed for further shapes, or None for the headline sizes alone.
         seconds: of one sample, about.
+        limits: measure the machine's first.
     """
 
     names: Sequence[str] = ()
@@ -40,6 +42,7 @@ class Plan:
     rounds: int = ROUNDS
     shapes: int | None = None
     seconds: float = 0.02
+    limits: bool = True
 
 
 def instances(plan: Plan) -> list[tuple[Workload, int, Sizes]]:
@@ -54,10 +57,15 @@ def instances(plan: Plan) -> list[tuple[Workload, int, Sizes]]:
 def run(plan: Plan, tell: Callable[[Sequence[Row]], None] | None = None) -> list[Row]:
     """Measure; `tell` is given the rows found so far after each instance."""
     rows: list[Row] = []
+    threads = config.current().num_threads
+    limits = limits_of(threads) if plan.limits else None
     bar = tqdm(instances(plan), unit="workload", leave=False)
     for w, number, sizes in bar:
         bar.set_description(w.name if number == 0 else f"{w.name} {number}")
-        rows += measure(w, number, sizes, plan)
+        found = measure(w, number, sizes, plan)
+        if limits is not None:
+            found = [replace(r, limit_ms=limits.row_ms(r)) for r in found]
+        rows += found
         if tell is not None:
             tell(rows)
     return rows
@@ -90,7 +98,8 @@ def measure(w: Workload, number: int, sizes: Sizes, plan: Plan) -> list[Row]:
                 errors=errors[m],
                 wrong=sorted([n for n, e in errors[m].items() if not e <= p.tolerance]),
                 flops={"fwd": forward, "grad": back}.get(m, forward + back),
-                size_bytes=moved[m],
+                read_bytes=moved[m][0],
+                written_bytes=moved[m][1],
                 rounds=min([t.rounds for t in here.values()]),
                 foreign=found.foreign,
                 first_s={n: c.first_s[m] for n, c in taking_part.items() if m in c.first_s},
@@ -130,17 +139,16 @@ def largest_error(
     return worst
 
 
-def compulsory_bytes(p: Problem) -> dict[str, float]:
-    """Bytes of the arguments that a mode reads and of its results."""
+def compulsory_bytes(p: Problem) -> dict[str, tuple[float, float]]:
+    """Bytes of the arguments that a mode needs, and of its results."""
     program = ours.Program(p)
+    modes = ("fwd", "grad", "fb", "step") if p.step else ("fwd", "grad", "fb")
 
-    def total(outputs: Sequence[Tensor]) -> float:
-        return float(sum([_bytes(t) for t in (*placeholders(outputs), *outputs)]))
+    def total(tensors: Sequence[Tensor]) -> float:
+        return float(sum([_bytes(t) for t in tensors]))
 
-    found = {m: total(program.outputs(m)) for m in ("fwd", "grad", "fb")}
-    if p.step:
-        found["step"] = total(program.outputs("step"))
-    return found
+    outputs = {m: program.outputs(m) for m in modes}
+    return {m: (total(placeholders(found)), total(found)) for m, found in outputs.items()}
 
 
 def _bytes(t: Tensor) -> int:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import processes
+from benchmarks.comparing import compare
 from benchmarks.frameworks import Plan, run
 from benchmarks.machine import machine, versions
 from benchmarks.peers.registry import missing
+from benchmarks.plots import draw
 from benchmarks.records import SCHEMA, Row, from_json, merged
 from benchmarks.tables import aligned, by_mode, milliseconds
 from benchmarks.verdicts import verdicts
@@ -32,7 +34,19 @@ def _frameworks(options: argparse.Namespace) -> int:
         rows += merged([[from_json(r) for r in part["rows"]] for part in found])
     write(options.json, rows)
     print(report(rows, options.wide))
-    return 0 if verdicts(rows)[0].holds else 1
+    if options.plots is not None:
+        draw(rows, options.plots)
+    fallen = _fallen(rows, options.compare)
+    return 1 if fallen or not verdicts(rows)[0].holds else 0
+
+
+def _fallen(rows: Sequence[Row], path: Path | None) -> list[str]:
+    """What a comparison with an older run complains about, also printed."""
+    if path is None:
+        return []
+    found, text = compare(read(path), rows)
+    print(text)
+    return found
 
 
 def _unusual(options: argparse.Namespace) -> int:
@@ -45,6 +59,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
     shapes = [] if options.shapes is None else ["--shapes", str(options.shapes)]
     return [
         "frameworks", *options.names, *shapes,
+        *(["--no-limits"] if options.no_limits else []),
         "--modes", ",".join(options.modes),
         "--peers", ",".join(options.peers) or "none",
         "--rounds", str(options.rounds),
@@ -56,7 +71,7 @@ def _measured(options: argparse.Namespace) -> int:
     """In a measuring process: rows to the file as they are found."""
     plan = Plan(
         options.names, options.modes, options.peers, options.rounds, options.shapes,
-        options.seconds,
+        options.seconds, not options.no_limits,
     )  # fmt: skip
     rows = run(plan, lambda rows: write(options.found, rows))
     write(options.found, rows)
@@ -74,6 +89,11 @@ def write(path: Path | None, rows: Sequence[Row]) -> None:
         "rows": [r.as_json() for r in rows],
     }
     path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a run's JSON."""
+    return [from_json(r) for r in json.loads(path.read_text())["rows"]]
 
 
 def report(rows: Sequence[Row], wide: bool = False) -> str:

@@ -29,7 +29,8 @@ class Row:
         errors: largest error relative to the largest element, by contestant.
         wrong: the contestants beyond the tolerance; they are no peers.
         flops: useful operations.
-        size_bytes: of everything that must be read and written.
+        read_bytes: of the arguments that it needs.
+        written_bytes: of its results.
         limit_ms: the least time that the measured peak and bandwidth allow.
         rounds: those that count.
         foreign: CPUs that others used in them.
@@ -48,7 +49,8 @@ class Row:
     errors: dict[str, float]
     wrong: list[str]
     flops: float
-    size_bytes: float
+    read_bytes: float
+    written_bytes: float
     rounds: int
     foreign: float
     limit_ms: float | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,13 @@ import pytest
 
 from benchmarks import frameworks, timing
 from benchmarks.__main__ import main
+from benchmarks.comparing import compare
 from benchmarks.frameworks import Plan, largest_error, reference
+from benchmarks.limit_kernels import stream
+from benchmarks.limits import aligned_block, measured
 from benchmarks.peers import ours
 from benchmarks.peers.registry import contestants, missing
+from benchmarks.plots import draw
 from benchmarks.records import Row, from_json, merged
 from benchmarks.tables import aligned, by_mode, milliseconds, number
 from benchmarks.verdicts import geometric_mean, verdicts
@@ -149,8 +155,9 @@ def test_noisy_rounds_do_not_count_where_there_are_quiet_ones() -> None:
 
 
 def row(name: str = "prod", mode: str = "fb", group: str = "unusual", **ms: float) -> Row:
+    times = {"tensorad": 1.0, **ms}
     return Row(
-        name, group, {"n": 4}, 0, 1, mode, {"tensorad": 1.0, **ms}, {}, {}, [], 1.0, 1.0, 15, 0.0
+        name, group, {"n": 4}, 0, 1, mode, times, dict(times), {}, [], 1e6, 1e6, 1e6, 15, 0.0
     )  # fmt: skip
 
 
@@ -207,12 +214,23 @@ def test_measured_rows_are_complete() -> None:
     assert set(one.ms) == {"tensorad", "numpy"} == set(two.errors)
     assert one.wrong == [] and one.shape == 1
     n, m = TINY["prod"].values()
-    assert (one.size_bytes, two.size_bytes) == (4 * (n * m + n), 4 * (2 * n * m + 2 * n))
+    assert (one.read_bytes, one.written_bytes) == (4 * n * m, 4 * n)
+    assert (two.read_bytes, two.written_bytes) == (4 * (n * m + n), 4 * (n * m + n))
 
 
 def test_the_command_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "found.json"
-    options = ["--peers", "numpy", "--modes", "fwd", "--rounds", "2", "--seconds", "1e-4"]
+    options = [
+        "--peers",
+        "numpy",
+        "--modes",
+        "fwd",
+        "--rounds",
+        "2",
+        "--seconds",
+        "1e-4",
+        "--no-limits",
+    ]
     assert (
         main(["frameworks", "maxpool_small", *options, "--threads", "1", "--json", str(path)]) == 0
     )
@@ -223,3 +241,51 @@ def test_the_command_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "holds  results: all 1 agree with float64" in capsys.readouterr().out
     assert main(["frameworks", "nothing"]) == 2
     assert np.isfinite(r.ours)
+
+
+def test_the_guard_compares_ratios_not_seconds() -> None:
+    old = [row("a", numpy=4.0, torch=8.0), row("b", numpy=4.0)]
+    slower_machine = [replace(r, least_ms={n: 9 * t for n, t in r.least_ms.items()}) for r in old]
+    assert compare(old, slower_machine)[0] == []
+    one_peer_faster = [row("a", numpy=1.0, torch=8.0), row("b", numpy=3.9)]
+    assert compare(old, one_peer_faster)[0] == []
+    complaints, text = compare(old, [row("a", numpy=1.0, torch=2.0), row("c", numpy=1.0)])
+    assert complaints == ["a fb, 1 thread"]
+    assert "FELL" in text and text.endswith("1 ratios compared, 1 below 0.6 of what they were")
+
+
+@pytest.mark.slow
+def test_plots_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [replace(row("a", m, torch=4.0, numba=0.5), limit_ms=0.4) for m in ("fwd", "grad", "fb")]
+    found = draw([*rows, row("b", jax=70.0)], tmp_path)
+    assert [p.name for p in found] == ["ratios_1.png", "roofline_1.png"]
+    assert all(p.stat().st_size > 10_000 for p in found)
+
+
+def test_limits_are_rates_of_the_machine() -> None:
+    """No loop is faster than what it is made of: a stream of two arrays takes longer than one."""
+    found = measured(1, footprints=[1 << 16])
+    assert min(found.peak.values()) > 1e8
+    assert all(rate > 1e8 for rate in found.bandwidth.values())
+    seconds = 4096 / found.bandwidth[1, 1, 1 << 16]
+    assert found.moving_seconds(2048, 2048) == pytest.approx(seconds)
+    assert found.seconds(1e12, 2048, 2048) == pytest.approx(1e12 / found.peak["float32"])
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "streaming"), [(3, 0, False), (2, 2, True), (0, 1, False)]
+)
+def test_streams_read_and_write_every_byte(reads: int, writes: int, streaming: bool) -> None:
+    kernel = stream(reads, writes, streaming)
+    blocks = [aligned_block(4 * 256).view(np.float32) for _ in range(reads + writes)]
+    for n, block in enumerate(blocks):
+        block[:] = np.arange(256) + 10 * n
+    table = (ctypes.c_int64 * (len(blocks) + 8))(*[b.ctypes.data for b in blocks])
+    kernel.call(ctypes.addressof(table), 4, 1)
+    total = sum([np.arange(256) + 10 * n for n in range(reads)]) if reads else np.ones(256)
+    for block in blocks[reads:]:
+        assert (block == total).all()
+    if not writes:
+        lanes = np.frombuffer(table, np.float32)[-16:]
+        assert lanes.sum() == total.sum()
