@@ -52,6 +52,8 @@ class Choices:
     siblings: bool | None = None
     """Whether it shares a loop with tensors over the same points, False: not. It may reorder
     folds."""
+    streaming: bool | None = None
+    """Whether stores pass the caches; by itself where the output is larger than the last one."""
 
     def __post_init__(self) -> None:
         if self.vector is not None and self.vector is not False:

@@ -130,7 +130,8 @@ class _Writer:
     def statement(self, s: Stmt) -> None:
         match s:
             case For():
-                self.lines.append(f"for {self.bind(s.axis)} {s.kind} {s.width}")
+                ahead = ",".join([self.tensor(t) for t in s.ahead])
+                self.lines.append(f"for {self.bind(s.axis)} {s.kind} {s.width} {ahead}")
                 self.block(s.body)
             case If():
                 self.lines.append(f"if {self.expr(s.cond)}")
@@ -144,7 +145,8 @@ class _Writer:
             case Store():
                 tensors = ",".join([self.tensor(t) for t in s.tensors])
                 where = self.exprs(s.indices)
-                self.lines.append(f"{tensors}[{where}]={self.exprs(s.values)}")
+                how = "stream " if s.streaming else ""
+                self.lines.append(f"{how}{tensors}[{where}]={self.exprs(s.values)}")
             case Visit():
                 pass
             case Check():

@@ -19,7 +19,7 @@ KEPT: Final = 256
 """Compiled kernels kept although nothing uses them."""
 LONG_BLOCK: Final = 1500
 """LLVM's optimising selection is quadratic in a block's length: longer ones go without."""
-_HEADER: Final = "!0 = !{}"
+_HEADER: Final = "!0 = !{}\n!1 = !{i32 1}"
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ class Lanes:
         """In a tail: how many iterations are left (may exceed `lanes`)."""
         self.level = level
         """The region of the loop's body."""
+        self.streams: dict[Tensor, int] = {}
+        """Tensors whose stores stream here, with the alignment of each."""
 
 
 class Expressions:

@@ -11,6 +11,7 @@ from tensorad.codegen.llvm_lanes import LaneUse, expressions, lanes_for, stateme
 from tensorad.codegen.llvm_memory import side_by_side
 from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_text import Code, Region, Value, Writer, type_text, vector_constant
+from tensorad.codegen.llvm_windows import find_windows
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import Combiner
@@ -57,6 +58,8 @@ class Statements:
     def block(self, body: Sequence[Stmt]) -> None:
         """Emit statements; what they begin to fold in lanes ends with the block."""
         before = dict.fromkeys(self.partials)
+        if self.values.vector is not None:
+            self.values.memory.windows.update(find_windows(self.values, body))
         at = 0
         while at < len(body):
             run = store_run(body[at:]) if self.values.vector is not None else 1

@@ -10,6 +10,7 @@ from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
 from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
 from tensorad.codegen.llvm_ops import iota, is_constant
+from tensorad.codegen.llvm_stream import Stream, ask_ahead, head_length, streams_of
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loopir import Assign, For, Stmt
 from tensorad.ir.dtypes import INT64
@@ -44,6 +45,8 @@ class Stage:
     mask: str | None = None
     left: str = ""
     """How many iterations a masked stage of known length has."""
+    streams: tuple[Stream, ...] = ()
+    """Stores that may pass the caches: they are aligned."""
 
 
 class Loops(Statements):
@@ -132,6 +135,8 @@ class Loops(Statements):
     def finish(self, name: str, parallel: bool) -> FunctionText:
         """The whole function, declarations and helpers included."""
         code = self.code
+        if code.streamed:
+            code.line("fence seq_cst")  # streamed stores come before what any thread does next
         code.line("ret i64 0")
         blocks = ["entry:", *code.regions[0].lines, *code.failures]
         blocks.insert(1, "%dummy = alloca i64")
@@ -167,12 +172,18 @@ class Loops(Statements):
             splat = values.spread(Value((left,), INT64, 0, level, 0), self.width, 1)
             mask = w.compare("slt", iota(self.width, 0), splat.name)
         values.vector = Lanes(s.axis, base, self.width, stage.count, mask, left, level)
+        values.vector.streams = {stream.tensor: stream.align for stream in stage.streams}
+        if s.ahead:
+            ask_ahead(self, s)
         self.block(s.body)
         values.vector = None
 
     def _stages(self, s: For) -> list[Stage]:
         lanes, count = self.width, registers_for(s, self.width)
         lower, upper = self.values.scalar(s.axis.lower).name, self.values.scalar(s.axis.upper).name
+        streams = tuple(streams_of(self, s))
+        if streams:
+            return self._streaming_stages(s, lower, upper, count, streams)
         if is_constant(lower) and is_constant(upper):
             return _constant_stages(int(lower), int(upper), lanes, count)
         put = self.code.put
@@ -183,6 +194,25 @@ class Loops(Statements):
         middle = put(f"add i64 {lower}, {whole}")
         return [
             Stage(lower, middle, count, False, False),
+            Stage(middle, upper, 1, True, False),
+        ]
+
+    def _streaming_stages(
+        self, s: For, lower: str, upper: str, count: int, streams: tuple[Stream, ...]
+    ) -> list[Stage]:
+        """A masked head up to an aligned element, whole aligned groups, the masked rest."""
+        put = self.code.put
+        self.code.streamed = True
+        extent = put(f"sub i64 {upper}, {lower}")
+        positive = put(f"icmp sgt i64 {extent}, 0")
+        extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
+        head = head_length(self, s, streams, extent)
+        start = put(f"add i64 {lower}, {head}")
+        whole = put(f"and i64 {put(f'sub i64 {extent}, {head}')}, {-self.width * count}")
+        middle = put(f"add i64 {start}, {whole}")
+        return [
+            Stage(lower, start, 1, True, False),
+            Stage(start, middle, count, False, False, streams=streams),
             Stage(middle, upper, 1, True, False),
         ]
 

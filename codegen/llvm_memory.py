@@ -15,6 +15,7 @@ from tensorad.codegen.llvm_text import (
     type_text,
     vector_constant,
 )
+from tensorad.codegen.llvm_windows import Window, load_block
 from tensorad.codegen.parallel_ir import SCRATCH_WORD
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr, Read, int_const, mul
@@ -51,6 +52,8 @@ class Memory:
     def __init__(self, values: Expressions) -> None:
         self.values = values
         self._plans: dict[object, Offset] = {}
+        self.windows: dict[Read, Window] = {}
+        """Which reads of the vector loop being written have neighbours."""
         self._strides: dict[Tensor, list[Expr]] = {}
 
     def strides(self, t: Tensor) -> list[Expr]:
@@ -185,7 +188,10 @@ class Memory:
         if not in_lanes or lanes is None:
             pointer = self.shifted(t, place.pointer.name, place.constant, level)
             return Value((self._load_scalar(t, pointer, level),), t.dtype, 0, level, mask)
-        names = [self._load_lanes(t, place, r, level) for r in range(lanes.count)]
+        window = self.windows.get(e)
+        if window is not None and place.offsets is None and abs(place.stride) > MAX_STRIDE:
+            return load_block(self, e, place, window, level)
+        names = [self._load_lanes(e, place, r, level) for r in range(lanes.count)]
         return Value(tuple(names), t.dtype, lanes.lanes, level, mask)
 
     def _guarded(self, t: Tensor, place: Place, condition: Value, level: int, mask: int) -> Value:
@@ -205,17 +211,22 @@ class Memory:
         name = put(text, level)
         return put(f"icmp ne i8 {name}, 0", level) if t.dtype is BOOL else name
 
-    def _load_lanes(self, t: Tensor, place: Place, r: int, level: int) -> str:
+    def _load_lanes(self, e: Read, place: Place, r: int, level: int) -> str:
         """Register `r` of a read whose lanes differ."""
+        t, window = e.tensor, self.windows.get(e)
         lanes = self.values.vector
         assert lanes is not None  # only called for reads in lanes
         n, put = lanes.lanes, self.values.code.put
         shift = place.constant + r * n * place.stride
-        pointer = self.shifted(t, place.pointer.name, shift, level)
         even = place.offsets is None and abs(place.stride) <= MAX_STRIDE
         if even and (lanes.mask is None or place.stride > 0):
-            name = load_strided(self, t, pointer, place.stride, level)
+            around = (0, 0)
+            if window is not None and place.stride > 1:
+                around = place.constant - window.low, window.high - place.constant
+            origin = place.pointer.name
+            name = load_strided(self, t, origin, place.stride, level, around, shift)
         else:
+            pointer = self.shifted(t, place.pointer.name, shift, level)
             name = self._gather(t, pointer, self._lane_offsets(place, r, n), n, level)
         if t.dtype is not BOOL:
             return name

@@ -17,33 +17,54 @@ MAX_STRIDE: Final = 4
 """Lanes farther apart than this are gathered and scattered one by one."""
 
 
-def load_strided(memory: Memory, t: Tensor, pointer: str, stride: int, level: int) -> str:
-    """Elements pointer[0], pointer[stride], ...; nothing past the last of them is touched.
+def load_strided(
+    memory: Memory, t: Tensor, pointer: str, stride: int, level: int,
+    window: tuple[int, int] = (0, 0), at: int = 0,
+) -> str:  # fmt: skip
+    """Elements pointer[at], pointer[at + stride], ...
 
-    In a masked tail `stride` is positive.
+    `window` says how far before and behind each of them other reads take elements too: all use
+    the same vectors, and nothing outside of what they read is touched. In a masked tail
+    `stride` is positive.
     """
+    before, behind = window
     lanes = memory.values.vector
     assert lanes is not None  # only vector loops read in lanes
     n, step = lanes.lanes, abs(stride)
     if stride < 0:
-        pointer = memory.shifted(t, pointer, stride * (n - 1), level)
-    last = n * step if lanes.mask is not None else step * (n - 1) - (n - 1)
+        at += stride * (n - 1)
+    spare = before + behind
+    last = n * step if lanes.mask is not None else step * (n - 1) - (n - 1) + spare
     starts = [min(part * n, last) for part in range(step)]
     parts = []
     for start in starts:
-        where = memory.shifted(t, pointer, start, level)
-        parts.append(_load(memory, t, where, _mask(memory, start, step, 1 - step), level))
+        mask = _mask(memory, start, step, 1 - step + spare)
+        parts.append(_load(memory, t, pointer, at + start - before, mask, level))
     ty = memory_type(t.dtype, n)
     if step == 1:
-        return parts[0] if stride == 1 else _shuffle(memory, ty, parts * 2, _down(n), level)
-    return _pick(memory, ty, parts, starts, stride, level)
+        return parts[0] if stride == 1 else shuffle(memory, ty, parts * 2, _down(n), level)
+    return _pick(memory, ty, parts, [start - before for start in starts], stride, level)
 
 
 def _down(n: int) -> list[int]:
     return list(range(n - 1, -1, -1))
 
 
-def _load(memory: Memory, t: Tensor, where: str, mask: str | None, level: int) -> str:
+def _load(memory: Memory, t: Tensor, pointer: str, start: int, mask: str | None, level: int) -> str:
+    """The vector at pointer[start]: once for all that need it, if nothing may change it."""
+    values = memory.values
+    key = ("vector", t, pointer, start, mask)
+    found = values.cache.get(key)
+    if found is not None and found.level <= level:
+        return found.name
+    where = memory.shifted(t, pointer, start, level)
+    name = _load_at(memory, t, where, mask, level)
+    if t not in values.written_level:
+        values.keep(key, Value((name,), t.dtype, 0, level, 0))
+    return name
+
+
+def _load_at(memory: Memory, t: Tensor, where: str, mask: str | None, level: int) -> str:
     lanes, code = memory.values.vector, memory.values.code
     assert lanes is not None
     n, align = lanes.lanes, t.dtype.size_bytes
@@ -100,11 +121,11 @@ def _pick(
         for lane, w in enumerate(wanted):
             keep = lane if p > 1 else w if chosen[lane] == 0 else 0
             order.append(n + w - starts[p] if chosen[lane] == p else keep)
-        result = _shuffle(memory, ty, (result, parts[p]), order, level)
+        result = shuffle(memory, ty, (result, parts[p]), order, level)
     return result
 
 
-def _shuffle(memory: Memory, ty: str, pair: Sequence[str], order: Sequence[int], level: int) -> str:
+def shuffle(memory: Memory, ty: str, pair: Sequence[str], order: Sequence[int], level: int) -> str:
     lanes = ", ".join([f"i32 {o}" for o in order])
     return memory.values.code.put(
         f"shufflevector {ty} {pair[0]}, {ty} {pair[1]}, <{len(order)} x i32> <{lanes}>", level
@@ -122,7 +143,9 @@ def store_strided(memory: Memory, t: Tensor, pointer: str, vectors: Sequence[str
         where = memory.shifted(t, pointer, part * n, depth)
         mask = _mask(memory, part * n, k, 0)
         if mask is None:
-            code.line(f"store {ty} {name}, ptr {where}, align {align}")
+            wide = lanes.streams.get(t)
+            how = f"align {align}" if wide is None else f"align {wide}, !nontemporal !1"
+            code.line(f"store {ty} {name}, ptr {where}, {how}")
             continue
         full = f"llvm.masked.store.{memory_suffix(t.dtype, n)}.p0"
         code.declare(full, "void", ty, "ptr", "i32", flags)
@@ -142,5 +165,5 @@ def _interleaved(memory: Memory, ty: str, vectors: Sequence[str], start: int) ->
             source, position = (start + lane) % k, (start + lane) // k
             keep = lane if m > 1 else position
             order.append(n + position if source == m else keep)
-        result = _shuffle(memory, ty, (result, vectors[m]), order, memory.values.code.depth)
+        result = shuffle(memory, ty, (result, vectors[m]), order, memory.values.code.depth)
     return result

@@ -122,6 +122,8 @@ class Code:
         """Blocks placed at the end of the function."""
         self.inlined = 0
         """Elementary functions written out so far."""
+        self.streamed = False
+        """Whether some store passes the caches."""
         self._names = 0
 
     @property

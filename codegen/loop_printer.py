@@ -134,7 +134,8 @@ class _Printer:
                     ", ".join(part) for part in (texts[: len(s.indices)], texts[len(s.indices) :])
                 )
                 targets = ", ".join([f"{self.tensor(t)}[{where}]" for t in s.tensors])
-                self.line(depth, f"{targets} = {values}")
+                how = "  # streaming" if s.streaming else ""
+                self.line(depth, f"{targets} = {values}{how}")
             case Visit():
                 self.line(depth, "visit")
             case Check():

@@ -36,6 +36,8 @@ class For:
     body: tuple[Stmt, ...]
     kind: LoopKind = "serial"
     width: int = 0
+    ahead: tuple[Tensor, ...] = ()
+    """Vector loops: tensors whose elements are asked for some time before they are read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +74,16 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """tensors[n][indices] = values[n]; all values are computed before any is stored."""
+    """tensors[n][indices] = values[n]; all values are computed before any is stored.
+
+    `streaming` promises that nobody reads the elements while they could be in a cache: whole
+    lines may go to memory without being fetched first. The values are the same either way.
+    """
 
     tensors: tuple[Tensor, ...]
     indices: tuple[Expr, ...]
     values: tuple[Expr, ...]
+    streaming: bool = False
 
 
 @dataclass(frozen=True, eq=False)

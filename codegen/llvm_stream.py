@@ -1,0 +1,182 @@
+"""Vector loops over memory behind the caches: stores that stream, and reads asked for ahead.
+
+A store that streams must be aligned, or it is slower than a plain one. So the loop starts with
+a masked register up to the first aligned element, found at run time; where the addresses of
+several tensors never become aligned together, that part takes the whole loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING, Final
+
+from tensorad.codegen.llvm_expr import Lanes
+from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.llvm_memory import Offset, side_by_side
+from tensorad.codegen.llvm_strided import MAX_STRIDE
+from tensorad.codegen.llvm_text import Code, memory_type
+from tensorad.codegen.llvm_windows import direct, of_axes
+from tensorad.codegen.loopir import For, Store
+from tensorad.ir.expr import Expr, Read, axis, int_const, mul, sub
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import postorder, substitute
+
+if TYPE_CHECKING:
+    from tensorad.codegen.llvm_loop import Loops
+
+LINE: Final = 64
+"""Bytes that go to memory at once."""
+AHEAD: Final = 8192
+"""Bytes between a read and what is asked for."""
+SHORTEST: Final = 1024
+"""Bytes of a row from which its two ends, stored in parts of lines, do not cost too much."""
+ROWS_AHEAD: Final = 8
+"""Rows between a stored one and the one whose first line, stored in parts, is asked for."""
+AHEAD_ROWS: Final = 2
+"""Registers of rows between a read across rows and what is asked for."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The stores to one tensor: side by side in every register, all equally aligned."""
+
+    tensor: Tensor
+    first: tuple[Expr, ...]
+    """Indices of the lowest of them."""
+    step: int
+    """Bytes from one iteration to the next."""
+    align: int
+    """What all of them are aligned to when the first is."""
+
+
+def streams_of(loops: Loops, s: For) -> list[Stream]:
+    """The tensors whose stores in a vector loop may stream."""
+    where: dict[Tensor, list[tuple[Expr, ...]]] = {}
+    for c in direct(s.body):
+        if isinstance(c, Store) and c.streaming:
+            for t in c.tensors:
+                where.setdefault(t, []).append(c.indices)
+    found: list[Stream] = []
+    if not where:
+        return found
+    values = loops.values
+    base = axis(s.axis.name, s.axis.lower, s.axis.upper)
+    values.vector = Lanes(s.axis, base, loops.width, 1, None, "", loops.code.depth)
+    for t, stores in where.items():
+        stream = _stream(t, stores, [values.memory.plan(t, i) for i in stores], loops.width)
+        if stream is not None and (s.axis.extent or SHORTEST) * stream.step >= SHORTEST:
+            found.append(stream)
+    values.vector = None
+    return found
+
+
+def _stream(
+    t: Tensor, stores: Sequence[tuple[Expr, ...]], plans: Sequence[Offset], lanes: int
+) -> Stream | None:
+    groups = side_by_side(plans)
+    size, stride = t.dtype.size_bytes, plans[0].stride
+    if not groups or stride not in (1, 2, 4) or any(len(g) != stride for g in groups):
+        return None
+    if not all(of_axes(unit) for unit in plans[0].units):
+        return None
+    starts = [plans[g[0]].constant * size for g in groups]
+    align = LINE
+    for start in starts:
+        align = gcd(align, start - starts[0]) if start != starts[0] else align
+    step = stride * size
+    align = min(align, lanes * step)
+    if align < min(LINE, lanes * step):  # parts of a line are slower than plain stores
+        return None
+    return Stream(t, stores[groups[0][0]], step, align)
+
+
+def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) -> str:
+    """How many iterations come before the first aligned one: all where there is none."""
+    put = loops.code.put
+    head, bad = "0", "false"
+    for number, stream in enumerate(streams):
+        start: dict[Expr, Expr] = {s.axis: s.axis.lower}
+        indices = tuple([substitute(i, start) for i in stream.first])
+        place = loops.values.memory.place(stream.tensor, indices)
+        pointer = loops.values.memory.shifted(
+            stream.tensor, place.pointer.name, place.constant, loops.code.depth
+        )
+        address = put(f"ptrtoint ptr {pointer} to i64")
+        further = put(f"mul i64 {extent}, {ROWS_AHEAD * stream.step}")
+        edge = put(f"getelementptr i8, ptr {pointer}, i64 {further}")
+        prefetch(loops.code, edge, write=True)
+        if number == 0:
+            missing = put(f"and i64 {put(f'sub i64 0, {address}')}, {stream.align - 1}")
+            head = put(f"udiv i64 {missing}, {stream.step}")
+        ahead = put(f"mul i64 {head}, {stream.step}")
+        rest = put(f"and i64 {put(f'add i64 {address}, {ahead}')}, {stream.align - 1}")
+        wrong = put(f"icmp ne i64 {rest}, 0")
+        bad = put(f"or i1 {bad}, {wrong}")
+    longer = put(f"icmp sgt i64 {head}, {extent}")
+    everything = put(f"or i1 {bad}, {longer}")
+    return put(f"select i1 {everything}, i64 {extent}, i64 {head}")
+
+
+def ask_ahead(loops: Loops, s: For) -> None:
+    """Prefetch, at the start of a register group, the lines that a later one will read."""
+    lanes, memory = loops.values.vector, loops.values.memory
+    wanted = dict.fromkeys(s.ahead)
+    assert lanes is not None  # the loop's lanes are set
+    spans: dict[object, tuple[Read, list[int], int]] = {}
+    for c in direct(s.body):
+        for e in postorder(*expressions(c)):
+            if not isinstance(e, Read) or e.tensor not in wanted:
+                continue
+            plan = memory.plan(e.tensor, e.indices)
+            if plan.stride and all(of_axes(unit) for unit in plan.units):
+                key = (e.tensor, tuple(plan.units.items()), plan.stride)
+                spans.setdefault(key, (e, [], plan.stride))[1].append(plan.constant)
+    for e, constants, stride in spans.values():
+        _ask(loops, s, e, sorted(dict.fromkeys(constants)), stride)
+
+
+def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -> None:
+    memory, lanes = loops.values.memory, loops.values.vector
+    assert lanes is not None
+    size = e.tensor.dtype.size_bytes
+    place = memory.place(e.tensor, e.indices)
+    if place.offsets is not None:
+        return
+    count = lanes.lanes * lanes.count
+    line = LINE // size
+    code, pointer = loops.code, place.pointer.name
+    if abs(stride) > MAX_STRIDE:  # a line of every row that comes AHEAD_ROWS registers later
+        wanted = [constants[0] + (AHEAD_ROWS * count + lane) * stride for lane in range(count)]
+    else:
+        bands = _bands(constants, abs(stride) * count)
+        first = constants[0] if stride > 0 else constants[-1] - (count - 1) * -stride
+        reach = (AHEAD // size) * (1 if stride > 0 else -1)
+        wanted = [first + reach + at for at in range(0, bands * abs(stride) * count, line)]
+        if bands > 1:  # all rows of the band, one after the other
+            more = _further(loops, s, (bands - 1) * stride)
+            pointer = code.put(
+                f"getelementptr {memory_type(e.tensor.dtype)}, ptr {pointer}, i64 {more}"
+            )
+    for at in wanted:
+        prefetch(code, memory.shifted(e.tensor, pointer, at, code.depth))
+
+
+def prefetch(code: Code, pointer: str, write: bool = False) -> None:
+    """Ask for a line; it never faults."""
+    code.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
+    code.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 3, i32 1)")
+
+
+def _bands(constants: Sequence[int], width: int) -> int:
+    """How many separate stretches of `width` elements the offsets start."""
+    starts = [c for n, c in enumerate(constants) if n == 0 or c - constants[n - 1] >= width]
+    return len(starts)
+
+
+def _further(loops: Loops, s: For, factor: int) -> str:
+    """factor * (iterations done before this one)."""
+    lanes = loops.values.vector
+    assert lanes is not None
+    return loops.values.value(mul(sub(lanes.base, s.axis.lower), int_const(factor))).name

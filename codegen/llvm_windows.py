@@ -1,0 +1,169 @@
+"""Reads of neighbouring elements by one register group: shared loads, transposed blocks.
+
+Reads of one tensor whose offsets differ by numbers form windows. Where lanes are a few elements
+apart, the reads of a window pick their lanes from the same loaded vectors. Where lanes are far
+apart but the reads are neighbours, whole rows are loaded, one per lane, and transposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.llvm_ops import is_constant
+from tensorad.codegen.llvm_strided import MAX_STRIDE, shuffle
+from tensorad.codegen.llvm_text import Value, memory_suffix, memory_type
+from tensorad.codegen.loopir import For, If, Stmt
+from tensorad.ir.dtypes import BOOL
+from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
+from tensorad.ir.visit import postorder
+
+if TYPE_CHECKING:
+    from tensorad.codegen.llvm_expr import Expressions
+    from tensorad.codegen.llvm_memory import Memory, Place
+
+FEWEST_ROWS: Final = 3
+"""Neighbours from which a transposed block costs less than reading element by element."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Reads of one tensor in one block of statements, their offsets being low, ..., high."""
+
+    low: int
+    high: int
+    reads: dict[int, list[Read]]
+    """By their constant offsets."""
+
+
+def direct(body: Sequence[Stmt]) -> list[Stmt]:
+    """The statements that are not inside further loops or branches."""
+    return [s for s in body if not isinstance(s, (For, If))]
+
+
+def of_axes(unit: Expr) -> bool:
+    """Whether an operand of an address is known when a loop starts."""
+    return all(isinstance(e, (Axis, Size, Const, Call)) for e in postorder(unit))
+
+
+def find_windows(values: Expressions, body: Sequence[Stmt]) -> dict[Read, Window]:
+    """The windows of more than one offset among the reads a block itself makes in lanes."""
+    memory = values.memory
+    groups: dict[object, tuple[int, dict[int, list[Read]]]] = {}
+    for e in postorder(*[x for s in direct(body) for x in expressions(s)]):
+        if not isinstance(e, Read) or e.tensor in values.written_level:
+            continue
+        plan = memory.plan(e.tensor, e.indices)
+        if plan.stride in (0, 1) or not all(of_axes(unit) for unit in plan.units):
+            continue
+        key = (e.tensor, tuple(plan.units.items()), plan.stride)
+        constants = groups.setdefault(key, (plan.stride, {}))[1]
+        constants.setdefault(plan.constant, []).append(e)
+    found: dict[Read, Window] = {}
+    for stride, constants in groups.values():
+        most = stride if 0 < stride <= MAX_STRIDE else _lanes(values)
+        for window in _clusters(constants, most, abs(stride) > MAX_STRIDE):
+            found.update({e: window for reads in window.reads.values() for e in reads})
+    return found
+
+
+def _lanes(values: Expressions) -> int:
+    assert values.vector is not None  # windows are looked for in vector loops
+    return values.vector.lanes
+
+
+def _clusters(constants: dict[int, list[Read]], most: int, dense: bool) -> list[Window]:
+    """Runs of offsets of at most `most` values; `dense` ones have no gaps and several rows."""
+    result: list[Window] = []
+    rest = sorted(constants)
+    while rest:
+        low, count = rest[0], 1
+        while count < len(rest) and rest[count] < low + most:
+            if dense and rest[count] != low + count:
+                break
+            count += 1
+        run, rest = rest[:count], rest[count:]
+        if count >= (FEWEST_ROWS if dense else 2):
+            result.append(Window(low, run[-1], {c: constants[c] for c in run}))
+    return result
+
+
+def load_block(memory: Memory, e: Read, place: Place, window: Window, level: int) -> Value:
+    """One row per lane, transposed: every read of the window at once."""
+    values, t = memory.values, e.tensor
+    lanes = values.vector
+    assert lanes is not None
+    n, rows = lanes.lanes, window.high - window.low + 1
+    columns: list[list[str]] = [[] for _ in range(rows)]
+    for r in range(lanes.count):
+        loaded = [_row(memory, e, place, window, r * n + lane, level) for lane in range(n)]
+        for k, name in enumerate(transposed(memory, memory_type(t.dtype, n), loaded, level)[:rows]):
+            if t.dtype is BOOL:
+                name = values.code.put(f"icmp ne {memory_type(BOOL, n)} {name}, zeroinitializer",
+                                       level)  # fmt: skip
+            columns[k].append(name)
+    for c, reads in window.reads.items():
+        value = Value(tuple(columns[c - window.low]), t.dtype, n, level, place.pointer.mask)
+        for other in reads:
+            if other is not e:
+                values.keep(other, value)
+            else:
+                result = value
+    return result
+
+
+def _row(memory: Memory, e: Read, place: Place, window: Window, lane: int, level: int) -> str:
+    """The elements window.low, ... of one lane; those past window.high are not touched."""
+    values, t = memory.values, e.tensor
+    lanes = values.vector
+    assert lanes is not None
+    n, code = lanes.lanes, values.code
+    pointer = memory.shifted(t, place.pointer.name, window.low, level)
+    if lanes.mask is None or (is_constant(lanes.left) and lane < int(lanes.left)):
+        pointer = memory.shifted(t, pointer, lane * place.stride, level)
+    elif is_constant(lanes.left):
+        return "poison"
+    elif lane:  # the last active lane's row once more: lanes beyond it are not stored
+        inside = code.put(f"icmp slt i64 {lane}, {lanes.left}", level)
+        last = code.put(f"sub i64 {lanes.left}, 1", level)
+        chosen = code.put(f"select i1 {inside}, i64 {lane}, i64 {last}", level)
+        offset = code.put(f"mul i64 {chosen}, {place.stride}", level)
+        element = memory_type(t.dtype)
+        pointer = code.put(f"getelementptr {element}, ptr {pointer}, i64 {offset}", level)
+    ty, align = memory_type(t.dtype, n), t.dtype.size_bytes
+    rows = window.high - window.low + 1
+    if rows == n:
+        return code.put(f"load {ty}, ptr {pointer}, align {align}{memory.metadata(t)}", level)
+    name, flags = f"llvm.masked.load.{memory_suffix(t.dtype, n)}.p0", f"<{n} x i1>"
+    code.declare(name, ty, "ptr", "i32", flags, ty)
+    mask = ", ".join(["i1 true" if k < rows else "i1 false" for k in range(n)])
+    args = f"ptr {pointer}, i32 {align}, {flags} <{mask}>, {ty} zeroinitializer"
+    return code.put(f"call {ty} @{name}({args})", level)
+
+
+def transposed(memory: Memory, ty: str, rows: Sequence[str], level: int) -> list[str]:
+    """n registers of n lanes, lane l of register k taken from lane k of register l.
+
+    Blocks of 1, 2, 4, ... lanes change places across the diagonal of the blocks twice as large:
+    every shuffle is one instruction, most of them inside 16 bytes.
+    """
+    n, size, current = len(rows), 1, list(rows)
+    while size < n:
+        for i in [i for i in range(n) if not i & size]:
+            pair = (current[i], current[i + size])
+            current[i], current[i + size] = (
+                shuffle(memory, ty, pair, _exchange(n, size, half), level) for half in (0, 1)
+            )
+        size *= 2
+    return current
+
+
+def _exchange(n: int, size: int, half: int) -> list[int]:
+    """Of a pair of registers: every second block of `size` lanes, of the first and the second."""
+    order: list[int] = []
+    for start in range(half * size, n, 2 * size):
+        order.extend(range(start, start + size))
+        order.extend(range(n + start, n + start + size))
+    return order

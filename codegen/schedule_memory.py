@@ -1,0 +1,136 @@
+"""How loops treat the memory behind the caches: stores that pass them, reads asked for ahead.
+
+The loops and their order are given. Nothing here changes a value, so the machine's caches and
+the sizes may decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import prod
+from typing import Final
+
+from tensorad.codegen import machine
+from tensorad.codegen.access import FAR, strides
+from tensorad.codegen.choices import Schedules
+from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
+from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
+from tensorad.codegen.schedule_record import note
+from tensorad.ir.expr import Read
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import postorder
+from tensorad.simplify.linear import Linear, linear_form
+
+LINE: Final = 64
+"""Bytes that go to memory at once."""
+SHORT_ROWS: Final = 2048
+"""Rows of at least this many bytes are fetched ahead by the processor itself."""
+
+
+def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
+    """The kernel with the stores marked that stream, and the reads that are asked for ahead."""
+    streamed = streamed_tensors(kernel, schedules)
+    if streamed:
+        note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
+    far = [t for t in kernel.reads if (bytes_of(t) or 0) > machine.current().l2]
+    if not streamed and not far:
+        return kernel
+    return replace(kernel, body=_marked(kernel.body, dict.fromkeys(streamed), dict.fromkeys(far)))
+
+
+def streamed_tensors(kernel: Kernel, schedules: Schedules) -> list[Tensor]:
+    """Tensors that the kernel only writes and that no cache could keep for a later reader."""
+    read = dict.fromkeys(
+        e.tensor
+        for s in statements(kernel.body)
+        for e in postorder(*expressions(s))
+        if isinstance(e, Read)
+    )
+    last = machine.current().l3
+    total = sum([bytes_of(t) or 0 for t in dict.fromkeys((*kernel.reads, *kernel.writes))])
+    found: list[Tensor] = []
+    for t in kernel.writes:
+        chosen = schedules.of(t.name).streaming
+        large = total > last and 2 * (bytes_of(t) or 0) > last
+        if t not in read and (large if chosen is None else chosen):
+            found.append(t)
+    return found
+
+
+def bytes_of(t: Tensor) -> int | None:
+    """The bytes of a tensor; None where an extent is symbolic."""
+    extents = [n for n in t.shape if isinstance(n, int)]
+    return prod(extents) * t.dtype.size_bytes if len(extents) == len(t.shape) else None
+
+
+def _marked(
+    body: Iterable[Stmt], streamed: dict[Tensor, None], far: dict[Tensor, None]
+) -> tuple[Stmt, ...]:
+    result: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            inner = replace(s, body=_marked(s.body, streamed, far))
+            if runs_in_lanes(s):
+                inner = replace(inner, ahead=_ahead(inner, far))
+                result.extend(_row_by_row(inner) if streamed else [inner])
+            else:
+                result.append(inner)
+        elif isinstance(s, If):
+            then, orelse = (_marked(part, streamed, far) for part in (s.then, s.orelse))
+            result.append(replace(s, then=then, orelse=orelse))
+        elif isinstance(s, Store) and all(t in streamed for t in s.tensors):
+            result.append(replace(s, streaming=True))
+        else:
+            result.append(s)
+    return tuple(result)
+
+
+def _ahead(s: For, far: dict[Tensor, None]) -> tuple[Tensor, ...]:
+    """Large tensors that a short loop reads itself: each row starts somewhere else."""
+    found: dict[Tensor, None] = {}
+    for c in s.body:
+        for e in () if isinstance(c, (For, If)) else postorder(*expressions(c)):
+            if isinstance(e, Read) and e.tensor in far and _is_short(s, e.tensor):
+                found[e.tensor] = None
+    return tuple(found)
+
+
+def _is_short(s: For, t: Tensor) -> bool:
+    extent = s.axis.extent
+    return extent is not None and extent * t.dtype.size_bytes < SHORT_ROWS
+
+
+def _row_by_row(s: For) -> list[For]:
+    """The loop, or one per row that it stores: rows that are not aligned with each other."""
+    stores = [c for c in s.body if isinstance(c, Store)]
+    tensors = {t for c in stores for t in c.tensors}
+    if len(stores) < len(s.body) or len(tensors) > 1 or not all(c.streaming for c in stores):
+        return [s]
+    t = stores[0].tensors[0]
+    if len(stores) == 1 or any(len(c.tensors) > 1 for c in stores):
+        return [s]
+    starts = [_offset(t, c) for c in stores]
+    if any(start is None or start.terms != starts[0].terms for start in starts):
+        return [s]
+    rows: dict[int, list[Store]] = {}
+    stride = starts[0].terms.get(s.axis, 0)
+    order = sorted(range(len(stores)), key=lambda n: starts[n].constant)
+    for n in order:
+        at = starts[n].constant
+        row = next((r for r in rows if at < r + stride), at)
+        rows.setdefault(row, []).append(stores[n])
+    size = t.dtype.size_bytes
+    if all((row - starts[order[0]].constant) * size % LINE == 0 for row in rows):
+        return [s]
+    return [replace(s, body=tuple(row)) for row in rows.values()]
+
+
+def _offset(t: Tensor, s: Store) -> Linear | None:
+    """Where a store goes, in elements from the start of the tensor."""
+    total: Linear = Linear({}, 0)
+    for index, step in zip(s.indices, strides(t.shape), strict=True):
+        if step == FAR:
+            return None
+        total = total.plus(linear_form(index), step)
+    return total
