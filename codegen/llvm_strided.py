@@ -119,7 +119,7 @@ def _pick(
     for p in range(1, len(parts)):
         order = []
         for lane, w in enumerate(wanted):
-            keep = lane if p > 1 else w if chosen[lane] == 0 else 0
+            keep = lane if p > 1 else w - starts[0] if chosen[lane] == 0 else 0
             order.append(n + w - starts[p] if chosen[lane] == p else keep)
         result = shuffle(memory, ty, (result, parts[p]), order, level)
     return result

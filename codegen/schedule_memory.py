@@ -104,33 +104,29 @@ def _is_short(s: For, t: Tensor) -> bool:
 def _row_by_row(s: For) -> list[For]:
     """The loop, or one per row that it stores: rows that are not aligned with each other."""
     stores = [c for c in s.body if isinstance(c, Store)]
-    tensors = {t for c in stores for t in c.tensors}
-    if len(stores) < len(s.body) or len(tensors) > 1 or not all(c.streaming for c in stores):
+    if len(stores) < max(2, len(s.body)) or not all(c.streaming for c in stores):
+        return [s]
+    if len({t for c in stores for t in c.tensors}) > 1:
         return [s]
     t = stores[0].tensors[0]
-    if len(stores) == 1 or any(len(c.tensors) > 1 for c in stores):
-        return [s]
     starts = [_offset(t, c) for c in stores]
-    if any(start is None or start.terms != starts[0].terms for start in starts):
-        return [s]
     rows: dict[int, list[Store]] = {}
-    stride = starts[0].terms.get(s.axis, 0)
-    order = sorted(range(len(stores)), key=lambda n: starts[n].constant)
-    for n in order:
-        at = starts[n].constant
-        row = next((r for r in rows if at < r + stride), at)
-        rows.setdefault(row, []).append(stores[n])
-    size = t.dtype.size_bytes
-    if all((row - starts[order[0]].constant) * size % LINE == 0 for row in rows):
+    for n in sorted(range(len(stores)), key=lambda n: starts[n].constant):
+        at, stride = starts[n].constant, starts[n].terms.get(s.axis, 0)
+        if not stride or starts[n].terms != starts[0].terms:
+            return [s]
+        rows.setdefault(next((r for r in rows if at < r + stride), at), []).append(stores[n])
+    if all((row - min(rows)) * t.dtype.size_bytes % LINE == 0 for row in rows):
         return [s]
-    return [replace(s, body=tuple(row)) for row in rows.values()]
+    first, *others = [replace(s, body=tuple(row)) for row in rows.values()]
+    return [first, *[replace(row, ahead=()) for row in others]]
 
 
-def _offset(t: Tensor, s: Store) -> Linear | None:
-    """Where a store goes, in elements from the start of the tensor."""
+def _offset(t: Tensor, s: Store) -> Linear:
+    """Where a store goes, in elements from the start of the tensor; {} where that is no number."""
     total: Linear = Linear({}, 0)
     for index, step in zip(s.indices, strides(t.shape), strict=True):
         if step == FAR:
-            return None
+            return Linear({}, 0)
         total = total.plus(linear_form(index), step)
     return total

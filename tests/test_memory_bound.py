@@ -1,0 +1,148 @@
+"""Loops over large arrays: streaming stores, shared loads, transposed blocks, prefetches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import te, topi
+from tensorad.building import build
+from tensorad.codegen.kernel_key import kernel_key
+from tensorad.codegen.kernels import kernel_text
+from tensorad.codegen.lower import lower_program
+from tensorad.config import override
+from tensorad.ir.tensor import Tensor
+
+RNG = np.random.default_rng(5)
+SMALL_CACHES = "l2=4096,l3=16384"
+
+
+def text_of(outputs: list[Tensor], inputs: list[Tensor], machine: str = SMALL_CACHES) -> str:
+    """The LLVM text of all kernels, for a machine whose caches are small."""
+    with override(machine=machine):
+        kernels = lower_program(outputs, inputs).kernels
+        return "\n".join([kernel_text(k, kernel_key(k)[1])[0] for k in kernels])
+
+
+def array_at(shape: tuple[int, ...], dtype: str, offset: int) -> Any:
+    """An array whose first byte lies `offset` bytes behind a multiple of 64."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    block = np.full(size + 128, 255, np.uint8)
+    start = -block.ctypes.data % 64 + offset
+    return block[start : start + size].view(dtype).reshape(shape)
+
+
+def pool(shape: tuple[int, ...], kind: str) -> tuple[Tensor, Tensor]:
+    x = te.placeholder(shape, name="X")
+    return topi.nn.pool(x, [2, 2], [2, 2], [0, 0, 0, 0], kind), x
+
+
+def test_only_outputs_beyond_the_last_cache_are_streamed() -> None:
+    a, b = (te.placeholder((64, 256), name=n) for n in "AB")
+    y = te.compute((64, 256), lambda i, j: a[i, j] + b[i, j], "Y")
+    text = text_of([y], [a, b])
+    assert text.count("!nontemporal") == 1
+    assert text.count("fence seq_cst") == 1
+    assert "!nontemporal" not in text_of([y], [a, b], "l3=100000000")
+
+
+def test_what_is_read_again_is_not_streamed() -> None:
+    table, place = te.placeholder((64, 256), name="T"), te.placeholder((999,), "int64", name="P")
+    y = te.compute((999, 256), lambda i, j: table[place[i], j], "Y")
+    head = te.placeholder((999, 256), name="H")
+    (gradient,) = ta.vjp(y, [table], head)
+    assert "!nontemporal" in text_of([y], [table, place])
+    assert "!nontemporal" not in text_of([gradient], [place, head])
+
+
+def test_two_outputs_stream_where_both_are_aligned() -> None:
+    a = te.placeholder((64, 256), name="A")
+    outputs = [te.compute((64, 256), lambda i, j: a[i, j] * c, f"Y{c}") for c in (2.0, 3.0)]
+    f = build(outputs, [a], schedule=ta.Schedule(streaming=True))
+    x = RNG.standard_normal((64, 256)).astype("f")
+    for offsets in ((0, 0), (4, 4), (4, 8), (60, 0)):
+        got = [array_at((64, 256), "float32", at) for at in offsets]
+        f(x, out=got)
+        np.testing.assert_array_equal(got[0], x * 2)
+        np.testing.assert_array_equal(got[1], x * 3)
+
+
+@pytest.mark.parametrize("offset", [0, 4, 60])
+@pytest.mark.parametrize("n", [5, 37, 301])
+def test_streamed_rows_start_anywhere(n: int, offset: int) -> None:
+    a, v = te.placeholder((6, n), name="A"), te.placeholder((n,), name="V")
+    y = te.compute((6, n), lambda i, j: a[i, j] * v[j], "Y")
+    f = build(y, [a, v], schedule=ta.Schedule(streaming=True))
+    x, w = RNG.standard_normal((6, n)).astype("f"), RNG.standard_normal(n).astype("f")
+    around = array_at((6 * n + 32,), "float32", offset)
+    before = around.copy()
+    f(x, w, out=around[16:-16].reshape(6, n))
+    np.testing.assert_array_equal(around[16:-16].reshape(6, n), x * w)
+    outside = np.r_[0:16, 6 * n + 16 : 6 * n + 32]
+    np.testing.assert_array_equal(around[outside].view("i"), before[outside].view("i"))
+
+
+@pytest.mark.parametrize("width", [2, 280, 600])
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_pools_with_streamed_gradients(kind: str, width: int) -> None:
+    y, x = pool((2, 3, 6, width), kind)
+    head = te.placeholder(y.shape, name="H")
+    outputs = [y, *ta.vjp(y, [x], head)]
+    arrays = [RNG.standard_normal(t.shape).astype("f") for t in (x, head)]
+    want = build(outputs, [x, head], schedule=ta.Schedule(streaming=False))(*arrays)
+    blocks = arrays[0].reshape(2, 3, 3, 2, width // 2, 2)
+    reference = blocks.mean((3, 5)) if kind == "avg" else blocks.max((3, 5))
+    np.testing.assert_allclose(want[0], reference, rtol=1e-5, atol=1e-6)
+    for offset in (0, 16, 36):
+        got = [array_at(w.shape, "float32", offset) for w in want]
+        with override(machine=SMALL_CACHES):
+            build(outputs, [x, head], schedule=ta.Schedule(streaming=True))(*arrays, out=got)
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_array_equal(g, w)
+
+
+def test_a_pool_loads_every_vector_once() -> None:
+    y, x = pool((2, 3, 64, 256), "max")
+    text = text_of([y], [x], "l2=100000000,l3=100000000")
+    loads, stores = (text.count(what) for what in ("= load <16 x float>", "store <16 x float>"))
+    assert loads == 4 * stores > 0  # two rows of 32 elements for 16 maxima
+    assert text.count("llvm.prefetch") == 0
+
+
+def test_rows_of_a_band_are_asked_for_in_the_order_of_memory() -> None:
+    y, x = pool((2, 3, 64, 256), "max")
+    text = text_of([y], [x], "l2=4096,l3=100000000")
+    loads, lines = (
+        text.count(what) for what in ("= load <16 x float>", "call void @llvm.prefetch")
+    )
+    assert lines == loads > 0
+    large = text_of(*[[t] for t in pool((1, 1, 4, 16384), "max")], machine="l2=4096,l3=100000000")
+    assert "@llvm.prefetch" not in large  # the processor follows long rows by itself
+
+
+def test_gradients_of_unaligned_rows_are_stored_row_by_row() -> None:
+    y, x = pool((2, 3, 64, 280), "avg")
+    head = te.placeholder(y.shape, name="H")
+    text = text_of(list(ta.vjp(y, [x], head)), [head])
+    assert text.count("!nontemporal") == 4  # two vectors in each of two loops
+    y, x = pool((2, 3, 64, 256), "avg")
+    head = te.placeholder(y.shape, name="H")
+    text = text_of(list(ta.vjp(y, [x], head)), [head])
+    assert text.count("fadd") + text.count("!nontemporal") == 4
+
+
+@pytest.mark.parametrize("offsets", [(0, 1), (0, 2, 3), (1, 2, 5), (0, 3, 4, 7)])
+@pytest.mark.parametrize("stride", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
+def test_neighbouring_reads_share_vectors(
+    stride: int, offsets: tuple[int, ...], dtype: str
+) -> None:
+    n = 53
+    x = te.placeholder((stride * n + 8,), dtype, name="X")
+    outputs = [te.compute((n,), lambda i, c=c: x[stride * i + c], f"Y{c}") for c in offsets]
+    a = RNG.integers(0, 2 if dtype == "bool" else 999, x.shape[0]).astype(dtype)
+    for c, y in zip(offsets, build(outputs, [x])(a), strict=True):
+        np.testing.assert_array_equal(y, a[c : c + stride * n : stride])
