@@ -13,10 +13,11 @@ from tensorad.codegen.choices import Schedules
 from tensorad.codegen.fusion_epilogue import with_epilogues
 from tensorad.codegen.fusion_rows import Group, joined, lone
 from tensorad.codegen.fusion_step import Step, all_steps
-from tensorad.codegen.fusion_tile import Tile, best_tile
+from tensorad.codegen.fusion_tile import Tile, best_tile, reason
 from tensorad.codegen.fusion_write import write_group
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.riders import take_riders
+from tensorad.codegen.schedule_record import note
 from tensorad.codegen.siblings import join_siblings
 from tensorad.codegen.units import Unit
 from tensorad.ir.tensor import Tensor
@@ -62,7 +63,9 @@ def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> list[Kernel]:
         if tile is None:
             kernels.extend([k for s in group.steps for k in s.written()])
         else:
-            kernels.append(write_group(group, tile, graph.outside(group, kept)))
+            outside = graph.outside(group, kept)
+            note(tuple([t for s in group.steps for t in s.writes]), *reason(group, tile, outside))
+            kernels.append(write_group(group, tile, outside))
     return kernels
 
 

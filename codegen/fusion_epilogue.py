@@ -14,6 +14,7 @@ from tensorad.codegen.affine import COMPARES
 from tensorad.codegen.fusion_step import Step, item_step, may_fuse
 from tensorad.codegen.schedule import Epilogue, Item
 from tensorad.codegen.schedule_plan import extent_product, lanes_of
+from tensorad.codegen.schedule_record import note
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Call, Expr, Reduce
 from tensorad.ir.tensor import Tensor
@@ -48,6 +49,11 @@ class _Joiner:
         for before in self._producers(step)[::-1]:
             if before.item is None or before.item.blocks or not self._fits(before, step):
                 continue
+            note(
+                step.item.live,
+                f"ends the loops of {before.item.name}",
+                "it reads them at its own indices only",
+            )
             joined = item_step(_joined(before.item, step.item), (*before.after, *step.after))
             for t in joined.writes:
                 self.made[t] = joined

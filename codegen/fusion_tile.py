@@ -16,6 +16,7 @@ from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.fusion_rows import Group, Row
 from tensorad.codegen.fusion_step import Part, Step
 from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.memory import bytes_text
 from tensorad.codegen.schedule_plan import PARALLEL_COST, lanes_of
 from tensorad.ir.expr import Axis
 from tensorad.ir.tensor import Constant, Tensor
@@ -69,6 +70,17 @@ def best_tile(group: Group, outside: Mapping[Tensor, None]) -> Tile | None:
         if _keeps(t, members, saved):
             return t
     return None
+
+
+def reason(group: Group, tile: Tile, outside: Mapping[Tensor, None]) -> tuple[str, str]:
+    """What was chosen, in words, and why."""
+    names = ", ".join([row[group.steps[0]].name for row in tile.rows])
+    blocks = f" in blocks of {tile.block}" if tile.block > 1 else ""
+    saved = bytes_text(int(_saved(group, outside)))
+    return (
+        f"{len(group.steps)} computes in one loop over {names}{blocks}",
+        f"they read each other at their own rows; {saved} need not move",
+    )
 
 
 def _tiles(group: Group, depth: int, members: Sequence[Part]) -> Iterator[Tile]:

@@ -21,6 +21,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT: Final = 64
 LARGE_BYTES: Final = 1 << 21
 """Outputs from this size on come from kept blocks: fresh pages are 3 to 11 times slower."""
+UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 KEPT_BLOCKS: Final = 3
 KEPT_BYTES: Final = 1 << 30
 
@@ -105,6 +106,14 @@ def bytes_of(t: Tensor, sizes: Mapping[Expr, int]) -> int:
             "TENSORAD_MAX_BYTES.",
         )
     return size_bytes
+
+
+def bytes_text(count: int) -> str:
+    """1536 -> "1.5 KiB"."""
+    size, unit = float(count), 0
+    while size >= 1024 and unit + 1 < len(UNITS):
+        size, unit = size / 1024, unit + 1
+    return f"{count} B" if unit == 0 else f"{size:.1f} {UNITS[unit]}"
 
 
 class Lifetime:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+from tensorad import config
+from tensorad.codegen.memory import bytes_of, bytes_text, plan_arena
+from tensorad.codegen.runtime import Executable
+from tensorad.codegen.scratch import scratch_bytes
+from tensorad.errors import BindError
+from tensorad.ir.expr import Expr, Size
 
 
 @dataclass(frozen=True)
@@ -13,6 +19,7 @@ class MemoryUse:
 
     Attributes:
         inputs, outputs: the arrays of the caller.
+        constants: tables that are part of the formulas.
         temporaries: the arena that all temporaries of the call share.
         scratch: what each thread has for itself.
         threads: how many threads a call may use.
@@ -20,6 +27,7 @@ class MemoryUse:
 
     inputs: int
     outputs: int
+    constants: int
     temporaries: int
     scratch: int
     threads: int
@@ -27,11 +35,11 @@ class MemoryUse:
     @property
     def peak(self) -> int:
         """Everything at once."""
-        return self.inputs + self.outputs + self.own
+        return self.inputs + self.outputs + self.constants + self.own
 
     @property
     def own(self) -> int:
-        """What the call needs besides the arrays of the caller."""
+        """What only lives during the call."""
         return self.temporaries + self.threads * self.scratch
 
     def __str__(self) -> str:
@@ -39,6 +47,7 @@ class MemoryUse:
         rows = (
             ("inputs", bytes_text(self.inputs)),
             ("outputs", bytes_text(self.outputs)),
+            ("constants", bytes_text(self.constants)),
             ("temporaries", bytes_text(self.temporaries)),
             ("scratch", threads if self.scratch else bytes_text(0)),
             ("peak", bytes_text(self.peak)),
@@ -46,9 +55,41 @@ class MemoryUse:
         return "\n".join([f"{name:<12} {text:>14}" for name, text in rows])
 
 
-def bytes_text(count: int) -> str:
-    """1536 -> "1.5 KiB"."""
-    size, unit = float(count), 0
-    while size >= 1024 and unit + 1 < len(UNITS):
-        size, unit = size / 1024, unit + 1
-    return f"{count} B" if unit == 0 else f"{size:.1f} {UNITS[unit]}"
+def memory_use(
+    program: Executable, name: str, sizes: tuple[Expr, ...], given: Mapping[str, int]
+) -> MemoryUse:
+    """The memory of one call at the given sizes.
+
+    Raises:
+        BindError: a size is missing, unknown, or no number >= 0.
+        ShapeError, LimitError: no array can have these sizes.
+    """
+    known = _bound(name, sizes, given)
+    return MemoryUse(
+        sum(bytes_of(t, known) for t in program.inputs),
+        sum(bytes_of(t, known) for t in program.outputs),
+        sum(a.nbytes for a in program.constants),
+        plan_arena(program.temporaries, known)[1],
+        max([scratch_bytes(s, known) for s in program.scratch], default=0),
+        config.current().num_threads,
+    )
+
+
+def _bound(name: str, sizes: tuple[Expr, ...], given: Mapping[str, int]) -> dict[Expr, int]:
+    wanted = {s.name: s for s in sizes if isinstance(s, Size)}
+    example = ", ".join([f"{n}=..." for n in wanted])
+    for n, value in given.items():
+        if n not in wanted or type(value) is not int or value < 0:
+            raise BindError(
+                f"{n} = {value!r} is no size of {name}.",
+                where=f"memory_at({example})",
+                hint="pass every symbolic size by its name, as an integer.",
+            )
+    missing = [n for n in wanted if n not in given]
+    if missing:
+        raise BindError(
+            f"how much memory {name} uses depends on {', '.join(missing)}.",
+            where="memory",
+            hint=f"ask at the sizes of a call: f.memory_at({example}).",
+        )
+    return {s: given[n] for n, s in wanted.items()}

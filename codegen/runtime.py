@@ -151,9 +151,9 @@ class Executable:
             self._slots[t] = len(self._slots)
         self.n_arguments = len(self._slots)
         self._pack = struct.Struct(f"={self.n_arguments}q").pack_into
-        self._constants, self.temporaries = self._find_buffers(program.kernels)
+        self.constants, self.temporaries = self._find_buffers(program.kernels)
         self.scratch = [k.scratch for k in program.kernels if k.scratch]
-        self.constant_addresses = [a.ctypes.data for a in self._constants]
+        self.constant_addresses = [a.ctypes.data for a in self.constants]
         self.sizes: list[Size] = []
         self._size_numbers: dict[Size, int] = {}
         self._kernels: list[object] = []

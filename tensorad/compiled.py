@@ -30,6 +30,7 @@ from tensorad.codegen.memory import (
     shape_values,
     size_value,
 )
+from tensorad.codegen.memory_use import MemoryUse, memory_use
 from tensorad.codegen.runtime import Executable, Layout
 from tensorad.codegen.stub import Binding, NativeType, Record, native_type
 from tensorad.codegen.stub_checks import MAX_OUTPUTS
@@ -198,6 +199,19 @@ class CompiledFunction:
         if self._record is not None:
             self._learn(fixed.layout, arrays, fixed.shapes, then)  # type: ignore[arg-type]
         return results[0] if self._single else results
+
+    @property
+    def memory(self) -> MemoryUse:
+        """What a call uses, in bytes; with symbolic sizes ask `memory_at(n=...)`."""
+        return self.memory_at()
+
+    def memory_at(self, **sizes: int) -> MemoryUse:
+        """What a call at these symbolic sizes uses, in bytes.
+
+        Raises:
+            BindError: a symbolic size is missing or unknown.
+        """
+        return memory_use(self._executable, self.name, self._sizes, sizes)
 
     def _call_slowly(
         self, arrays: Sequence[object], out: object, given: Mapping[str, object]

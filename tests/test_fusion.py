@@ -9,6 +9,7 @@ import pytest
 
 from tensorad import te, topi
 from tensorad.autodiff import vjp
+from tensorad.building import build
 from tensorad.codegen import fusion_tile
 from tensorad.codegen.choices import Choices, Given
 from tensorad.codegen.llvm_lanes import statements
@@ -21,8 +22,9 @@ from tensorad.codegen.traffic import traffic
 from tensorad.compiled import CompiledFunction
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor
-from tests.generators import WIDE, Array, Program, random_program
+from tests.generators import WIDE, Array, Program, random_program, random_symbolic_program
 from tests.test_random_jit import DTYPES
+from tests.test_random_symbolic import SIZES
 
 Made = tuple[list[Tensor], list[Tensor]]
 """Outputs, inputs."""
@@ -266,3 +268,33 @@ def test_random_programs_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> 
 def test_more_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion_tile, "MANY_POINTS", 8)
     assert check_random(range(first, first + 50)) > 0
+
+
+def check_symbolic(seed: int) -> None:
+    """The same at five sizes of one build, 0 and 1 among them, gradients included."""
+    program = random_symbolic_program(seed, computes=3, sums=True)
+    y = program.outputs[-1]
+    head = te.placeholder(y.shape, dtype="float64", name="H")
+    outputs = [*program.outputs, *vjp(y, program.float_inputs, head)]
+    functions: list[CompiledFunction] = []
+    for sizes in SIZES:
+        arrays = program.arrays(sizes)
+        shape = interpret([y], arrays, sizes)[0].shape
+        arrays[head] = np.random.default_rng(seed).standard_normal(shape)
+        given = (Choices(fuse=False), Choices(fuse=True), None)
+        functions = functions or [build(outputs, list(arrays), schedule=c) for c in given]
+        apart, *others = [f(*arrays.values()) for f in functions]
+        for found in others:
+            assert [a.tobytes() for a in found] == [a.tobytes() for a in apart]
+
+
+def test_symbolic_sizes_have_the_same_bits() -> None:
+    for seed in range(3):
+        check_symbolic(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 200, 25))
+def test_more_symbolic_programs(first: int) -> None:
+    for seed in range(first, first + 25):
+        check_symbolic(seed)
