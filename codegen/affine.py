@@ -88,6 +88,39 @@ class Ranges:
         return _call_range(e.op, parts)
 
 
+def joined_digits(form: Linear) -> Linear:
+    """s*(e % c) + s*c*(e // c) -> s*e, and s*(e % c) + s*c*(e // c % d) -> s*(e % (c*d))."""
+    changed = any(type(t) is Call and t.op == "mod" for t in form.terms)
+    while changed:
+        changed = False
+        for low, s in form.terms.items():
+            joined = _join(form, low, s) if type(low) is Call and low.op == "mod" else None
+            if joined is not None:
+                form, changed = joined, True
+                break
+    return form
+
+
+def _join(form: Linear, low: Call, s: int) -> Linear | None:
+    """The sum with a remainder and the next digit of the same number as one term."""
+    number, divisor = low.args
+    if not isinstance(divisor, Const):
+        return None
+    above = floordiv(number, divisor)
+    c = int(divisor.value)
+    for high, factor in form.terms.items():
+        if factor != s * c or type(high) is not Call:
+            continue
+        others = {t: k for t, k in form.terms.items() if t is not low and t is not high}
+        rest = Linear(others, form.constant)
+        if high is above:
+            return rest.plus(linear_form(number), s)
+        if high.op == "mod" and high.args[0] is above and isinstance(high.args[1], Const):
+            whole = mod(number, int_const(c * int(high.args[1].value)))
+            return rest.plus(Linear({whole: s}, 0))
+    return None
+
+
 def _call_range(op: str, parts: list[Range]) -> Range:
     match op:
         case "maximum":

@@ -41,6 +41,15 @@ class Choices:
     """Whether short reduce axes are written out. It may reorder folds."""
     parallel: bool | None = None
     """Whether the outermost loop runs on several threads."""
+    contract: bool | None = None
+    """Whether sums of products run as contractions: operands packed, register tiles of `tile`
+    rows and vectors. It may reorder sums. Where `vector`, `order`, `split` or `unroll` is given,
+    only True makes them contractions."""
+    pack: Literal["place", "panel", "relayout"] | None = None
+    """Where a contraction's vectors come from, if it can be: the operand itself, panels that are
+    packed, a copy of the tensor."""
+    block: int | None = None
+    """Steps of the reduce axes that a contraction takes before it goes on to the next tile."""
     fuse: bool | None = None
     """Whether it shares a loop over rows with the tensors it reads or that read it: False never,
     True wherever their indices allow it, if they say so too. No sum is reordered."""
@@ -68,6 +77,10 @@ class Choices:
         if self.tile is not None:
             _check_tile(self.tile)
             object.__setattr__(self, "tile", tuple(self.tile))
+        if self.pack not in (None, "place", "panel", "relayout"):
+            raise _wrong("pack", self.pack, 'pass "place", "panel" or "relayout".')
+        if self.block is not None and (not isinstance(self.block, int) or self.block < 1):
+            raise _wrong("block", self.block, "pass a number of steps, 1 or more.")
         for name in switches():
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool):

@@ -15,6 +15,7 @@ from tensorad.codegen.scan_chains import chain_of, scan_chains
 from tensorad.codegen.schedule import (
     Item,
     Planned,
+    claim_item,
     items_of,
     plan_item,
     schedule_item,
@@ -65,10 +66,17 @@ class Step:
         return (None if self.item is None else plan_item(self.item)) or ()
 
     @cached_property
+    def claimed(self) -> Kernel | None:
+        """The kernel of a contraction, which stays by itself."""
+        return None if self.item is None else claim_item(self.item)
+
+    @cached_property
     def rows(self) -> tuple[Axis, ...]:
         """Output axes that every piece runs through from 0 on, whole."""
         item = self.item
         if item is None or item.blocks or not may_fuse(item.choices) or not self.planned:
+            return ()
+        if self.claimed is not None:
             return ()
         return tuple(
             [
@@ -97,6 +105,8 @@ class Step:
         """The kernels of the step alone."""
         if self.item is None:
             return self.kernels
+        if self.claimed is not None:
+            return (self.claimed,)
         return (schedule_item(self.item, self.planned or None),)
 
 

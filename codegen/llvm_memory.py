@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tensorad.codegen.affine import joined_digits
 from tensorad.codegen.llvm_ops import iota
 from tensorad.codegen.llvm_strided import MAX_STRIDE, load_strided, store_strided
 from tensorad.codegen.llvm_text import (
@@ -87,6 +88,7 @@ class Memory:
                 continue
             terms = {mul(leaf, stride): c for leaf, c in form.terms.items()}
             total = total.plus(Linear(terms, 0)).plus(Linear({stride: form.constant}, 0))
+        total = joined_digits(total)
         if lanes is None:
             return Offset(dict(total.terms), total.constant, 0)
         units = dict(total.terms)

@@ -100,10 +100,8 @@ class _Run:
 
     def kernel(self, kernel: Kernel) -> None:
         self.scratch = kernel.scratch
-        self.clear(kernel.writes)
-        for s in kernel.body:
-            self.clear(kernel.scratch)
-            self.statement(s)
+        self.clear((*kernel.writes, *kernel.scratch))
+        self.block(kernel.body)
 
     def clear(self, tensors: Sequence[Tensor]) -> None:
         """New buffers that hold nothing of use."""
@@ -157,6 +155,8 @@ class _Run:
             if s.kind == "parallel":
                 self.clear(self.scratch)
             self.block(s.body)
+        if s.kind == "parallel":
+            self.clear(self.scratch)
         self.eager = eager
         self.scalars.pop(s.axis, None)
 

@@ -109,8 +109,8 @@ class Kernel:
 
     Attributes:
         scratch: buffers that every thread has for itself, aligned to cache lines. What they
-            hold is undefined at the start of each top-level loop and of each iteration of a
-            parallel one.
+            hold is undefined at the start, at the start of each iteration of a parallel loop,
+            and after it.
     """
 
     name: str

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorad.codegen.choices import OPEN, Choices, Schedules
+from tensorad.codegen.contraction_nest import contract
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loopnest import Nest, nest_of, share_loops, simplify_nest
 from tensorad.codegen.lower_body import lower_values
@@ -168,6 +169,9 @@ def schedule_item(item: Item, planned: Planned | None = None) -> Kernel:
     """The loops of one item: pieces, each run by a plan of its own (`planned` if made before)."""
     body: list[Stmt] = []
     if planned is None:
+        claimed = claim_item(item)
+        if claimed is not None:
+            return claimed
         planned = plan_item(item)
     if planned is None:
         body.extend(serial_loops(item.axes, item.bodies, item.live, item.choices))
@@ -175,6 +179,15 @@ def schedule_item(item: Item, planned: Planned | None = None) -> Kernel:
         for piece, plan in planned:
             body.extend(emit_nest(piece, plan))
     return Kernel(item.name, tuple(body), item.writes, item.reads())
+
+
+def claim_item(item: Item) -> Kernel | None:
+    """The loops of an item that is a contraction worth its own kernel."""
+    nest = nest_of(item.axes, item.live, item.bodies)
+    made = None if nest is None else contract(nest, item.choices, item.finished)
+    if made is None:
+        return None
+    return Kernel(item.name, made.body, (*item.writes, *made.copies), item.reads(), made.scratch)
 
 
 def plan_item(item: Item) -> Planned | None:

@@ -229,9 +229,10 @@ def _next_cut(nest: Nest, seen: dict[Expr, None]) -> Cut | None:
     return _singles(nest)
 
 
-def _singles(nest: Nest) -> Cut | None:
-    """A short output axis in the bounds of a fold is cut into single values."""
-    used = free_leaves(*[b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)])
+def _singles(nest: Nest, switches: Iterable[Expr] = ()) -> Cut | None:
+    """A short output axis in the bounds of a fold (or a switch) is cut into single values."""
+    bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)]
+    used = free_leaves(*bounds, *switches)
     for a in nest.axes:
         if a not in used or a.extent is None or not 1 < a.extent <= SHORT:
             continue
@@ -240,6 +241,24 @@ def _singles(nest: Nest) -> Cut | None:
             points = [int_const(low + n) for n in range(1, a.extent)]
             return Cut(a, tuple(points), None, (None,) * a.extent)
     return None
+
+
+def split_phases(nest: Nest) -> list[Nest]:
+    """Short output axes in the bounds of folds, or where something switches, as single values.
+
+    Requires and ensures: simplified nests.
+    """
+    done: list[Nest] = []
+    todo = [nest]
+    while todo:
+        piece = todo.pop()
+        cut = _singles(piece, _switches(piece)) if len(done) + len(todo) < MOST_PIECES else None
+        if cut is None:
+            done.append(piece)
+            continue
+        parts = [simplify_nest(part) for part, _ in _apply(piece, cut, {})[::-1]]
+        todo.extend([p for p in parts if p is not None])
+    return done
 
 
 def _located(nest: Nest) -> tuple[list[Call], list[Call]]:

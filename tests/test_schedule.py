@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorad import te
+from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fold, For, If, LoopProgram, Stmt, Store
@@ -19,6 +20,9 @@ from tensorad.ir.expr import Axis, Call, Expr, Select, axis, const, select
 from tensorad.ir.tensor import Compute, Scatter, Update, outputs
 from tensorad.ir.visit import postorder
 from tests.loop_cases import CASES, ZERO, conv2d, dense, flatten, float_input, pools, total
+
+PLAIN = Choices(contract=False)
+"""Contractions have a schedule of their own: tests/test_contraction.py."""
 
 
 def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
@@ -44,9 +48,11 @@ def expressions(program: LoopProgram) -> list[Expr]:
     return postorder(*roots)
 
 
-def scheduled(name: str) -> tuple[LoopProgram, list[np.ndarray], list[np.ndarray]]:
+def scheduled(
+    name: str, choices: Choices = OPEN
+) -> tuple[LoopProgram, list[np.ndarray], list[np.ndarray]]:
     case = CASES[name]()
-    program = lower_program(case.outputs, case.inputs)
+    program = lower_program(case.outputs, case.inputs, choices=choices)
     verify_loops(program)
     arrays = case.arrays()
     results, visits = interpret_loops(program, arrays)
@@ -64,7 +70,7 @@ def test_scheduled_loops_compute_the_reference(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n, make in CASES.items() if make().unguarded])
 def test_ordinary_operators_have_no_guards_and_no_divisions(name: str) -> None:
-    program, _, _ = scheduled(name)
+    program, _, _ = scheduled(name, PLAIN)
     assert not any(isinstance(s, If) for s in all_statements(program))
     for e in expressions(program):
         assert not isinstance(e, Select)
@@ -78,7 +84,7 @@ def loops(program: LoopProgram, kind: str) -> list[For]:
 @pytest.mark.parametrize("position", range(3))
 def test_dense_at_full_size_is_tiled_in_lanes_and_parallel(position: int) -> None:
     case = dense(32, 3000, 10000)
-    program = lower_program([case.outputs[position]], case.inputs)
+    program = lower_program([case.outputs[position]], case.inputs, choices=PLAIN)
     assert len(loops(program, "parallel")) == 1
     (lanes,) = loops(program, "vector")
     folds = [s for s in statements((lanes,)) if isinstance(s, Fold)]
@@ -89,7 +95,7 @@ def test_dense_at_full_size_is_tiled_in_lanes_and_parallel(position: int) -> Non
 
 def test_a_convolution_gradient_has_an_interior_without_border() -> None:
     case = conv2d(32, 17, 28, 28, 19, 3)
-    program = lower_program([case.outputs[1]], case.inputs)
+    program = lower_program([case.outputs[1]], case.inputs, choices=PLAIN)
     interior = [f for f in loops(program, "vector") if f.axis.extent == 24]
     assert interior
     for f in interior:

@@ -1,0 +1,403 @@
+"""A contraction and its blocking to loops: packing, register tiles, and what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+
+from tensorad.codegen.access import access
+from tensorad.codegen.affine import Ranges, substitutor
+from tensorad.codegen.contraction import size
+from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
+from tensorad.codegen.contraction_plan import Blocking, in_place, store_stride
+from tensorad.codegen.contraction_tiles import Tile, even_rows
+from tensorad.codegen.loopir import Assign, Fold, For, If, Stmt, Store
+from tensorad.codegen.loopnest import Nest
+from tensorad.ir.expr import (
+    ZERO,
+    Axis,
+    Expr,
+    Param,
+    Read,
+    add,
+    axis,
+    call,
+    floordiv,
+    int_const,
+    mod,
+    mul,
+    param,
+    read,
+    select,
+    sub,
+)
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import free_leaves
+
+Mapping = dict[Expr, Expr]
+
+
+class Emitted:
+    """The loops of a contraction and the buffers they need beside the operands."""
+
+    def __init__(
+        self, body: tuple[Stmt, ...], copies: Sequence[Tensor] = (), scratch: Sequence[Tensor] = ()
+    ) -> None:
+        self.body = body
+        self.copies = tuple(copies)
+        self.scratch = tuple(scratch)
+
+
+def emit_contraction(b: Blocking, nest: Nest) -> Emitted:
+    """The loops of a contraction that store what `nest` says: copies first, then the tiles."""
+    emitter = _Emitter(b, nest)
+    before = emitter.copies()
+    body = emitter.by_rows() if b.by_rows else emitter.by_panels()
+    return Emitted((*before, *body), emitter.made, emitter.scratch)
+
+
+def digits(flat: Expr, axes: Sequence[Axis]) -> Mapping:
+    """Each axis in terms of the position in their row-major order."""
+    found: Mapping = {}
+    inner = prod(size(a) for a in axes)
+    for position, a in enumerate(axes):
+        inner //= max(1, size(a))
+        digit = floordiv(flat, int_const(max(1, inner)))
+        found[a] = digit if position == 0 else mod(digit, int_const(size(a)))
+    return found
+
+
+class _Emitter:
+    def __init__(self, b: Blocking, nest: Nest) -> None:
+        self.b = b
+        self.nest = nest
+        self.c = b.contraction
+        self.made: list[Tensor] = []
+        self.scratch: list[Tensor] = []
+        self.rows_value = b.rows.value
+        self.lanes_value = b.lanes.value
+        self.panel: Tensor | None = None
+        self.ranges = Ranges()
+        """Of the loops around the panels."""
+        fold = self.c.fold
+        self.acc = fold.accumulators[0]
+        self.direct = len(nest.tensors) == 1 and nest.values[0] is self.acc and store_stride(b) == 1
+        """Whether sums over some blocks may wait in the result itself."""
+        self.sums: Tensor | None = None
+        if b.blocks > 1 and not self.direct:
+            self.sums = buffer("sums", (b.rows.extent, b.panel), self.acc.dtype)
+            self.scratch.append(self.sums)
+
+    # Copies made before
+
+    def copies(self) -> tuple[Stmt, ...]:
+        """Operands that are copied as a whole."""
+        body: tuple[Stmt, ...] = ()
+        b, c = self.b, self.c
+        if b.mode == "relayout" and not isinstance(self.lanes_value, Read):
+            used = free_leaves(self.lanes_value)
+            axes = tuple([a for a in (*b.outer, *c.reduced, *b.group) if a in used])
+            body += self.copy_values(axes, "lanes")
+            self.lanes_value = read(self.made[-1], axes)
+        elif b.mode == "relayout":
+            assert isinstance(self.lanes_value, Read)
+            axes = (*b.lanes.axes, *c.batch, *c.reduced)
+            relaid = Relaid(self.lanes_value, axes, b.group[0])
+            self.lanes_value = relaid.read()
+            self.made.append(relaid.tensor)
+            body += relaid.fill()
+        if b.rows_mode == "relayout":
+            assert isinstance(self.rows_value, Read)
+            relaid = Relaid(self.rows_value, (*b.rows.axes, *c.batch, *c.reduced), None)
+            self.rows_value = relaid.read()
+            self.made.append(relaid.tensor)
+            body += relaid.fill()
+        elif b.rows_mode == "panel":
+            used = free_leaves(self.rows_value)
+            axes = tuple([a for a in (*c.batch, *b.rows.axes, *c.reduced) if a in used])
+            body += self.copy_values(axes, "rows")
+            self.rows_value = read(self.made[-1], axes)
+        return body
+
+    def copy_values(self, axes: Sequence[Axis], name: str) -> tuple[Stmt, ...]:
+        """All values of an operand, in a new tensor over its axes."""
+        value = self.rows_value if name == "rows" else self.lanes_value
+        fresh: Mapping = {a: axis(a.name, 0, size(a)) for a in axes}
+        made = buffer(name, [size(a) for a in axes], value.dtype)
+        self.made.append(made)
+        where = tuple([a for a in fresh.values() if isinstance(a, Axis)])
+        return panel_nest(made, where, where, value, fresh, threads=True)
+
+    # Loops around
+
+    def by_panels(self) -> tuple[Stmt, ...]:
+        """Batches and panels shared by threads, all rows inside."""
+        b = self.b
+        whole, left = divmod(b.flat, b.panel)
+        panels = whole + bool(left)
+        count = panels * prod(size(a) for a in b.outer)
+        q = axis("q", 0, count)
+        at: Expr = q if count > 1 else ZERO
+        self.ranges.enter(q)
+        outer = digits(floordiv(at, int_const(panels)), b.outer)
+        number = mod(at, int_const(panels))
+        base = mul(number, int_const(b.panel))
+        body: tuple[Stmt, ...] = ()
+        if whole:
+            body = self.one_panel(outer, base, b.panel)
+        if left:
+            tail = self.one_panel(outer, int_const(whole * b.panel), left)
+            body = (If(call("lt", number, int_const(whole)), body, tail),) if whole else tail
+        if count == 1:
+            return body
+        return (For(q, body, "parallel" if b.parallel else "serial"),)
+
+    def by_rows(self) -> tuple[Stmt, ...]:
+        """Row tiles shared by threads, all panels inside."""
+        b = self.b
+        tiles = b.tiles(b.flat)
+        most = min(t.rows for t in tiles)
+        copies = prod(size(a) for a in b.outer)
+        body: list[Stmt] = []
+        for start, stop, step in even_rows(b.rows.extent, most):
+            count = (stop - start) // step
+            q = axis("q", 0, count * copies)
+            outer = digits(floordiv(q, int_const(count)), b.outer)
+            row = add(mul(mod(q, int_const(count)), int_const(step)), int_const(start))
+            inner: list[Stmt] = []
+            for t in tiles:
+                inner.extend(self.tile(t, outer, ZERO, row, step, {}, None))
+            body.append(For(q, tuple(inner), "parallel"))
+        return tuple(body)
+
+    def one_panel(self, outer: Mapping, base: Expr, lanes: int) -> tuple[Stmt, ...]:
+        """All blocks of the reduce axes over one panel."""
+        b = self.b
+        if b.blocks == 1:
+            return self.block(outer, base, lanes, ZERO)
+        number = axis("kb", 0, b.blocks)
+        self.ranges.enter(number)
+        return (For(number, self.block(outer, base, lanes, number)),)
+
+    def reduced(self, number: Expr) -> tuple[Mapping, list[Axis]]:
+        """The reduce axes in terms of the block's number and axes inside the block."""
+        b, reduced = self.b, self.c.reduced
+        a = reduced[b.split]
+        parts = ceil(size(a) / b.block)
+        mapping = digits(floordiv(number, int_const(parts)), reduced[: b.split])
+        start = mul(mod(number, int_const(parts)), int_const(b.block))
+        upper: Expr = int_const(b.block)
+        if size(a) % b.block:
+            upper = call("minimum", upper, sub(a.upper, start))
+        local = axis(a.name, 0, upper)
+        mapping[a] = add(start, local)
+        inner = [axis(k.name, 0, size(k)) for k in reduced[b.split + 1 :]]
+        mapping.update(zip(reduced[b.split + 1 :], inner, strict=True))
+        return mapping, [local, *inner]
+
+    def block(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
+        """One block over one panel: packing, then the tiles, rows outside of lanes."""
+        b = self.b
+        body: list[Stmt] = []
+        if b.mode == "panel":
+            body.extend(self.pack(outer, base, lanes, number))
+        last = None if b.blocks == 1 else number
+        for t in b.tiles(lanes):
+            for start, stop, step in even_rows(b.rows.extent, t.rows):
+                if stop - start == step:
+                    body.extend(self.tile(t, outer, base, int_const(start), step, {}, last))
+                    continue
+                r = axis("r", start, stop, step)
+                inner = self.tile(t, outer, base, r, step, {}, last)
+                body.append(For(r, inner))
+        return tuple(body)
+
+    # Packing
+
+    def pack(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
+        """panel[k, l] = the operand, through a window where it is padded."""
+        b = self.b
+        mapping, local = self.reduced(number)
+        mapping |= outer
+        if self.panel is None:
+            self.panel = buffer("panel", (b.depth, b.panel), self.lanes_value.dtype)
+            self.scratch.append(self.panel)
+        inner = prod(size(a) for a in b.group[1:])
+        if in_place(b.lanes, b.group):
+            lane = axis("l", 0, lanes)
+            mapping |= digits(add(base, lane), b.group)
+            return self.packed([*local, lane], self.position(local), lane, mapping)
+        first = axis(b.group[0].name, 0, lanes // inner)
+        others = [axis(a.name, 0, size(a)) for a in b.group[1:]]
+        mapping[b.group[0]] = add(floordiv(base, int_const(inner)), first)
+        mapping.update(zip(b.group[1:], others, strict=True))
+        flat: Expr = first
+        for a in others:
+            flat = add(mul(flat, int_const(size(a))), a)
+        axes = [*local, first, *others]
+        return self.packed(axes, self.position(local), flat, mapping)
+
+    def packed(self, axes: list[Axis], k: Expr, lane: Expr, mapping: Mapping) -> tuple[Stmt, ...]:
+        assert self.panel is not None
+        value = substitutor(mapping)(self.lanes_value)
+        before: tuple[Stmt, ...] = ()
+        if self.b.lanes.padded:
+            assert isinstance(value, Read)
+            whole: dict[Expr, Axis] = {}
+            for a in axes:
+                constant = a if a.extent is not None else axis(a.name, 0, self.b.block)
+                whole[a] = constant
+            window = Window(value, whole, self.ranges)
+            self.scratch.append(window.tensor)
+            before = window.fill()
+            value = substitutor({v: k for k, v in whole.items()})(window.read())
+        return (*before, *panel_nest(self.panel, axes, (k, lane), value, {}))
+
+    def position(self, local: Sequence[Axis]) -> Expr:
+        """The number of a point of a block."""
+        flat: Expr = local[0]
+        for a in local[1:]:
+            flat = add(mul(flat, int_const(size(a))), a)
+        return flat
+
+    # Register tiles
+
+    def tile(
+        self,
+        t: Tile,
+        outer: Mapping,
+        base: Expr,
+        row: Expr,
+        rows: int,
+        fixed: Mapping,
+        number: Expr | None,
+    ) -> tuple[Stmt, ...]:
+        """`rows` rows from `row` on over the lanes of a tile."""
+        b = self.b
+        lane = axis("l", t.start, t.stop)
+        around = {**outer, **fixed, **digits(add(base, lane), b.group)}
+        accs = [param(f"acc{n}", self.acc.dtype) for n in range(rows)]
+        places = [digits(add(row, int_const(n)), b.rows.axes) for n in range(rows)]
+        waiting = [self.waiting({**around, **p}, add(row, int_const(n)), lane)
+                   for n, p in enumerate(places)]  # fmt: skip
+        statements: list[Stmt] = []
+        identity = self.c.fold.combiner.identity[0]
+        for a, w in zip(accs, waiting, strict=True):
+            start: Expr = identity
+            if number is not None:
+                start = select(call("eq", number, ZERO), identity, w)
+            statements.append(Assign((a,), (start,)))
+        statements.extend(
+            self.folds(accs, places, around, lane, ZERO if number is None else number)
+        )
+        statements.extend(self.stores(accs, places, around, row, lane, number))
+        return (For(lane, tuple(statements), "vector", t.registers * b.width),)
+
+    def waiting(self, mapping: Mapping, row: Expr, lane: Expr) -> Expr:
+        """Where a sum waits for the next block."""
+        if self.sums is not None:
+            return read(self.sums, (row, lane))
+        nest = self.nest
+        image = substitutor(mapping)
+        return read(nest.tensors[0], tuple([image(i) for i in nest.indices]))
+
+    def folds(
+        self,
+        accs: Sequence[Param],
+        places: Sequence[Mapping],
+        around: Mapping,
+        lane: Expr,
+        number: Expr,
+    ) -> tuple[Stmt, ...]:
+        """The reduce loops of a tile."""
+        mapping, local = self.reduced(number)
+        groups = self.merged(local)
+        inside: Mapping = {}
+        loops: list[Axis] = []
+        for group in groups:
+            if len(group) == 1:
+                loops.append(group[0])
+                continue
+            upper = group[0].upper
+            for a in group[1:]:
+                upper = mul(upper, a.upper)
+            k = axis("k", 0, upper)
+            loops.append(k)
+            inside.update(_digits_below(k, group))
+        image = substitutor(inside)
+        reduced = {a: image(e) for a, e in mapping.items()}
+        if self.b.mode == "panel":
+            assert self.panel is not None
+            flat: Expr = loops[0]
+            for k, group in zip(loops[1:], groups[1:], strict=True):
+                flat = add(mul(flat, int_const(prod(size(a) for a in group))), k)
+            other: Expr = read(self.panel, (flat, lane))
+        else:
+            other = substitutor({**around, **reduced})(self.lanes_value)
+        combiner = self.c.fold.combiner
+        body: tuple[Stmt, ...] = tuple(
+            [
+                Fold((a,), combiner, (self.combined({**around, **reduced, **p}, other),))
+                for a, p in zip(accs, places, strict=True)
+            ]
+        )
+        for k in reversed(loops):
+            body = (For(k, body),)
+        return body
+
+    def combined(self, mapping: Mapping, other: Expr) -> Expr:
+        """The source with both operands in place; what is left in it is substituted too."""
+        mine = substitutor(mapping)(self.rows_value)
+        pair = (mine, other) if self.b.rows is self.c.left else (other, mine)
+        return substitutor(mapping)(self.c.combine(*pair))
+
+    def merged(self, local: Sequence[Axis]) -> list[list[Axis]]:
+        """Neighbouring reduce axes that every operand walks as one."""
+        reduced = self.c.reduced[self.b.split :]
+        operands = [self.rows_value]
+        if self.b.mode != "panel":
+            operands.append(self.lanes_value)
+        uses = [access(e.tensor, e.indices).uses for e in operands if isinstance(e, Read)]
+        groups: list[list[Axis]] = [[local[0]]]
+        for n in range(1, len(local)):
+            steps = [(u.get(reduced[n - 1], 0), u.get(reduced[n], 0)) for u in uses]
+            if all(x is not None and y is not None and x == y * size(local[n]) for x, y in steps):
+                groups[-1].append(local[n])
+            else:
+                groups.append([local[n]])
+        return groups
+
+    def stores(
+        self,
+        accs: Sequence[Param],
+        places: Sequence[Mapping],
+        around: Mapping,
+        row: Expr,
+        lane: Expr,
+        number: Expr | None,
+    ) -> tuple[Stmt, ...]:
+        """The result of a tile, or its sums so far."""
+        nest = self.nest
+        final: list[Stmt] = []
+        partial: list[Stmt] = []
+        for n, (a, p) in enumerate(zip(accs, places, strict=True)):
+            image = substitutor({**around, **p, self.acc: a})
+            where = tuple([image(i) for i in nest.indices])
+            final.append(Store(nest.tensors, where, tuple([image(v) for v in nest.values])))
+            if self.sums is not None:
+                partial.append(Store((self.sums,), (add(row, int_const(n)), lane), (a,)))
+        if number is None or self.direct:
+            return tuple(final)
+        last = call("eq", number, int_const(self.b.blocks - 1))
+        return (If(last, tuple(final), tuple(partial)),)
+
+
+def _digits_below(k: Expr, group: Sequence[Axis]) -> Mapping:
+    """As `digits`; the first axis may have any extent."""
+    found: Mapping = {}
+    inner = prod(size(a) for a in group[1:])
+    found[group[0]] = floordiv(k, int_const(inner))
+    for a in group[1:]:
+        inner //= size(a)
+        found[a] = mod(floordiv(k, int_const(inner)), int_const(size(a)))
+    return found

@@ -1,0 +1,349 @@
+"""Chooses how a contraction runs: which operand lies in lanes, register tile, packing, blocks.
+
+None of it changes a bit of the result: every element is one sum in the order of its reduce axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, prod
+from typing import Final, Literal
+
+from tensorad.codegen import machine
+from tensorad.codegen.access import access
+from tensorad.codegen.affine import among
+from tensorad.codegen.choices import OPEN, Choices
+from tensorad.codegen.contraction import Contraction, Part, is_affine, size
+from tensorad.codegen.contraction_tiles import (
+    Tile,
+    even_rows,
+    lane_tiles,
+    rows_by_registers,
+    scale_of,
+)
+from tensorad.codegen.machine import Machine
+from tensorad.ir.expr import Axis, Read
+from tensorad.ir.visit import postorder
+
+MODEL: Final = Machine("model", l2=1 << 20, l3=16 << 20, vector_bytes=64, registers=32)
+"""Decides whether a nest is run as a contraction, which must not depend on the machine."""
+LEAST_WORK: Final = 4096
+"""Multiply-adds below which a nest is left to the ordinary plan."""
+THREADS_FROM: Final = 200_000
+"""Cycles from which several threads pay."""
+ENOUGH: Final = 8
+"""Parallel iterations that any number of threads can share."""
+STREAMED_ROWS: Final = 16
+STREAMED_LANES: Final = 1280
+"""Block and panel of an operand that comes from memory: whole pages of few rows at a time."""
+WORST: Final = 2.6
+"""Times the cycles of full registers that a contraction may cost."""
+
+Mode = Literal["place", "panel", "relayout"]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocking:
+    """How a contraction is run.
+
+    Attributes:
+        rows, lanes: the operands that are broadcast and that lie in vectors.
+        group: the own axes of `lanes` that are flattened into lanes, in order.
+        width: elements of one register.
+        panel: lanes that one iteration handles.
+        registers: registers of lanes of a full tile.
+        most: rows of a tile at most, by its registers.
+        scale: the machine's registers in one of ours.
+        mode: vectors loaded from the operand itself, from a packed panel in the thread's
+            scratch memory, or from a copy of the tensor with the lanes innermost.
+        rows_mode: the same for the broadcast operand ("panel" is a copy of all its points).
+        split, block: reduce axes before number `split` and blocks of that one are outer loops.
+        by_rows: several threads share the row tiles; otherwise panels and batches.
+    """
+
+    contraction: Contraction
+    rows: Part
+    lanes: Part
+    group: tuple[Axis, ...]
+    width: int
+    panel: int
+    registers: int
+    most: tuple[int, ...]
+    scale: int
+    mode: Mode
+    rows_mode: Mode
+    split: int
+    block: int
+    by_rows: bool
+    parallel: bool
+
+    @property
+    def outer(self) -> tuple[Axis, ...]:
+        """Output axes around the panels: the batch, and those of the lanes not flattened."""
+        left = [a for a in self.lanes.axes if not among(a, self.group)]
+        return (*self.contraction.batch, *left)
+
+    @property
+    def flat(self) -> int:
+        """Lanes in all."""
+        return prod(size(a) for a in self.group)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the reduce axes are cut into."""
+        reduced = self.contraction.reduced
+        parts = ceil(size(reduced[self.split]) / self.block)
+        return prod(size(a) for a in reduced[: self.split]) * parts
+
+    @property
+    def depth(self) -> int:
+        """Points of the reduce axes in one block, at most."""
+        reduced = self.contraction.reduced
+        return self.block * prod(size(a) for a in reduced[self.split + 1 :])
+
+    @property
+    def tile_rows(self) -> int:
+        """Row tiles over all rows, at least."""
+        return ceil(self.rows.extent / self.most[self.registers])
+
+    def tiles(self, lanes: int) -> list[Tile]:
+        """The register tiles of a panel of so many lanes."""
+        return lane_tiles(lanes, self.width, self.registers, self.rows.extent, self.most)
+
+
+def plan_contraction(c: Contraction, width: int, choices: Choices = OPEN) -> Blocking | None:
+    """The cheapest way to run a contraction; None where the ordinary plan is as good.
+
+    Whether it is run depends on the formula and its sizes alone, or is decided by hand.
+    """
+    points = c.depth * prod(size(a) for a in c.nest.axes)
+    if choices.contract is None:
+        if points < LEAST_WORK or c.depth < 4:
+            return None
+        model = _cheapest(c, width, MODEL, OPEN)
+        if model is None or _cost(model, MODEL) > WORST * points / width:
+            return None
+    return _cheapest(c, width, machine.current(), choices)
+
+
+def _cheapest(c: Contraction, width: int, target: Machine, choices: Choices) -> Blocking | None:
+    best: tuple[float, Blocking] | None = None
+    for found in _blockings(c, width, target, choices):
+        cost = _cost(found, target)
+        if choices.pack is not None and found.mode != choices.pack:
+            cost *= 1e6  # as asked where it exists
+        if best is None or cost < best[0] * 0.99:
+            best = cost, found
+    return None if best is None else best[1]
+
+
+def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) -> Iterator[Blocking]:
+    """The sensible ways to run a contraction."""
+    for rows, lanes in ((c.left, c.right), (c.right, c.left)):
+        if not rows.axes or not lanes.axes:
+            continue
+        groups = [lanes.axes[-n:] for n in range(1, len(lanes.axes) + 1)]
+        groups += [(a,) for a in lanes.axes[:-1]]
+        for group in groups:
+            flat = prod(size(a) for a in group)
+            for registers in (4, 3, 2, 1, 6, 5) if choices.tile is None else (choices.tile[1],):
+                registers = min(registers, max(1, flat // width))
+                element = lanes.value.dtype.size_bytes
+                most = rows_by_registers(width, element, target)
+                if registers >= len(most):
+                    continue
+                if choices.tile is not None:
+                    most = tuple([min(m, choices.tile[0]) for m in most])
+                for mode in _modes(c, lanes, group):
+                    draft = Blocking(
+                        c, rows, lanes, group, width, flat, registers, most,
+                        scale_of(width, element, target), mode, _rows_mode(c, rows), 0,
+                        size(c.reduced[0]), False, False,
+                    )  # fmt: skip
+                    yield _blocked(draft, target, choices)
+                    if mode == "panel" and choices.block is None and _is_streamed(draft, target):
+                        streamed = replace(choices, block=STREAMED_ROWS)
+                        yield _blocked(draft, target, streamed, STREAMED_LANES)
+
+
+def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:
+    """Where vectors may come from."""
+    modes: list[Mode] = ["place", "panel"] if in_place(lanes, group) else ["panel"]
+    if not isinstance(lanes.value, Read) or (len(group) == 1 and can_relayout(lanes, group[0], c)):
+        modes.append("relayout")
+    return modes
+
+
+def _rows_mode(c: Contraction, rows: Part) -> Mode:
+    """The broadcast operand is read where it lies if its address is affine in the loops."""
+    value = rows.value
+    if not isinstance(value, Read):
+        return "panel"
+    uses = access(value.tensor, value.indices).uses
+    if rows.padded or any(uses.get(a, 0) is None for a in c.reduced):
+        return "relayout" if can_relayout(rows, None, c) else "panel"
+    return "place"
+
+
+def _is_streamed(b: Blocking, target: Machine) -> bool:
+    """Whether the vectors come from memory, in long rows."""
+    inside = in_place(b.lanes, b.group) and b.flat >= STREAMED_LANES
+    return inside and _lane_bytes(b) > target.l3
+
+
+def _lane_bytes(b: Blocking) -> int:
+    batch = prod(size(a) for a in b.contraction.batch)
+    return b.lanes.extent * batch * b.contraction.depth * b.lanes.value.dtype.size_bytes
+
+
+def _blocked(b: Blocking, target: Machine, choices: Choices, most: int | None = None) -> Blocking:
+    """The draft with blocks for the caches, panels of `most` lanes, and loops for threads."""
+    c, element = b.contraction, b.lanes.value.dtype.size_bytes
+    unit, budget = b.registers * b.width, target.l2 // 2
+    split, block = 0, size(c.reduced[0])
+    if choices.block is not None:
+        split, block = _split(c, choices.block)
+    elif c.depth * unit * element > 2 * budget:
+        split, block = _split(c, max(1, budget // (unit * element)))
+    depth = block * prod(size(a) for a in c.reduced[split + 1 :])
+    packs = b.mode == "panel" and not in_place(b.lanes, b.group)
+    step = prod(size(a) for a in b.group[1:]) if packs else 1
+    panel = _panel(b.flat, step, unit, max(unit, most or budget // (depth * element)))
+    outer = prod(size(a) for a in b.outer)
+    points = c.depth * prod(size(a) for a in c.nest.axes)
+    parallel = choices.parallel
+    if parallel is None:
+        parallel = points >= THREADS_FROM * b.width
+    by_rows = False
+    count = outer * ceil(b.flat / panel)
+    if parallel and count < ENOUGH:
+        if b.mode != "panel" and b.tile_rows >= 2 * count and not most:
+            by_rows, panel = True, b.flat
+            if choices.block is None:
+                split, block = 0, size(c.reduced[0])
+        else:
+            panel = _panel(b.flat, step, unit, max(unit, b.flat * outer // ENOUGH))
+    if by_rows and block < size(c.reduced[split]):
+        by_rows = False
+    return replace(b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel)
+
+
+def _split(c: Contraction, most: int) -> tuple[int, int]:
+    """(axis, block) so that a block has at most `most` points, or one step of the last axis."""
+    inner = c.depth
+    for number, a in enumerate(c.reduced):
+        inner //= size(a)
+        if inner <= most:
+            block = max(1, most // inner)
+            return number, ceil(size(a) / ceil(size(a) / block))
+    return len(c.reduced) - 1, 1
+
+
+def _panel(flat: int, step: int, unit: int, most: int) -> int:
+    """Lanes of a panel: a multiple of `step`, at most `most` or one step, little waste."""
+    if step == 1:
+        return min(flat, max(unit, most // unit * unit))
+    count = flat // step
+    best, chosen = 0.0, 1
+    for n in range(1, count + 1):
+        lanes = n * step
+        if lanes > most and n > 1:
+            break
+        full = lanes / (ceil(lanes / unit) * unit)
+        even = count / (ceil(count / n) * n)
+        if full * even >= best - 0.01:
+            best, chosen = max(best, full * even), n
+    return chosen * step
+
+
+def in_place(part: Part, group: Sequence[Axis]) -> bool:
+    """Whether the flattened axes are neighbours in memory."""
+    if part.padded or not isinstance(part.value, Read):
+        return False
+    if any(isinstance(e, Read) for e in postorder(*part.value.indices)):
+        return False
+    uses = access(part.value.tensor, part.value.indices).uses
+    stride = 1
+    for a in reversed(group):
+        if uses.get(a, 0) != stride:
+            return False
+        stride *= size(a)
+    return True
+
+
+def can_relayout(part: Part, lane: Axis | None, c: Contraction) -> bool:
+    """Whether the tensor can be copied with zeros around it and the lane axis innermost."""
+    value = part.value
+    if not isinstance(value, Read) or not all(isinstance(n, int) for n in value.tensor.shape):
+        return False
+    axes = (*part.axes, *c.batch, *c.reduced)
+    if not all(is_affine(i, axes) for i in value.indices):
+        return False
+    using = [i for i in value.indices if lane is not None and among(lane, postorder(i))]
+    return lane is None or (len(using) == 1 and using[0] is lane)
+
+
+def tile_cost(b: Blocking, lanes: int) -> float:
+    """Cycles of one reduce step over a panel: multiply-adds, loads, and waiting for sums."""
+    total = 0.0
+    for t in b.tiles(lanes):
+        groups = ceil((t.stop - t.start) / (t.registers * b.width))
+        registers = t.registers * b.scale
+        for start, stop, step in even_rows(b.rows.extent, t.rows):
+            loads = step + registers
+            busy = max(step * registers, 0.55 * loads, 4.0) + 0.1 * loads
+            total += groups * ((stop - start) // step) * (busy + 20.0 / b.depth)
+    return total / b.scale
+
+
+def _cost(b: Blocking, target: Machine) -> float:
+    """Cycles, about."""
+    c, flat, panel = b.contraction, b.flat, b.panel
+    outer = prod(size(a) for a in b.outer)
+    per_step = tile_cost(b, panel) * (flat // panel)
+    if flat % panel:
+        per_step += tile_cost(b, flat % panel)
+    cost = outer * c.depth * per_step
+    vectors = outer * flat * c.depth / b.width
+    element = b.lanes.value.dtype.size_bytes
+    packing = 2.0 if _unit_stride(b.lanes, b.group, b.width) else 0.5 * b.width
+    if b.mode == "panel":
+        cost += vectors * packing
+    elif b.mode == "relayout":
+        copied = vectors * packing
+        if isinstance(b.lanes.value, Read):
+            copied = 0.5 * prod(n for n in b.lanes.value.tensor.shape if isinstance(n, int))
+        cost += copied + 0.25 * vectors
+    elif b.flat * c.depth * element > target.l2 // 2 and b.tile_rows > 4:
+        cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
+    if _is_streamed(b, target) and b.panel * b.registers < STREAMED_LANES:
+        cost += 20.0 * vectors  # short pieces of long rows: memory waits
+    if b.rows_mode != "place":
+        cost += 3.0 * b.rows.extent * c.depth * prod(size(a) for a in c.batch)
+    stores = prod(size(a) for a in c.nest.axes)
+    cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
+    shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
+    return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < ENOUGH else cost
+
+
+def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:
+    """Whether the innermost lane axis is contiguous in every read that uses it."""
+    found = [e for e in postorder(part.value) if isinstance(e, Read)]
+    if size(group[-1]) < width // 2 and len(group) > 1:
+        return False
+    strides = [access(e.tensor, e.indices).uses.get(group[-1], 0) for e in found]
+    return all(s in (0, 1, 2) for s in strides)
+
+
+def store_stride(b: Blocking) -> int | None:
+    """Elements between neighbouring lanes of the result; None where that varies."""
+    nest = b.contraction.nest
+    uses = access(nest.tensors[0], nest.indices).uses
+    last = uses.get(b.group[-1], 0)
+    stride = last
+    for a in reversed(b.group):
+        if stride is None or uses.get(a, 0) != stride:
+            return None
+        stride *= size(a)
+    return last

@@ -1,0 +1,71 @@
+"""Register tiles: how lanes and rows are cut so that accumulators stay in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from tensorad.codegen.machine import Machine
+
+MOST_REGISTERS: Final = 6
+"""Logical registers of lanes in one tile."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Lanes [start, stop) of a panel in groups of `registers`, with `rows` rows at a time."""
+
+    start: int
+    stop: int
+    registers: int
+    rows: int
+
+
+def scale_of(width: int, size_bytes: int, target: Machine) -> int:
+    """Registers of the machine that one logical register takes."""
+    return max(1, width * size_bytes // target.vector_bytes)
+
+
+def rows_by_registers(width: int, size_bytes: int, target: Machine) -> tuple[int, ...]:
+    """Rows of a tile at most by its registers: sums, one row of lanes and a broadcast fit."""
+    scale = scale_of(width, size_bytes, target)
+    room = target.registers - 1
+    found = [0]
+    for registers in range(1, MOST_REGISTERS + 1):
+        rows = (room - registers * scale) // (registers * scale)
+        if rows < 1 and registers > 1:
+            break
+        found.append(max(1, rows))
+    return tuple(found)
+
+
+def lane_tiles(
+    lanes: int, width: int, registers: int, rows: int, most: Sequence[int]
+) -> list[Tile]:
+    """Whole groups, then the registers that are left, then the masked rest."""
+    tiles: list[Tile] = []
+    whole = lanes // width
+    left = whole % registers
+    at = 0
+    for count, groups in ((registers, whole // registers), (left, 1)):
+        if count and groups:
+            stop = at + groups * count * width
+            tiles.append(Tile(at, stop, count, min(rows, most[count])))
+            at = stop
+    if at < lanes:
+        tiles.append(Tile(at, lanes, 1, min(rows, most[1])))
+    return tiles
+
+
+def even_rows(count: int, most: int) -> list[tuple[int, int, int]]:
+    """(start, stop, step) of tiles of at most `most` rows that differ by one at most."""
+    number = ceil(count / most)
+    large = ceil(count / number)
+    small = large - 1
+    larges = count - small * number
+    parts = [(0, larges * large, large)]
+    if larges < number:
+        parts.append((larges * large, count, small))
+    return parts
