@@ -148,7 +148,7 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
     line = LINE // size
     code, pointer = loops.code, place.pointer.name
     if abs(stride) > MAX_STRIDE:  # a line of every row that comes AHEAD_ROWS registers later
-        wanted = [constants[0] + (AHEAD_ROWS * count + lane) * stride for lane in range(count)]
+        wanted = [constants[-1] + (AHEAD_ROWS * count + lane) * stride for lane in range(count)]
     else:
         bands = _bands(constants, abs(stride) * count)
         first = constants[0] if stride > 0 else constants[-1] - (count - 1) * -stride

@@ -12,10 +12,11 @@ from math import prod
 from typing import Final
 
 from tensorad.codegen import machine
-from tensorad.codegen.access import FAR, strides
+from tensorad.codegen.access import FAR, access, strides
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
 from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
+from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import Read
 from tensorad.ir.tensor import Tensor
@@ -87,11 +88,13 @@ def _marked(
 
 
 def _ahead(s: For, far: dict[Tensor, None]) -> tuple[Tensor, ...]:
-    """Large tensors that a short loop reads itself: each row starts somewhere else."""
+    """Large tensors that the loop reads itself in short rows, or across their rows."""
     found: dict[Tensor, None] = {}
     for c in s.body:
         for e in () if isinstance(c, (For, If)) else postorder(*expressions(c)):
-            if isinstance(e, Read) and e.tensor in far and _is_short(s, e.tensor):
+            if not isinstance(e, Read) or e.tensor not in far:
+                continue
+            if _is_short(s, e.tensor) or _is_across(s, e):
                 found[e.tensor] = None
     return tuple(found)
 
@@ -101,12 +104,20 @@ def _is_short(s: For, t: Tensor) -> bool:
     return extent is not None and extent * t.dtype.size_bytes < SHORT_ROWS
 
 
+def _is_across(s: For, e: Read) -> bool:
+    stride = access(e.tensor, e.indices).stride(s.axis)
+    return stride is not None and abs(stride) > FAR_APART
+
+
 def _row_by_row(s: For) -> list[For]:
     """The loop, or one per row that it stores: rows that are not aligned with each other."""
     stores = [c for c in s.body if isinstance(c, Store)]
     if len(stores) < max(2, len(s.body)) or not all(c.streaming for c in stores):
         return [s]
     if len({t for c in stores for t in c.tensors}) > 1:
+        return [s]
+    read = [e for e in postorder(*[v for c in stores for v in c.values]) if isinstance(e, Read)]
+    if any(_is_across(s, e) for e in read):
         return [s]
     t = stores[0].tensors[0]
     starts = [_offset(t, c) for c in stores]

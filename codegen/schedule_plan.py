@@ -21,6 +21,7 @@ from tensorad.codegen.access import (
 from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
+from tensorad.codegen.schedule_cross import crossing_axis, tile_lanes
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_rows import can_sweep
 from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved
@@ -127,6 +128,10 @@ def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
     order += [a for a in nest.axes if a in jam and a is not vector]
     if vector is not None:
         order.insert(len(order) - len(jam), vector)
+    across = None if choices.tile or jam else crossing_axis(nest, vector, accesses)
+    if across is not None and vector is not None:
+        jam = {across: tile_lanes(nest)}
+        order = [*[a for a in order if a is not across and a is not vector], across, vector]
     width = lanes * vectors if vector is not None else 0
     plan = Plan(reordered(order, vector, choices.order), vector, width, jam)
     together = 1 if vector is None else lanes

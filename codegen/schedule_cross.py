@@ -1,0 +1,50 @@
+"""Copies across: elements that are neighbours along one axis are stored along another.
+
+A register of lanes would collect its elements from as many rows. Instead as many copies of the
+statement as a register has lanes stand beside each other: then whole rows are loaded and
+transposed in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tensorad.codegen.access import Access, extent_of
+from tensorad.codegen.llvm_lanes import lanes_for
+from tensorad.codegen.loopnest import Nest
+from tensorad.ir.expr import ONE, Axis, Read
+from tensorad.ir.visit import free_leaves, postorder
+
+FAR_APART: Final = 4
+"""Lanes closer than this share vectors anyway."""
+MOST_NODES: Final = 60
+"""Expression nodes per element from which copies cost more than they save."""
+
+
+def tile_lanes(nest: Nest) -> int:
+    """Lanes of one register, as the code generator will have them."""
+    reads = [e.tensor for e in postorder(*nest.values, *nest.indices) if isinstance(e, Read)]
+    return lanes_for([*nest.tensors, *reads])
+
+
+def crossing_axis(nest: Nest, vector: Axis | None, accesses: Sequence[Access]) -> Axis | None:
+    """The axis along which reads are contiguous whose lanes are far apart."""
+    if vector is None or extent_of(vector) < tile_lanes(nest):
+        return None
+    if len(postorder(*nest.values, *nest.indices)) > MOST_NODES:
+        return None
+    stores, reads = accesses[: len(nest.tensors)], accesses[len(nest.tensors) :]
+    if any(x.stride(vector) != 1 for x in stores):
+        return None
+    bounds = free_leaves(*[b for a in nest.axes for b in (a.lower, a.upper, a.step)])
+    for a in nest.axes:
+        able = a is not vector and a.step is ONE and a not in bounds
+        long = able and extent_of(a) >= tile_lanes(nest) // 2
+        if long and any(x.stride(a) == 1 and _is_far(x.stride(vector)) for x in reads):
+            return a
+    return None
+
+
+def _is_far(stride: int | None) -> bool:
+    return stride is not None and abs(stride) > FAR_APART
