@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import counts_commands, machine_commands, race_commands
+from benchmarks import counts_commands, machine_commands, race_commands, suite_commands
 from benchmarks.frameworks import ROUNDS as RACE_ROUNDS
 from benchmarks.peers.contestant import MODES
 from benchmarks.peers.registry import PEERS
@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         _race_options(one)
-    for name, command, text in machine_commands.COMMANDS:
+    for name, command, text in (*machine_commands.COMMANDS, *suite_commands.COMMANDS):
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         _machine_options(one)
@@ -53,7 +53,9 @@ def _machine_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("names", nargs="*", help="parts of the rows' names; all when left out")
     p.add_argument("--threads", type=_numbers, default=[1, 2], help="1,2 by default")
     p.add_argument("--rounds", type=int, default=RACE_ROUNDS, help="rounds per median")
+    p.add_argument("--processes", type=int, default=1, help="fresh processes; medians of them")
     p.add_argument("--json", type=Path, help="also write the figures to this file")
+    p.add_argument("--found", type=Path, help=argparse.SUPPRESS)  # of a measuring process
 
 
 def _race_options(p: argparse.ArgumentParser) -> None:

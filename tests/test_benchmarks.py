@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import frameworks, timing
+from benchmarks import call_suite, frameworks, product_suite, stream_suite, timing
 from benchmarks.__main__ import main
 from benchmarks.comparing import compare
+from benchmarks.figures import Figures, asked, at_most, table
+from benchmarks.figures import merged as merged_figures
 from benchmarks.frameworks import Plan, largest_error, reference
 from benchmarks.limit_kernels import stream
 from benchmarks.limits import aligned_block, measured
@@ -289,3 +291,40 @@ def test_streams_read_and_write_every_byte(reads: int, writes: int, streaming: b
     if not writes:
         lanes = np.frombuffer(table, np.float32)[-16:]
         assert lanes.sum() == total.sum()
+
+
+def test_figures_merge_to_medians_and_are_judged() -> None:
+    runs = [[Figures("a", 1, {"share": x}), Figures("b", 1, {"ms": 1.0})] for x in (0.7, 0.9, 0.8)]
+    rows = merged_figures(runs)
+    assert rows == [Figures("a", 1, {"share": 0.8}), Figures("b", 1, {"ms": 1.0})]
+    high = asked(rows, "bandwidth", "share", 0.8)
+    assert high is not None and high.holds
+    low = asked(rows, "bandwidth", "share", 0.81)
+    assert low is not None and not low.holds and low.text.endswith("below: a 0.80")
+    most = at_most(rows, "time", "ms", 0.5)
+    assert (
+        most is not None and str(most) == "FAILS  time: most 1.00 (b) of 0.5 over 1; above: b 1.00"
+    )
+    assert asked(rows, "nothing", "unknown", 1.0) is None
+    assert "0.800" in table(rows) and table(rows, as_markdown=True).startswith("|  | threads |")
+
+
+def test_calls_are_timed_in_this_process() -> None:
+    rows = call_suite.measure(["numpy", "tensorad, portable"], 1, 1)
+    assert {r.name for r in rows} == {"numpy", "numpy, result allocated", "tensorad, portable"}
+    assert all(0 < r.values["us"] < 1000 for r in rows)
+
+
+def test_streams_know_their_bytes() -> None:
+    outputs, arguments, arrays = stream_suite._broadcast()
+    assert [t.shape for t in arguments] == [a.shape for a in arrays] == [(4096,)]
+    (low,) = stream_suite._streams(4.0, 65536.0, 1)[:1]
+    assert len(low._blocks) == 1 and low.size_bytes == 65536  # written only
+    assert [t.shape for t in outputs] == [(4096, 4096)]
+
+
+@pytest.mark.slow
+def test_products_are_checked_and_compared() -> None:
+    (r,) = product_suite.measure(["17 x 19"], 2, 1)
+    assert r.values["numpy / ours"] >= r.values["best / ours"] > 0
+    assert 0 < r.values["share of peak"]

@@ -7,6 +7,8 @@ from typing import ParamSpec, TypeVar, cast
 
 import numba
 
+from benchmarks.workloads.problem import Array
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -26,3 +28,13 @@ def use_threads(count: int) -> None:
 def thread_count() -> int:
     """The threads `prange` uses."""
     return int(numba.get_num_threads())
+
+
+def _add(a: Array, b: Array, c: Array) -> None:
+    for i in range(a.shape[0]):
+        c[i] = a[i] + b[i]
+
+
+def adder() -> Callable[[Array, Array, Array], None]:
+    """The sum of two vectors, on one thread: its call costs more than its loop."""
+    return cast(Callable[[Array, Array, Array], None], numba.njit(fastmath=True)(_add))
