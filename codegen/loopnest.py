@@ -103,7 +103,8 @@ def map_fold(fold: FoldLoop, image: Callable[[Expr], Expr]) -> FoldLoop:
     renew = substitutor(fresh)
     sources = tuple([renew(image(s)) for s in fold.sources])
     condition = renew(image(fold.condition))
-    return replace(fold, sources=sources, axes=tuple(axes), condition=condition)
+    start = tuple([image(e) for e in fold.start])
+    return replace(fold, sources=sources, axes=tuple(axes), condition=condition, start=start)
 
 
 def substitute_nest(nest: Nest, mapping: Mapping[Expr, Expr], axes: Iterable[Axis]) -> Nest:
@@ -253,11 +254,11 @@ def _only_linear_in(d: Linear, a: Axis) -> bool:
     return not any(a in free_leaves(t) for t in d.terms if t is not a)
 
 
-def accumulators_of(nest: Nest) -> list[tuple[tuple[Param, ...], tuple[Const, ...]]]:
-    """Each set of accumulators once, with its identities."""
-    found: dict[Param, tuple[tuple[Param, ...], tuple[Const, ...]]] = {}
+def accumulators_of(nest: Nest) -> list[tuple[tuple[Param, ...], tuple[Expr, ...]]]:
+    """Each set of accumulators once, with what it starts from."""
+    found: dict[Param, tuple[tuple[Param, ...], tuple[Expr, ...]]] = {}
     for f in nest.folds:
-        found.setdefault(f.accumulators[0], (f.accumulators, f.combiner.identity))
+        found.setdefault(f.accumulators[0], (f.accumulators, f.start or f.combiner.identity))
     return list(found.values())
 
 

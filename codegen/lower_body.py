@@ -30,6 +30,8 @@ class FoldLoop:
     axes: tuple[Axis, ...]
     condition: Expr
     accumulators: tuple[Param, ...]
+    start: tuple[Expr, ...] = ()
+    """What the accumulators start from, if not from the combiner's identity."""
 
 
 def lower_values(roots: Sequence[Expr]) -> tuple[tuple[Stmt, ...], tuple[Expr, ...]]:

@@ -27,6 +27,7 @@ from tensorad.codegen.schedule_sweep import (
     schedule_scatter,
     schedule_updates,
 )
+from tensorad.codegen.selections import start_selections
 from tensorad.codegen.units import Unit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr
@@ -217,7 +218,7 @@ def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:
     if choices.split is not False and has_switches(simple):
         for p in PASSES:
             pieces = [part for piece in pieces for part in p.run(piece)]
-    return [share_loops(p) for p in pieces]
+    return [start_selections(share_loops(p)) for p in pieces]
 
 
 def serial_loops(

@@ -30,7 +30,7 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
-from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute
+from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute, substitute_all
 
 Copy = dict[Expr, Expr]
 """What a jammed copy puts in place of axes and accumulators."""
@@ -123,7 +123,8 @@ class _Emitter:
         statements: list[Stmt] = []
         for accumulators, identity in accumulators_of(nest):
             for c in copies:
-                statements.append(Assign(_params(accumulators, c), identity))
+                start = substitute_all(identity, c)
+                statements.append(Assign(_params(accumulators, c), start))
         for folds in fold_groups(nest):
             statements.extend(self.fold(folds, copies))
         for c in copies:

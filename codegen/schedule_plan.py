@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from math import ceil, prod
 
@@ -27,8 +28,8 @@ from tensorad.codegen.schedule_rows import can_sweep
 from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import Axis, Call, Const, Expr
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.expr import Axis, Call, Const, Expr, Select
+from tensorad.ir.visit import children, free_leaves, postorder
 
 REGISTER_BYTES = 64
 MOST_ACCUMULATORS = 16
@@ -47,6 +48,10 @@ UNROLLED_FOLDS = 64
 """Most folds written out, over all copies of a register tile."""
 WRITTEN_NODES = 3000
 """Expression nodes written out for one register tile, about: it bounds compile time."""
+STEP_CYCLES = 4.0
+"""Until the result of one operation can be used."""
+MASK_CYCLES = 5.0
+"""Until a comparison or a choice by one can be used."""
 JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
 LANE_COMBINERS = ("add", "mul", "maximum", "minimum", "or", "and")
 
@@ -87,9 +92,13 @@ def plan_nest(nest: Nest, choices: Choices = OPEN) -> Plan:
 
 
 def lanes_of(nest: Nest) -> int:
-    """Elements per register: by the widest stored or folded dtype."""
-    dtypes = [t.dtype for t in nest.tensors] + [p.dtype for f in nest.folds for p in f.accumulators]
-    return REGISTER_BYTES // max(1, max(d.size_bytes for d in dtypes))
+    """Elements per register: by the widest folded or stored dtype.
+
+    Whole numbers that are stored after a fold take more registers, once, than there are lanes.
+    """
+    folded = [p.dtype for f in nest.folds for p in f.accumulators]
+    stored = [t.dtype for t in nest.tensors if t.dtype.is_float or not folded]
+    return REGISTER_BYTES // max(1, max(d.size_bytes for d in [*folded, *stored]))
 
 
 def _unit(stride: int | None, lanes: int) -> float:
@@ -314,6 +323,8 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
     """Every sensible choice with its cost per fold step."""
     reads = fold_accesses(nest)
     work = max(1, operations([s for f in nest.folds for s in f.sources]))
+    busiest = work + sum(_combining(f.combiner)[0] for f in nest.folds)
+    latency = max([_combining(f.combiner)[1] for f in nest.folds], default=0.0)
     components = sum(len(f.accumulators) for f in nest.folds)
     lanes = lanes_of(nest)
     steps = max(1.0, min([extent_product(f.axes) for f in nest.folds], default=1.0))
@@ -340,14 +351,35 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
                     * prod(f for a, f in jam.items() if a in x.uses)
                     for x, unit in zip(reads, strides_, strict=True)
                 )
-                busy = copies * registers * work
-                chain = 4.0 * components
+                busy = copies * registers * busiest
+                chain = max(4.0 * components, latency)
                 cost = max(loads * 0.5, busy, chain) + 0.15 * loads + 0.5 / len(unroll or (1,))
                 if inside:
                     cost += copies * registers * 12.0 * lanes / steps
                 share = filled * prod(_filled(extent_of(a), f) for a, f in jam.items())
                 per_step = (cost / (copies * registers) + around) / (lanes * share)
                 yield Estimate(per_step, vector, lanes * registers, jam)
+
+
+@lru_cache(maxsize=256)
+def _combining(c: Combiner) -> tuple[float, float]:
+    """(cycles of work, cycles until the state is back) of a step beside its source's operations.
+
+    An operation that folds in lanes is one instruction, counted with the source. Masks are
+    combined by the comparisons that make them, and two instructions start at a time.
+    """
+    if folds_in_lanes(c):
+        return 0.0, STEP_CYCLES
+    depth: dict[Expr, float] = {}
+    count = 0
+    for e in postorder(*c.results):
+        if not isinstance(e, (Call, Select)):
+            continue
+        free = isinstance(e, Call) and e.op == "not"
+        before = max([depth.get(x, 0.0) for x in children(e)], default=0.0)
+        depth[e] = before + (0.0 if free else MASK_CYCLES)
+        count += not (isinstance(e, Call) and e.op in ("and", "or", "not"))
+    return count / 2, max(depth.values(), default=STEP_CYCLES)
 
 
 def _outer_cost(nest: Nest, vector: Axis, lanes: int) -> float:

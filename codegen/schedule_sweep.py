@@ -45,6 +45,15 @@ def schedule_updates(op: Scatter, out: Tensor, choices: Choices) -> tuple[Stmt, 
     moved = dict.fromkeys(outside if lane is None else (*outside, lane))
     ordered = [a for a in op.axes if a not in moved]
     wide = wants_threads(points, choices.parallel)
+    near = _near(op, outside) if lane is None and ordered else None
+    if near is not None:
+        others = [a for a in outside if a is not near]
+        shared = not others and wide
+        outer, inner = strips(near, STRIP) if shared else (near, near)
+        body = serial([*ordered, inner], _mapped(body, substitutor({near: inner})))
+        if shared:
+            return (For(outer, body, "parallel"),)
+        return free_loops(others, points, body, choices.parallel)
     if lane is not None and not outside and _is_outermost(lane) and wide:
         outer, inner = strips(lane, STRIP)
         body = serial(ordered, (For(inner, _mapped(body, substitutor({lane: inner})), "vector"),))
@@ -52,6 +61,14 @@ def schedule_updates(op: Scatter, out: Tensor, choices: Choices) -> tuple[Stmt, 
     if lane is not None:
         body = (For(lane, body, "vector"),)
     return free_loops(outside, points, serial(ordered, body), choices.parallel)
+
+
+def _near(op: Scatter, free: Sequence[Axis]) -> Axis | None:
+    """The free axis that walks along the output's last dimension: its loop goes inside."""
+    if any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
+        return None
+    last = [a for a in free if all(u.indices[-1] is a for u in op.updates)]
+    return last[0] if last else None
 
 
 def _mapped(body: tuple[Stmt, ...], image: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
