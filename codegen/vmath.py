@@ -5,38 +5,54 @@ Every function keeps NaN, infinities, signed zeros and subnormals as IEEE 754 an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from tensorad.codegen import vmath_tables as table
-from tensorad.codegen.llvm_text import Code, Writer, mangled, type_text
-from tensorad.codegen.vmath_trig import TRIGONOMETRIC, far_from_zero
+from tensorad.codegen.llvm_text import Code, Writer, mangled
+from tensorad.codegen.vmath_inverse import INVERSE
+from tensorad.codegen.vmath_trig import TRIGONOMETRIC, by_angle
 from tensorad.codegen.vmath_write import (
     INF,
     LN2,
+    MAGIC,
+    MANTISSA,
     NAN,
+    ROOT_HALF,
     absolute,
+    at_least,
+    at_most,
+    bits_of,
     copy_sign,
     exp_of_sum,
+    from_bits,
     horner,
-    in_float64,
     integers,
     reduce_by_ln2,
     scale,
+    shifted_inverse,
+    shifted_power,
     split_exponent,
+    steps_of_ln2,
     to_bits,
 )
-from tensorad.ir.dtypes import BOOL, FLOAT32, FLOAT64
+from tensorad.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT64
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH
 
 FUNCTIONS: Final = (*UNARY_MATH, *BINARY_MATH, "pow")
 INLINE_CALLS: Final = 8
 """Calls written out in one kernel; further ones call a shared helper."""
+_EXPM1_RANGE: Final = {FLOAT32: (-18.0, 89.0), FLOAT64: (-40.0, 710.0)}
+"""Beyond these expm1 is -1 and inf."""
+_SINH_RANGE: Final = {FLOAT32: 89.5, FLOAT64: 710.5}
+"""From here on sinh and cosh are inf."""
+_NEGLIGIBLE: Final = {FLOAT32: 2.0**-26, FLOAT64: 2.0**-55}
 
 
 def call(w: Writer, op: str, args: tuple[str, ...]) -> str:
     """`op` of float operands: written out, or a call of a helper function."""
-    if op in far_from_zero:
+    if op in TRIGONOMETRIC:
         return _helper(w, op, args)
     if w.code.inlined >= INLINE_CALLS and op not in ("sqrt", "rsqrt"):
         return _helper(w, op, args)
@@ -51,49 +67,18 @@ def _helper(w: Writer, op: str, args: tuple[str, ...]) -> str:
         code = Code()
         parameters = [f"%x{n}" for n in range(len(args))]
         inner = Writer(code, 0, w.dtype, w.lanes)
-        if op in far_from_zero:
-            _far_branch(inner, op)
-        result = _FORMULAS[op](inner, *parameters)
+        if op in TRIGONOMETRIC:
+            result = by_angle(inner, op, *parameters)
+        else:
+            result = _FORMULAS[op](inner, *parameters)
         code.line(f"ret {w.type} {result}")
         head = ", ".join([f"{w.type} {p}" for p in parameters])
         lines = [f"define internal {w.type} @{name}({head}) nounwind {{", "entry:"]
+        w.code.functions.update(code.functions)
         w.code.functions[name] = "\n".join([*lines, *code.regions[0].lines, *code.failures, "}"])
         w.code.declarations.update(code.declarations)
     operands = ", ".join([f"{w.type} {a}" for a in args])
     return w.put(f"call {w.type} @{name}({operands})")
-
-
-def _far_branch(w: Writer, op: str) -> None:
-    """Leave for the C library, lane by lane, when an argument is beyond the reduction."""
-    code = w.code
-    far = w.compare("oge", absolute(w, "%x0"), w.const(far_from_zero[op]))
-    if w.lanes:
-        bits = w.put(f"bitcast <{w.lanes} x i1> {far} to i{w.lanes}")
-        far = w.put(f"icmp ne i{w.lanes} {bits}, 0")
-    code.line(f"br i1 {far}, label %far, label %near")
-    slow = Code()
-    result = libm(Writer(slow, 0, w.dtype, w.lanes), op, ("%x0",))
-    lines = [line.replace("%v", "%far") for line in slow.regions[0].lines]
-    code.failures += ["far:", *lines, f"ret {w.type} {result.replace('%v', '%far')}"]
-    code.declarations.update(slow.declarations)
-    code.start_block("near")
-
-
-def libm(w: Writer, op: str, args: tuple[str, ...]) -> str:
-    """The C library's function, lane by lane."""
-    element = type_text(w.dtype)
-    name = op + ("f" if w.dtype is FLOAT32 else "")
-    w.code.declare(name, element, *[element] * len(args))
-    if not w.lanes:
-        operands = ", ".join([f"{element} {a}" for a in args])
-        return w.put(f"call {element} @{name}({operands})")
-    result = "poison"
-    for lane in range(w.lanes):
-        parts = [w.put(f"extractelement {w.type} {a}, i64 {lane}") for a in args]
-        operands = ", ".join([f"{element} {p}" for p in parts])
-        value = w.put(f"call {element} @{name}({operands})")
-        result = w.put(f"insertelement {w.type} {result}, {element} {value}, i64 {lane}")
-    return result
 
 
 def exp(w: Writer, x: str) -> str:
@@ -104,23 +89,20 @@ def exp(w: Writer, x: str) -> str:
 
 def log(w: Writer, x: str) -> str:
     """e ln 2 + log(1 + f) where x = 2^e (1 + f)."""
-    e, f = split_exponent(w, x)
-    high, low = LN2[w.dtype]
-    half_square = w.mul(w.mul(f, f), w.const(0.5))
+    return log_specials(w, x, _log_of_parts(w, *split_exponent(w, x)))
+
+
+def _log_of_parts(w: Writer, e: str, f: str) -> str:
+    """e ln 2 + log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2))."""
     if w.dtype is FLOAT32:
-        cube = w.mul(w.mul(f, f), f)
-        rest = w.fma(cube, horner(w, f, table.LOG32), w.mul(e, w.const(low)))
-        result = w.add(w.sub(rest, half_square), f)
-        result = w.fma(e, w.const(high), result)
-    else:
-        s = w.div(f, w.add(w.const(2.0), f))
-        z = w.mul(s, s)
-        # log(1+f) = f - (f^2/2 - s (f^2/2 + R)), with 2 s + s R = log((1+s)/(1-s))
-        r = w.mul(z, horner(w, z, table.LOG64))
-        inner = w.fma(s, w.add(half_square, r), w.mul(e, w.const(low)))
-        result = w.sub(f, w.sub(half_square, inner))
-        result = w.fma(e, w.const(high), result)
-    return log_specials(w, x, result)
+        part = w.fma(w.mul(f, f), horner(w, f, table.LOG32), f)
+        return w.fma(e, w.const(math.log(2)), part)
+    high, low = LN2[w.dtype]
+    s = w.div(f, w.add(w.const(2.0), f))
+    z = w.mul(s, s)
+    # log(1+f) = f - s (f - R), with 2 s + s R = log((1+s)/(1-s))
+    rest = w.sub(w.mul(z, horner(w, z, table.LOG64)), f)
+    return w.fma(e, w.const(high), w.add(f, w.fma(s, rest, w.mul(e, w.const(low)))))
 
 
 def log_specials(w: Writer, x: str, result: str) -> str:
@@ -131,30 +113,40 @@ def log_specials(w: Writer, x: str, result: str) -> str:
 
 
 def log1p(w: Writer, x: str) -> str:
-    """log(u) + (x - (u - 1)) / u with u = 1 + x rounded."""
-    one = w.const(1.0)
-    u = w.add(x, one)
-    lost = w.sub(x, w.sub(u, one))
-    # where u is as large as x nothing was lost that matters; inf - inf must not appear
-    small = w.compare("olt", absolute(w, x), w.const(1e15))
-    correction = w.select(small, w.div(lost, u), w.const(0.0))
-    result = w.add(log(w, u), correction)
-    result = w.select(w.compare("oeq", x, w.const(-1.0)), w.const(-INF), result)
-    return w.select(w.compare("oeq", x, w.const(0.0)), x, result)
+    """log(2^e (1 + f)) with e from 1 + x rounded and f = x 2^-e + (2^-e - 1) from x itself."""
+    i, bits = integers(w), MANTISSA[w.dtype]
+    one, u = bits_of(w, 1.0), to_bits(w, w.add(x, w.const(1.0)))
+    above = i.sub(u, i.const(ROOT_HALF[w.dtype]))
+    field = i.binary("and", above, i.const(-(1 << bits)))
+    # 4 2^-e, since 2^-e may be subnormal
+    part = from_bits(w, i.sub(i.const(one + (2 << bits)), field))
+    f = w.fma(part, w.const(0.25), w.const(-1.0))
+    f = w.fma(w.mul(x, w.const(0.25)), part, f)
+    e = i.convert("sitofp", i.binary("ashr", above, i.const(bits)), w.dtype)
+    result = _log_of_parts(w, e, f)
+    result = w.select(_is_ordinary(w, x), result, x)
+    low = w.select(w.compare("oeq", x, w.const(-1.0)), w.const(-INF), w.const(NAN))
+    return w.select(w.compare("ugt", x, w.const(-1.0)), result, low)
+
+
+def _is_ordinary(w: Writer, x: str) -> str:
+    """Whether x is finite and not so small that f(x) is x for an f(x) = x + a x^2 + ..."""
+    i = integers(w)
+    least, inf = bits_of(w, _NEGLIGIBLE[w.dtype]), bits_of(w, INF)
+    size = i.sub(to_bits(w, absolute(w, x)), i.const(least))
+    return i.compare("ult", size, i.const(inf - least))
 
 
 def expm1(w: Writer, x: str) -> str:
-    """2^n (exp(r) - 1) + (2^n - 1)."""
-    limited = w.select(w.compare("olt", x, w.const(-40.0)), w.const(-40.0), x)
-    n, r = reduce_by_ln2(w, limited)
+    """2^n (exp(r) - 1) + (2^n - 1), halved because 2^n overflows one step before the result."""
+    low, high = _EXPM1_RANGE[w.dtype]
+    shifted, r = steps_of_ln2(w, at_most(w, at_least(w, x, low), high))
     name = table.EXP32 if w.dtype is FLOAT32 else table.EXP64
     grown = w.fma(w.mul(r, r), horner(w, r, name), r)
-    # 2^n overflows one step before the result may: halve and double
-    half = scale(w, w.const(0.5), n)
+    half = shifted_power(w, shifted, -1)
     result = w.fma(half, grown, w.sub(half, w.const(0.5)))
-    result = w.mul(result, w.const(2.0))
-    result = w.select(w.compare("ogt", x, w.const(709.79)), w.const(INF), result)
-    return w.select(w.compare("oeq", x, w.const(0.0)), x, result)
+    tiny = w.compare("olt", absolute(w, x), w.const(_NEGLIGIBLE[w.dtype]))
+    return w.select(tiny, x, w.add(result, result))
 
 
 def tanh(w: Writer, x: str) -> str:
@@ -213,34 +205,61 @@ def rsqrt(w: Writer, x: str) -> str:
 
 
 def sinh(w: Writer, x: str) -> str:
-    """(t + t / (t + 1)) / 2 with t = expm1(|x|); far out exp(|x|/2)^2 / 2."""
-    a, half, one = absolute(w, x), w.const(0.5), w.const(1.0)
-    t = expm1(w, a)
-    near = w.mul(half, w.add(t, w.div(t, w.add(t, one))))
-    root = exp(w, w.mul(a, half))
-    far = w.mul(w.mul(root, half), root)
-    return copy_sign(w, w.select(w.compare("olt", a, w.const(20.0)), near, far), x)
+    """sinh(n ln 2 + r) = cosh(n ln 2) sinh(r) + sinh(n ln 2) cosh(r), for |x|."""
+    sine, cosine, plus, minus = _hyperbolic_parts(w, x)
+    return copy_sign(w, w.fma(cosine, minus, w.mul(sine, plus)), x)
 
 
 def cosh(w: Writer, x: str) -> str:
-    """(e + 1/e) / 2 with e = exp(|x|); far out exp(|x|/2)^2 / 2."""
-    a, half = absolute(w, x), w.const(0.5)
-    e = exp(w, a)
-    near = w.mul(half, w.add(e, w.div(w.const(1.0), e)))
-    root = exp(w, w.mul(a, half))
-    far = w.mul(w.mul(root, half), root)
-    return w.select(w.compare("olt", a, w.const(20.0)), near, far)
+    """cosh(n ln 2 + r) = cosh(n ln 2) cosh(r) + sinh(n ln 2) sinh(r), for |x|."""
+    sine, cosine, plus, minus = _hyperbolic_parts(w, x)
+    return w.fma(cosine, plus, w.mul(sine, minus))  # that way nothing overflows too early
+
+
+def _hyperbolic_parts(w: Writer, x: str) -> tuple[str, str, str, str]:
+    """(2 sinh(r), 2 cosh(r), cosh(n ln 2) / 2, sinh(n ln 2) / 2), since 2^n may overflow."""
+    narrow = w.dtype is FLOAT32
+    shifted, r = steps_of_ln2(w, at_most(w, absolute(w, x), _SINH_RANGE[w.dtype]))
+    double, z = w.add(r, r), w.mul(r, r)
+    sine = horner(w, z, table.SINH32 if narrow else table.SINH64)
+    sine = w.fma(w.mul(z, double), sine, double)
+    coefficients = [2 * c for c in (1.0, *(table.COSH32 if narrow else table.COSH64))]
+    cosine = horner(w, z, coefficients)
+    # 2^-n / 4 may be subnormal
+    up, down = shifted_power(w, shifted, -2), shifted_inverse(w, shifted, 3)
+    plus = w.fma(down, w.const(2.0**-5), up)
+    return sine, cosine, plus, w.fma(down, w.const(-(2.0**-5)), up)
 
 
 def pow_(w: Writer, x: str, y: str) -> str:
-    """exp(y log|x|) with C99's special cases; float32 in float64, which is exact enough."""
-    if w.dtype is FLOAT64:
-        return _pow_specials(w, x, y, _pow64(w, absolute(w, x), y))
-    wide = w.of(FLOAT64)
-    base = wide.intrinsic("fabs", w.convert("fpext", x, FLOAT64))
-    product = wide.mul(w.convert("fpext", y, FLOAT64), log(wide, base))
-    result = wide.convert("fptrunc", exp(wide, product), w.dtype)
-    return _pow_specials(w, x, y, result)
+    """|x|^y with C99's special cases; float32 in float64, to some 30 bits."""
+    core = _pow64 if w.dtype is FLOAT64 else _pow32
+    return _pow_specials(w, x, y, core(w, absolute(w, x), y))
+
+
+def _pow32(w: Writer, size: str, y: str) -> str:
+    """2^(y log2(size)) for size >= 0."""
+    wide, i = w.of(FLOAT64), w.of(INT64)
+    # a finite y times the logarithm of 1 is no NaN
+    limit = 2.0**127
+    y = w.convert("fpext", at_most(w, at_least(w, y, -limit), limit), FLOAT64)
+    x = w.convert("fpext", size, FLOAT64)
+    b = to_bits(wide, x)
+    above = i.sub(b, i.const(ROOT_HALF[FLOAT64]))
+    e = i.convert("sitofp", i.binary("ashr", above, i.const(52)), FLOAT64)
+    mantissa = from_bits(wide, i.sub(b, i.binary("and", above, i.const(-(1 << 52)))))
+    f = wide.sub(mantissa, wide.const(1.0))
+    s = wide.div(f, wide.add(f, wide.const(2.0)))
+    log2 = wide.fma(s, horner(wide, wide.mul(s, s), table.POWLOG32), e)
+    log2 = wide.select(wide.compare("oeq", x, wide.const(INF)), x, log2)
+    log2 = wide.select(wide.compare("oeq", x, wide.const(0.0)), wide.const(-INF), log2)
+    t = at_most(wide, at_least(wide, wide.mul(y, log2), -160.0), 160.0)
+    magic = wide.const(MAGIC[FLOAT64])
+    shifted = wide.add(t, magic)
+    r = wide.sub(t, wide.sub(shifted, magic))
+    p = to_bits(wide, horner(wide, r, table.POWEXP32))
+    power = i.add(p, i.binary("shl", to_bits(wide, shifted), i.const(52)))
+    return wide.convert("fptrunc", from_bits(wide, power), w.dtype)
 
 
 def _pow64(w: Writer, size: str, y: str) -> str:
@@ -304,15 +323,10 @@ def _pow_specials(w: Writer, x: str, y: str, result: str) -> str:
     flip = flags.binary("and", odd, negative)
     result = w.select(flip, w.neg(result), result)
     below = flags.binary("and", w.compare("olt", x, zero), w.compare("ogt", x, w.const(-INF)))
-    finite = w.compare("olt", absolute(w, y), w.const(INF))
-    fraction = flags.binary("and", finite, flags.binary("xor", whole, flags.const(True)))
+    fraction = flags.binary("xor", whole, flags.const(True))
     result = w.select(flags.binary("and", below, fraction), w.const(NAN), result)
-    unit = w.compare("oeq", absolute(w, x), one)
-    endless = w.compare("oeq", absolute(w, y), w.const(INF))
-    result = w.select(flags.binary("and", unit, endless), one, result)
     is_one = flags.binary("or", w.compare("oeq", y, zero), w.compare("oeq", x, one))
-    nan = flags.binary("or", w.compare("uno", x, x), w.compare("uno", y, y))
-    result = w.select(nan, w.add(x, y), result)
+    result = w.select(w.compare("uno", x, y), w.add(x, y), result)
     return w.select(is_one, one, result)
 
 
@@ -325,15 +339,16 @@ _Formula = Callable[..., str]
 _FORMULAS: Final[dict[str, _Formula]] = {
     "exp": exp,
     "log": log,
-    "log1p": in_float64(log1p),
-    "expm1": in_float64(expm1),
+    "log1p": log1p,
+    "expm1": expm1,
     "sqrt": lambda w, x: w.intrinsic("sqrt", x),
     "rsqrt": rsqrt,
     "tanh": tanh,
     "sigmoid": sigmoid,
     "erf": erf,
-    "sinh": in_float64(sinh),
-    "cosh": in_float64(cosh),
+    "sinh": sinh,
+    "cosh": cosh,
     "pow": pow_,
     **TRIGONOMETRIC,
+    **INVERSE,
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Sequence
 from typing import Final
 
+from tensorad.codegen import machine
 from tensorad.codegen import vmath_tables as table
-from tensorad.codegen.llvm_text import Writer
+from tensorad.codegen.llvm_text import Writer, mangled
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT32, INT64
 
 INF: Final = float("inf")
@@ -17,12 +19,13 @@ LN2: Final = {
 }
 """ln 2 as a short float, whose product with an exponent is exact, and the rest."""
 _LOG2E: Final = 1.4426950408889634
-_MAGIC: Final = {FLOAT32: 1.5 * 2.0**23, FLOAT64: 1.5 * 2.0**52}
+MAGIC: Final = {FLOAT32: 1.5 * 2.0**23, FLOAT64: 1.5 * 2.0**52}
 """Adding it rounds to an integer, which then stands in the low bits."""
 _EXP_RANGE: Final = {FLOAT32: (-105.0, 90.0), FLOAT64: (-746.0, 711.0)}
 """Beyond these exp is 0 and inf."""
-_MANTISSA: Final = {FLOAT32: 23, FLOAT64: 52}
-_ROOT_HALF: Final = {FLOAT32: 0x3F3504F3, FLOAT64: 0x3FE6A09E667F3BCD}
+MANTISSA: Final = {FLOAT32: 23, FLOAT64: 52}
+_BIAS: Final = {FLOAT32: 127, FLOAT64: 1023}
+ROOT_HALF: Final = {FLOAT32: 0x3F3504F3, FLOAT64: 0x3FE6A09E667F3BCD}
 
 
 def horner(w: Writer, x: str, coefficients: Sequence[float]) -> str:
@@ -54,25 +57,53 @@ def from_bits(w: Writer, i: str) -> str:
     return w.put(f"bitcast {integers(w).type} {i} to {w.type}")
 
 
-def reduce_by_ln2(w: Writer, x: str) -> tuple[str, str]:
-    """(n as an integer, r) with x = n ln 2 + r; x is limited to where exp is neither 0 nor inf."""
-    low, high = _EXP_RANGE[w.dtype]
-    x = w.select(w.compare("olt", x, w.const(low)), w.const(low), x)
-    x = w.select(w.compare("ogt", x, w.const(high)), w.const(high), x)
-    magic = w.const(_MAGIC[w.dtype])
+def at_least(w: Writer, x: str, low: float) -> str:
+    """x or `low` if it is below; NaN stays."""
+    return w.select(w.compare("olt", x, w.const(low)), w.const(low), x)
+
+
+def at_most(w: Writer, x: str, high: float) -> str:
+    """x or `high` if it is above; NaN stays."""
+    return w.select(w.compare("ogt", x, w.const(high)), w.const(high), x)
+
+
+def steps_of_ln2(w: Writer, x: str) -> tuple[str, str]:
+    """(n in the low bits of a float, r) with x = n ln 2 + r, of a limited x."""
+    magic = w.const(MAGIC[w.dtype])
     shifted = w.fma(x, w.const(_LOG2E), magic)
     n = w.sub(shifted, magic)
     first, second = LN2[w.dtype]
     r = w.fma(n, w.const(-first), x)
-    r = w.fma(n, w.const(-second), r)
+    return shifted, w.fma(n, w.const(-second), r)
+
+
+def reduce_by_ln2(w: Writer, x: str) -> tuple[str, str]:
+    """(n as an integer, r) with x = n ln 2 + r; x is limited to where exp is neither 0 nor inf."""
+    low, high = _EXP_RANGE[w.dtype]
+    shifted, r = steps_of_ln2(w, at_most(w, at_least(w, x, low), high))
     i = integers(w)
-    whole = i.sub(to_bits(w, shifted), to_bits_constant(w, _MAGIC[w.dtype]))
-    return whole, r
+    return i.sub(to_bits(w, shifted), i.const(bits_of(w, MAGIC[w.dtype]))), r
 
 
-def to_bits_constant(w: Writer, value: float) -> str:
-    """The bits of a constant, as an integer constant."""
-    return to_bits(w, w.const(value))
+def bits_of(w: Writer, value: float) -> int:
+    """The bits of a float of this type, as an integer."""
+    floats, whole = ("<f", "<i") if w.dtype is FLOAT32 else ("<d", "<q")
+    (found,) = struct.unpack(whole, struct.pack(floats, value))
+    return int(found)
+
+
+def shifted_power(w: Writer, shifted: str, more: int) -> str:
+    """2^(n + more) for the n in the low bits of `shifted`: no more than a shift and a sum."""
+    i, bits = integers(w), MANTISSA[w.dtype]
+    field = i.binary("shl", to_bits(w, shifted), i.const(bits))
+    return from_bits(w, i.add(field, i.const((_BIAS[w.dtype] + more) << bits)))
+
+
+def shifted_inverse(w: Writer, shifted: str, more: int) -> str:
+    """2^(more - n) for the n in the low bits of `shifted`."""
+    i, bits = integers(w), MANTISSA[w.dtype]
+    field = i.binary("shl", to_bits(w, shifted), i.const(bits))
+    return from_bits(w, i.sub(i.const((_BIAS[w.dtype] + more) << bits), field))
 
 
 def exp_of_sum(w: Writer, r: str, rest: str | None) -> str:
@@ -87,42 +118,35 @@ def exp_of_sum(w: Writer, r: str, rest: str | None) -> str:
 
 
 def scale(w: Writer, x: str, n: str) -> str:
-    """x * 2^n in two exact steps, so that subnormal results round once."""
+    """x * 2^n for 1/2 < x < 2: one instruction where there is one, otherwise two products.
+
+    The first product is exact, so that subnormal results round once either way.
+    """
     i = integers(w)
+    if machine.current().vector_bytes == 64:  # only AVX-512 has it; elsewhere it calls ldexp
+        name = f"llvm.ldexp.{mangled(w.dtype, w.lanes)}.{mangled(i.dtype, w.lanes)}"
+        w.code.declare(name, w.type, w.type, i.type)
+        return w.put(f"call {w.type} @{name}({w.type} {x}, {i.type} {n})")
     half = i.binary("ashr", n, i.const(1))
     first = w.mul(x, _power_of_two(w, half))
     return w.mul(first, _power_of_two(w, i.sub(n, half)))
 
 
 def _power_of_two(w: Writer, n: str) -> str:
-    i, bits = integers(w), _MANTISSA[w.dtype]
-    bias = 127 if w.dtype is FLOAT32 else 1023
-    return from_bits(w, i.binary("shl", i.add(n, i.const(bias)), i.const(bits)))
+    i, bits = integers(w), MANTISSA[w.dtype]
+    return from_bits(w, i.binary("shl", i.add(n, i.const(_BIAS[w.dtype])), i.const(bits)))
 
 
 def split_exponent(w: Writer, x: str) -> tuple[str, str]:
     """(e as a float, f) with x = 2^e (1 + f) and 1 + f in [sqrt(1/2), sqrt(2))."""
-    i, bits = integers(w), _MANTISSA[w.dtype]
+    i, bits = integers(w), MANTISSA[w.dtype]
     tiny = 2.0 ** (-126 if w.dtype is FLOAT32 else -1022)
     subnormal = w.compare("olt", x, w.const(tiny))
     raised = w.select(subnormal, w.mul(x, w.const(2.0**bits)), x)
     b = to_bits(w, raised)
-    e = i.binary("ashr", i.sub(b, i.const(_ROOT_HALF[w.dtype])), i.const(bits))
+    e = i.binary("ashr", i.sub(b, i.const(ROOT_HALF[w.dtype])), i.const(bits))
     mantissa = from_bits(w, i.sub(b, i.binary("shl", e, i.const(bits))))
     exponent = i.convert("sitofp", e, w.dtype)
     lowered = w.sub(exponent, w.const(float(bits)))
     exponent = w.select(subnormal, lowered, exponent)
     return exponent, w.sub(mantissa, w.const(1.0))
-
-
-def in_float64(formula: Callable[..., str]) -> Callable[..., str]:
-    """The formula computed in float64 for both float types, rounded once for float32."""
-
-    def write(w: Writer, *args: str) -> str:
-        if w.dtype is FLOAT64:
-            return formula(w, *args)
-        wide = w.of(FLOAT64)
-        result = formula(wide, *[w.convert("fpext", a, FLOAT64) for a in args])
-        return wide.convert("fptrunc", result, w.dtype)
-
-    return write

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -12,8 +13,13 @@ import pytest
 
 from tensorad import te
 from tensorad.building import build
+from tensorad.codegen import vmath
+from tensorad.codegen.llvm import assembly
+from tensorad.codegen.llvm_text import Code, Writer
 from tensorad.codegen.vmath import FUNCTIONS
 from tensorad.compiled import CompiledFunction
+from tensorad.config import override
+from tensorad.ir.dtypes import FLOAT32, FLOAT64, DType
 from tensorad.ir.expr import call
 
 INF, NAN = math.inf, math.nan
@@ -139,15 +145,41 @@ def test_overflow_and_subnormals() -> None:
         assert 0 < small < np.finfo(dtype).smallest_normal
 
 
-def test_huge_angles() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", ["sin", "cos", "tan"])
+def test_huge_angles(op: str, dtype: str) -> None:
+    """Among them floats next to multiples of pi/2, and both sides of where reductions change."""
+    info = np.finfo(dtype)
+    powers = 2.0 ** np.random.default_rng(8).uniform(10, info.maxexp - 0.01, 120)
+    near = [6381956970095103 * 2.0**797, 5319372648326541 * 2.0**-43] if info.bits == 64 else []
+    edges = [2.0**16, 2.0**26, 2.0**30, float(info.max)]
+    x = np.array([*powers, *edges, *np.nextafter(edges, 0), *near, 16367173 * 2.0**72], dtype)
+    x = np.concatenate([x, -x, np.array([INF, NAN], dtype)])
+    got = apply(op, dtype, x)
+    assert np.isnan(got[-2:]).all()
+    with mpmath.workprec(1400):
+        for a, value in zip(x[:-2].tolist(), got[:-2].tolist(), strict=True):
+            error = error_in_ulps(value, getattr(mpmath, op)(mpmath.mpf(a)), dtype)
+            assert error <= ULPS, f"{op}({a!r}) = {value}: {error} ulp"
+
+
+@pytest.mark.parametrize("op", ["sin", "cos"])
+def test_no_sine_exceeds_one(op: str) -> None:
+    k = np.random.default_rng(4).integers(0, 20000, 1 << 16)
+    x = (k + (op == "sin") / 2) * math.pi + np.random.default_rng(5).normal(0, 2e-4, 1 << 16)
     for dtype in ("float32", "float64"):
-        x = np.asarray([1e9, 2.0**30, 1e12, 1e20, -1e25], dtype)
-        for op, want in (("sin", math.sin), ("cos", math.cos), ("tan", math.tan)):
-            np.testing.assert_allclose(
-                apply(op, dtype, x),
-                [want(a) for a in x.tolist()],
-                rtol=5 * float(np.finfo(dtype).eps),
-            )
+        assert np.abs(apply(op, dtype, x)).max() == 1
+
+
+ODD = ("log1p", "expm1", "tanh", "sin", "tan", "asin", "atan", "sinh")
+
+
+@pytest.mark.parametrize("op", ODD)
+def test_tiny_arguments_are_their_own_values(op: str) -> None:
+    for dtype in ("float32", "float64"):
+        bits = np.array([1, 2, 3, 5, 1000001], f"uint{np.finfo(dtype).bits}")
+        x = np.concatenate([bits.view(dtype), -bits.view(dtype)])
+        np.testing.assert_array_equal(apply(op, dtype, x), x)
 
 
 def test_whole_powers_are_products() -> None:
@@ -157,6 +189,28 @@ def test_whole_powers_are_products() -> None:
     np.testing.assert_array_equal(compiled("pow", "float32", 5, 0)(x), np.ones(5))
     with np.errstate(divide="ignore"):
         np.testing.assert_array_equal(compiled("pow", "float32", 5, -1)(x), np.float32(1) / x)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_no_function_calls_the_c_library(op: str) -> None:
+    """Neither with 512 bits nor with 256, where LLVM has instructions for less."""
+    for dtype, lanes in ((FLOAT32, 16), (FLOAT64, 8)):
+        for cpu in ("x86-64-v4", "haswell"):
+            text = assembly(function_text(op, dtype, lanes, cpu), 2, cpu)
+            called = re.findall(r"call[ql]?\s+([^\s*]+)", text)
+            assert all(name.startswith(("far.", f"{op}.")) for name in called), called
+
+
+def function_text(op: str, dtype: DType, lanes: int, cpu: str) -> str:
+    """A module with one function that applies `op` to vectors."""
+    code = Code()
+    w = Writer(code, 0, dtype, lanes)
+    names = ["%a", "%b"][: 1 + (op in BINARY)]
+    with override(machine=f"cpu={cpu}"):
+        result = vmath.call(w, op, tuple(names))
+    head = ", ".join([f"{w.type} {n}" for n in names])
+    body = [f"define {w.type} @f({head}) {{", *code.regions[0].lines, f"ret {w.type} {result}", "}"]
+    return "\n".join([*code.declarations.values(), *code.functions.values(), *body])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
