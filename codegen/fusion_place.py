@@ -19,10 +19,12 @@ class Place:
 
     Attributes:
         kept: the dimensions, each with what is subtracted from its index (or None).
+        beside: whether the temporary is stored where it was, too; only its reads move.
     """
 
     tensor: Tensor
     kept: tuple[tuple[int, Expr | None], ...]
+    beside: bool = False
 
     def indices(self, full: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The indices in scratch of an element of the temporary."""
@@ -73,11 +75,14 @@ class _Mover:
             case Check():
                 raise InternalError("a check stands in rows")
 
+    def _stays(self, t: Tensor) -> bool:
+        return t not in self.places or self.places[t].beside
+
     def store(self, s: Store) -> list[Stmt]:
         """One store per place; no value reads what this statement stores."""
         values, indices = self.images(s.values), self.images(s.indices)
         result: list[Stmt] = []
-        stay = [n for n, t in enumerate(s.tensors) if t not in self.places]
+        stay = [n for n, t in enumerate(s.tensors) if self._stays(t)]
         if stay:
             tensors = tuple([s.tensors[n] for n in stay])
             result.append(Store(tensors, indices, tuple([values[n] for n in stay])))

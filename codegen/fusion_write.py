@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from tensorad.codegen import machine
 from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.fusion_place import Place, moved
@@ -14,6 +15,7 @@ from tensorad.codegen.fusion_tile import Tile
 from tensorad.codegen.loopir import For, Kernel, LoopKind, Stmt
 from tensorad.codegen.loopnest import Nest, map_nest
 from tensorad.codegen.schedule_emit import Plan, emit_nest
+from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul
 from tensorad.ir.tensor import Dim, Placeholder, Tensor, outputs
@@ -27,8 +29,13 @@ class _Writer:
         self.tile = tile
         self.first = group.steps[0]
         self.loops = [axis(row[self.first].name, 0, row[self.first].upper) for row in tile.rows]
+        self.outside = outside
+        again = {t: None for s in group.steps for t in s.reads if _is_large(t)}
         self.homes = {
-            t: (s, self.home(t, s)) for s in group.steps for t in s.writes if t not in outside
+            t: (s, self.home(t, s))
+            for s in group.steps
+            for t in s.writes
+            if t not in outside or t in again  # a row is read again, its stores pass the cache
         }
 
     def home(self, t: Tensor, s: Step) -> Tensor:
@@ -59,7 +66,7 @@ class _Writer:
         body = self.blocks()
         for a in reversed(self.loops[:-1]):
             body = (For(a, body, self.kind(a)),)
-        made = [t for s in self.group.steps for t in s.writes if t not in self.homes]
+        made = [t for s in self.group.steps for t in s.writes if t in self.outside]
         read = dict.fromkeys(t for s in self.group.steps for t in s.reads if t not in self.homes)
         scratch = tuple([home for _, home in self.homes.values()])
         return Kernel(made[-1].name, body, tuple(made), tuple(read), scratch)
@@ -105,12 +112,19 @@ class _Writer:
             for nest, plan in s.planned:
                 body.extend(_in_rows(nest, plan, rows, (self.tile.rows[-1][s], inner), choices))
         places = {
-            t: Place(
-                home, tuple([(d, base if d == self.blocked(s) else None) for d in self.kept(s)])
-            )
+            t: Place(home, self.origins(s, base), t in self.outside)
             for t, (s, home) in self.homes.items()
         }
         return moved(tuple(body), places)
+
+    def origins(self, s: Step, base: Expr | None) -> tuple[tuple[int, Expr | None], ...]:
+        """The kept dimensions, each with where its block begins."""
+        return tuple([(d, base if d == self.blocked(s) else None) for d in self.kept(s)])
+
+
+def _is_large(t: Tensor) -> bool:
+    """Whether stores of it had better pass all caches."""
+    return 2 * (bytes_of(t) or 0) > machine.current().l3
 
 
 def write_group(group: Group, tile: Tile, outside: Mapping[Tensor, None]) -> Kernel:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tensorad import te, topi
+from tensorad import config, te, topi
 from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen import fusion_tile
@@ -15,7 +15,7 @@ from tensorad.codegen.choices import Choices, Given
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Fold, LoopProgram
+from tensorad.codegen.loopir import Fold, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.memory import bytes_of
 from tensorad.codegen.traffic import traffic
@@ -156,6 +156,21 @@ def test_outputs_and_tensors_read_elsewhere_stay_in_memory() -> None:
     first, last = program.kernels
     assert first.writes == (y,) and last.reads == (y,)
     assert {t.name for t in first.scratch} >= {"exps", "sum"}
+
+
+def test_large_outputs_that_are_read_again_stream_beside_their_rows() -> None:
+    x, h = matrix("X", 64, 128), matrix("H", 64, 128)
+    y = topi.nn.softmax(x)
+    made: Made = ([y, *vjp(y, [x], h)], [x, h])
+    with config.override(machine="l3=49152"):
+        program = lowered(made, fuse=True)
+    (kernel,) = program.kernels
+    stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
+    assert {t.name for s in stores for t in s.tensors if s.streaming} == {"softmax", "dX"}
+    assert {t.name for t in kernel.scratch} >= {"softmax", "exps"}
+    assert y not in kernel.reads
+    arrays = arrays_of(made[1])
+    assert results(made, program, arrays) == results(made, lowered(made, fuse=False), arrays)
 
 
 def test_one_tensor_of_a_pair_may_stay_in_memory() -> None:
