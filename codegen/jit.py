@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from tensorad.codegen.llvm import compile_text, target_machine
+from tensorad.codegen.llvm import compile_text, llvmlite_lock, target_machine
 from tensorad.errors import InternalError
 
 LIBRARIES_PER_JIT: Final = 64
@@ -112,24 +112,15 @@ def external_address(name: str) -> int:
     return ctypes.cast(c_function(name), ctypes.c_void_p).value or 0
 
 
-def _llvmlite_lock() -> Any:
-    """llvmlite's own lock: a child forked while another thread holds it would hang.
-
-    llvmlite 0.50 keeps it at binding.ffi.lib._lock._lock.
-    """
-    library = getattr(getattr(llvm, "ffi", None), "lib", None)
-    return getattr(getattr(library, "_lock", None), "_lock", None)
-
-
 def _before_fork() -> None:
     lock.acquire()
-    inner = _llvmlite_lock()
+    inner = llvmlite_lock()
     if inner is not None:
         inner.acquire()
 
 
 def _after_fork() -> None:
-    inner = _llvmlite_lock()
+    inner = llvmlite_lock()
     if inner is not None:
         inner.release()
     lock.release()

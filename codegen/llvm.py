@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import llvmlite.binding as llvm
 
@@ -77,4 +79,38 @@ def compile_text(text: str, opt: int, cpu: str = "", triple: str = "") -> bytes:
         raise InternalError(f"LLVM refuses the code: {error}\n{text[:20000]}") from error
     if "asm" in debug:
         print(machine.emit_assembly(module))
-    return bytes(machine.emit_object(module))
+    with _without_strength_reduction():
+        return bytes(machine.emit_object(module))
+
+
+_VERSIONS: Final = range(15, 23)
+"""LLVM's versions known to have the option below; it ends a process over one it does not know."""
+
+
+@contextmanager
+def _without_strength_reduction() -> Iterator[None]:
+    """Generate code without LLVM's loop strength reduction.
+
+    It takes half of the time for long loops and finds nothing there: addresses are formed by
+    level already. The option belongs to the process, so llvmlite's lock is held while it is set:
+    whoever else compiles keeps the pass.
+    """
+    lock = llvmlite_lock()
+    if lock is None or llvm.llvm_version_info[0] not in _VERSIONS:
+        yield
+        return
+    with lock:
+        llvm.set_option("", "-disable-lsr=true")
+        try:
+            yield
+        finally:
+            llvm.set_option("", "-disable-lsr=false")
+
+
+def llvmlite_lock() -> Any:
+    """llvmlite's own lock, reentrant: held by every call into LLVM.
+
+    llvmlite 0.50 keeps it at binding.ffi.lib._lock._lock.
+    """
+    library = getattr(getattr(llvm, "ffi", None), "lib", None)
+    return getattr(getattr(library, "_lock", None), "_lock", None)

@@ -7,7 +7,15 @@ import threading
 import weakref
 from typing import Any, dataclass_transform
 
-_table: dict[tuple[object, ...], weakref.KeyedRef[Any, Any]] = {}
+
+class _Entry(weakref.ref[Any]):
+    """A weak reference that knows its key (weakref.KeyedRef, without its Python methods)."""
+
+    __slots__ = ("key",)
+    key: tuple[object, ...]
+
+
+_table: dict[tuple[object, ...], _Entry] = {}
 _lock = threading.RLock()
 
 
@@ -20,7 +28,7 @@ def _forget_lock() -> None:
 os.register_at_fork(after_in_child=_forget_lock)
 
 
-def _remove(ref: weakref.KeyedRef[Any, Any]) -> None:
+def _remove(ref: _Entry) -> None:
     if _table.get(ref.key) is ref:
         del _table[ref.key]
 
@@ -42,6 +50,8 @@ class NodeMeta(type):
     """Turns annotations into slots and makes construction intern."""
 
     _setters: tuple[Any, ...]
+    has_operands = False
+    """Set in a class whose fields are (a nominal object, anything, a tuple of nodes)."""
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> NodeMeta:
         own = tuple(namespace.get("__annotations__", ()))
@@ -57,18 +67,24 @@ class NodeMeta(type):
             values += tuple(named.pop(f) for f in cls.__match_args__[len(values) :])  # type: ignore[attr-defined]
         if named or len(values) != len(cls._setters):
             raise TypeError(f"{cls.__name__} takes the fields {cls.__match_args__}")  # type: ignore[attr-defined]
-        key = (cls, *[_key(v) for v in values])
+        key: tuple[object, ...]
+        if cls.has_operands:  # most nodes: no need to ask what the operands are
+            key = (cls, id(values[0]), _key(values[1]), *map(id, values[2]))
+        else:
+            key = (cls, *[_key(v) for v in values])
         ref = _table.get(key)
         if ref is not None and (found := ref()) is not None:
             return found
         self: Any = object.__new__(cls)  # type: ignore[arg-type]  # NodeMeta classes are types
         for setter, value in zip(cls._setters, values, strict=True):
             setter(self, value)
+        entry = _Entry(self, _remove)
+        entry.key = key
         with _lock:
             ref = _table.get(key)
             if ref is not None and (found := ref()) is not None:
                 return found
-            _table[key] = weakref.KeyedRef(self, _remove, key)
+            _table[key] = entry
         return self
 
 

@@ -228,6 +228,7 @@ class Param(Expr):
 class Read(Expr):
     """tensor[indices]."""
 
+    has_operands = True
     tensor: Tensor
     indices: tuple[Expr, ...]
 
@@ -235,6 +236,7 @@ class Read(Expr):
 class Call(Expr):
     """A scalar operation of `OPERATIONS`."""
 
+    has_operands = True
     op: str
     args: tuple[Expr, ...]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_not
+from typing import Final
 
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
@@ -35,15 +37,19 @@ from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
 Rule = Callable[[Expr], Expr | None]
 
 
+_LEAVES: Final = frozenset((Const, Axis, Size, Param))
+
+
 def children(e: Expr) -> tuple[Expr, ...]:
     """Direct operands; a reduction's include the bounds of its axes."""
+    kind = type(e)
+    if kind in _LEAVES:  # the commonest first: this runs for every node of every traversal
+        return ()
     match e:
         case Call():
             return e.args
         case Read():
             return e.indices
-        case Const() | Axis() | Size() | Param():
-            return ()
         case Select():
             return (e.cond, e.then, e.orelse)
         case Cast():
@@ -53,24 +59,27 @@ def children(e: Expr) -> tuple[Expr, ...]:
         case Reduce():
             bounds = [b for a in e.axes for b in (a.lower, a.upper, a.step)]
             return (*bounds, e.condition, *e.sources)
-    raise InternalError(f"unknown expression class {type(e).__name__}")
+    raise InternalError(f"unknown expression class {kind.__name__}")
 
 
 def postorder(*roots: Expr) -> list[Expr]:
     """Every distinct node under `roots`, operands before users, left to right."""
     done: dict[Expr, None] = {}
+    entered: dict[Expr, None] = {}
     stack: list[Expr] = list(reversed(roots))
     while stack:
         e = stack[-1]
         if e in done:
             stack.pop()
             continue
-        missing = [c for c in children(e) if c not in done]
-        if missing:
-            stack.extend(reversed(missing))
-        else:
-            done[e] = None
-            stack.pop()
+        if type(e) not in _LEAVES and e not in entered:
+            entered[e] = None
+            missing = [c for c in children(e) if c not in done]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+        done[e] = None
+        stack.pop()
     return list(done)
 
 
@@ -146,14 +155,10 @@ def rebuild(e: Expr, new: Mapping[Expr, Expr], renewed: FreshAxes | None = None)
     match e:
         case Call():
             args = tuple([new[a] for a in e.args])
-            if all(a is b for a, b in zip(args, e.args, strict=True)):
-                return e
-            return fold_call(e, args)
+            return fold_call(e, args) if any(map(is_not, args, e.args)) else e
         case Read():
             indices = tuple([new[i] for i in e.indices])
-            if all(a is b for a, b in zip(indices, e.indices, strict=True)):
-                return e
-            return read(e.tensor, indices)
+            return read(e.tensor, indices) if any(map(is_not, indices, e.indices)) else e
         case Const() | Axis() | Size() | Param():
             return e
         case Select():
@@ -215,7 +220,7 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Exp
     renewed: FreshAxes = {}
 
     def image(e: Expr) -> Expr:
-        rebuilt = rebuild(e, new, renewed)
+        rebuilt = e if type(e) in _LEAVES else rebuild(e, new, renewed)
         changed = rule(rebuilt)
         return rebuilt if changed is None else changed
 
@@ -234,7 +239,7 @@ def substitute_all(roots: Sequence[Expr], mapping: Mapping[Expr, Expr]) -> tuple
         return tuple(roots)
     new: dict[Expr, Expr] = dict(mapping)
     renewed: FreshAxes = {}
-    _fill_images(roots, new, lambda e: rebuild(e, new, renewed))
+    _fill_images(roots, new, lambda e: e if type(e) in _LEAVES else rebuild(e, new, renewed))
     return tuple([new[r] for r in roots])
 
 
@@ -242,16 +247,19 @@ def _fill_images(
     roots: Sequence[Expr], new: dict[Expr, Expr], image: Callable[[Expr], Expr]
 ) -> None:
     """new[e] = image(e) for every node under the roots that has none, operands first."""
+    entered: dict[Expr, None] = {}
     stack = list(roots)
     while stack:
         e = stack[-1]
         if e in new:
             stack.pop()
             continue
-        missing = [c for c in children(e) if c not in new]
-        if missing:
-            stack.extend(reversed(missing))
-            continue
+        if type(e) not in _LEAVES and e not in entered:
+            entered[e] = None
+            missing = [c for c in children(e) if c not in new]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
         new[e] = image(e)
         stack.pop()
 
