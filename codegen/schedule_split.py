@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd, inf
+from math import gcd, inf, prod
 
 from tensorad.codegen.affine import COMPARES, Ranges, among, comparison, substitutor
 from tensorad.codegen.loopnest import Nest, map_fold, simplify_nest, substitute_nest
@@ -40,6 +40,8 @@ MOST_FOLDS = 24
 """Folds that cuts of reduce axes may add to a piece."""
 MOST_NODES = 30_000
 """Expression nodes in all pieces together, about."""
+_LONG = 1 << 12
+"""What a symbolic extent is taken for."""
 SHORT = 4
 """A mixed border of at most this many values is cut into single values."""
 SWITCHES = (*COMPARES, "maximum", "minimum", "floordiv", "mod")
@@ -193,21 +195,28 @@ def split_conditions(nest: Nest) -> list[Nest]:
     Requires and ensures: simplified nests; the pieces cover the points once, in order.
     """
     most, most_folds = _most_pieces(nest), len(nest.folds) + MOST_FOLDS
-    done: list[Nest] = []
     todo: list[tuple[Nest, dict[Expr, None]]] = [(nest, {})]
+    whole: list[Nest] = [nest]
+    """All pieces in order, those of `todo` among them."""
     while todo:
-        piece, seen = todo.pop()
-        cut = None
-        if len(done) + len(todo) < most and len(piece.folds) < most_folds:
-            cut = _next_cut(piece, seen)
-        if cut is None:
-            done.append(piece)
+        piece, seen = todo.pop(_largest([n for n, _ in todo]))
+        if len(whole) >= most or len(piece.folds) >= most_folds:
             continue
-        for part, keep in _apply(piece, cut, seen)[::-1]:
-            simple = simplify_nest(part)
-            if simple is not None:
-                todo.append((simple, keep))
-    return done
+        cut = _next_cut(piece, seen)
+        if cut is None:
+            continue
+        parts = [(simplify_nest(part), keep) for part, keep in _apply(piece, cut, seen)]
+        made = [(part, keep) for part, keep in parts if part is not None]
+        at = next(n for n, other in enumerate(whole) if other is piece)
+        whole[at : at + 1] = [part for part, _ in made]
+        todo.extend(made)
+    return whole
+
+
+def _largest(nests: Sequence[Nest]) -> int:
+    """The position of the nest with the most points: where pieces are few it is to have them."""
+    points = [prod([_LONG if a.extent is None else a.extent for a in n.axes]) for n in nests]
+    return points.index(max(points))
 
 
 def _next_cut(nest: Nest, seen: dict[Expr, None]) -> Cut | None:
