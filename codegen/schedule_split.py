@@ -6,34 +6,33 @@ Inside a piece the switched parts are constant, so its inner loops have no guard
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import gcd, inf, prod
+from dataclasses import replace
+from math import gcd, prod
 
-from tensorad.codegen.affine import COMPARES, Ranges, among, comparison, substitutor
+from tensorad.codegen.affine import COMPARES, Ranges, among, substitutor
 from tensorad.codegen.loopnest import Nest, map_fold, simplify_nest, substitute_nest
 from tensorad.codegen.lower_body import FoldLoop
+from tensorad.codegen.schedule_cut import SHORT, Cut, find_cut
 from tensorad.codegen.schedule_plan import folds_in_lanes, preferred_axis
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
-    FALSE,
-    TRUE,
     Axis,
     Call,
     Const,
     Expr,
-    Size,
     add,
     axis,
-    call,
     floordiv,
     int_const,
     mod,
     mul,
 )
 from tensorad.ir.visit import free_leaves, postorder
-from tensorad.simplify.linear import Linear, linear_form
+from tensorad.simplify.linear import linear_form
 
 MOST_PIECES = 32
+SHARE = 64
+"""Pieces of less than this part of a nest's points are not cut into single values."""
 MOST_SYMBOLIC_PIECES = 12
 """Pieces of a nest with symbolic extents: many of them may be empty at a given size."""
 MOST_FOLDS = 24
@@ -42,8 +41,6 @@ MOST_NODES = 30_000
 """Expression nodes in all pieces together, about."""
 _LONG = 1 << 12
 """What a symbolic extent is taken for."""
-SHORT = 4
-"""A mixed border of at most this many values is cut into single values."""
 SWITCHES = (*COMPARES, "maximum", "minimum", "floordiv", "mod")
 
 
@@ -62,11 +59,12 @@ def has_switches(nest: Nest) -> bool:
 def _switches(nest: Nest) -> list[Call]:
     """Nodes of integer arithmetic that may change their form along an axis."""
     bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)]
-    return [
-        e
-        for e in postorder(*nest.expressions(), *bounds)
-        if type(e) is Call and e.op in SWITCHES and e.args[0].dtype is INT64
-    ]
+    return _switches_under(*nest.expressions(), *bounds)
+
+
+def _switches_under(*roots: Expr) -> list[Call]:
+    nodes = [e for e in postorder(*roots) if type(e) is Call and e.op in SWITCHES]
+    return [e for e in nodes if e.args[0].dtype is INT64]
 
 
 def split_divisions(nest: Nest) -> list[Nest]:
@@ -178,23 +176,13 @@ def _refold(fold: FoldLoop, mapping: Mapping[Expr, Expr], axes: tuple[Axis, ...]
     return map_fold(replace(fold, axes=axes), substitutor(mapping))
 
 
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """Where an axis is cut, and what a switch becomes in each of the parts."""
-
-    axis: Axis
-    points: tuple[Expr, ...]
-    switch: Call | None
-    images: tuple[Expr | None, ...]
-    """One per part; None where the switch stays."""
-
-
 def split_conditions(nest: Nest) -> list[Nest]:
     """Cut output and reduce axes where comparisons, max and min switch.
 
     Requires and ensures: simplified nests; the pieces cover the points once, in order.
     """
     most, most_folds = _most_pieces(nest), len(nest.folds) + MOST_FOLDS
+    floor = _points(nest) // SHARE
     todo: list[tuple[Nest, dict[Expr, None]]] = [(nest, {})]
     whole: list[Nest] = [nest]
     """All pieces in order, those of `todo` among them."""
@@ -202,7 +190,7 @@ def split_conditions(nest: Nest) -> list[Nest]:
         piece, seen = todo.pop(_largest([n for n, _ in todo]))
         if len(whole) >= most or len(piece.folds) >= most_folds:
             continue
-        cut = _next_cut(piece, seen)
+        cut = _next_cut(piece, seen, floor)
         if cut is None:
             continue
         parts = [(simplify_nest(part), keep) for part, keep in _apply(piece, cut, seen)]
@@ -215,33 +203,55 @@ def split_conditions(nest: Nest) -> list[Nest]:
 
 def _largest(nests: Sequence[Nest]) -> int:
     """The position of the nest with the most points: where pieces are few it is to have them."""
-    points = [prod([_LONG if a.extent is None else a.extent for a in n.axes]) for n in nests]
+    points = [_points(n) for n in nests]
     return points.index(max(points))
 
 
-def _next_cut(nest: Nest, seen: dict[Expr, None]) -> Cut | None:
-    """The first cut that makes some switch constant in a part."""
+def _points(nest: Nest) -> int:
+    return prod([_LONG if a.extent is None else a.extent for a in nest.axes])
+
+
+def _next_cut(nest: Nest, seen: dict[Expr, None], floor: int) -> Cut | None:
+    """The first cut that makes some switch constant in a part.
+
+    Args:
+        floor: nests of fewer points are not cut into single values.
+    """
     target = preferred_axis(nest)
     reduced = [a for f in nest.folds for a in f.axes]
     ranges = Ranges([*nest.axes, *reduced])
     everywhere, only_target = _located(nest)
     for e in everywhere:
         if e not in seen:
-            cut = _cut(e, _choices(e, nest, target), ranges)
+            cut = find_cut(e, _choices(e, nest, target), ranges)
             if cut is not None:
                 return cut
-    for e in only_target:
-        if e not in seen and target is not None and among(target, free_leaves(e)):
-            cut = _cut(e, [target], ranges)
-            if cut is not None:
-                return cut
-    return _singles(nest)
+    for a in _targets(nest, target):
+        for e in only_target:
+            if e not in seen and a in free_leaves(e):
+                cut = find_cut(e, [a], ranges)
+                if cut is not None:
+                    return cut
+    return _singles(nest) if _points(nest) >= floor else None
+
+
+def _targets(nest: Nest, target: Axis | None) -> list[Axis]:
+    """The axes that may come to be in lanes: another one where the best is short and in bounds."""
+    if target is None:
+        return []
+    others = tuple([a for a in nest.axes if a is not target])
+    stuck = target in _bound_leaves(nest) and target.extent is not None and target.extent <= SHORT
+    second = preferred_axis(replace(nest, axes=others)) if stuck else None
+    return [target] if second is None else [target, second]
+
+
+def _bound_leaves(nest: Nest) -> dict[Expr, None]:
+    return free_leaves(*[b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)])
 
 
 def _singles(nest: Nest, switches: Iterable[Expr] = ()) -> Cut | None:
     """A short output axis in the bounds of a fold (or a switch) is cut into single values."""
-    bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)]
-    used = free_leaves(*bounds, *switches)
+    used = {**_bound_leaves(nest), **free_leaves(*switches)}
     for a in nest.axes:
         if a not in used or a.extent is None or not 1 < a.extent <= SHORT:
             continue
@@ -275,16 +285,7 @@ def _located(nest: Nest) -> tuple[list[Call], list[Call]]:
     inside = [*nest.values, *nest.indices, *[s for f in nest.folds for s in f.sources]]
     outside = [e for f in nest.folds for a in f.axes for e in (a.lower, a.upper)]
     outside += [f.condition for f in nest.folds]
-    chosen = []
-    for roots in (inside, outside):
-        chosen.append(
-            [
-                e
-                for e in postorder(*roots)
-                if type(e) is Call and e.op in SWITCHES and e.args[0].dtype is INT64
-            ]
-        )
-    return chosen[0], chosen[1]
+    return _switches_under(*inside), _switches_under(*outside)
 
 
 def _choices(e: Call, nest: Nest, target: Axis | None) -> list[Axis]:
@@ -300,114 +301,6 @@ def _choices(e: Call, nest: Nest, target: Axis | None) -> list[Axis]:
         if len(inner) == 1 and (f.axes[0] is inner[0] or folds_in_lanes(f.combiner)):
             return inner
     return []
-
-
-def _cut(e: Call, axes: Iterable[Axis], ranges: Ranges) -> Cut | None:
-    for a in axes:
-        one = isinstance(a.step, Const) and a.step.value == 1
-        if not one or a.extent == 1:
-            continue
-        divides = e.op in ("floordiv", "mod")
-        cut = _cut_division(e, a) if divides else _cut_order(e, a, ranges)
-        if cut is not None:
-            return cut
-    return None
-
-
-def _cut_division(e: Call, a: Axis) -> Cut | None:
-    """(a + r) // d switches where a + r passes a multiple of d: cut a short axis there."""
-    form = linear_form(e.args[0])
-    if not isinstance(e.args[1], Const) or a not in form.terms or a.extent is None:
-        return None
-    if not isinstance(a.lower, Const) or a.extent > 2 * SHORT:
-        return None
-    d = int(e.args[1].value)
-    rest = [t for t, c in form.terms.items() if t is not a and c % d]
-    if d <= 0 or rest:
-        return None
-    low = int(a.lower.value)
-    at = [(form.terms[a] * v + form.constant) // d for v in range(low, low + a.extent)]
-    points = [low + n for n in range(1, a.extent) if at[n] != at[n - 1]]
-    if not points:
-        return None
-    return Cut(a, tuple(map(int_const, points)), e, (None,) * (len(points) + 1))
-
-
-def _cut_order(e: Call, a: Axis, ranges: Ranges) -> Cut | None:
-    """Cut where the sign of the difference of the operands switches."""
-    form, holds, fails = _condition(e)
-    c = form.terms.get(a, 0)
-    if not c:
-        return None
-    sizes: dict[Expr, int] = {t: k for t, k in form.terms.items() if isinstance(t, Size)}
-    rest = Linear(
-        {t: k for t, k in form.terms.items() if t is not a and t not in sizes}, form.constant
-    )
-    low, high = ranges.of_linear(rest)
-    if low == -inf or high == inf or any(among(a, free_leaves(t)) for t in rest.terms):
-        return None
-    low_, high_ = int(low), int(high)
-    if sizes or a.extent is None:
-        return _symbolic_cut(e, a, c, Linear(sizes, 0), low_, high_, (holds, fails))
-    assert isinstance(a.lower, Const)  # it has an extent
-    start = int(a.lower.value)
-    true_at, false_at = _thresholds(c, low_, high_)
-    stop = start + a.extent
-    first, last = sorted((true_at, false_at))
-    points = sorted({p for p in (first, last) if start < p < stop})
-    mixed = min(last, stop) - max(first, start)
-    if not points:
-        if a.extent > SHORT or mixed <= 0:
-            return None
-        points = list(range(start + 1, stop))
-    elif 2 * mixed > a.extent and mixed > SHORT:
-        return None
-    images: tuple[Expr | None, ...] = (None,) * (len(points) + 1)
-    return Cut(a, tuple(map(int_const, points)), e, images)
-
-
-def _thresholds(c: int, low: int, high: int) -> tuple[int, int]:
-    """Where c*a + [low, high] >= 0 starts (c > 0) or stops to hold surely, and possibly."""
-    if c > 0:
-        return -(low // c), -(high // c)
-    return low // -c + 1, high // -c + 1
-
-
-def _symbolic_cut(
-    e: Call, a: Axis, c: int, sizes: Linear, low: int, high: int, images: tuple[Expr, Expr]
-) -> Cut | None:
-    """The same at thresholds that are expressions of sizes; only for unit coefficients."""
-    if abs(c) != 1 or e.op in ("eq", "ne") or high - low > SHORT:
-        return None
-
-    def at(value: int) -> Expr:
-        threshold = sizes.plus(Linear({}, value)).scaled(-c)
-        shift = 0 if c > 0 else 1
-        point = threshold.plus(Linear({}, shift)).to_expr()
-        return call("maximum", a.lower, call("minimum", a.upper, point))
-
-    sure, possible = at(low), at(high)
-    holds, fails = images
-    if low == high:
-        parts = (fails, holds) if c > 0 else (holds, fails)
-        return Cut(a, (sure,), e, parts)
-    if c > 0:
-        return Cut(a, (possible, sure), e, (fails, None, holds))
-    return Cut(a, (sure, possible), e, (holds, None, fails))
-
-
-def _condition(e: Call) -> tuple[Linear, Expr, Expr]:
-    """(d, image where d >= 0, image where d < 0) of a comparison, max or min."""
-    if e.op in ("maximum", "minimum"):
-        x, y = e.args
-        d = linear_form(x).plus(linear_form(y), -1)
-        images = (x, y) if e.op == "maximum" else (y, x)
-        if isinstance(images[1], Const):  # where both are equal the constant is simpler
-            d = d.plus(Linear({}, -1))
-        return (d, *images)
-    found = comparison(e)
-    assert found is not None  # a switch over int64
-    return found[1], TRUE, FALSE
 
 
 def _apply(nest: Nest, cut: Cut, seen: dict[Expr, None]) -> list[tuple[Nest, dict[Expr, None]]]:

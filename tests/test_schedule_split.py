@@ -1,0 +1,59 @@
+"""Pieces of a nest: how many there are, and that they give the same values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorad import te
+from tensorad.building import build
+from tensorad.codegen.choices import OPEN
+from tensorad.codegen.loopnest import nest_of
+from tensorad.codegen.schedule import pieces_of
+from tensorad.ir.expr import Expr
+from tensorad.ir.interpret import interpret
+from tensorad.ir.tensor import Compute, Tensor
+
+
+def bilateral(n: int, taps: int) -> tuple[Tensor, Tensor]:
+    """(input, output): neighbours within a window, weighted by how near their values are."""
+    x = te.placeholder((n, n), name="X")
+    p, q = te.reduce_axis(taps, name="p"), te.reduce_axis(taps, name="q")
+    half = taps // 2
+
+    def total(i: Expr, j: Expr) -> Expr:
+        y, z = i + p - half, j + q - half
+        value = te.exp(-((x[y, z] - x[i, j]) * (x[y, z] - x[i, j])))
+        return te.sum(value, axis=[p, q], where=te.all_of(y >= 0, y < n, z >= 0, z < n))
+
+    return x, te.compute((n, n), total, "B")
+
+
+def pieces(y: Tensor) -> int:
+    assert isinstance(y.op, Compute)
+    nest = nest_of(y.op.axes, (y,), y.op.bodies)
+    assert nest is not None
+    return len(pieces_of(nest, OPEN))
+
+
+def test_small_borders_are_few_pieces() -> None:
+    assert pieces(bilateral(256, 5)[1]) == 7  # 21 if rows and columns of the border were pieces
+    assert pieces(bilateral(12, 5)[1]) == 21  # here the border is most of the work
+
+
+def test_borders_of_any_share_have_the_same_values() -> None:
+    for n, taps in ((3, 5), (12, 5), (40, 3), (90, 3)):
+        x, y = bilateral(n, taps)
+        values = np.random.default_rng(n).random((n, n), np.float32)
+        expected = interpret(y, {x: values}) if n < 20 else naive(values, taps)
+        np.testing.assert_allclose(build(y, [x])(values), expected, rtol=1e-5)
+
+
+def naive(x: np.ndarray, taps: int) -> np.ndarray:
+    half, n = taps // 2, len(x)
+    padded = np.pad(x, half, constant_values=np.nan)
+    total = np.zeros_like(x)
+    for p in range(taps):
+        for q in range(taps):
+            near = np.exp(-((padded[p : p + n, q : q + n] - x) ** 2))
+            total += np.nan_to_num(near, nan=0.0)
+    return total
