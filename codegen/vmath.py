@@ -6,7 +6,7 @@ Every function keeps NaN, infinities, signed zeros and subnormals as IEEE 754 an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from tensorad.codegen import vmath_tables as table
@@ -31,6 +31,7 @@ from tensorad.codegen.vmath_write import (
     integers,
     reduce_by_ln2,
     scale,
+    scale_within,
     shifted_inverse,
     shifted_power,
     split_exponent,
@@ -170,34 +171,28 @@ def sigmoid(w: Writer, x: str) -> str:
 
 
 def erf(w: Writer, x: str) -> str:
-    """x P(x^2) near 0, otherwise 1 - exp(P(|x|)); pieces in float64."""
-    a = absolute(w, x)
-    z = w.mul(x, x)
-    if w.dtype is FLOAT32:
-        near = w.mul(x, horner(w, z, table.ERF32))
-        limited = w.select(w.compare("ogt", a, w.const(4.0)), w.const(4.0), a)
+    """x P(x^2) near 0, otherwise 1 - erfc(|x|)."""
+    a, z, narrow = absolute(w, x), w.mul(x, x), w.dtype is FLOAT32
+    near = w.mul(x, horner(w, z, table.ERF32 if narrow else table.ERF64))
+    limited = at_most(w, a, 4.0 if narrow else 6.0)
+    if narrow:
         far = w.sub(w.const(1.0), exp(w, horner(w, limited, table.ERFC32)))
-        limit = 0.92
     else:
-        near = w.mul(x, horner(w, z, table.ERF64))
-        far = _erf64_far(w, a)
-        limit = 0.93
-    is_near = w.compare("olt", a, w.const(limit))
-    result = w.select(is_near, near, copy_sign(w, far, x))
-    return w.select(w.compare("uno", x, x), x, result)
+        far = w.fma(w.neg(_gauss(w, z)), _scaled_erfc(w, limited), w.const(1.0))
+    is_near = w.compare("olt", a, w.const(0.92 if narrow else 0.6))
+    return w.select(is_near, near, copy_sign(w, far, x))
 
 
-def _erf64_far(w: Writer, a: str) -> str:
-    def piece(middle: float, half: float, coefficients: Sequence[float]) -> str:
-        t = w.mul(w.sub(a, w.const(middle)), w.const(1.0 / half))
-        return horner(w, t, coefficients)
+def _gauss(w: Writer, z: str) -> str:
+    """exp(-z) of 0 <= z, limited to 36."""
+    shifted, r = steps_of_ln2(w, w.neg(at_most(w, z, 36.0)))
+    return scale_within(w, exp_of_sum(w, r, None), shifted)
 
-    first = w.sub(w.const(1.0), exp(w, piece(1.565, 0.635, table.ERFC64A)))
-    second = piece(2.7, 0.5, table.ERF64B)
-    third = piece(4.6, 1.4, table.ERF64C)
-    third = w.select(w.compare("oge", a, w.const(5.95)), w.const(1.0), third)
-    later = w.select(w.compare("olt", a, w.const(3.2)), second, third)
-    return w.select(w.compare("olt", a, w.const(2.2)), first, later)
+
+def _scaled_erfc(w: Writer, a: str) -> str:
+    """erfc(a) exp(a^2)."""
+    three = w.const(3.0)
+    return horner(w, w.div(w.sub(a, three), w.add(a, three)), table.ERFC64)
 
 
 def rsqrt(w: Writer, x: str) -> str:
@@ -257,9 +252,8 @@ def _pow32(w: Writer, size: str, y: str) -> str:
     magic = wide.const(MAGIC[FLOAT64])
     shifted = wide.add(t, magic)
     r = wide.sub(t, wide.sub(shifted, magic))
-    p = to_bits(wide, horner(wide, r, table.POWEXP32))
-    power = i.add(p, i.binary("shl", to_bits(wide, shifted), i.const(52)))
-    return wide.convert("fptrunc", from_bits(wide, power), w.dtype)
+    power = scale_within(wide, horner(wide, r, table.POWEXP32), shifted)
+    return wide.convert("fptrunc", power, w.dtype)
 
 
 def _pow64(w: Writer, size: str, y: str) -> str:

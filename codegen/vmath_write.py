@@ -132,6 +132,13 @@ def scale(w: Writer, x: str, n: str) -> str:
     return w.mul(first, _power_of_two(w, i.sub(n, half)))
 
 
+def scale_within(w: Writer, x: str, shifted: str) -> str:
+    """x 2^n for the n in the low bits of `shifted`, where neither x nor the result is special."""
+    i, bits = integers(w), MANTISSA[w.dtype]
+    field = i.binary("shl", to_bits(w, shifted), i.const(bits))
+    return from_bits(w, i.add(to_bits(w, x), field))
+
+
 def _power_of_two(w: Writer, n: str) -> str:
     i, bits = integers(w), MANTISSA[w.dtype]
     return from_bits(w, i.binary("shl", i.add(n, i.const(_BIAS[w.dtype])), i.const(bits)))
