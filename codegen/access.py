@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorad.codegen.affine import Ranges
+from tensorad.codegen.affine import Ranges, joined_digits
 from tensorad.codegen.loopnest import Nest
-from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read
+from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, Read
 from tensorad.ir.tensor import Shape, Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, needs, outside_reductions, postorder
-from tensorad.simplify.linear import linear_form
+from tensorad.simplify.linear import Linear, linear_form
 
 FAR = 1 << 20
 """Stands for a stride that is not a number."""
@@ -44,11 +44,18 @@ def strides(shape: Shape) -> list[int]:
 def access(tensor: Tensor, indices: tuple[Expr, ...]) -> Access:
     """The access at these indices."""
     uses: dict[Expr, int | None] = {}
-    for index, step in zip(indices, strides(tensor.shape), strict=True):
-        for leaf, c in linear_form(index).terms.items():
+    steps = strides(tensor.shape)
+    forms = [linear_form(index).scaled(step) for index, step in zip(indices, steps, strict=True)]
+    if FAR not in steps and any(type(t) is Call for form in forms for t in form.terms):
+        total: Linear = Linear({}, 0)
+        for form in forms:
+            total = total.plus(form)
+        forms = [joined_digits(total)]
+    for form in forms:
+        for leaf, c in form.terms.items():
             if isinstance(leaf, Axis):
                 before = uses.get(leaf, 0)
-                uses[leaf] = None if before is None else before + c * step
+                uses[leaf] = None if before is None else before + c
             else:
                 uses.update(dict.fromkeys(free_leaves(leaf)))
     return Access(tensor, uses)

@@ -61,6 +61,8 @@ class Choices:
     siblings: bool | None = None
     """Whether it shares a loop with tensors over the same points, False: not. It may reorder
     folds."""
+    flat: bool | None = None
+    """Whether elementwise loops over contiguous axes become one; by itself where rows are short."""
     streaming: bool | None = None
     """Whether stores pass the caches; by itself where the output is larger than the last one."""
 

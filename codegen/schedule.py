@@ -16,6 +16,7 @@ from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, 
 from tensorad.codegen.loopnest import Nest, nest_of, share_loops, simplify_nest
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.schedule_emit import Plan, emit_nest
+from tensorad.codegen.schedule_flat import flattened
 from tensorad.codegen.schedule_forced import check_lanes
 from tensorad.codegen.schedule_plan import extent_product, plan_nest
 from tensorad.codegen.schedule_reduce import split_sums
@@ -178,6 +179,9 @@ def schedule_item(item: Item, planned: Planned | None = None) -> Kernel:
         body.extend(serial_loops(item.axes, item.bodies, item.live, item.choices))
     else:
         for piece, plan in planned:
+            flat = flattened(piece, item.choices)
+            if flat is not piece:
+                piece, plan = flat, plan_nest(flat, item.choices)
             body.extend(emit_nest(piece, plan))
     return Kernel(item.name, tuple(body), item.writes, item.reads())
 

@@ -32,6 +32,11 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute, substitute_all
 
+STRIPS = 32
+"""Strips of a vector loop on several threads, where it is long enough."""
+SHORTEST_STRIP = 256
+LONGEST_STRIP = 16384
+
 Copy = dict[Expr, Expr]
 """What a jammed copy puts in place of axes and accumulators."""
 
@@ -89,7 +94,7 @@ class _Emitter:
             return emit_sweep(self.nest, a, width, self.plan.sweep, self.plan.riders)
         if kind != "parallel":
             return (For(a, self.level(depth + 1, copies), "vector", width),)
-        outer, lane = strips(a, max(width, 1))
+        outer, lane = strips(a, width or strip_width(a))
         body = self.level(depth + 1, [{**c, a: lane} for c in copies])
         return (For(outer, (For(lane, body, "vector", width),), "parallel"),)
 
@@ -236,6 +241,12 @@ class _Emitter:
         results = [substitute(r, mapping) for r in fold.combiner.results]
         chosen = tuple([select(test, r, t) for r, t in zip(results, targets, strict=True)])
         return [Assign(targets, chosen)]
+
+
+def strip_width(a: Axis) -> int:
+    """Lanes that a thread takes at a time: many, but leaving some for each of the threads."""
+    share = (a.extent if a.extent is not None else LONGEST_STRIP) // STRIPS
+    return max(SHORTEST_STRIP, min(LONGEST_STRIP, share // SHORTEST_STRIP * SHORTEST_STRIP))
 
 
 def strips(a: Axis, width: int) -> tuple[Axis, Axis]:

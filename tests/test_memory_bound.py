@@ -12,6 +12,8 @@ from tensorad import te, topi
 from tensorad.building import build
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loopir import For
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.tensor import Tensor
@@ -179,3 +181,36 @@ def test_the_transpose_of_a_formula_reads_rows_too() -> None:
     x, w = (RNG.standard_normal(t.shape).astype("f") for t in (a, b))
     np.testing.assert_allclose(build(y, [a, b])(x, w), x.T * w + x.T, rtol=1e-5, atol=1e-6)
     assert "gather" not in text_of([y], [a, b])
+
+
+def test_short_contiguous_rows_are_one_loop() -> None:
+    x, m = te.placeholder((8, 6, 7, 9), name="X"), te.placeholder((6,), name="M")
+    y = te.compute((8, 6, 7, 9), lambda n, c, i, j: x[n, c, i, j] * m[c], "Y")
+    text = text_of([y], [x, m], "l2=100000000,l3=100000000")
+    assert "div" not in text and "rem" not in text  # the digits of addresses are joined
+    assert "gather" not in text and "scatter" not in text
+    extents = [s.axis.extent for s in statements(lower_program([y], [x, m]).kernels[0].body)
+               if isinstance(s, For)]  # fmt: skip
+    assert extents == [8, 6, 63]
+    a, b = (RNG.standard_normal(t.shape).astype("f") for t in (x, m))
+    np.testing.assert_array_equal(build(y, [x, m])(a, b), a * b[:, None, None])
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4, 5), (7, 1, 9), (0, 4)])
+def test_flat_loops_store_what_rows_store(shape: tuple[int, ...]) -> None:
+    x = te.placeholder(shape, name="X")
+    a = RNG.standard_normal(shape).astype("f")
+    number = lambda *i: x[i] + i[-1]  # noqa: E731  # an axis used as a number keeps its loop
+    for formula, want in ((lambda *i: x[i] * 2.0, a * 2), (number, a + np.arange(shape[-1]))):
+        y = te.compute(shape, formula, "Y")
+        for flat in (None, True, False):
+            got = build(y, [x], schedule=ta.Schedule(flat=flat))(a)
+            np.testing.assert_array_equal(got, want.astype("f"))
+
+
+def test_one_long_axis_is_shared_in_long_strips() -> None:
+    x = te.placeholder((3_000_000,), name="X")
+    kernel = lower_program([te.compute(x.shape, lambda i: x[i] + 1.0, "Y")], [x]).kernels[0]
+    outer, inner = (s for s in statements(kernel.body) if isinstance(s, For))
+    assert (outer.kind, inner.kind) == ("parallel", "vector")
+    assert outer.axis.extent == -(-3_000_000 // 16384)

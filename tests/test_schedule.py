@@ -21,7 +21,7 @@ from tensorad.ir.tensor import Compute, Scatter, Update, outputs
 from tensorad.ir.visit import postorder
 from tests.loop_cases import CASES, ZERO, conv2d, dense, flatten, float_input, pools, total
 
-PLAIN = Choices(contract=False)
+PLAIN = Choices(contract=False, flat=False)
 """Contractions have a schedule of their own: tests/test_contraction.py."""
 
 
@@ -108,7 +108,9 @@ def test_flatten_reads_rows_in_order() -> None:
     case = flatten(2, 3, 4, 32)
     program = lower_program([case.outputs[0]], case.inputs)
     (lanes,) = loops(program, "vector")
-    assert lanes.axis.extent == 32
+    assert lanes.axis.extent == 2 * 3 * 4 * 32
+    plain = lower_program([case.outputs[0]], case.inputs, choices=PLAIN)
+    assert [a.axis.extent for a in loops(plain, "vector")] == [32]
 
 
 def test_an_odd_pooling_gradient_has_a_rest_piece() -> None:
