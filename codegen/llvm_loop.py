@@ -12,7 +12,7 @@ from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes,
 from tensorad.codegen.llvm_ops import iota, is_constant
 from tensorad.codegen.llvm_stream import Stream, ask_ahead, head_length, streams_of
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
-from tensorad.codegen.loopir import Assign, For, Stmt
+from tensorad.codegen.loopir import Assign, Fold, For, Stmt
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Param, Size, axis
 from tensorad.ir.tensor import Tensor
@@ -33,6 +33,10 @@ class FunctionText:
     functions: dict[str, str]
 
 
+LEAST_LANES = 4
+"""Of a narrow register at the end of a loop of folds."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """A part of a vector loop: [start, stop) in steps of `count` registers."""
@@ -45,6 +49,8 @@ class Stage:
     mask: str | None = None
     left: str = ""
     """How many iterations a masked stage of known length has."""
+    lanes: int = 0
+    """Lanes of its registers where they are narrower."""
     streams: tuple[Stream, ...] = ()
     """Stores that may pass the caches: they are aligned."""
 
@@ -156,7 +162,7 @@ class Loops(Statements):
     def _vector_loop(self, s: For) -> None:
         for stage in self._stages(s):
             base = axis(s.axis.name, s.axis.lower, s.axis.upper)
-            step = str(stage.count * self.width)
+            step = str(stage.count * (stage.lanes or self.width))
             bounds = (stage.start, stage.stop, step)
             lanes = partial(self._lanes, s, stage, base)
             self.counted(s, base, bounds, stage.always_entered, lanes)
@@ -171,7 +177,8 @@ class Loops(Statements):
             left = self.code.put(f"sub i64 {stage.stop}, {here.name}")
             splat = values.spread(Value((left,), INT64, 0, level, 0), self.width, 1)
             mask = w.compare("slt", iota(self.width, 0), splat.name)
-        values.vector = Lanes(s.axis, base, self.width, stage.count, mask, left, level)
+        width = stage.lanes or self.width
+        values.vector = Lanes(s.axis, base, width, stage.count, mask, left, level)
         values.vector.streams = {stream.tensor: stream.align for stream in stage.streams}
         if s.ahead:
             ask_ahead(self, s)
@@ -185,7 +192,8 @@ class Loops(Statements):
         if streams:
             return self._streaming_stages(s, lower, upper, count, streams)
         if is_constant(lower) and is_constant(upper):
-            return _constant_stages(int(lower), int(upper), lanes, count)
+            narrow = not self.use.folded[s] and any(isinstance(c, Fold) for c in statements(s.body))
+            return _constant_stages(int(lower), int(upper), lanes, count, narrow)
         put = self.code.put
         extent = put(f"sub i64 {upper}, {lower}")
         positive = put(f"icmp sgt i64 {extent}, 0")
@@ -217,8 +225,8 @@ class Loops(Statements):
         ]
 
 
-def _constant_stages(lower: int, upper: int, lanes: int, count: int) -> list[Stage]:
-    """Whole groups, then single registers, then the masked rest."""
+def _constant_stages(lower: int, upper: int, lanes: int, count: int, narrow: bool) -> list[Stage]:
+    """Whole groups, then single registers, then the masked rest, in a narrower one if asked."""
     stages = []
     at = lower
     for registers in dict.fromkeys((count, 1)):
@@ -228,8 +236,13 @@ def _constant_stages(lower: int, upper: int, lanes: int, count: int) -> list[Sta
             stages.append(Stage(str(at), str(at + whole), registers, False, True))
         at += whole
     if at < upper:
-        bits = ", ".join(["i1 true" if n < upper - at else "i1 false" for n in range(lanes)])
-        stages.append(Stage(str(at), str(upper), 1, True, True, f"<{bits}>", str(upper - at)))
+        left = upper - at
+        if narrow:
+            lanes = min(lanes, max(LEAST_LANES, 1 << (left - 1).bit_length()))
+        bits = ", ".join(["i1 true" if n < left else "i1 false" for n in range(lanes)])
+        full = left == lanes
+        mask = None if full else f"<{bits}>"
+        stages.append(Stage(str(at), str(upper), 1, not full, True, mask, str(left), lanes))
     return stages
 
 
