@@ -35,6 +35,8 @@ from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
 
 Mapping = dict[Expr, Expr]
+LEAST_LANES = 4
+"""Of a part of a register."""
 
 
 class Emitted:
@@ -291,7 +293,7 @@ class _Emitter:
             self.folds(accs, places, around, lane, ZERO if number is None else number)
         )
         statements.extend(self.stores(accs, places, around, row, lane, number))
-        return (For(lane, tuple(statements), "vector", t.registers * b.width),)
+        return (For(lane, tuple(statements), "vector", lanes_of(t, b.width)),)
 
     def waiting(self, mapping: Mapping, row: Expr, lane: Expr) -> Expr:
         """Where a sum waits for the next block."""
@@ -390,6 +392,13 @@ class _Emitter:
             return tuple(final)
         last = call("eq", number, int_const(self.b.blocks - 1))
         return (If(last, tuple(final), tuple(partial)),)
+
+
+def lanes_of(t: Tile, width: int) -> int:
+    """Lanes side by side; a short rest takes a part of a register."""
+    if t.stop - t.start > width // 2:
+        return t.registers * width
+    return max(LEAST_LANES, 1 << (t.stop - t.start - 1).bit_length())
 
 
 def _digits_below(k: Expr, group: Sequence[Axis]) -> Mapping:

@@ -319,12 +319,23 @@ def _cost(b: Blocking, target: Machine) -> float:
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
     if _is_streamed(b, target) and b.panel * b.registers < STREAMED_LANES:
         cost += 20.0 * vectors  # short pieces of long rows: memory waits
+    if b.rows_mode == "place" and _rows_wait(b, target):
+        cost += 20.0 * b.rows.extent * c.depth / b.width * prod(size(a) for a in c.batch)
     if b.rows_mode != "place":
         cost += 3.0 * b.rows.extent * c.depth * prod(size(a) for a in c.batch)
     stores = prod(size(a) for a in c.nest.axes)
     cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
     shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
     return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < ENOUGH else cost
+
+
+def _rows_wait(b: Blocking, target: Machine) -> bool:
+    """Whether the broadcast operand comes from memory, a line of each page at a time."""
+    c, value = b.contraction, b.rows.value
+    assert isinstance(value, Read)  # it is read in place
+    uses = access(value.tensor, value.indices).uses
+    total = b.rows.extent * c.depth * prod(size(a) for a in c.batch) * value.dtype.size_bytes
+    return total > target.l3 and abs(uses.get(c.reduced[-1], 0) or 0) * 4 > target.line
 
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:

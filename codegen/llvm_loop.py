@@ -12,7 +12,7 @@ from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes,
 from tensorad.codegen.llvm_ops import iota, is_constant
 from tensorad.codegen.llvm_stream import Stream, ask_ahead, head_length, streams_of
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
-from tensorad.codegen.loopir import Assign, Fold, For, Stmt
+from tensorad.codegen.loopir import Assign, For, Stmt
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Param, Size, axis
 from tensorad.ir.tensor import Tensor
@@ -31,10 +31,6 @@ class FunctionText:
     """Instructions of the longest stretch without a branch."""
     declarations: dict[str, str]
     functions: dict[str, str]
-
-
-LEAST_LANES = 4
-"""Of a narrow register at the end of a loop of folds."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +188,7 @@ class Loops(Statements):
         if streams:
             return self._streaming_stages(s, lower, upper, count, streams)
         if is_constant(lower) and is_constant(upper):
-            narrow = not self.use.folded[s] and any(isinstance(c, Fold) for c in statements(s.body))
+            narrow = s.width if s.width < lanes and not self.use.folded[s] else 0
             return _constant_stages(int(lower), int(upper), lanes, count, narrow)
         put = self.code.put
         extent = put(f"sub i64 {upper}, {lower}")
@@ -225,8 +221,8 @@ class Loops(Statements):
         ]
 
 
-def _constant_stages(lower: int, upper: int, lanes: int, count: int, narrow: bool) -> list[Stage]:
-    """Whole groups, then single registers, then the masked rest, in a narrower one if asked."""
+def _constant_stages(lower: int, upper: int, lanes: int, count: int, narrow: int) -> list[Stage]:
+    """Whole groups, then single registers, then the masked rest, `narrow` lanes if that is enough."""
     stages = []
     at = lower
     for registers in dict.fromkeys((count, 1)):
@@ -237,8 +233,8 @@ def _constant_stages(lower: int, upper: int, lanes: int, count: int, narrow: boo
         at += whole
     if at < upper:
         left = upper - at
-        if narrow:
-            lanes = min(lanes, max(LEAST_LANES, 1 << (left - 1).bit_length()))
+        if left <= narrow:
+            lanes = narrow
         bits = ", ".join(["i1 true" if n < left else "i1 false" for n in range(lanes)])
         full = left == lanes
         mask = None if full else f"<{bits}>"

@@ -28,7 +28,8 @@ class For:
 
     `width` (vector loops only) is how many iterations the schedule would like side by side:
     a power of two, usually a multiple of the machine's lanes (several registers are then in
-    flight); 0 leaves it to the code generator. Iterations beyond a multiple of it are a
+    flight; a loop that is shorter than a register may ask for a part of one); 0 leaves it to the
+    code generator. Iterations beyond a multiple of it are a
     masked or narrower tail.
     """
 
