@@ -9,6 +9,7 @@ from tensorad.codegen.contraction import recognise
 from tensorad.codegen.contraction_emit import Emitted, emit_contraction
 from tensorad.codegen.contraction_pack import fill
 from tensorad.codegen.contraction_plan import Blocking, plan_contraction
+from tensorad.codegen.contraction_reasons import explain_blocking
 from tensorad.codegen.llvm_lanes import lanes_for
 from tensorad.codegen.loopnest import Nest, simplify_nest
 from tensorad.codegen.schedule_split import split_divisions, split_phases
@@ -43,9 +44,7 @@ def contract(
             continue
         if all(b is not None or not p.folds for b, p in zip(plans, pieces, strict=True)):
             parts = [
-                Emitted(fill(finished(p), threads=True))
-                if b is None
-                else emit_contraction(b, finished(p))
+                Emitted(fill(finished(p), threads=True)) if b is None else _emitted(b, finished(p))
                 for b, p in zip(plans, pieces, strict=True)
             ]
             return Emitted(
@@ -54,6 +53,11 @@ def contract(
                 [t for e in parts for t in e.scratch],
             )
     return None
+
+
+def _emitted(b: Blocking, nest: Nest) -> Emitted:
+    explain_blocking(b, nest)
+    return emit_contraction(b, nest)
 
 
 def _ways(nest: Nest) -> Sequence[list[Nest]]:

@@ -34,9 +34,8 @@ THREADS_FROM: Final = 200_000
 """Cycles from which several threads pay."""
 ENOUGH: Final = 8
 """Parallel iterations that any number of threads can share."""
-STREAMED_ROWS: Final = 16
-STREAMED_LANES: Final = 1280
-"""Block and panel of an operand that comes from memory: whole pages of few rows at a time."""
+LONG_ROWS: Final = 1280
+"""Lanes from which a row is longer than a page."""
 WORST: Final = 2.6
 """Times the cycles of full registers that a contraction may cost."""
 
@@ -162,9 +161,6 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
                         size(c.reduced[0]), False, False,
                     )  # fmt: skip
                     yield _blocked(draft, target, choices)
-                    if mode == "panel" and choices.block is None and _is_streamed(draft, target):
-                        streamed = replace(choices, block=STREAMED_ROWS)
-                        yield _blocked(draft, target, streamed, STREAMED_LANES)
 
 
 def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:
@@ -188,17 +184,14 @@ def _rows_mode(c: Contraction, rows: Part) -> Mode:
 
 def _is_streamed(b: Blocking, target: Machine) -> bool:
     """Whether the vectors come from memory, in long rows."""
-    inside = in_place(b.lanes, b.group) and b.flat >= STREAMED_LANES
-    return inside and _lane_bytes(b) > target.l3
-
-
-def _lane_bytes(b: Blocking) -> int:
+    rows = in_place(b.lanes, b.group) and b.flat >= LONG_ROWS
     batch = prod(size(a) for a in b.contraction.batch)
-    return b.lanes.extent * batch * b.contraction.depth * b.lanes.value.dtype.size_bytes
+    points = b.lanes.extent * batch * b.contraction.depth
+    return rows and points * b.lanes.value.dtype.size_bytes > target.l3
 
 
-def _blocked(b: Blocking, target: Machine, choices: Choices, most: int | None = None) -> Blocking:
-    """The draft with blocks for the caches, panels of `most` lanes, and loops for threads."""
+def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
+    """The draft with blocks for the caches, panels, and loops for threads."""
     c, element = b.contraction, b.lanes.value.dtype.size_bytes
     unit, budget = b.registers * b.width, target.l2 // 2
     split, block = 0, size(c.reduced[0])
@@ -209,7 +202,7 @@ def _blocked(b: Blocking, target: Machine, choices: Choices, most: int | None = 
     depth = block * prod(size(a) for a in c.reduced[split + 1 :])
     packs = b.mode == "panel" and not in_place(b.lanes, b.group)
     step = prod(size(a) for a in b.group[1:]) if packs else 1
-    panel = _panel(b.flat, step, unit, max(unit, most or budget // (depth * element)))
+    panel = _panel(b.flat, step, unit, max(unit, budget // (depth * element)))
     outer = prod(size(a) for a in b.outer)
     points = c.depth * prod(size(a) for a in c.nest.axes)
     parallel = choices.parallel
@@ -218,7 +211,7 @@ def _blocked(b: Blocking, target: Machine, choices: Choices, most: int | None = 
     by_rows = False
     count = outer * ceil(b.flat / panel)
     if parallel and count < ENOUGH:
-        if b.mode != "panel" and b.tile_rows >= 2 * count and not most:
+        if b.mode != "panel" and b.tile_rows >= 2 * count:
             by_rows, panel = True, b.flat
             if choices.block is None:
                 split, block = 0, size(c.reduced[0])
@@ -317,25 +310,14 @@ def _cost(b: Blocking, target: Machine) -> float:
         cost += copied + 0.25 * vectors
     elif b.flat * c.depth * element > target.l2 // 2 and b.tile_rows > 4:
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
-    if _is_streamed(b, target) and b.panel * b.registers < STREAMED_LANES:
+    if b.mode != "relayout" and _is_streamed(b, target):
         cost += 20.0 * vectors  # short pieces of long rows: memory waits
-    if b.rows_mode == "place" and _rows_wait(b, target):
-        cost += 20.0 * b.rows.extent * c.depth / b.width * prod(size(a) for a in c.batch)
     if b.rows_mode != "place":
         cost += 3.0 * b.rows.extent * c.depth * prod(size(a) for a in c.batch)
     stores = prod(size(a) for a in c.nest.axes)
     cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
     shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
     return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < ENOUGH else cost
-
-
-def _rows_wait(b: Blocking, target: Machine) -> bool:
-    """Whether the broadcast operand comes from memory, a line of each page at a time."""
-    c, value = b.contraction, b.rows.value
-    assert isinstance(value, Read)  # it is read in place
-    uses = access(value.tensor, value.indices).uses
-    total = b.rows.extent * c.depth * prod(size(a) for a in c.batch) * value.dtype.size_bytes
-    return total > target.l3 and abs(uses.get(c.reduced[-1], 0) or 0) * 4 > target.line
 
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:

@@ -222,7 +222,7 @@ class Loops(Statements):
 
 
 def _constant_stages(lower: int, upper: int, lanes: int, count: int, narrow: int) -> list[Stage]:
-    """Whole groups, then single registers, then the masked rest, `narrow` lanes if that is enough."""
+    """Whole groups, then single registers, then the masked rest, in `narrow` lanes if they do."""
     stages = []
     at = lower
     for registers in dict.fromkeys((count, 1)):

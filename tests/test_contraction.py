@@ -319,3 +319,23 @@ def test_wrong_choices_are_refused() -> None:
     assert 'pass "place", "panel" or "relayout".' in str(error.value)
     with pytest.raises(BuildError, match="pass a number of steps"):
         ta.Schedule(block=0)
+
+
+def test_the_report_says_why() -> None:
+    program = matmul(60, 256, 256)
+    with override(machine="registers=32,vector_bytes=64,l2=1048576"):
+        report = str(ta.lower([program.output], program.inputs).report())
+    assert "contraction" in report and "i with j over k" in report
+    assert "register tile 6 x 64" in report and "24 sums stay in registers" in report
+
+
+def test_a_short_rest_takes_a_part_of_a_register() -> None:
+    program = matmul(20, 20, 40)
+    (kernel,) = lower_program(
+        [program.output], program.inputs, choices=Choices(contract=True)
+    ).kernels
+    text, _ = kernel_text(kernel, kernel_key(kernel)[1])
+    assert "call <4 x float> @llvm.fma" in text and "masked" not in text
+    f = ta.build(program.output, program.inputs, schedule=Choices(contract=True))
+    a, b = program.arrays(0)
+    np.testing.assert_allclose(f(a, b), a @ b, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,48 @@
+"""Why a contraction runs as it does, for the report of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from tensorad.codegen.contraction import size
+from tensorad.codegen.contraction_plan import Blocking
+from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.schedule_record import is_listening, note
+from tensorad.ir.expr import Axis
+
+
+def explain_blocking(b: Blocking, nest: Nest) -> None:
+    """Note the decisions of a contraction that is being written."""
+    if is_listening():
+        for what, why in _reasons(b):
+            note(nest.tensors, what, why)
+
+
+def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:
+    c = b.contraction
+    batch = f", batch {_listed(c.batch)}" if c.batch else ""
+    operands = f"{_listed(b.rows.axes)} with {_listed(b.lanes.axes)} over {_listed(c.reduced)}"
+    yield "contraction", f"{operands}{batch}"
+    tile = b.tiles(min(b.panel, b.flat))[0]
+    sums = f"{tile.rows * tile.registers} sums stay in registers"
+    yield f"register tile {tile.rows} x {tile.registers * b.width}", sums
+    yield f"lanes along {_listed(b.group)}", _SOURCES[b.mode]
+    if b.rows_mode != "place":
+        yield f"{_listed(b.rows.axes)} copied", _SOURCES[b.rows_mode]
+    if b.blocks > 1:
+        taken = prod(size(a) for a in c.reduced)
+        yield f"{b.depth} of {taken} steps at a time", "what they read stays in the second cache"
+    if b.parallel:
+        yield "threads share " + ("row tiles" if b.by_rows else "panels"), ""
+
+
+_SOURCES = {
+    "place": "loaded from the operand itself",
+    "panel": "packed into panels",
+    "relayout": "loaded from a copy that has them side by side",
+}
+
+
+def _listed(axes: Sequence[Axis]) -> str:
+    return ", ".join([a.name for a in axes])
