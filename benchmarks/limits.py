@@ -91,6 +91,7 @@ class Stream:
     def __init__(
         self, reads: int, writes: int, size_bytes: int, threads: int, streaming: bool
     ) -> None:
+        self.threads = threads
         arrays = reads + writes
         self.kernel = stream(reads, writes, streaming)
         turns = max(1, size_bytes // arrays // STEP_BYTES // threads)

@@ -7,13 +7,25 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from benchmarks import call_suite, processes, product_suite, stream_suite
+from benchmarks import (
+    call_suite,
+    compile_suite,
+    memory_suite,
+    processes,
+    product_suite,
+    scaling_suite,
+    stream_suite,
+    thread_suite,
+)
 from benchmarks.figures import Figures, Suite, merged, table
 from benchmarks.machine import machine, versions
 from benchmarks.records import SCHEMA
 from tensorad import config
 
-SUITES: Final[tuple[Suite, ...]] = (product_suite.SUITE, stream_suite.SUITE, call_suite.SUITE)
+SUITES: Final[tuple[Suite, ...]] = (
+    product_suite.SUITE, stream_suite.SUITE, call_suite.SUITE, compile_suite.SUITE,
+    thread_suite.SUITE, scaling_suite.SUITE, memory_suite.SUITE,
+)  # fmt: skip
 
 
 def _command(suite: Suite) -> Callable[[argparse.Namespace], int]:

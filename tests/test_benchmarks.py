@@ -12,7 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import call_suite, frameworks, product_suite, stream_suite, timing
+from benchmarks import (
+    alone,
+    call_suite,
+    frameworks,
+    product_suite,
+    scaling_suite,
+    stream_suite,
+    thread_suite,
+    timing,
+)
 from benchmarks.__main__ import main
 from benchmarks.comparing import compare
 from benchmarks.figures import Figures, asked, at_most, table
@@ -28,6 +37,7 @@ from benchmarks.tables import aligned, by_mode, milliseconds, number
 from benchmarks.verdicts import geometric_mean, verdicts
 from benchmarks.workloads.catalogue import GROUPS, WORKLOADS, chosen
 from benchmarks.workloads.problem import Sizes
+from tensorad import te
 
 TINY: dict[str, Sizes] = {
     "dense_seed": {"n": 3, "m": 5, "k": 7},
@@ -328,3 +338,29 @@ def test_products_are_checked_and_compared() -> None:
     (r,) = product_suite.measure(["17 x 19"], 2, 1)
     assert r.values["numpy / ours"] >= r.values["best / ours"] > 0
     assert 0 < r.values["share of peak"]
+
+
+@pytest.mark.slow
+def test_memory_of_a_call_is_what_its_arrays_take() -> None:
+    """Two results of 640 kB and hardly anything else, in a process of its own."""
+    found = alone.started("memory", "flatten", "tensorad")
+    assert 2 * 640e3 <= found <= 2 * 640e3 + 2e6
+
+
+@pytest.mark.slow
+def test_cold_seconds_are_measured_in_a_fresh_process() -> None:
+    assert 0.001 < alone.started("compile", "flatten", "tensorad") < 60
+
+
+@pytest.mark.slow
+def test_threads_are_compared_with_the_machine() -> None:
+    (r,) = thread_suite.measure(["softmax_small"], 1, 2)
+    assert r.values["same bits"] == 1.0
+    assert r.values["speed-up"] > 0 and r.values["compute limit"] > 0
+
+
+@pytest.mark.parametrize("name", ["sum", "prefix sums", "dense 64 x 64"])
+def test_scaling_cases_compute_the_same_with_symbolic_sizes(name: str) -> None:
+    make, least, _ = scaling_suite.CASES[name]
+    fixed, symbolic = (scaling_suite._call(make(n), least)() for n in (least, te.size("n")))
+    assert np.allclose(fixed, symbolic)

@@ -27,6 +27,14 @@ def torch_contestant(
     return timed_first(name, only(run.calls(), modes), detach=_arrays)
 
 
+def fresh_call(p: Problem) -> Call:
+    """Eager forward and gradients, not called yet."""
+    import torch
+
+    formula = p.formulas["torch"]
+    return _Torch(torch, p, False, lambda **given: formula(torch, **given)).both
+
+
 def _arrays(found: Any) -> list[Array]:
     tensors = found if isinstance(found, (tuple, list)) else [found]
     return [np.asarray(t.detach()) for t in tensors]

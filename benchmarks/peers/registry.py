@@ -35,12 +35,13 @@ def contestants(
     yield ours.contestant(p, modes)
     absent = missing(peers)
     for name in peers:
-        found = None if name in absent else _peer(name, p, modes, threads)
+        found = None if name in absent else make(name, p, modes, threads)
         if found is not None:
             yield found
 
 
-def _peer(name: str, p: Problem, modes: Sequence[str], threads: int) -> Contestant | None:
+def make(name: str, p: Problem, modes: Sequence[str], threads: int) -> Contestant | None:
+    """A peer; None where the workload has no such formulation."""
     match _PACKAGE[name]:
         case "torch":
             return torch_contestant(name, p, modes, threads)

@@ -1,0 +1,110 @@
+"""One measurement in a process: `python -m benchmarks.alone compile|memory NAME PEER`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.peers import ours
+from benchmarks.peers.registry import make
+from benchmarks.workloads.catalogue import WORKLOADS
+from benchmarks.workloads.problem import Problem
+
+WARM_UP = "maxpool_small"
+MODE = "fb"
+RETURNED = {
+    "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_TOP_PAD_": "0",
+}  # fmt: skip
+"""glibc gives freed memory back to the system, so that all memory in use is seen."""
+
+
+def started(kind: str, name: str, peer: str) -> float:
+    """What the process prints: seconds, or bytes.
+
+    Raises:
+        subprocess.CalledProcessError: it failed; what it said is in `stderr`.
+    """
+    command = [sys.executable, "-m", "benchmarks.alone", kind, name, peer]
+    done = subprocess.run(
+        command,
+        env={**os.environ, **(RETURNED if kind == "memory" else {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+def compile_seconds(p: Problem, peer: str) -> float:
+    """From the formula to running code: the first call, less what a second one takes.
+
+    Ours is cold; the frameworks have compiled something else before.
+    """
+    if peer == ours.NAME:
+        start = time.perf_counter()
+        c = ours.contestant(p, [MODE])
+        first = time.perf_counter() - start
+    else:
+        make(peer, WORKLOADS[WARM_UP].problem(), [MODE], threads=1)
+        found = make(peer, p, [MODE], threads=1)
+        assert found is not None  # every workload has the plain formulation
+        c, first = found, found.first_s[MODE]
+    start = time.perf_counter()
+    c.calls[MODE]()
+    return max(0.0, first - (time.perf_counter() - start))
+
+
+def peak_bytes(p: Problem, peer: str) -> float:
+    """Memory that a call takes on top of its inputs: results and all in between.
+
+    The contestant ran once before, so that libraries are loaded and code is compiled; then it is
+    made anew, and everything it asks for counts.
+    """
+    call = _fresh_call(p, peer)
+    call()
+    del call
+    gc.collect()
+    call = _fresh_call(p, peer)
+    gc.collect()
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    call()
+    return float(_status("VmHWM") - before)
+
+
+def _fresh_call(p: Problem, peer: str) -> Callable[[], object]:
+    """A call that has not run yet, its inputs in memory."""
+    if peer == ours.NAME:
+        program = ours.Program(p)
+        f = program.build(MODE)
+        given = program.arrays(MODE)
+        return lambda: f(*given)
+    from benchmarks.peers.by_torch import fresh_call
+
+    return fresh_call(p)
+
+
+def _status(field: str) -> int:
+    """Bytes, from the process's status."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise LookupError(f"the system does not tell {field}.")
+
+
+def main() -> int:
+    """Measure and print one number."""
+    kind, name, peer = sys.argv[1:]
+    p = WORKLOADS[name].problem()
+    measure = {"compile": compile_seconds, "memory": peak_bytes}[kind]
+    print(measure(p, peer))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,59 @@
+"""From formula to running code, forward and gradients, each in a fresh process."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+from tqdm import tqdm
+
+from benchmarks import alone
+from benchmarks.figures import Figures, Suite, asked, at_most, those
+from benchmarks.peers.ours import NAME
+from benchmarks.peers.registry import missing
+from benchmarks.tables import number
+from benchmarks.verdicts import Verdict
+from benchmarks.workloads.catalogue import chosen
+
+PEERS: Final = ("torch_compile", "jax")
+MEDIAN_S, MOST_S = 0.15, 1.0
+
+
+def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
+    """Seconds by contestant; ours cold, the frameworks' compilers warmed up on something else."""
+    peers = [n for n in PEERS if n not in missing(PEERS)]
+    found = []
+    for w in tqdm(chosen(names), unit="workload", leave=False):
+        values = {f"{NAME} s": alone.started("compile", w.name, NAME)}
+        for peer in peers:
+            try:
+                values[f"{peer} s"] = alone.started("compile", w.name, peer)
+            except subprocess.CalledProcessError as error:
+                tqdm.write(f"{peer} failed on {w.name}: {error.stderr.strip()[-200:]}")
+        others = [v for n, v in values.items() if not n.startswith(NAME)]
+        if others:
+            values["best / ours"] = min(others) / values[f"{NAME} s"]
+        found.append(Figures(w.name, threads, values))
+    return found
+
+
+def judge(rows: Sequence[Figures]) -> list[Verdict]:
+    """The median, the slowest, and everyone below the frameworks."""
+    column = f"{NAME} s"
+    median = statistics.median([r.values[column] for r in rows])
+    text = f"{number(median)} of {MEDIAN_S:g} over {len(rows)}"
+    return [
+        Verdict("formula to running code, median s", median <= MEDIAN_S, text),
+        *those([
+            at_most(rows, "formula to running code, s", column, MOST_S),
+            asked(rows, "framework's compile time / ours", "best / ours", 1.0),
+        ]),
+    ]  # fmt: skip
+
+
+SUITE: Final = Suite(
+    "compile", "seconds from formula to running code, in fresh processes", measure, judge,
+    threads=(1,),
+)  # fmt: skip
