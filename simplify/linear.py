@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import TRUE, Call, Const, Expr, add, floordiv, int_const, mod, mul, sub
@@ -102,6 +103,44 @@ def ceil_div(numerator: Linear, divisor: int) -> Expr:
 
 def linear_form(root: Expr) -> Linear:
     """The int64 expression as a linear combination; nonlinear parts are leaves."""
+    found = _short_form(root)
+    return _shared_form(root) if found is None else found
+
+
+_SHORT_STEPS: Final = 48
+
+
+def _short_form(root: Expr) -> Linear | None:
+    """The same for short sums, every use of a shared part walked; None for long ones."""
+    terms: dict[Expr, int] = {}
+    constant = 0
+    stack = [(root, 1)]
+    for _ in range(_SHORT_STEPS):
+        if not stack:
+            return Linear(terms, constant)
+        e, factor = stack.pop()
+        kind = type(e)
+        if kind is Const and e.dtype is INT64:
+            constant += factor * e.value  # type: ignore[attr-defined]  # of a constant
+            continue
+        parts = linear_parts(e) if kind is Call else ()
+        if not parts:
+            terms[e] = terms.get(e, 0) + factor
+            continue
+        match e.op:  # type: ignore[attr-defined]  # of a call
+            case "add" | "sub":
+                second = factor if e.op == "add" else -factor  # type: ignore[attr-defined]
+                stack.extend(((parts[1], second), (parts[0], factor)))
+            case "neg":
+                stack.append((parts[0], -factor))
+            case _:
+                number = next(a for a in e.args if isinstance(a, Const))  # type: ignore[attr-defined]
+                stack.append((parts[0], factor * int(number.value)))
+    return None
+
+
+def _shared_form(root: Expr) -> Linear:
+    """The same with every distinct part walked once."""
     memo: dict[Expr, Linear] = {}
     stack = [root]
     while stack:

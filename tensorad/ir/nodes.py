@@ -207,8 +207,8 @@ class Axis(Expr):
     def extent(self) -> int | None:
         """How many values the axis takes, when its bounds are constant."""
         lower, upper, step = self.lower, self.upper, self.step
-        if isinstance(lower, Const) and isinstance(upper, Const) and isinstance(step, Const):
-            return max(0, -((int(lower.value) - int(upper.value)) // int(step.value)))
+        if type(upper) is Const and type(lower) is Const and type(step) is Const:
+            return max(0, -((lower.value - upper.value) // step.value))  # type: ignore[return-value]
         return None
 
 
