@@ -32,6 +32,8 @@ class FoldLoop:
     accumulators: tuple[Param, ...]
     start: tuple[Expr, ...] = ()
     """What the accumulators start from, if not from the combiner's identity."""
+    merge: Combiner | None = None
+    """A combiner of the same result for points in any order, if it takes one of its own."""
 
 
 def lower_values(roots: Sequence[Expr]) -> tuple[tuple[Stmt, ...], tuple[Expr, ...]]:

@@ -225,7 +225,9 @@ class _Emitter:
         """One fold step where `test` holds."""
         targets = _params(fold.accumulators, copy)
         if test is TRUE:
-            return [Fold(targets, fold.combiner, values)]
+            any_order = among(self.plan.vector, fold.axes)
+            combiner = fold.merge if any_order and fold.merge is not None else fold.combiner
+            return [Fold(targets, combiner, values)]
         if test is FALSE:
             return []
         in_lanes = among(self.plan.vector, fold.axes)

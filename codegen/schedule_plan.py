@@ -391,7 +391,9 @@ def vector_candidates(nest: Nest) -> list[Axis]:
     bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper, a.step)]
     used = free_leaves(*bounds)
     output = [a for a in nest.axes if a not in used and _step_one(a)]
-    if len(fold_groups(nest)) == 1 and all(folds_in_lanes(f.combiner) for f in nest.folds):
+    if len(fold_groups(nest)) == 1 and all(
+        f.merge is not None or folds_in_lanes(f.combiner) for f in nest.folds
+    ):
         output += [a for a in nest.folds[0].axes if a not in used and _step_one(a)]
     return output
 

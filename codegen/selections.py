@@ -22,6 +22,7 @@ from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import INT32, INT64, DType
 from tensorad.ir.expr import (
     TRUE,
+    Axis,
     Call,
     Const,
     Expr,
@@ -33,10 +34,20 @@ from tensorad.ir.expr import (
     const,
     logical_and,
     logical_not,
+    logical_or,
     param,
+    select,
 )
 from tensorad.ir.interpret import evaluate_call
-from tensorad.ir.visit import children, postorder, rewrite, substitute, substitute_all
+from tensorad.ir.visit import (
+    children,
+    free_leaves,
+    postorder,
+    rewrite,
+    substitute,
+    substitute_all,
+)
+from tensorad.simplify.linear import linear_form
 
 LOGIC: Final = (*COMPARES, "isnan", "and", "or", "not")
 INT32_HIGH: Final = 2**31 - 1
@@ -90,10 +101,12 @@ def _started(nest: Nest, folds: Sequence[FoldLoop]) -> list[FoldLoop] | None:
     if narrow:
         state = (state[0], param(state[1].name, dtype))
     start = (c.identity[0], cast(place, dtype))
+    merge = _merging(begun) if all(_is_ordered(f) for f in folds) else None
     result = []
     for f in folds:
         sources = (f.sources[0], cast(f.sources[1], dtype))
-        result.append(replace(f, combiner=begun, sources=sources, accumulators=state, start=start))
+        made = replace(f, combiner=begun, sources=sources, accumulators=state)
+        result.append(replace(made, start=start, merge=merge))
     return result
 
 
@@ -125,6 +138,56 @@ def _begun(c: Combiner, narrow: bool) -> Combiner | None:
     renamed = substitute_all(results, {c.lhs[1]: lhs[1], c.rhs[1]: rhs[1]})
     identity = (c.identity[0], const(c.identity[1].value, INT32))
     return Combiner(c.name, lhs, rhs, renamed, identity, c.associative)
+
+
+def _is_ordered(fold: FoldLoop) -> bool:
+    """Whether the fold visits its places from the smallest to the greatest."""
+    form = linear_form(fold.sources[1])
+    reach = 0
+    for a in reversed(fold.axes):
+        c, by = form.terms.pop(a, 0), linear_form(a.step)
+        bounds = free_leaves(a.lower, a.upper, a.step)
+        if any(isinstance(e, Axis) for e in bounds) or by.terms or c * by.constant <= reach:
+            return False
+        reach += c * by.constant * ((a.extent or 1) - 1)
+    return not any(b in free_leaves(t) for t in form.terms for b in fold.axes)
+
+
+@lru_cache(maxsize=256)
+def _merging(c: Combiner) -> Combiner | None:
+    """The first of the best whatever the order of points: of equals the smaller place."""
+    tests = [r.cond for r in c.results if isinstance(r, Select) and r.then in _set(c.rhs)]
+    if len(tests) != 2 or tests[0] is not tests[1]:
+        return None
+    (x, p), (y, q) = c.lhs, c.rhs
+    beats = tests[0]
+    if not _is_order(beats, x, y, _cases(c.identity[0], c.results)):
+        return None
+    beaten = substitute(beats, {x: y, y: x})
+    take = logical_or(beats, logical_and(logical_not(beaten), call("lt", q, p)))
+    results = (select(take, y, x), select(take, q, p))
+    far = const(INT32_HIGH if p.dtype is INT32 else INT64.highest, p.dtype)
+    return Combiner(c.name, c.lhs, c.rhs, results, (c.identity[0], far), True)
+
+
+def _set(params: Sequence[Param]) -> dict[Expr, None]:
+    return dict.fromkeys(params)
+
+
+def _is_order(beats: Expr, x: Param, y: Param, cases: Sequence[Number]) -> bool:
+    """Whether it compares values alone, as a strict order in which equal means equally good."""
+    if any(isinstance(e, Param) and e is not x and e is not y for e in postorder(beats)):
+        return False
+    several = [*cases, *[1.5, 2.5, 3.5]] if x.dtype.is_float else cases
+    n = range(len(several))
+    table = [[bool(_value(beats, {x: several[i], y: several[j]})) for j in n] for i in n]
+    for i, j in product(n, n):
+        if table[i][j] and table[j][i]:
+            return False  # i = j: nothing beats itself
+    for i, j, k in product(n, n, n):
+        if table[i][j] and not table[i][k] and not table[k][j]:
+            return False  # what is better than another is better than that, or worse than it
+    return True
 
 
 def _is_choice(result: Expr, operands: tuple[Param, Param]) -> bool:

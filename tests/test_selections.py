@@ -15,7 +15,7 @@ from tensorad.ir.dtypes import INT32
 from tensorad.ir.expr import Call
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder
-from tests.test_schedule import all_statements
+from tests.test_schedule import all_statements, loops
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]
 
@@ -101,3 +101,51 @@ def test_a_place_over_two_axes_and_an_offset() -> None:
 def _larger(a: tuple, b: tuple) -> tuple:  # type: ignore[type-arg]
     take = (a[1] < 0) | (b[0] > a[0])
     return te.select(take, b[0], a[0]), te.select(take, b[1], a[1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("m", [17, 64, 131])
+def test_winners_of_rows_in_lanes(dtype: str, m: int) -> None:
+    x = te.placeholder((12, m), dtype, name="X")
+    outputs, given = [topi.argmax(x, 1), topi.argmin(x, 1)], ta.Schedule(vector="k")
+    program = lower_program(outputs, [x], choices=given)
+    verify_loops(program)
+    axes = [f.axis for f in loops(program, "vector")]
+    assert axes and all(a.extent == m for a in axes)
+    rng = np.random.default_rng(m)
+    if dtype.startswith("float"):
+        values = rng.choice(SPECIAL, (12, m)).astype(dtype)
+        values[4:] = rng.choice([-np.inf, 1.0, 2.0], (8, m))
+        values[9] = -np.inf
+        values[10] = np.inf
+        values[11] = np.nan
+    else:
+        values = rng.integers(-2, 3, (12, m)).astype(dtype)
+        values[0] = np.iinfo(dtype).min
+    wanted = (np.argmax(values, 1), np.argmin(values, 1))
+    compiled = ta.build(outputs, [x], schedule=given)
+    for found in (interpret_loops(program, {x: values})[0], compiled(values)):
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_fold_that_keeps_the_last_of_equals_or_counts_down_keeps_its_order() -> None:
+    x = te.placeholder((4, 64), name="X")
+    k = te.reduce_axis((0, 64), "k")
+
+    def last(a: tuple, b: tuple) -> tuple:  # type: ignore[type-arg]
+        take = (a[1] < 0) | (b[0] >= a[0])
+        return te.select(take, b[0], a[0]), te.select(take, b[1], a[1])
+
+    values = np.random.default_rng(2).integers(0, 3, (4, 64)).astype(float)
+    wanted = (values.argmax(1), 63 - values[:, ::-1].argmax(1))
+    for keep, place, found in (
+        (_larger, lambda k: 63 - k, 63 - wanted[0]),
+        (last, lambda k: k, wanted[1]),
+    ):
+        best = te.comm_reducer(keep, lambda t, u: (te.const(-np.inf, t), te.const(-1, u)), "best")
+        _, y = te.compute((4,), lambda i, b=best, p=place: b((x[i, k], p(k)), axis=k), "B")
+        program = lower_program([y], [x])
+        assert not any(f.axis.extent == 64 for f in loops(program, "vector"))
+        np.testing.assert_array_equal(interpret_loops(program, {x: values})[0][0], found)
+        np.testing.assert_array_equal(ta.build(y, [x])(values.astype(np.float32)), found)
