@@ -16,8 +16,9 @@ from tensorad.codegen.choices import Choices, lanes_allowed
 from tensorad.codegen.fusion_place import Place, moved
 from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.lower_parts import ScanParts, scan_parts
+from tensorad.codegen.schedule_emit import strips
 from tensorad.codegen.schedule_plan import WRITTEN_NODES, extent_product
-from tensorad.codegen.schedule_sweep import free_loops, serial, wants_threads
+from tensorad.codegen.schedule_sweep import STRIP, free_loops, serial, wants_threads
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
     TRUE,
@@ -43,6 +44,8 @@ from tensorad.ir.visit import (
     substitute_all,
 )
 
+LANES: Final = 64
+"""Rows in lanes at a time: whole lines of memory, several registers."""
 ROWS: Final = 4
 """Rows side by side: a step comes back after about as many cycles, and more streams of memory are
 harder to foresee."""
@@ -75,8 +78,15 @@ def schedule_scan(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> Kerne
     points = extent_product([*op.axes, *op.along])
     others = list(op.axes)
     if others and _rows_fit_lanes(op, parts) and lanes_allowed(choices, op.axes[-1]):
-        body: tuple[Stmt, ...] = (For(others.pop(), _row(parts), "vector"),)
-        loops = free_loops(others, points, body, choices.parallel)
+        row = others.pop()
+        if others or not wants_threads(points, choices.parallel):
+            body: tuple[Stmt, ...] = (For(row, _row(parts), "vector", LANES),)
+            loops = free_loops(others, points, body, choices.parallel)
+        else:
+            outer, lane = strips(row, STRIP)
+            inner = scan_parts(over_rows(op, (lane,)), live)
+            body = (For(lane, _row(inner), "vector", LANES),)
+            loops = (For(outer, body, "parallel"),)
     else:
         rows = Rows((_row(parts),), rows_together(op, parts, choices))
         loops = tiled(op.axes, rows, points, choices)
