@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tensorad.codegen.access import guarded_unsafe
-from tensorad.codegen.affine import COMPARES
+from tensorad.codegen.access import access, guarded_unsafe
+from tensorad.codegen.affine import COMPARES, substitutor
 from tensorad.codegen.fusion_step import Step, item_step, may_fuse
+from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule import Epilogue, Item
 from tensorad.codegen.schedule_plan import extent_product, lanes_of
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Call, Expr, Reduce
+from tensorad.ir.expr import Axis, Call, Expr, Reduce
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder, substitute_all
+from tensorad.ir.visit import postorder, reads, substitute_all
 
 SWITCHES = (*COMPARES, "maximum", "minimum", "floordiv", "mod")
 MOST_EPILOGUES = 16
@@ -75,9 +76,9 @@ class _Joiner:
 
     def _fits(self, before: Step, step: Step) -> bool:
         assert before.item is not None and step.item is not None  # chosen by the caller
-        if not may_fuse(before.item.choices) or not before.planned:
+        if not may_fuse(before.item.choices) or not at_own_place(before, step):
             return False
-        if len(before.item.epilogues) >= MOST_EPILOGUES or not at_own_place(before, step):
+        if len(before.item.epilogues) >= MOST_EPILOGUES or not _has_nest(before):
             return False
         forced = bool(before.item.choices.fuse and step.item.choices.fuse)
         return (forced or _pays(before, step.item)) and not self._between(before, step)
@@ -121,6 +122,10 @@ class _Joiner:
         return list(done)
 
 
+def _has_nest(step: Step) -> bool:
+    return step.claimed is not None or bool(step.planned)
+
+
 def _only_used(step: Step, used: dict[Tensor, None], after: tuple[Step, ...]) -> Step:
     if step.item is None or not step.item.epilogues:
         same = all(a is b for a, b in zip(step.after, after, strict=False))
@@ -156,11 +161,15 @@ def at_own_place(before: Step, step: Step) -> bool:
 
 def _pays(before: Step, item: Item) -> bool:
     """Whether no lanes are lost: where sums run in lanes, one element at a time is stored."""
+    if before.claimed is not None:
+        return True  # its lanes are those of the result
     calls = [e for e in postorder(*item.bodies) if isinstance(e, Call) and e.dtype.is_float]
     work = sum(20 if len(c.args) == 1 else 1 for c in calls)  # cycles of a call, of an operation
     if any(plan.sweep for _, plan in before.planned):
         return False  # the sums lie where the result would
     for nest, plan in before.planned:
+        if plan.vector is not None and not _in_a_row(item, before, nest, plan.vector):
+            return False
         inside = [f for f in nest.folds if any(a is plan.vector for a in f.axes)]
         if plan.vector is not None and not inside:
             continue
@@ -168,6 +177,15 @@ def _pays(before: Step, item: Item) -> bool:
         if 4 * work * lanes_of(nest) > steps:
             return False
     return True
+
+
+def _in_a_row(item: Item, before: Step, nest: Nest, lane: Axis) -> bool:
+    """Whether what else the formula reads lies side by side in the lanes of a piece."""
+    image = substitutor(dict(zip(item.axes, nest.indices, strict=True)))
+    made = dict.fromkeys(before.writes)
+    found = [e for e in reads(*item.bodies) if e.tensor not in made]
+    steps = [access(e.tensor, tuple(map(image, e.indices))).stride(lane) for e in found]
+    return all(n in (0, 1, -1) for n in steps)
 
 
 def _joined(before: Item, item: Item) -> Item:

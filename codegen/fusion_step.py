@@ -74,9 +74,9 @@ class Step:
     def rows(self) -> tuple[Axis, ...]:
         """Output axes that every piece runs through from 0 on, whole."""
         item = self.item
-        if item is None or item.blocks or not may_fuse(item.choices) or not self.planned:
+        if item is None or item.blocks or not may_fuse(item.choices):
             return ()
-        if self.claimed is not None:
+        if self.claimed is not None or not self.planned:
             return ()
         return tuple(
             [

@@ -233,6 +233,17 @@ def test_sums_in_lanes_take_no_costly_epilogue() -> None:
     assert len(lowered(([y], [x]), fuse=True).kernels) == 1
 
 
+def test_formulas_that_would_read_every_other_element_stay_apart() -> None:
+    """Y is stored in two interleaved parts: beside it H would be read with gaps."""
+    x, h = matrix("X", 64, 256), matrix("H", 64, 512)
+    y = te.compute((64, 512), lambda i, j: te.select(j % 2 == 0, x[i, j // 2], 0.5), "Y")
+    z = te.compute((64, 512), lambda i, j: y[i, j] * h[i, j], "Z")
+    (apart,) = lowered(([z], [x, h])).kernels
+    assert [t.name for t in apart.scratch] == ["Y"]  # they share a loop over rows
+    (inside,) = lowered(([z], [x, h]), fuse=True).kernels
+    assert inside.scratch == ()
+
+
 def test_an_epilogue_waits_for_what_else_it_reads() -> None:
     """Y reads Z at its own place, and the sum of all of Z."""
     x, w = matrix("X", 64, 96), matrix("W", 96, 160)
