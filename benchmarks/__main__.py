@@ -7,7 +7,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import counts_commands, machine_commands, race_commands, suite_commands
+from benchmarks import (
+    accuracy_commands,
+    counts_commands,
+    machine_commands,
+    race_commands,
+    suite_commands,
+)
 from benchmarks.frameworks import ROUNDS as RACE_ROUNDS
 from benchmarks.peers.contestant import MODES
 from benchmarks.peers.registry import PEERS
@@ -46,6 +52,10 @@ def parser() -> argparse.ArgumentParser:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         _machine_options(one)
+    for name, command, text in accuracy_commands.COMMANDS:
+        one = add.add_parser(name, help=text, description=text)
+        one.set_defaults(command=command)
+        accuracy_commands.options(one)
     return found
 
 

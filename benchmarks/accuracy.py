@@ -1,0 +1,264 @@
+"""Errors of elementary functions and of sums, beside what is allowed.
+
+Functions are compared with wider ones over bit patterns of the whole type and over the range
+where they are used; an error is counted in units in the last place of the exact value. A sum of n
+terms may be off by 2 sqrt(n) u times the sum of their sizes, u half a unit of 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Final
+
+import mpmath  # type: ignore[import-untyped]
+import numpy as np
+
+from tensorad import te
+from tensorad.building import build
+from tensorad.compiled import CompiledFunction
+from tensorad.ir.expr import call
+from tensorad.ir.nodes import BINARY_MATH, UNARY_MATH
+from tensorad.ir.tensor import Tensor
+
+Array = np.ndarray
+FUNCTIONS: Final = (*UNARY_MATH, "pow", *BINARY_MATH)
+BINARY: Final = ("pow", *BINARY_MATH)
+DTYPES: Final = ("float32", "float64")
+MOST_ULPS: Final = 4.0
+SAMPLES: Final = 1 << 18
+BLOCK: Final = 1 << 20
+SLOW_SAMPLES: Final = 1 << 12
+"""Of a function that only mpmath knows well enough."""
+
+RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    "exp": (-104, 89), "log": (0, 4), "log1p": (-1, 4), "expm1": (-20, 89), "sqrt": (0, 10),
+    "rsqrt": (0, 10), "tanh": (-10, 10), "sigmoid": (-104, 89), "erf": (-6, 6), "sin": (-100, 100),
+    "cos": (-100, 100), "tan": (-100, 100), "asin": (-1, 1), "acos": (-1, 1), "atan": (-10, 10),
+    "sinh": (-90, 90), "cosh": (-90, 90),
+}  # fmt: skip
+"""Where float32 functions change; those whose ranges grow with the exponent grow in float64."""
+_GROWING: Final = ("exp", "expm1", "sigmoid", "sinh", "cosh")
+_NUMPY: Final = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+                 "pow": "power"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The largest error of a function, and the arguments it was met at."""
+
+    op: str
+    dtype: str
+    ulps: float
+    at: tuple[float, ...]
+    count: int
+
+
+def numpy_function(op: str) -> Callable[..., Array] | None:
+    """NumPy's function of that name."""
+    found: Callable[..., Array] | None = getattr(np, _NUMPY.get(op, op), None)
+    return found
+
+
+def function(op: str, dtype: str, n: int) -> CompiledFunction:
+    """`op` of arrays of n elements."""
+    names = "xy" if op in BINARY else "x"
+    inputs = [te.placeholder((n,), dtype=dtype, name=c) for c in names]
+    return build(te.compute((n,), lambda i: call(op, *[t[i] for t in inputs]), name=op), inputs)
+
+
+# Samples
+
+
+def samples(op: str, dtype: str, count: int) -> Iterator[tuple[Array, ...]]:
+    """Bit patterns spread over the type, and values where the function is used."""
+    rng = np.random.default_rng(11)
+    if op in BINARY:
+        yield from _pairs(dtype, count, rng)
+        return
+    yield from [(x,) for x in _patterns(dtype, count, rng)]
+    low, high = RANGES[op]
+    if dtype == "float64" and op in _GROWING:
+        low, high = low * 8, high * 8
+    yield (rng.uniform(low, high, count).astype(dtype),)
+    yield (rng.uniform(max(low, -1), min(high, 1), count).astype(dtype),)
+
+
+def _patterns(dtype: str, count: int, rng: np.random.Generator) -> Iterator[Array]:
+    """All of float32 in equal strides; as many random patterns of float64."""
+    if dtype == "float64":
+        yield rng.integers(0, 1 << 64, count, dtype=np.uint64).view(np.float64)
+        return
+    stride = max(1, (1 << 32) // count) | 1
+    for first in range(0, 1 << 32, stride * BLOCK):
+        last = min(first + stride * BLOCK, 1 << 32)
+        yield np.arange(first, last, stride, dtype=np.uint64).astype(np.uint32).view(np.float32)
+
+
+def _pairs(dtype: str, count: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+    """Bit patterns; moderate pairs; powers from the least to the greatest float; bases near 1."""
+    yield next(_patterns(dtype, count, rng)), rng.permutation(next(_patterns(dtype, count, rng)))
+    yield rng.uniform(0, 30, count).astype(dtype), rng.uniform(-20, 20, count).astype(dtype)
+    most = math.log(float(np.finfo(dtype).max))
+    result = rng.uniform(-most, most, count)
+    for x in (np.exp(rng.uniform(-most, most, count)), 1 + rng.uniform(-1e-3, 1e-3, count)):
+        x = x.astype(dtype)
+        with np.errstate(all="ignore"):
+            y = (result / np.log(x.astype(np.float64))).astype(dtype)
+        yield x, y
+
+
+# References
+
+_FORMULAS: Final[Mapping[str, Callable[[Array], Array]]] = {
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: np.where(x > 0, 1, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x))),
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+}
+_MPMATH: Final[Mapping[str, Callable[..., Any]]] = {
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "pow": mpmath.power,
+}
+
+
+def needs_mpmath(op: str, dtype: str) -> bool:
+    """Whether no wider function is at hand."""
+    return dtype == "float64" and (op == "erf" or np.finfo(np.longdouble).nmant < 60)
+
+
+def exact(op: str, args: Sequence[Array]) -> Array:
+    """Values some ten bits better than those of the arguments' type, at least."""
+    dtype = str(args[0].dtype)
+    if needs_mpmath(op, dtype):
+        return _by_mpmath(op, args)
+    wide = np.float64 if dtype == "float32" else np.longdouble
+    found = _FORMULAS.get(op) or numpy_function(op)
+    if found is None:
+        raise KeyError(op)
+    with np.errstate(all="ignore"):
+        return np.asarray(found(*[a.astype(wide) for a in args]))
+
+
+def _by_mpmath(op: str, args: Sequence[Array]) -> Array:
+    """The value as the sum of two floats where long doubles are long; else rounded."""
+    formula = _MPMATH.get(op) or getattr(mpmath, op)
+    result = np.empty(len(args[0]), np.longdouble)
+    with mpmath.workprec(120):
+        for n, point in enumerate(zip(*[a.tolist() for a in args], strict=True)):
+            value = formula(*point) if all(map(math.isfinite, point)) else mpmath.nan
+            head = float(value.real) if getattr(value, "imag", 0) == 0 else math.nan
+            rest = float(value - head) if math.isfinite(head) else 0.0
+            result[n] = np.longdouble(head) + np.longdouble(rest)
+    return result
+
+
+def errors(got: Array, want: Array) -> Array:
+    """In units in the last place of the exact values; infinite where the kind of value is wrong."""
+    info = np.finfo(got.dtype)
+    wide = want.dtype.type
+    with np.errstate(all="ignore"):
+        _, exponent = np.frexp(np.abs(want))
+        unit = np.ldexp(wide(1), np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant))
+        found = np.abs(got.astype(want.dtype) - want) / unit
+        most = wide(info.max)
+        over = np.abs(want) > most
+        near_top = np.abs(got) == info.max
+        right_inf = np.isinf(got) & (np.sign(got) == np.sign(want))
+        # between the greatest float and the power of two after it both are within one unit
+        found = np.where(over, np.where(right_inf | near_top, 0, np.inf), found)
+        found = np.where(np.isinf(want) & ~right_inf, np.inf, found)
+        rounds_up = right_inf & (np.abs(want) >= most * (1 - wide(info.eps)))
+        found = np.where(np.isinf(got) & ~over, np.where(rounds_up, 1, np.inf), found)
+        found = np.where(np.isnan(want), np.where(np.isnan(got), 0, np.inf), found)
+        sign_lost = (want == 0) & (got == 0) & (np.signbit(want) != np.signbit(got))
+        return np.where(np.isnan(found) | sign_lost, np.inf, found).astype(np.float64)
+
+
+def worst(op: str, dtype: str, count: int = SAMPLES) -> Worst:
+    """The largest error over `count` samples of each kind."""
+    found = Worst(op, dtype, 0.0, (), 0)
+    compiled: dict[int, CompiledFunction] = {}
+    count = min(count, SLOW_SAMPLES) if needs_mpmath(op, dtype) else count
+    for args in samples(op, dtype, count):
+        n = len(args[0])
+        f = compiled.get(n) or compiled.setdefault(n, function(op, dtype, n))
+        ulps = errors(np.asarray(f(*args)), exact(op, args))
+        at = int(ulps.argmax())
+        seen = found.count + n
+        if ulps[at] > found.ulps or not found.at:
+            found = Worst(op, dtype, float(ulps[at]), tuple([float(a[at]) for a in args]), seen)
+        else:
+            found = Worst(op, dtype, found.ulps, found.at, seen)
+    return found
+
+
+# Sums
+
+
+@dataclass(frozen=True)
+class SumError:
+    """The largest error of the sums of a program, in parts of what is allowed."""
+
+    name: str
+    dtype: str
+    terms: int
+    part: float
+
+
+def _total(n: int, dtype: str) -> tuple[list[Tensor], Tensor]:
+    x, i = te.placeholder((n,), dtype=dtype, name="X"), te.reduce_axis(n)
+    return [x], te.compute((1,), lambda _: te.sum(x[i], axis=i), name="total")
+
+
+def _rows(n: int, dtype: str) -> tuple[list[Tensor], Tensor]:
+    x, i = te.placeholder((5, n), dtype=dtype, name="X"), te.reduce_axis(n)
+    return [x], te.compute((5,), lambda r: te.sum(x[r, i], axis=i), name="rows")
+
+
+def _columns(n: int, dtype: str) -> tuple[list[Tensor], Tensor]:
+    x, i = te.placeholder((n, 7), dtype=dtype, name="X"), te.reduce_axis(n)
+    return [x], te.compute((7,), lambda c: te.sum(x[i, c], axis=i), name="columns")
+
+
+def _product(n: int, dtype: str) -> tuple[list[Tensor], Tensor]:
+    a, i = te.placeholder((9, n), dtype=dtype, name="A"), te.reduce_axis(n)
+    b = te.placeholder((n, 17), dtype=dtype, name="B")
+    return [a, b], te.compute((9, 17), lambda r, c: te.sum(a[r, i] * b[i, c], axis=i), name="AB")
+
+
+def _terms(name: str, arrays: Sequence[Array]) -> Array:
+    """The exact terms of every sum (along the last axis), in a wider type."""
+    narrow = arrays[0].dtype == np.float32
+    wide: list[Any] = [a.astype(np.float64 if narrow else np.longdouble) for a in arrays]
+    if name == "product":
+        return np.asarray(wide[0][:, None, :] * wide[1].T[None, :, :])
+    return np.asarray(wide[0].T if name == "columns" else np.atleast_2d(wide[0]))
+
+
+SUMS: Final[Mapping[str, Callable[[int, str], tuple[list[Tensor], Tensor]]]] = {
+    "total": _total, "rows": _rows, "columns": _columns, "product": _product,
+}  # fmt: skip
+TERMS: Final = (100, 4096, 65537)
+
+
+def sum_error(name: str, dtype: str, n: int) -> SumError:
+    """Of numbers of both signs and of positive ones, whichever is worse."""
+    rng = np.random.default_rng(n)
+    inputs, output = SUMS[name](n, dtype)
+    f = build(output, inputs)
+    part = 0.0
+    for draw in (rng.standard_normal, partial(rng.uniform, 0.0, 1.0)):
+        arrays = [np.asarray(draw(size=t.shape), dtype) for t in inputs]
+        terms = _terms(name, arrays)
+        size = np.abs(terms).sum(axis=-1)
+        error = np.abs(np.asarray(f(*arrays)).reshape(size.shape) - terms.sum(axis=-1))
+        allowed = 2 * math.sqrt(n) * (float(np.finfo(dtype).eps) / 2) * size
+        part = max(part, float((error / allowed).max()))
+    return SumError(name, dtype, n, part)
+
+
+def as_json(rows: Sequence[Worst | SumError]) -> list[dict[str, Any]]:
+    return [asdict(r) for r in rows]
