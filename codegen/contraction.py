@@ -97,7 +97,7 @@ def recognise(nest: Nest) -> Contraction | None:
     if boxed is None:
         return None
     axes, (source,), guards = boxed
-    if not axes:
+    if not axes or not all(a.extent for a in axes):
         return None
     sums = fold.combiner.is_sum
     factors = _factors(source, guards) if sums else [source]

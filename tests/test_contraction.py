@@ -103,6 +103,9 @@ def test_products_that_are_none() -> None:
         (6, 6), lambda i, j: ta.sum(b[i, k] * b[k, j], axis=k, where=(k <= i) & (k <= j))
     )
     assert recognised(masked) is None
+    nothing = ta.reduce_axis((3, 3), name="e")
+    out = ta.compute((6, 6), lambda i, j: ta.sum(b[i, nothing] * b[nothing, j], axis=nothing))
+    assert recognised(out) is None
     n = ta.size("n")
     s = ta.placeholder((n, n), name="S")
     r = ta.reduce_axis(n, name="r")
