@@ -194,12 +194,19 @@ class Loops(Statements):
         extent = put(f"sub i64 {upper}, {lower}")
         positive = put(f"icmp sgt i64 {extent}, 0")
         extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
-        whole = put(f"and i64 {extent}, {-lanes * count}")
+        whole = self._rounded(extent, lanes * count)
         middle = put(f"add i64 {lower}, {whole}")
         return [
             Stage(lower, middle, count, False, False),
             Stage(middle, upper, 1, True, False),
         ]
+
+    def _rounded(self, extent: str, step: int) -> str:
+        """The largest multiple of `step` in an extent."""
+        if step & (step - 1) == 0:
+            return self.code.put(f"and i64 {extent}, {-step}")
+        rest = self.code.put(f"urem i64 {extent}, {step}")
+        return self.code.put(f"sub i64 {extent}, {rest}")
 
     def _streaming_stages(
         self, s: For, lower: str, upper: str, count: int, streams: tuple[Stream, ...]
@@ -212,7 +219,7 @@ class Loops(Statements):
         extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
         head = head_length(self, s, streams, extent)
         start = put(f"add i64 {lower}, {head}")
-        whole = put(f"and i64 {put(f'sub i64 {extent}, {head}')}, {-self.width * count}")
+        whole = self._rounded(put(f"sub i64 {extent}, {head}"), self.width * count)
         middle = put(f"add i64 {start}, {whole}")
         return [
             Stage(lower, start, 1, True, False),

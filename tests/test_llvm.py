@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tensorad as ta
 from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.kernel_key import kernel_key
@@ -269,3 +270,13 @@ def test_the_text_does_not_depend_on_names_or_addresses() -> None:
         return kernel_text(kernel, kernel_key(kernel)[1])[0]
 
     assert text("A") == text("B")
+
+
+def test_groups_of_three_registers_cover_loops_of_any_length() -> None:
+    n = ta.size("n")
+    x = ta.placeholder((n,), name="X")
+    k = ta.reduce_axis(n, name="k")
+    total = ta.compute((), lambda: ta.sum(x[k], axis=k), name="S")
+    f = ta.build(total, [x], schedule=ta.Schedule(vector="k", tile=(1, 3)))
+    for count in (1, 31, 47, 48, 49, 64, 95, 97, 200):
+        assert f(np.ones(count, np.float32)) == count
