@@ -314,13 +314,12 @@ def _overlaps_itself(array: Array) -> bool:
     return False
 
 
-def are_apart(begins: Sequence[int], sizes: Sequence[int], first: int) -> bool:
+def are_apart(begins: Sequence[int], ends: Sequence[int], first: int) -> bool:
     """Whether the byte ranges from number `first` on lie apart from all before them."""
     for n in range(first, len(begins)):
-        begin = begins[n]
-        end = begin + sizes[n]
+        begin, end = begins[n], ends[n]
         for k in range(n):
-            if begins[k] < end and begin < begins[k] + sizes[k]:
+            if begins[k] < end and begin < ends[k]:
                 return False
     return True
 

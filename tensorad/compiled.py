@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from operator import add
 from typing import Any, Final
 
 import numpy as np
@@ -42,6 +43,7 @@ from tensorad.ir.tensor import Op, Tensor
 from tensorad.ir.visit import postorder
 from tensorad.simplify.bounds import size_violation
 
+_ARRAY: Final = np.ndarray
 _NEVER: Final = 1 << 32
 """A flag that no array has."""
 
@@ -69,17 +71,19 @@ class Fixed:
         Args:
             targets: how many at the end are the caller's and may overlap others.
         """
-        for (dtype, shape, flags), a in zip(self.wanted, arrays, strict=True):
+        for (dtype, shape, flags), a in zip(self.wanted, arrays):
             if (
-                type(a) is not np.ndarray
+                type(a) is not _ARRAY
                 or a.dtype is not dtype
                 or a.shape != shape
                 or a.flags.num & flags != flags
             ):
                 return None
         found = addresses_of(arrays)  # type: ignore[arg-type]  # all seen to be arrays
-        if targets and not are_apart(found, self.size_bytes, len(found) - targets):
-            return None
+        if targets:
+            ends = list(map(add, found, self.size_bytes))
+            if not are_apart(found, ends, len(found) - targets):
+                return None
         return found
 
 
@@ -186,7 +190,7 @@ class CompiledFunction:
         then = epoch()
         if out is None:
             results = [b.array(s) for b, s in zip(self._blocks, fixed.shapes, strict=True)]
-        elif self._single and type(out) is np.ndarray:
+        elif self._single and type(out) is _ARRAY:
             results = [out]
         elif type(out) in (list, tuple) and len(out) == len(self._blocks):  # type: ignore[arg-type]
             results = list(out)  # type: ignore[call-overload]
