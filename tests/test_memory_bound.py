@@ -73,7 +73,7 @@ def test_two_outputs_stream_where_both_are_aligned() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 4, 60])
-@pytest.mark.parametrize("n", [5, 37, 301])
+@pytest.mark.parametrize("n", [5, 301])
 def test_streamed_rows_start_anywhere(n: int, offset: int) -> None:
     a, v = te.placeholder((6, n), name="A"), te.placeholder((n,), name="V")
     y = te.compute((6, n), lambda i, j: a[i, j] * v[j], "Y")
@@ -98,7 +98,7 @@ def test_pools_with_streamed_gradients(kind: str, width: int) -> None:
     blocks = arrays[0].reshape(2, 3, 3, 2, width // 2, 2)
     reference = blocks.mean((3, 5)) if kind == "avg" else blocks.max((3, 5))
     np.testing.assert_allclose(want[0], reference, rtol=1e-5, atol=1e-6)
-    for offset in (0, 16, 36):
+    for offset in (16, 36):
         got = [array_at(w.shape, "float32", offset) for w in want]
         with override(machine=SMALL_CACHES):
             build(outputs, [x, head], schedule=ta.Schedule(streaming=True))(*arrays, out=got)
@@ -138,7 +138,7 @@ def test_gradients_of_unaligned_rows_are_stored_row_by_row() -> None:
 
 @pytest.mark.parametrize("offsets", [(0, 1), (1, 2, 5), (0, 3, 4, 7)])
 @pytest.mark.parametrize("stride", [2, 3, 4])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
 def test_neighbouring_reads_share_vectors(
     stride: int, offsets: tuple[int, ...], dtype: str
 ) -> None:
@@ -155,8 +155,8 @@ def transposed(shape: tuple[int, ...], dtype: str) -> tuple[Tensor, Tensor]:
     return te.compute((*shape[:-2], *shape[:-3:-1]), lambda *i: a[*i[:-2], i[-1], i[-2]], "Y"), a
 
 
-@pytest.mark.parametrize("shape", [(16, 16), (17, 33), (40, 19), (2, 21, 30)])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(17, 33), (2, 40, 21)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
 def test_transposed_copies(shape: tuple[int, ...], dtype: str) -> None:
     y, a = transposed(shape, dtype)
     x = RNG.integers(0, 2 if dtype == "bool" else 999, shape).astype(dtype)
