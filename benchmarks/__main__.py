@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     accuracy_commands,
+    all_command,
     counts_commands,
     machine_commands,
     race_commands,
@@ -56,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         accuracy_commands.options(one)
+    all_command.add_commands(add, main)
     return found
 
 

@@ -16,7 +16,7 @@ CALL_MS: Final = 0.02
 """Below this, a peer's time is its call's."""
 
 
-def compare(old: Sequence[Row], new: Sequence[Row]) -> tuple[list[str], str]:
+def compare(old: Sequence[Row], new: Sequence[Row]) -> tuple[list[Row], str]:
     """(complaints, text): rows of both runs whose ratio to a common peer fell too far.
 
     For every peer that both runs have, (peer / ours) of the least times is compared; the row
@@ -24,7 +24,8 @@ def compare(old: Sequence[Row], new: Sequence[Row]) -> tuple[list[str], str]:
     or faster by itself.
     """
     before = {r.key: r for r in old}
-    complaints, cells = [], []
+    complaints: list[Row] = []
+    cells = []
     for r in new:
         if r.key not in before:
             continue
@@ -35,7 +36,7 @@ def compare(old: Sequence[Row], new: Sequence[Row]) -> tuple[list[str], str]:
         fallen = shares[peer] < ALLOWED
         name = f"{title(r)} {r.mode}, {r.threads} thread{'s' * (r.threads > 1)}"
         if fallen:
-            complaints.append(name)
+            complaints.append(r)
         then, now = _ratio(before[r.key], peer), _ratio(r, peer)
         mark = "FELL" if fallen else ""
         cells.append([name, peer, number(then), number(now), f"{shares[peer]:.2f}", mark])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from benchmarks import limits
+from benchmarks.machine import machine, versions
+from benchmarks.records import SCHEMA
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -16,8 +18,15 @@ def _limits(options: argparse.Namespace) -> int:
     found = [limits.measured(threads) for threads in options.threads]
     print(limits.table(found))
     if options.json is not None:
-        options.json.write_text(json.dumps([f.as_json() for f in found], indent=1) + "\n")
+        options.json.write_text(json.dumps(_as_json(found), indent=1) + "\n")
     return 0
+
+
+def _as_json(found: Sequence[limits.Limits]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA, "machine": machine(), "versions": versions(),
+        "rows": [f.as_json() for f in found],
+    }  # fmt: skip
 
 
 COMMANDS: Final[tuple[tuple[str, Command, str], ...]] = (

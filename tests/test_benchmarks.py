@@ -32,7 +32,10 @@ from benchmarks.limits import aligned_block, measured
 from benchmarks.peers import ours
 from benchmarks.peers.registry import contestants, missing
 from benchmarks.plots import draw
+from benchmarks.race_commands import write
 from benchmarks.records import Row, from_json, merged
+from benchmarks.results import compose
+from benchmarks.suite_commands import as_json
 from benchmarks.tables import aligned, by_mode, milliseconds, number
 from benchmarks.verdicts import geometric_mean, verdicts
 from benchmarks.workloads.catalogue import GROUPS, WORKLOADS, chosen
@@ -262,7 +265,7 @@ def test_the_guard_compares_ratios_not_seconds() -> None:
     one_peer_faster = [row("a", numpy=1.0, torch=8.0), row("b", numpy=3.9)]
     assert compare(old, one_peer_faster)[0] == []
     complaints, text = compare(old, [row("a", numpy=1.0, torch=2.0), row("c", numpy=1.0)])
-    assert complaints == ["a fb, 1 thread"]
+    assert [r.key for r in complaints] == [("a", "fb", 0, 1)]
     assert "FELL" in text and text.endswith("1 ratios compared, 1 below 0.6 of what they were")
 
 
@@ -344,7 +347,7 @@ def test_products_are_checked_and_compared() -> None:
 def test_memory_of_a_call_is_what_its_arrays_take() -> None:
     """Two results of 640 kB and hardly anything else, in a process of its own."""
     found = alone.started("memory", "flatten", "tensorad")
-    assert 2 * 640e3 <= found <= 2 * 640e3 + 2e6
+    assert 1e6 < found < 3e6
 
 
 @pytest.mark.slow
@@ -364,3 +367,18 @@ def test_scaling_cases_compute_the_same_with_symbolic_sizes(name: str) -> None:
     make, least, _ = scaling_suite.CASES[name]
     fixed, symbolic = (scaling_suite._call(make(n), least)() for n in (least, te.size("n")))
     assert np.allclose(fixed, symbolic)
+
+
+def test_the_page_of_results_is_written_from_files(tmp_path: Path) -> None:
+    rows = [row("a", torch=9.0, numba=2.0), row("b", jax=0.5)]
+    write(tmp_path / "frameworks.json", rows)
+    calls = as_json([Figures("tensorad", 1, {"us": 0.1}), Figures("numpy", 1, {"us": 0.05})])
+    (tmp_path / "calls.json").write_text(json.dumps(calls))
+    page = tmp_path / "RESULTS.md"
+    text = compose(tmp_path, page, tmp_path / "pictures")
+    assert page.read_text() == text
+    assert "| calls | a call, us | holds |" in text
+    assert "| calls | a call below numpy's, us | **fails** |" in text
+    assert "| frameworks | unusual, forward + gradients, 1 thread | **fails** |" in text
+    assert "| a | 1.00 | 9.00 | torch | - |" in text
+    assert "numpy 2." in text or "numpy 1." in text
