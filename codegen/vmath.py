@@ -16,16 +16,17 @@ from tensorad.codegen.vmath_trig import TRIGONOMETRIC, by_angle
 from tensorad.codegen.vmath_write import (
     INF,
     LN2,
+    LOG2E,
     MAGIC,
     MANTISSA,
     NAN,
-    ROOT_HALF,
     absolute,
     at_least,
     at_most,
     bits_of,
     copy_sign,
     exp_of_sum,
+    exponent_field,
     from_bits,
     horner,
     integers,
@@ -35,10 +36,11 @@ from tensorad.codegen.vmath_write import (
     shifted_inverse,
     shifted_power,
     split_exponent,
+    split_normal,
     steps_of_ln2,
     to_bits,
 )
-from tensorad.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT64
+from tensorad.ir.dtypes import BOOL, FLOAT32, FLOAT64
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH
 
 FUNCTIONS: Final = (*UNARY_MATH, *BINARY_MATH, "pow")
@@ -94,16 +96,18 @@ def log(w: Writer, x: str) -> str:
 
 
 def _log_of_parts(w: Writer, e: str, f: str) -> str:
-    """e ln 2 + log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2))."""
+    """e ln 2 + log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)), `e` times 2^bits."""
+    unit = 2.0 ** -MANTISSA[w.dtype]
     if w.dtype is FLOAT32:
         part = w.fma(w.mul(f, f), horner(w, f, table.LOG32), f)
-        return w.fma(e, w.const(math.log(2)), part)
+        return w.fma(e, w.const(math.log(2) * unit), part)
     high, low = LN2[w.dtype]
     s = w.div(f, w.add(w.const(2.0), f))
     z = w.mul(s, s)
     # log(1+f) = f - s (f - R), with 2 s + s R = log((1+s)/(1-s))
-    rest = w.sub(w.mul(z, horner(w, z, table.LOG64)), f)
-    return w.fma(e, w.const(high), w.add(f, w.fma(s, rest, w.mul(e, w.const(low)))))
+    rest = w.fma(z, horner(w, z, table.LOG64), w.neg(f))
+    small = w.fma(s, rest, w.mul(e, w.const(low * unit)))
+    return w.fma(e, w.const(high * unit), w.add(f, small))
 
 
 def log_specials(w: Writer, x: str, result: str) -> str:
@@ -117,14 +121,12 @@ def log1p(w: Writer, x: str) -> str:
     """log(2^e (1 + f)) with e from 1 + x rounded and f = x 2^-e + (2^-e - 1) from x itself."""
     i, bits = integers(w), MANTISSA[w.dtype]
     one, u = bits_of(w, 1.0), to_bits(w, w.add(x, w.const(1.0)))
-    above = i.sub(u, i.const(ROOT_HALF[w.dtype]))
-    field = i.binary("and", above, i.const(-(1 << bits)))
+    field = exponent_field(w, u)
     # 4 2^-e, since 2^-e may be subnormal
     part = from_bits(w, i.sub(i.const(one + (2 << bits)), field))
     f = w.fma(part, w.const(0.25), w.const(-1.0))
     f = w.fma(w.mul(x, w.const(0.25)), part, f)
-    e = i.convert("sitofp", i.binary("ashr", above, i.const(bits)), w.dtype)
-    result = _log_of_parts(w, e, f)
+    result = _log_of_parts(w, i.convert("sitofp", field, w.dtype), f)
     result = w.select(_is_ordinary(w, x), result, x)
     low = w.select(w.compare("oeq", x, w.const(-1.0)), w.const(-INF), w.const(NAN))
     return w.select(w.compare("ugt", x, w.const(-1.0)), result, low)
@@ -179,14 +181,16 @@ def erf(w: Writer, x: str) -> str:
         far = w.sub(w.const(1.0), exp(w, horner(w, limited, table.ERFC32)))
     else:
         far = w.fma(w.neg(_gauss(w, z)), _scaled_erfc(w, limited), w.const(1.0))
-    is_near = w.compare("olt", a, w.const(0.92 if narrow else 0.6))
+    is_near = w.compare("olt", a, w.const(0.92 if narrow else 0.7))
     return w.select(is_near, near, copy_sign(w, far, x))
 
 
 def _gauss(w: Writer, z: str) -> str:
-    """exp(-z) of 0 <= z, limited to 36."""
-    shifted, r = steps_of_ln2(w, w.neg(at_most(w, z, 36.0)))
-    return scale_within(w, exp_of_sum(w, r, None), shifted)
+    """exp(-z) = 2^(n + r) of 0 <= z, limited to 36; not to the last digit where it is small."""
+    magic, z = w.const(MAGIC[w.dtype]), at_most(w, z, 36.0)
+    shifted = w.fma(z, w.const(-LOG2E), magic)
+    r = w.fma(z, w.const(-LOG2E), w.sub(magic, shifted))
+    return scale_within(w, w.fma(r, horner(w, r, table.EXP2), w.const(1.0)), shifted)
 
 
 def _scaled_erfc(w: Writer, a: str) -> str:
@@ -234,18 +238,15 @@ def pow_(w: Writer, x: str, y: str) -> str:
 
 def _pow32(w: Writer, size: str, y: str) -> str:
     """2^(y log2(size)) for size >= 0."""
-    wide, i = w.of(FLOAT64), w.of(INT64)
+    wide = w.of(FLOAT64)
     # a finite y times the logarithm of 1 is no NaN
     limit = 2.0**127
     y = w.convert("fpext", at_most(w, at_least(w, y, -limit), limit), FLOAT64)
     x = w.convert("fpext", size, FLOAT64)
-    b = to_bits(wide, x)
-    above = i.sub(b, i.const(ROOT_HALF[FLOAT64]))
-    e = i.convert("sitofp", i.binary("ashr", above, i.const(52)), FLOAT64)
-    mantissa = from_bits(wide, i.sub(b, i.binary("and", above, i.const(-(1 << 52)))))
-    f = wide.sub(mantissa, wide.const(1.0))
+    e, f = split_normal(wide, x)
     s = wide.div(f, wide.add(f, wide.const(2.0)))
-    log2 = wide.fma(s, horner(wide, wide.mul(s, s), table.POWLOG32), e)
+    log2 = wide.mul(s, horner(wide, wide.mul(s, s), table.POWLOG32))
+    log2 = wide.fma(e, wide.const(2.0**-52), log2)
     log2 = wide.select(wide.compare("oeq", x, wide.const(INF)), x, log2)
     log2 = wide.select(wide.compare("oeq", x, wide.const(0.0)), wide.const(-INF), log2)
     t = at_most(wide, at_least(wide, wide.mul(y, log2), -160.0), 160.0)
@@ -290,8 +291,9 @@ def log_two_floats(w: Writer, x: str) -> tuple[str, str]:
     high, low = _sum(w, w.add(s, s), b)
     low = w.add(low, w.add(w.add(w.add(s_low, s_low), b_low), tail))
     ln2, ln2_low = LN2[FLOAT64]
-    first, first_low = _sum(w, w.mul(e, w.const(ln2)), high)
-    first_low = w.add(first_low, w.fma(e, w.const(ln2_low), low))
+    unit = 2.0**-52  # of e
+    first, first_low = _sum(w, w.mul(e, w.const(ln2 * unit)), high)
+    first_low = w.add(first_low, w.fma(e, w.const(ln2_low * unit), low))
     high, low = _sum(w, first, first_low)
     infinite = w.compare("oeq", x, w.const(INF))
     zero = w.compare("oeq", x, w.const(0.0))

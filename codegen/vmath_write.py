@@ -18,7 +18,7 @@ LN2: Final = {
     FLOAT64: (0.6931471805598903, 5.497923018708371e-14),
 }
 """ln 2 as a short float, whose product with an exponent is exact, and the rest."""
-_LOG2E: Final = 1.4426950408889634
+LOG2E: Final = 1.4426950408889634
 MAGIC: Final = {FLOAT32: 1.5 * 2.0**23, FLOAT64: 1.5 * 2.0**52}
 """Adding it rounds to an integer, which then stands in the low bits."""
 _EXP_RANGE: Final = {FLOAT32: (-105.0, 90.0), FLOAT64: (-746.0, 711.0)}
@@ -70,7 +70,7 @@ def at_most(w: Writer, x: str, high: float) -> str:
 def steps_of_ln2(w: Writer, x: str) -> tuple[str, str]:
     """(n in the low bits of a float, r) with x = n ln 2 + r, of a limited x."""
     magic = w.const(MAGIC[w.dtype])
-    shifted = w.fma(x, w.const(_LOG2E), magic)
+    shifted = w.fma(x, w.const(LOG2E), magic)
     n = w.sub(shifted, magic)
     first, second = LN2[w.dtype]
     r = w.fma(n, w.const(-first), x)
@@ -145,15 +145,27 @@ def _power_of_two(w: Writer, n: str) -> str:
 
 
 def split_exponent(w: Writer, x: str) -> tuple[str, str]:
-    """(e as a float, f) with x = 2^e (1 + f) and 1 + f in [sqrt(1/2), sqrt(2))."""
-    i, bits = integers(w), MANTISSA[w.dtype]
+    """(e 2^bits as a float, f) with x = 2^e (1 + f) and 1 + f in [sqrt(1/2), sqrt(2))."""
+    bits = MANTISSA[w.dtype]
     tiny = 2.0 ** (-126 if w.dtype is FLOAT32 else -1022)
     subnormal = w.compare("olt", x, w.const(tiny))
     raised = w.select(subnormal, w.mul(x, w.const(2.0**bits)), x)
-    b = to_bits(w, raised)
-    e = i.binary("ashr", i.sub(b, i.const(ROOT_HALF[w.dtype])), i.const(bits))
-    mantissa = from_bits(w, i.sub(b, i.binary("shl", e, i.const(bits))))
-    exponent = i.convert("sitofp", e, w.dtype)
-    lowered = w.sub(exponent, w.const(float(bits)))
-    exponent = w.select(subnormal, lowered, exponent)
-    return exponent, w.sub(mantissa, w.const(1.0))
+    exponent, f = split_normal(w, raised)
+    lowered = w.sub(exponent, w.const(bits * 2.0**bits))
+    return w.select(subnormal, lowered, exponent), f
+
+
+def split_normal(w: Writer, x: str) -> tuple[str, str]:
+    """The same of an x that is not subnormal."""
+    i = integers(w)
+    b = to_bits(w, x)
+    field = exponent_field(w, b)
+    mantissa = from_bits(w, i.sub(b, field))
+    return i.convert("sitofp", field, w.dtype), w.sub(mantissa, w.const(1.0))
+
+
+def exponent_field(w: Writer, bits: str) -> str:
+    """e 2^mantissa for the bits of 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2))."""
+    i = integers(w)
+    above = i.sub(bits, i.const(ROOT_HALF[w.dtype]))
+    return i.binary("and", above, i.const(-(1 << MANTISSA[w.dtype])))
