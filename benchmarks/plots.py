@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.figures import Figures
 from benchmarks.records import Row
 from benchmarks.tables import title
 
@@ -119,3 +120,25 @@ def _roofline(rows: Sequence[Row]) -> Any:
 
 def _rate(r: Row) -> float:
     return r.flops / r.ours / 1e6
+
+
+def draw_growth(rows: Sequence[Figures], path: Path) -> Path | None:
+    """Nanoseconds per point over the number of points, a line for each kind of kernel."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure, axes = new_figure(8, 5)
+    for r in rows:
+        least = r.values["least points"]
+        names = [n for n in r.values if n.startswith("x") and n.endswith(" ns")]
+        points = [least * int(n[1:-3]) for n in names]
+        axes.plot(points, [r.values[n] for n in names], "o-", markersize=3, label=r.name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("points")
+    axes.set_ylabel("ns per point")
+    axes.set_title("Growth: flat is proportional")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+    figure.savefig(path)
+    return path

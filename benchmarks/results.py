@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import scaling_suite
 from benchmarks.figures import Figures, table
-from benchmarks.plots import draw
+from benchmarks.plots import draw, draw_growth
 from benchmarks.records import Row, from_json
 from benchmarks.suite_commands import SUITES
 from benchmarks.tables import by_mode, markdown, number
@@ -49,7 +50,10 @@ def compose(folder: Path, page: Path = PAGE, pictures: Path = PICTURES) -> str:
             figures = [Figures(**r) for r in found[suite.name]["rows"]]
             judged[suite.name] = suite.judge(figures)
             text = f"{suite.text[0].upper()}{suite.text[1:]}."
-            bodies.append(f"## {suite.name}\n\n{text}\n\n{table(figures, as_markdown=True)}\n")
+            body = f"## {suite.name}\n\n{text}\n\n{table(figures, as_markdown=True)}\n"
+            if suite is scaling_suite.SUITE:
+                body += _picture(draw_growth(figures, pictures / "growth.png"), page)
+            bodies.append(body)
     if "limits" in found:
         bodies.append(_limits(found["limits"]["rows"]))
     if "accuracy" in found:
@@ -89,7 +93,7 @@ def _races(rows: Sequence[Row], drawn: Sequence[Path], page: Path) -> str:
         "",
     ]
     for picture in drawn:
-        lines += [f"![{picture.stem}]({picture.relative_to(page.parent)})", ""]
+        lines.append(_picture(picture, page))
     for threads in sorted({r.threads for r in rows}):
         for group in dict.fromkeys([r.group for r in rows]):
             part = [r for r in rows if r.threads == threads and r.group == group]
@@ -100,6 +104,10 @@ def _races(rows: Sequence[Row], drawn: Sequence[Path], page: Path) -> str:
     if loops:
         lines += ["### Loops by hand (numba), over tensorad", "", _loops(loops), ""]
     return "\n".join(lines)
+
+
+def _picture(path: Path | None, page: Path) -> str:
+    return "" if path is None else f"\n![{path.stem}]({path.relative_to(page.parent)})\n"
 
 
 def _limits(found: Sequence[Mapping[str, Any]]) -> str:

@@ -31,7 +31,7 @@ from benchmarks.limit_kernels import stream
 from benchmarks.limits import aligned_block, measured
 from benchmarks.peers import ours
 from benchmarks.peers.registry import contestants, missing
-from benchmarks.plots import draw
+from benchmarks.plots import draw, draw_growth
 from benchmarks.race_commands import write
 from benchmarks.records import Row, from_json, merged
 from benchmarks.results import compose
@@ -275,7 +275,9 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
     rows = [replace(row("a", m, torch=4.0, numba=0.5), limit_ms=0.4) for m in ("fwd", "grad", "fb")]
     found = draw([*rows, row("b", jax=70.0)], tmp_path)
     assert [p.name for p in found] == ["ratios_1.png", "roofline_1.png"]
-    assert all(p.stat().st_size > 10_000 for p in found)
+    growth = Figures("sum", 1, {"least points": 40.0, "x1 ns": 2.0, "x10 ns": 1.0, "spread": 2.0})
+    (line,) = [p for p in [draw_growth([growth], tmp_path / "growth.png")] if p is not None]
+    assert all(p.stat().st_size > 10_000 for p in [*found, line])
 
 
 def test_limits_are_rates_of_the_machine() -> None:
