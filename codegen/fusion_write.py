@@ -15,6 +15,7 @@ from tensorad.codegen.fusion_tile import Tile
 from tensorad.codegen.loopir import For, Kernel, LoopKind, Stmt
 from tensorad.codegen.loopnest import Nest, map_nest
 from tensorad.codegen.schedule_emit import Plan, emit_nest
+from tensorad.codegen.schedule_flat import flattened
 from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul
@@ -145,6 +146,9 @@ def _in_rows(
     kept = [axes.get(a, a) for a in nest.axes]
     image = substitutor(rows)
     placed = map_nest(nest, image, [a for a in kept if a is not None])
+    flat = flattened(placed, choices)
+    if flat is not placed:
+        return emit_nest(flat, replace(plan_nest(flat, choices), parallel=False))
     if plan.vector is not None and among(plan.vector, rows):  # no fold runs in lanes
         other = plan_nest(placed, choices)
         if other.vector is None or among(other.vector, placed.axes):
