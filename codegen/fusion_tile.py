@@ -17,7 +17,8 @@ from tensorad.codegen.fusion_rows import Group, Row
 from tensorad.codegen.fusion_step import Part, Step
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.memory import bytes_text
-from tensorad.codegen.schedule_plan import PARALLEL_COST, lanes_of
+from tensorad.codegen.parallel_work import PARALLEL_COST
+from tensorad.codegen.schedule_plan import lanes_of
 from tensorad.ir.expr import Axis
 from tensorad.ir.tensor import Constant, Tensor
 

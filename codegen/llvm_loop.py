@@ -13,6 +13,7 @@ from tensorad.codegen.llvm_ops import iota, is_constant
 from tensorad.codegen.llvm_stream import Stream, ask_ahead, head_length, streams_of
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loopir import Assign, For, Stmt
+from tensorad.codegen.parallel_work import PARALLEL_COST, symbolic_work
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Param, Size, axis
 from tensorad.ir.tensor import Tensor
@@ -310,7 +311,10 @@ def function_text(
 
 
 def _parallel_loop(loops: Loops, s: For) -> None:
-    """Iterations [begin, end) of the loop; end < 0 asks how many there are."""
+    """Iterations [begin, end) of the loop; end < 0 asks how many there are.
+
+    The answer is negative where threads are not worth while at these sizes.
+    """
     code, values = loops.code, loops.values
     lower, upper, step = (values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step))
     put = code.put
@@ -319,11 +323,17 @@ def _parallel_loop(loops: Loops, s: For) -> None:
     rounded = put(f"sub i64 {rounded}, 1")
     positive = put(f"icmp sgt i64 {extent}, 0")
     safe = put(f"select i1 {positive}, i64 {rounded}, i64 0")
+    work = symbolic_work(s)
+    cycles = None if work is None else values.scalar(work).name
     query, run = code.fresh("query"), code.fresh("run")
     asked = put("icmp slt i64 %end, 0")
     code.line(f"br i1 {asked}, label %{query}, label %{run}")
     code.start_block(query)
     count = put(f"sdiv i64 {safe}, {step}")
+    if cycles is not None:
+        few = put(f"icmp slt i64 {cycles}, {PARALLEL_COST}")
+        less = put(f"sub i64 0, {count}")
+        count = put(f"select i1 {few}, i64 {less}, i64 {count}")
     code.line(f"ret i64 {count}")
     code.start_block(run)
     start = put(f"add i64 {lower}, {put(f'mul i64 %begin, {step}')}")

@@ -68,6 +68,7 @@ def driver_text() -> str:
     futex = f"call i64 (i64, ...) @syscall(i64 {number}, ptr"
     return f"""
 declare i64 @syscall(i64, ...)
+declare i64 @llvm.abs.i64(i64, i1)
 {_declarations()}
 define internal void @relax() nounwind {{
   {_PAUSE}
@@ -379,11 +380,12 @@ alone:
   %r0 = {_kernel("0", "0", "%error")}
   br label %result
 ask:
-  %n = {_kernel("0", "-1", "%error")}
+  %answer = {_kernel("0", "-1", "%error")}
+  %n = call i64 @llvm.abs.i64(i64 %answer, i1 false)
   %empty = icmp eq i64 %n, 0
   br i1 %empty, label %next, label %choose
 choose:
-  %wide = icmp sgt i64 %n, 1
+  %wide = icmp sgt i64 %answer, 1
   %try = and i1 %wide, %several
   br i1 %try, label %lock, label %serial
 lock:

@@ -22,20 +22,19 @@ from tensorad.codegen.access import (
 from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
+from tensorad.codegen.parallel_work import PARALLEL_COST
 from tensorad.codegen.schedule_cross import crossing_axis, tile_lanes
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_rows import can_sweep
 from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import Axis, Call, Const, Expr, Select
+from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
 from tensorad.ir.visit import children, free_leaves, postorder
 
 REGISTER_BYTES = 64
 MOST_ACCUMULATORS = 16
 """Registers of accumulators at most; the other half holds operands."""
-PARALLEL_COST = 300_000
-"""Estimated cycles from which several threads pay."""
 BYTES_PER_CYCLE = 16
 """What memory beyond the second cache delivers to one thread, about."""
 SWEPT_ROWS = 4
@@ -195,7 +194,8 @@ def operations(roots: Sequence[Expr]) -> int:
 def _threads(nest: Nest, plan: Plan, cost: float, wanted: bool | None) -> Plan:
     """Several threads where the work is worth it; a longer axis goes first if need be."""
     order = list(plan.order)
-    if not order or not (cost >= PARALLEL_COST if wanted is None else wanted):
+    pays = cost >= PARALLEL_COST or _is_symbolic(nest)  # then a call decides by its sizes
+    if not order or not (pays if wanted is None else wanted):
         return plan
 
     def trips(a: Axis) -> int:
@@ -214,6 +214,12 @@ def _threads(nest: Nest, plan: Plan, cost: float, wanted: bool | None) -> Plan:
     if trips(order[0]) < 2:
         return plan
     return replace(plan, order=tuple(order), parallel=True)
+
+
+def _is_symbolic(nest: Nest) -> bool:
+    bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)]
+    bounds += [a.upper for a in nest.axes]
+    return any(isinstance(e, Size) for e in postorder(*bounds))
 
 
 def _plan_folds(nest: Nest, choices: Choices) -> Plan:

@@ -10,8 +10,9 @@ from tensorad.codegen.choices import Choices, lanes_allowed
 from tensorad.codegen.loopir import For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_parts import lower_update
+from tensorad.codegen.parallel_work import PARALLEL_COST
 from tensorad.codegen.schedule_emit import emit_nest, strips
-from tensorad.codegen.schedule_plan import PARALLEL_COST, extent_product, plan_nest
+from tensorad.codegen.schedule_plan import extent_product, plan_nest
 from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, Reduce, read

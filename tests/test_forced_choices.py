@@ -78,7 +78,7 @@ def edges() -> Iterator[tuple[int, int, int]]:
         yield 6, 17, n
 
 
-@pytest.mark.parametrize("tile", [(5, 1), (4, 2)])
+@pytest.mark.parametrize("tile", [(5, 1), (4, 2), (2, 3)])
 def test_ragged_edges_of_a_tile(tile: tuple[int, int]) -> None:
     n, m, depth = te.size("n"), te.size("m"), te.size("d")
     a, b = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")

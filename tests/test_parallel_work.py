@@ -1,0 +1,104 @@
+"""Loops of symbolic sizes: threads share them where a call's sizes make it worth while."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import te
+from tensorad.codegen.kernels import compiled_kernel
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loopir import For
+from tensorad.codegen.lower import lower_program
+from tensorad.codegen.memory import size_value
+from tensorad.codegen.parallel_work import PARALLEL_COST, symbolic_work
+from tensorad.ir.expr import size_var
+from tensorad.ir.tensor import Tensor
+
+N = size_var("n")
+
+
+def scaled(n: object) -> tuple[Tensor, list[Tensor]]:
+    x = te.placeholder((n, n), name="X")  # type: ignore[arg-type]  # a number or a size
+    return te.compute((n, n), lambda i, j: x[i, j] * 2.0, name="Y"), [x]  # type: ignore[arg-type]
+
+
+def rows(n: object) -> tuple[Tensor, list[Tensor]]:
+    x, k = te.placeholder((n, n), name="X"), te.reduce_axis(n, name="k")  # type: ignore[arg-type]
+    return te.compute((n,), lambda i: te.sum(x[i, k], axis=k), name="S"), [x]  # type: ignore[arg-type]
+
+
+def triangle(n: object) -> tuple[Tensor, list[Tensor]]:
+    x, k = te.placeholder((n, n), name="X"), te.reduce_axis(n, name="k")  # type: ignore[arg-type]
+    y = te.compute((n,), lambda i: te.sum(te.exp(x[i, k]), axis=k, where=k <= i), name="T")  # type: ignore[arg-type]
+    return y, [x]
+
+
+def line(n: object) -> tuple[Tensor, list[Tensor]]:
+    x = te.placeholder((n,), name="X")  # type: ignore[arg-type]
+    return te.compute((n,), lambda i: te.tanh(x[i]), name="L"), [x]  # type: ignore[arg-type]
+
+
+def shared(make: Callable[[object], tuple[Tensor, list[Tensor]]], n: object) -> list[For]:
+    """The loops that threads share."""
+    out, inputs = make(n)
+    kernels = lower_program([out], inputs).kernels
+    found = [s for k in kernels for s in statements(k.body) if isinstance(s, For)]
+    return [s for s in found if s.kind == "parallel"]
+
+
+@pytest.mark.parametrize("make", [scaled, rows, triangle, line], ids=lambda m: m.__name__)
+def test_work_grows_with_sizes(make: Callable[[object], tuple[Tensor, list[Tensor]]]) -> None:
+    loops = shared(make, te.size("n"))
+    assert loops
+    for loop in loops:
+        work = symbolic_work(loop)
+        assert work is not None
+        cycles = [size_value(work, {N: n}) for n in (0, 8, 64, 512, 4096)]
+        assert cycles == sorted(cycles) and cycles[1] < PARALLEL_COST
+
+
+def test_known_work_is_not_asked_about() -> None:
+    (loop,) = shared(scaled, 2048)
+    assert symbolic_work(loop) is None
+    assert shared(scaled, 32) == []
+
+
+def test_the_answer_says_whether_threads_pay() -> None:
+    out, inputs = rows(te.size("n"))
+    (kernel,) = lower_program([out], inputs).kernels
+    compiled, _ = compiled_kernel(kernel)
+    (phase,) = compiled.phases
+    word = ctypes.c_int64
+    kind = ctypes.CFUNCTYPE(word, *[ctypes.c_void_p] * 3, word, word, ctypes.c_void_p)
+    ask = kind(phase.address)
+
+    def answer(n: int) -> int:
+        slots, index = (word * 4)(), (word * 4)(0, 1, 0, 0)
+        return int(ask(slots, index, (word * 2)(n, n), 0, -1, (word * 4)()))
+
+    assert answer(0) == 0
+    assert answer(10) == -10 and answer(100) == -100
+    assert answer(20_000) == 20_000
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 300, 2000])
+def test_values_with_and_without_threads(n: int) -> None:
+    for make in (scaled, rows, triangle):
+        out, inputs = make(te.size("n"))
+        f = ta.build(out, inputs)
+        x = np.random.default_rng(n).integers(-4, 5, (n, n)).astype("f")
+        want = {"Y": x * 2, "S": x.sum(1), "T": np.tril(np.exp(x)).sum(1)}[out.name]
+        np.testing.assert_allclose(f(x), want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_long_line_is_cut_into_long_strips() -> None:
+    (outer,) = shared(line, 1 << 20)
+    assert outer.axis.extent is not None and 8 <= outer.axis.extent <= 4096
+    x, inputs = line(1_000_003)
+    values = np.linspace(-3, 3, 1_000_003, dtype="f")
+    np.testing.assert_allclose(ta.build(x, inputs)(values), np.tanh(values), rtol=1e-6)
