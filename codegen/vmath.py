@@ -181,7 +181,7 @@ def erf(w: Writer, x: str) -> str:
         far = w.sub(w.const(1.0), exp(w, horner(w, limited, table.ERFC32)))
     else:
         far = w.fma(w.neg(_gauss(w, z)), _scaled_erfc(w, limited), w.const(1.0))
-    is_near = w.compare("olt", a, w.const(0.92 if narrow else 0.7))
+    is_near = w.compare("olt", a, w.const(0.92 if narrow else 0.55))
     return w.select(is_near, near, copy_sign(w, far, x))
 
 
@@ -195,8 +195,8 @@ def _gauss(w: Writer, z: str) -> str:
 
 def _scaled_erfc(w: Writer, a: str) -> str:
     """erfc(a) exp(a^2)."""
-    three = w.const(3.0)
-    return horner(w, w.div(w.sub(a, three), w.add(a, three)), table.ERFC64)
+    middle = w.const(3.5)
+    return horner(w, w.div(w.sub(a, middle), w.add(a, middle)), table.ERFC64)
 
 
 def rsqrt(w: Writer, x: str) -> str:
