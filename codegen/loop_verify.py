@@ -87,7 +87,7 @@ class _Verifier:
                 scope.update(dict.fromkeys(s.targets))
             case Fold():
                 self.exprs((*s.targets, *s.values), scope)
-                self.same_dtypes(s.targets, s.values)
+                self.same_dtypes(s.combiner.rhs, s.values)  # in scans not of the state's kind
                 self.same_dtypes(s.targets, s.combiner.results)
             case Store():
                 self.exprs((*s.indices, *s.values), scope)

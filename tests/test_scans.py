@@ -11,6 +11,9 @@ import tensorad as ta
 from benchmarks.combiner_cases import CASES, Case, reducer
 from tensorad import te
 from tensorad.bound import bound
+from tensorad.building import placeholders
+from tensorad.codegen.loop_verify import verify_loops
+from tensorad.codegen.lower import lower_program
 from tensorad.errors import BoundsError
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor
@@ -300,3 +303,12 @@ def test_a_reduction_may_guard_another(fold: Any) -> None:
     assert ta.gradcheck(y, [m], arrays=arrays)
     (dm,) = ta.vjp(y, [m], 1.0)
     np.testing.assert_allclose(ta.evaluate(dm, arrays), interpret(dm, arrays))
+
+
+def test_loops_of_scans_are_well_formed() -> None:
+    x = te.placeholder((4, 6), dtype="float64", name="X")
+    k = te.reduce_axis((0, 6), name="k")
+    y = te.compute((4,), lambda i: te.prod(ta.sin(x[i, k]), axis=k), name="Y")
+    gradients = ta.vjp(y, [x])
+    for schedule in (True, False):
+        verify_loops(lower_program(gradients, placeholders(gradients), schedule=schedule))
