@@ -305,10 +305,11 @@ def test_a_reduction_may_guard_another(fold: Any) -> None:
     np.testing.assert_allclose(ta.evaluate(dm, arrays), interpret(dm, arrays))
 
 
-def test_loops_of_scans_are_well_formed() -> None:
+@pytest.mark.parametrize("name", ["decaying sum", "sin(x) + y"])
+def test_loops_of_scans_are_well_formed(name: str) -> None:
     x = te.placeholder((4, 6), dtype="float64", name="X")
     k = te.reduce_axis((0, 6), name="k")
-    y = te.compute((4,), lambda i: te.prod(ta.sin(x[i, k]), axis=k), name="Y")
+    y = te.compute((4,), lambda i: reducer(BY_NAME[name])(x[i, k], axis=k), name="Y")
     gradients = ta.vjp(y, [x])
     for schedule in (True, False):
         verify_loops(lower_program(gradients, placeholders(gradients), schedule=schedule))
