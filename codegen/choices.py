@@ -103,7 +103,7 @@ class Choices:
         return f"Schedule({', '.join(parts)})"
 
 
-REORDERING: Final = ("vector", "split", "unroll", "blocks", "siblings")
+REORDERING: Final = ("vector", "split", "unroll", "contract", "blocks", "siblings")
 """Decisions that may change in which order sums are added: measurements never make them."""
 Schedule = Choices
 """The public name: what users write."""
