@@ -324,6 +324,7 @@ def test_figures_merge_to_medians_and_are_judged() -> None:
     assert "0.800" in table(rows) and table(rows, as_markdown=True).startswith("|  | threads |")
 
 
+@pytest.mark.slow
 def test_calls_are_timed_in_this_process() -> None:
     rows = call_suite.measure(["numpy", "tensorad, portable"], 1, 1)
     assert {r.name for r in rows} == {"numpy", "numpy, result allocated", "tensorad, portable"}

@@ -203,6 +203,7 @@ def test_other_operations_are_readable() -> None:
     assert format_tensor(t) == "tensor T : float32 [2]\n    constant(0.5, 2.0)"
 
 
+@pytest.mark.slow
 def test_long_chains_of_tensors_print() -> None:
     t = X
     for _ in range(20_000):

@@ -189,6 +189,7 @@ def test_what_matters_keeps_its_gradient(name: str, monkeypatch: pytest.MonkeyPa
     assert found_shifts(monkeypatch, MATTER[name]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SHIFTS, *MATTER])
 def test_derivatives_of_both_orders(name: str) -> None:
     x = matrix()

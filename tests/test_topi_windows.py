@@ -76,9 +76,9 @@ def test_conv3d() -> None:
 
 TRANSPOSED = [
     # strides, padding, output padding, dilation, groups
-    (1, 0, 0, 1, 1),
+    pytest.param(1, 0, 0, 1, 1, marks=pytest.mark.slow),
     (2, 1, 1, 1, 2),
-    ((3, 1), (1, 0), 0, (1, 2), 1),
+    pytest.param((3, 1), (1, 0), 0, (1, 2), 1, marks=pytest.mark.slow),
 ]
 
 
