@@ -55,8 +55,9 @@ def _follows(
     first = _scan_of(members[0])
     if op is None or first is None or any(_scan_of(m) is None for m in members):
         return False
-    uppers = [a.upper for a in first.axes]
-    if not uppers or [a.upper for a in op.axes] != uppers:
+    if not op.axes or len(op.axes) != len(first.axes):
+        return False
+    if any(a.upper is not b.upper for a, b in zip(op.axes, first.axes, strict=True)):
         return False
     inside = dict.fromkeys([t for m in members for t in m.live])
     own = {**dict.fromkeys(members), u: None}

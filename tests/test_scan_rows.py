@@ -102,3 +102,13 @@ def test_rows_that_decide_their_own_steps_go_one_by_one() -> None:
     kept = np.tril(np.ones((8, 8)))
     wanted = kept * np.where(kept, values, 1).prod(1)[:, None] / values
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_scans_along_different_axes_are_no_chain() -> None:
+    x = te.placeholder((5, 6), name="X")
+    y = te.scan(te.scan(x, 1), 0)
+    program = lower_program([y], [x])
+    verify_loops(program)
+    assert len(program.kernels) == 2
+    array = np.arange(30, dtype="f4").reshape(5, 6)
+    np.testing.assert_array_equal(ta.build(y, [x])(array), array.cumsum(1).cumsum(0))
