@@ -52,7 +52,7 @@ def show(count: int) -> None:
 
 @pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_hash_seeds_do_not_matter(count: int) -> None:
-    first, *others = [digests_under(seed, count) for seed in ("0", "1", "2")]
+    first, *others = [digests_under(seed, count) for seed in ("0", "1")]
     assert len(first) > 100
     for other in others:
         assert other == first

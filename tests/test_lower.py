@@ -184,6 +184,7 @@ def test_printed_loops() -> None:
     )
 
 
+@pytest.mark.slow
 def test_deep_expressions_and_long_chains_lower() -> None:
     x = float_input("X", 8)
 
