@@ -263,10 +263,13 @@ def accumulators_of(nest: Nest) -> list[tuple[tuple[Param, ...], tuple[Expr, ...
 
 
 def fold_groups(nest: Nest) -> list[list[FoldLoop]]:
-    """Neighbouring folds over the very same axes and condition: they share their loops."""
+    """Neighbouring folds over the very same axes and condition: they share their loops.
+
+    A fold that goes on with another one, or uses what it leaves, comes after it.
+    """
     groups: list[list[FoldLoop]] = []
     for f in nest.folds:
-        if groups and _same_loops(groups[-1][0], f):
+        if groups and _same_loops(groups[-1][0], f) and not _continues(f, groups[-1]):
             groups[-1].append(f)
         else:
             groups.append([f])

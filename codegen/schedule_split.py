@@ -122,9 +122,7 @@ def _division(nest: Nest) -> tuple[Axis, int] | None:
 
 def _keeps_order(fold: FoldLoop, a: Axis, factor: int) -> bool:
     """Whether the fold may visit the rest of a split axis after all whole parts."""
-    if not among(a, fold.axes) or fold.axes[0] is a or folds_in_lanes(fold.combiner):
-        return True
-    return a.extent is not None and a.extent % factor == 0
+    return _keeps_parts(fold, a) or (a.extent is not None and a.extent % factor == 0)
 
 
 def _splittable(a: Axis, factor: int, ranges: Ranges) -> bool:
@@ -298,9 +296,14 @@ def _choices(e: Call, nest: Nest, target: Axis | None) -> list[Axis]:
         return found
     for f in nest.folds:
         inner = [a for a in f.axes if a in used]
-        if len(inner) == 1 and (f.axes[0] is inner[0] or folds_in_lanes(f.combiner)):
+        if len(inner) == 1 and all(_keeps_parts(g, inner[0]) for g in nest.folds):
             return inner
     return []
+
+
+def _keeps_parts(fold: FoldLoop, a: Axis) -> bool:
+    """Whether the fold may visit one part of an axis after the other; parts of folds share axes."""
+    return not among(a, fold.axes) or fold.axes[0] is a or folds_in_lanes(fold.combiner)
 
 
 def _apply(nest: Nest, cut: Cut, seen: dict[Expr, None]) -> list[tuple[Nest, dict[Expr, None]]]:

@@ -57,3 +57,17 @@ def naive(x: np.ndarray, taps: int) -> np.ndarray:
             near = np.exp(-((padded[p : p + n, q : q + n] - x) ** 2))
             total += np.nan_to_num(near, nan=0.0)
     return total
+
+
+def test_parts_of_a_fold_go_on_in_order() -> None:
+    """x*y0 + y1 over (k, l), cut at k == 1: the parts run over the same axis l."""
+    x = te.placeholder((2, 4), "float64", name="X")
+    k, m = te.reduce_axis(2, name="k"), te.reduce_axis(4, name="l")
+    decayed = te.comm_reducer(lambda a, b: a * 0.5 + b, lambda t: te.const(0, t), "decayed")
+
+    def formula() -> Expr:
+        return decayed(te.select(k < 1, x[k, m], -x[k, m]), axis=[k, m])
+
+    y = te.compute((), formula, name="Y")
+    array = np.random.default_rng(0).normal(size=(2, 4))
+    np.testing.assert_allclose(build(y, [x])(array), interpret(y, {x: array}), rtol=1e-14)
