@@ -1,5 +1,5 @@
 """Which derivation of a gradient is kept: a plainer one where the tidied one visits more points
-than the yardstick allows."""
+or multiplies more than the yardstick allows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from tensorad.autodiff.cost import SAMPLE, width
+from tensorad.autodiff.cost import SAMPLE, products, width
 from tensorad.autodiff.visits import Visits
 from tensorad.bound import bound
 from tensorad.ir.expr import Axis, Expr, Size
@@ -19,7 +19,10 @@ from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.record import Decision, Record, is_listening, listening, note
 
 Sizes = dict[Expr, int]
-_FEWER: Final = "it visits fewer points"
+_FEWER: Final = "it visits or multiplies less"
+_NONE: Final = (0, 0)
+_PRODUCTS: Final = 5
+"""Multiplications allowed for each one of the forward program and each point of the bound."""
 _SMALL: Final = (0, 1, 3)
 _MOST_POINTS: Final = 1 << 17
 """Loops that need more points listed to be counted are not compared."""
@@ -48,32 +51,49 @@ def derive_tidied(ways: Ways) -> list[Tensor]:
 def derive_within_bound(
     ways: Ways, y: Tensor, wrt: Sequence[Tensor], given: Sequence[Tensor]
 ) -> list[Tensor]:
-    """The gradients of y by `wrt`, tidied; untidied or plain if those visit too many points.
+    """The gradients of y by `wrt`, tidied; untidied or plain if those visit or multiply too much.
 
     Args:
         given: the head, if it is a tensor: what is behind it does not count.
     Ensures: another way is taken only where the ones before it exceed the yardstick at some
-        small or typical sizes, and by more.
+        small or typical sizes, and by more, or multiply more than its points allow.
     """
     swept, heard = _heard(ways.sweep)
     tidied, more = _heard(lambda: ways.tidy(swept))
     samples = _samples(topological_ops([y, *wrt, *given]))
-    visited = Visits(tidied, given)
-    if not samples or not _is_countable(y, visited, samples[0]):
+    if not samples or not _is_countable(y, Visits(tidied, given), samples[0]):
         return _tell(tidied, [*heard, *more])
-    most = [bound(y, wrt, _by_name(sizes)) for sizes in samples]
-    best, least, told = tidied, _excess(visited, samples, most), [*heard, *more]
-    if least:
-        chosen = [Decision(x, "untidied", _FEWER) for x in wrt]
-        above = _excess(Visits(swept, given), samples, most)
+    limit = _Limit(y, wrt, given, samples)
+    best, least, told = tidied, limit.excess(tidied), [*heard, *more]
+    if least > _NONE:
+        above = limit.excess(swept)
         if above < least:
+            chosen = [Decision(x, "untidied", _FEWER) for x in wrt]
             best, least, told = swept, above, [*heard, *chosen]
-    if least:
+    if least > _NONE:
         plain, heard = _heard(ways.plain)
-        chosen = [Decision(x, "plain", _FEWER) for x in wrt]
-        if _excess(Visits(plain, given), samples, most) < least:
+        if limit.excess(plain) < least:
+            chosen = [Decision(x, "plain", _FEWER) for x in wrt]
             best, told = plain, [*heard, *chosen]
     return _tell(best, told)
+
+
+class _Limit:
+    """How much the gradients of y may do, at some sizes."""
+
+    def __init__(
+        self, y: Tensor, wrt: Sequence[Tensor], given: Sequence[Tensor], samples: Sequence[Sizes]
+    ) -> None:
+        self.given, self.samples = given, samples
+        self.points = [bound(y, wrt, _by_name(sizes)) for sizes in samples]
+        self.products = _PRODUCTS * (products([y], samples[0]) + self.points[0])
+
+    def excess(self, found: list[Tensor]) -> tuple[int, int]:
+        """Points beyond those allowed, over all samples; products, at the first."""
+        visited = Visits(found, self.given)
+        counts = [visited.count(sizes) for sizes in self.samples]
+        above = sum([max(0, n - m) for n, m in zip(counts, self.points, strict=True)])
+        return above, max(0, products(found, self.samples[0]) - self.products)
 
 
 def _heard(derive: Callable[[], list[Tensor]]) -> tuple[list[Tensor], Sequence[Record]]:
@@ -89,12 +109,6 @@ def _tell(found: list[Tensor], heard: Sequence[Record]) -> list[Tensor]:
     for record in heard:
         note(record)
     return found
-
-
-def _excess(visited: Visits, samples: Sequence[Sizes], most: Sequence[int]) -> int:
-    """The points visited beyond what is allowed, over all samples."""
-    counts = [visited.count(sizes) for sizes in samples]
-    return sum([max(0, n - m) for n, m in zip(counts, most, strict=True)])
 
 
 def _samples(ops: Sequence[Op]) -> list[Sizes]:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Final
 
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Const, Expr, Size
-from tensorad.ir.levels import every_operand, loop_levels
+from tensorad.ir.levels import Level, every_operand, loop_levels
 from tensorad.ir.points import count_points, possible
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
@@ -25,6 +25,23 @@ def cost(tensors: Sequence[Tensor]) -> int:
     ops = topological_ops(tensors)
     sizes = {e: SAMPLE for op in ops for e in _sizes(op)}
     return sum([_points(op, sizes) for op in ops])
+
+
+def products(tensors: Sequence[Tensor], sizes: dict[Expr, int]) -> int:
+    """Multiplications, divisions and functions in the loops behind the tensors, each once."""
+    return sum([_products(op, sizes) for op in topological_ops(tensors)])
+
+
+def _products(op: Op, sizes: dict[Expr, int]) -> int:
+    match op:
+        case Compute():
+            return _formula_products(op.bodies, op.axes, sizes)
+        case Scatter():
+            return _formula_products(op_expressions(op), op.axes, sizes)
+        case Scan():
+            roots = (*op.sources, *op.combiner.results)
+            return _formula_products(roots, (*op.axes, *op.along), sizes)
+    return 0
 
 
 def _sizes(op: Op) -> list[Expr]:
@@ -48,9 +65,18 @@ def _formulas(roots: Sequence[Expr], axes: Sequence[Axis], sizes: dict[Expr, int
     """Iterations of the reductions in the formulas (of `axes` if there is none), products."""
     levels, sites = loop_levels(roots, axes, every_operand, conditions=True)
     total = sum([_count(s.points, sizes) for s in sites]) if sites else _count(axes, sizes)
+    return total + _level_products(levels, sizes)
+
+
+def _formula_products(roots: Sequence[Expr], axes: Sequence[Axis], sizes: dict[Expr, int]) -> int:
+    return _level_products(loop_levels(roots, axes, every_operand, conditions=True)[0], sizes)
+
+
+def _level_products(levels: Sequence[Level], sizes: dict[Expr, int]) -> int:
+    total = 0
     for level in levels:
-        products = len([e for e in level.need if isinstance(e, Call) and e.op in _COSTLY])
-        total += products * _count(level.items, sizes) if products else 0
+        found = len([e for e in level.need if isinstance(e, Call) and e.op in _COSTLY])
+        total += found * _count(level.items, sizes) if found else 0
     return total
 
 
