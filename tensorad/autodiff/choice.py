@@ -24,6 +24,8 @@ _NONE: Final = (0, 0)
 _PRODUCTS: Final = 5
 """Multiplications allowed for each one of the forward program and each point of the bound."""
 _SMALL: Final = (0, 1, 3)
+_MOST_NODES: Final = 4000
+"""Longer programs are not compared: the yardstick looks at a formula once for each of its parts."""
 _MOST_POINTS: Final = 1 << 17
 """Loops that need more points listed to be counted are not compared."""
 
@@ -60,7 +62,8 @@ def derive_within_bound(
     """
     swept, heard = _heard(ways.sweep)
     tidied, more = _heard(lambda: ways.tidy(swept))
-    samples = _samples(topological_ops([y, *wrt, *given]))
+    ops = topological_ops([y, *wrt, *given])
+    samples = _samples(ops) if _is_short(ops) else []
     if not samples or not _is_countable(y, Visits(tidied, given), samples[0]):
         return _tell(tidied, [*heard, *more])
     limit = _Limit(y, wrt, given, samples)
@@ -128,6 +131,16 @@ def _samples(ops: Sequence[Op]) -> list[Sizes]:
 
 def _by_name(sizes: Sizes) -> dict[str, int]:
     return {s.name: n for s, n in sizes.items() if isinstance(s, Size)}
+
+
+def _is_short(ops: Sequence[Op]) -> bool:
+    """Whether counting takes a small part of the time that differentiating takes."""
+    left = _MOST_NODES
+    for op in ops:
+        left -= 1 + len(postorder(*op_expressions(op)))
+        if left < 0:
+            return False
+    return True
 
 
 def _sizes_in(roots: Sequence[Expr]) -> list[Size]:
