@@ -76,14 +76,23 @@ def split_digits(
     bounds = [b for a in (*outer, *inner) for b in (a.lower, a.upper, a.step)]
     if not any(isinstance(e, Size) for e in postorder(*bounds, *conditions)):
         return None
-    problem = _Problem(outer, inner)
+    first, is_whole = _solved(_Problem(outer, inner), conditions)
+    if is_whole:
+        return first
+    other, is_whole = _solved(_Problem(outer, inner, merges_first=True), conditions)
+    return other if is_whole and other is not None else first
+
+
+def _solved(problem: _Problem, conditions: Sequence[Expr]) -> tuple[Digits | None, bool]:
+    """The problem over digits, and whether all of its conditions could be written over them."""
     for _ in range(_MOST_SPLITS):
+        problem.is_whole = True
         try:
             parts = [problem.condition(p) for p in conditions]
         except _Again:
             continue
-        return problem.result(parts)
-    return None
+        return problem.result(parts), problem.is_whole
+    return None, False
 
 
 class _Again(Exception):
@@ -106,9 +115,15 @@ class _Digit:
 class _Problem:
     """Axes and their digits so far."""
 
-    def __init__(self, outer: Sequence[Axis], inner: Sequence[Axis]) -> None:
+    def __init__(
+        self, outer: Sequence[Axis], inner: Sequence[Axis], merges_first: bool = False
+    ) -> None:
+        """`merges_first`: inner axes that a number packs are merged before one is split."""
         self.outer = list(outer)
         self.inner = list(inner)
+        self.merges_first = merges_first
+        self.is_whole = True
+        """Whether every condition so far could be written over digits."""
         self.digits: dict[Axis, list[_Digit]] = {}
         self.extents: dict[Expr, Polynomial] = {}
         self.positive: dict[Expr, None] = {}
@@ -139,6 +154,7 @@ class _Problem:
                 return self._equate(self.polynomial(c.args[0]), self.polynomial(c.args[1]))
             return [rewrite(c, self._rewritten)]
         except _Opaque:
+            self.is_whole = False
             return [substitute(c, self._images())]
 
     def _rewritten(self, e: Expr) -> Expr | None:
@@ -202,6 +218,8 @@ class _Problem:
         whole, rest = p.separate(divisor)
         if self._is_within(rest, divisor):
             return whole, rest
+        if merging and self.merges_first:
+            self._merge(p)
         for monomial, c in rest.terms.items():
             self._split_in(monomial, c, divisor)
         if merging:

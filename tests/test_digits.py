@@ -84,6 +84,13 @@ def _other_order() -> Problem:
     return x, v, logical_and(x[0] == f // (B * C), x[1] == f // C % B, x[2] == f % C)
 
 
+def _crossed() -> Problem:
+    """(A, B, C) as (A*C, B): splitting A*C into A and C would lead nowhere."""
+    x, v = _axes(a=A, b=B, c=C), _axes(i=A * C, j=B)
+    f = v[0] * B + v[1]
+    return x, v, logical_and(x[0] == f // (B * C), x[1] == f // C % B, x[2] == f % C)
+
+
 def _roll() -> Problem:
     x, v = _axes(x=A), _axes(i=A)
     return x, v, x[0] == (v[0] + 3) % A
@@ -97,7 +104,8 @@ def _circular_window() -> Problem:
 CASES = {
     f.__name__[1:]: f
     for f in (_flatten, _unflatten, _merge, _regroup, _tile, _repeat, _flip, _cropped,
-              _fixed_radix, _transposed_columns, _other_order, _roll, _circular_window)
+              _fixed_radix, _transposed_columns, _other_order, _crossed, _roll,
+              _circular_window)
 }  # fmt: skip
 
 
@@ -144,7 +152,7 @@ def _placeholder(*shape: Size) -> Tensor:
     return te.placeholder(shape, name="X")
 
 
-@pytest.mark.parametrize("shape", [(A * B, C), (A, B * C), (A * B * C,), (B * C, A)])
+@pytest.mark.parametrize("shape", [(A * B, C), (A, B * C), (A * B * C,), (B * C, A), (A * C, B)])
 def test_gradient_of_a_symbolic_reshape_is_a_read(shape: tuple[Expr, ...]) -> None:
     x = _placeholder(A, B, C)
     y = topi.reshape(x, shape)

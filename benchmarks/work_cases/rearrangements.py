@@ -36,6 +36,13 @@ def _flatten_all_symbolic(g: int) -> Problem:
     return by(topi.flatten(x), x, n=2 + g, c=3, h=4, w=5)
 
 
+def _regroup_symbolic(g: int) -> Problem:
+    """Columns of 4 laid out as rows of 4: both sides have other radices."""
+    n, h = te.size("n"), te.size("h")
+    (x,) = inputs((n, 4, h))
+    return by(topi.reshape(x, (n * h, 4)), x, n=2 + g, h=5)
+
+
 def _tile_symbolic(g: int) -> Problem:
     n, r = te.size("n"), te.size("r")
     (x,) = inputs((n,))
@@ -192,6 +199,7 @@ CASES = [
     Case("flatten 4d", _unary((3, 4, 5, 2), lambda x, g: topi.flatten(x))),
     Case("flatten, symbolic batch", _flatten_symbolic),
     Case("flatten, all sizes symbolic", _flatten_all_symbolic),
+    Case("rows and columns regrouped, symbolic", _regroup_symbolic),
     Case(
         "reshape (6,20) -> (8,15)",
         _unary((6, 20), lambda x, g: topi.reshape(x, (-1, 15))),
