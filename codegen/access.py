@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tensorad.codegen.affine import Ranges, joined_digits
 from tensorad.codegen.loopnest import Nest
-from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, Read
+from tensorad.codegen.lower_body import FoldLoop
+from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, Param, Read
 from tensorad.ir.tensor import Shape, Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, needs, outside_reductions, postorder
 from tensorad.simplify.linear import Linear, linear_form
@@ -85,16 +86,33 @@ def extent_of(a: Axis, ranges: Ranges | None = None) -> int:
     return ASSUMED_EXTENT
 
 
-def unsafe_reads(nest: Nest) -> bool:
-    """Whether some read is guarded and might be out of bounds where its guard fails."""
+def unsafe_reads(nest: Nest, lanes: Axis | None = None) -> bool:
+    """Whether some read is guarded and might be out of bounds where its guard fails.
+
+    A guard of a fold that is the same in all lanes is tested outside of them: where lanes run
+    along an output axis, one that does not use it; along a reduce axis, one that uses none.
+
+    Args:
+        lanes: the axis that runs in lanes; None: any.
+    """
     axes = [*nest.axes]
     if guarded_unsafe(nest.values, axes, guarded=False):
         return True
     return any(
-        guarded_unsafe(f.sources, [*axes, *f.axes], guarded=f.condition is not TRUE)
+        guarded_unsafe(f.sources, [*axes, *f.axes], guarded=_is_masked(f, lanes))
         or guarded_unsafe((f.condition,), [*axes, *f.axes], guarded=False)
         for f in nest.folds
     )
+
+
+def _is_masked(fold: FoldLoop, lanes: Axis | None) -> bool:
+    """Whether lanes may run through a fold's sources where its condition does not hold."""
+    if fold.condition is TRUE or lanes is None:
+        return fold.condition is not TRUE
+    used = free_leaves(fold.condition)
+    if any(a is lanes for a in fold.axes):
+        return any(a in used for a in fold.axes)
+    return lanes in used or any(isinstance(e, Param) for e in used)
 
 
 def guarded_unsafe(roots: Sequence[Expr], axes: Iterable[Axis], guarded: bool) -> bool:

@@ -39,7 +39,7 @@ def _reason(nest: Nest, a: Axis) -> str:
     conditions = [f.condition for f in nest.folds]
     if a in free_leaves(*bounds, *conditions):
         return "where a reduction runs depends on it"
-    if unsafe_reads(nest):
+    if unsafe_reads(nest, a):
         return "a guarded read may be out of bounds in some lanes"
     folding = [f for f in nest.folds if any(r is a for r in f.axes)]
     if folding and len(nest.folds) > 1:

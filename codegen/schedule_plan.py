@@ -335,10 +335,12 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
     lanes = lanes_of(nest)
     steps = max(1.0, min([extent_product(f.axes) for f in nest.folds], default=1.0))
     yield Estimate(4.0 + len(reads) + work, None, 0, {})
-    if choices.vector is False or unsafe_reads(nest):
+    if choices.vector is False:
         return
     tile = choices.tile or (0, 0)
     for vector in vector_candidates(nest):
+        if unsafe_reads(nest, vector):
+            continue
         inside = not among(vector, nest.axes)
         extent = extent_of(vector)
         strides_ = [_unit(x.stride(vector), lanes) if vector in x.uses else 0.6 for x in reads]

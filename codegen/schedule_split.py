@@ -27,7 +27,7 @@ from tensorad.ir.expr import (
     mod,
     mul,
 )
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.visit import conjuncts, free_leaves, postorder
 from tensorad.simplify.linear import linear_form
 
 MOST_PIECES = 32
@@ -282,7 +282,9 @@ def _located(nest: Nest) -> tuple[list[Call], list[Call]]:
     """Switches in what is evaluated per point, and those in conditions and bounds of folds."""
     inside = [*nest.values, *nest.indices, *[s for f in nest.folds for s in f.sources]]
     outside = [e for f in nest.folds for a in f.axes for e in (a.lower, a.upper)]
-    outside += [f.condition for f in nest.folds]
+    for f in nest.folds:
+        for c in conjuncts(f.condition):  # one that uses no reduce axis is tested per point
+            (outside if any(a in free_leaves(c) for a in f.axes) else inside).append(c)
     return _switches_under(*inside), _switches_under(*outside)
 
 

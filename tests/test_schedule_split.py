@@ -6,10 +6,12 @@ import numpy as np
 
 from tensorad import te
 from tensorad.building import build
+from tensorad.codegen.access import unsafe_reads
 from tensorad.codegen.choices import OPEN
 from tensorad.codegen.loopnest import nest_of
 from tensorad.codegen.schedule import pieces_of
-from tensorad.ir.expr import Expr
+from tensorad.codegen.schedule_plan import plan_nest
+from tensorad.ir.expr import Expr, int_const
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Compute, Tensor
 
@@ -71,3 +73,30 @@ def test_parts_of_a_fold_go_on_in_order() -> None:
     y = te.compute((), formula, name="Y")
     array = np.random.default_rng(0).normal(size=(2, 4))
     np.testing.assert_allclose(build(y, [x])(array), interpret(y, {x: array}), rtol=1e-14)
+
+
+def test_a_guard_that_uses_no_reduce_axis_is_tested_outside_of_lanes() -> None:
+    """dot(a[i], b[i - w]) where i >= w: b is never read in front of its first row."""
+    n, d, band = 12, 32, 8
+    a, b = (te.placeholder((n, d), name=name) for name in "AB")
+    c = te.reduce_axis(d, name="c")
+    y = te.compute(
+        (n, band),
+        lambda i, w: te.select(i >= w, te.sum(a[i, c] * b[i - w, c], axis=c), 0.0),
+        name="Y",
+    )
+    assert isinstance(y.op, Compute)
+    nest = nest_of(y.op.axes, (y,), y.op.bodies)
+    assert nest is not None and unsafe_reads(nest)
+    parts = pieces_of(nest, OPEN)
+    assert [p.axes[0].upper for p in parts] == [int_const(band - 1), int_const(n)]
+    for part in parts:
+        plan = plan_nest(part)
+        assert plan.vector is part.folds[0].axes[0]
+        assert not unsafe_reads(part, plan.vector)
+    border = parts[0]
+    assert unsafe_reads(border, border.axes[1])  # lanes along w would read in front
+    x, z = np.random.default_rng(0).normal(size=(2, n, d)).astype(np.float32)
+    shifted = np.concatenate([np.zeros((band, d), np.float32), z])
+    expected = np.stack([(x * shifted[band - w : band - w + n]).sum(1) for w in range(band)], 1)
+    np.testing.assert_allclose(build(y, [a, b])(x, z), expected, rtol=1e-4, atol=1e-5)
