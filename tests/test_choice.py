@@ -185,11 +185,11 @@ def sums(m: int) -> tuple[Tensor, Tensor, Tensor]:
 def test_the_first_way_that_keeps_to_the_yardstick_is_taken() -> None:
     x, y, dear = sums(3)
     _, _, cheap = sums(1)
-    ways = Ways(lambda: [dear], lambda _: [cheap], lambda: [dear])
+    ways = Ways(lambda: [dear], lambda _: [cheap], lambda: [dear], lambda: [dear])
     assert derive_within_bound(ways, y, [x], []) == [cheap]
-    ways = Ways(lambda: [cheap], lambda _: [dear], lambda: [dear])
+    ways = Ways(lambda: [cheap], lambda _: [dear], lambda: [dear], lambda: [dear])
     assert derive_within_bound(ways, y, [x], []) == [cheap]
-    ways = Ways(lambda: [dear], lambda _: [dear], lambda: [cheap])
+    ways = Ways(lambda: [dear], lambda _: [dear], lambda: [cheap], lambda: [dear])
     with listening() as heard:
         assert derive_within_bound(ways, y, [x], []) == [cheap]
     assert [(r.plan, r.why) for r in heard if isinstance(r, Decision)] == [
@@ -200,7 +200,7 @@ def test_the_first_way_that_keeps_to_the_yardstick_is_taken() -> None:
 def test_where_every_way_exceeds_the_yardstick_the_least_is_taken() -> None:
     x, y, dear = sums(3)
     _, _, dearer = sums(4)
-    ways = Ways(lambda: [dearer], lambda _: [dear], lambda: [dearer])
+    ways = Ways(lambda: [dearer], lambda _: [dear], lambda: [dearer], lambda: [dearer])
     assert derive_within_bound(ways, y, [x], []) == [dear]
 
 
@@ -212,7 +212,7 @@ def test_loops_too_long_to_count_are_not_compared() -> None:
     def never() -> list[Tensor]:
         raise AssertionError
 
-    assert derive_within_bound(Ways(lambda: found, lambda r: r, never), y, [x], []) == found
+    assert derive_within_bound(Ways(lambda: found, lambda r: r, never, never), y, [x], []) == found
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -239,5 +239,5 @@ def test_many_more_multiplications_are_no_price_for_a_few_points() -> None:
         return value
 
     dear = te.compute((6,), heavy, name="dX")
-    ways = Ways(lambda: [light], lambda _: [dear], lambda: [dear])
+    ways = Ways(lambda: [light], lambda _: [dear], lambda: [dear], lambda: [dear])
     assert derive_within_bound(ways, y, [x], [h]) == [light]

@@ -1,4 +1,4 @@
-"""Which derivation of a gradient is kept: a plainer one where the tidied one visits more points
+"""Which derivation of a gradient is kept: another one where the tidied one visits more points
 or multiplies more than the yardstick allows."""
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.record import Decision, Record, is_listening, listening, note
 
 Sizes = dict[Expr, int]
+Heard = tuple[list[Tensor], Sequence[Record]]
+"""Gradients, and what their derivation tells."""
 _FEWER: Final = "it visits or multiplies less"
 _NONE: Final = (0, 0)
 _PRODUCTS: Final = 5
@@ -38,11 +40,13 @@ class Ways:
         sweep: the optimised sweep.
         tidy: its results with less work.
         plain: the plain sweep.
+        stored: a tidied sweep that stores what several reads of one formula contribute.
     """
 
     sweep: Callable[[], list[Tensor]]
     tidy: Callable[[list[Tensor]], list[Tensor]]
     plain: Callable[[], list[Tensor]]
+    stored: Callable[[], list[Tensor]]
 
 
 def derive_tidied(ways: Ways) -> list[Tensor]:
@@ -53,7 +57,7 @@ def derive_tidied(ways: Ways) -> list[Tensor]:
 def derive_within_bound(
     ways: Ways, y: Tensor, wrt: Sequence[Tensor], given: Sequence[Tensor]
 ) -> list[Tensor]:
-    """The gradients of y by `wrt`, tidied; untidied or plain if those visit or multiply too much.
+    """The gradients of y by `wrt`, tidied; otherwise derived if those visit or multiply too much.
 
     Args:
         given: the head, if it is a tensor: what is behind it does not count.
@@ -68,16 +72,18 @@ def derive_within_bound(
         return _tell(tidied, [*heard, *more])
     limit = _Limit(y, wrt, given, samples)
     best, least, told = tidied, limit.excess(tidied), [*heard, *more]
-    if least > _NONE:
-        above = limit.excess(swept)
-        if above < least:
-            chosen = [Decision(x, "untidied", _FEWER) for x in wrt]
-            best, least, told = swept, above, [*heard, *chosen]
-    if least > _NONE:
-        plain, heard = _heard(ways.plain)
-        if limit.excess(plain) < least:
-            chosen = [Decision(x, "plain", _FEWER) for x in wrt]
-            best, told = plain, [*heard, *chosen]
+    others: dict[str, Callable[[], Heard]] = {
+        "untidied": lambda: (swept, heard),
+        "plain": lambda: _heard(ways.plain),
+        "weights stored": lambda: _heard(ways.stored),
+    }
+    for plan, derive in others.items():
+        if least > _NONE:
+            found, records = derive()
+            above = limit.excess(found)
+            if above < least:
+                chosen = [Decision(x, plan, _FEWER) for x in wrt]
+                best, least, told = found, above, [*records, *chosen]
     return _tell(best, told)
 
 
@@ -99,7 +105,7 @@ class _Limit:
         return above, max(0, products(found, self.samples[0]) - self.products)
 
 
-def _heard(derive: Callable[[], list[Tensor]]) -> tuple[list[Tensor], Sequence[Record]]:
+def _heard(derive: Callable[[], list[Tensor]]) -> Heard:
     """A derivation and what it tells."""
     if not is_listening():
         return derive(), ()

@@ -31,6 +31,7 @@ from tensorad.autodiff.scans import Heads as ScanHeads
 from tensorad.autodiff.scans import reverse_sweep
 from tensorad.autodiff.shifts import Shifts
 from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
+from tensorad.autodiff.weights import with_stored_weights
 from tensorad.errors import GradError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
@@ -92,7 +93,11 @@ def vjp(
     def plain() -> list[Tensor]:
         return Sweep(ys, tensors, batch, rules, plain=True).run(starts, strict)
 
-    ways = Ways(lambda: sweep.run(starts, strict), sweep.tidied, plain)
+    def stored() -> list[Tensor]:
+        again = Sweep(ys, tensors, batch, rules, stored=True)
+        return again.tidied(again.run(starts, strict))
+
+    ways = Ways(lambda: sweep.run(starts, strict), sweep.tidied, plain, stored)
     if len(ys) > 1 or batch or rules:
         results = derive_tidied(ways)
     else:
@@ -113,12 +118,14 @@ class Sweep:
         batch: Shape,
         rules: Rules,
         plain: bool = False,
+        stored: bool = False,
     ) -> None:
         self.ys = list(ys)
         self.wrt = dict.fromkeys(wrt)
         self.batch = batch
         self.rules = rules
         self.plain = plain
+        self.stored = stored
         self.order = derivation_order(ys, rules)
         self.active = self._active()
         self.targets: dict[Tensor, Target] = {}
@@ -196,6 +203,10 @@ class Sweep:
                 terms = self._read_back(viewed, t, terms)
                 adjoint = self._finish(t, Uses(len(terms), _pointwise(viewed, terms)))
                 if adjoint is not None:
+                    if self.stored:
+                        adjoint, terms = with_stored_weights(
+                            viewed, f"d{t.name}.weights", adjoint, terms, kept=t in self.wrt
+                        )
                     for term in terms:
                         self._push_term(viewed, adjoint, term)
         elif isinstance(viewed, Scatter) and flows:
