@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.ir.expr import FALSE, Axis, Expr, Select, logical_and, logical_or
+from tensorad.ir.expr import Axis, Expr, logical_and, logical_or
+from tensorad.ir.points import possible
 from tensorad.ir.visit import conjuncts, free_leaves
 from tensorad.simplify.eliminate import eliminate
-from tensorad.simplify.nonzeroness import is_index_condition
-
-
-def index_part(guard: Expr) -> Expr:
-    """The index conditions of a guard; those around conditions on data as well."""
-    parts: list[Expr] = []
-    todo = [guard]
-    while todo:
-        e = todo.pop()
-        if isinstance(e, Select) and e.orelse is FALSE:
-            todo.extend((e.then, e.cond))
-            continue
-        parts += [c for c in conjuncts(e) if c is FALSE or is_index_condition(c)]
-    return logical_and(*parts)
 
 
 def own_part(guard: Expr, used: Sequence[Axis]) -> Expr:
-    """The index conditions of a guard that speak of some axes alone."""
+    """The index conditions that a guard implies and that speak of some axes alone."""
     known = dict.fromkeys(used)
-    parts = conjuncts(index_part(guard))
+    parts = conjuncts(possible(guard))
     return logical_and(*[c for c in parts if all(a in known for a in free_leaves(c))])
 
 

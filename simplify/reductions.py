@@ -23,6 +23,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.levels import fold_key
+from tensorad.ir.points import possible
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
     any_node,
@@ -37,7 +38,7 @@ from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.bounds import classify_reads, size_conditions
 from tensorad.simplify.certificate import is_demanded
 from tensorad.simplify.certified_steps import demand_stage
-from tensorad.simplify.guards import index_part, own_part, reached
+from tensorad.simplify.guards import own_part, reached
 from tensorad.simplify.intervals import interval
 from tensorad.simplify.nonzeroness import both, is_index_condition, split_condition
 from tensorad.simplify.unsafe import index_tests, otherwise_fail
@@ -161,7 +162,7 @@ def _guarded_stage_read(
     Its stage has more axes than the reduction only if nothing else keeps the reads inside.
     """
     used = _used_axes(e, context)
-    index = index_part(guard)
+    index = possible(guard)
     guarded = _where(e, logical_and(index, _nested(guard, e.condition)))
     around = _used_axes(guarded, context)
     if len(around) > len(used):

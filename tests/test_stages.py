@@ -127,3 +127,17 @@ def test_a_stage_over_an_axis_without_values_is_never_computed() -> None:
     )
     assert stage_points(y, x, "Y.prod.max") == 0
     assert ta.gradcheck(y, [x])
+
+
+def test_what_an_alternative_rules_out_is_no_part_of_a_stage() -> None:
+    x = te.placeholder((4, 5), dtype="float64", name="X")
+    m = te.placeholder((4, 6), dtype="float64", name="M")
+    k = te.reduce_axis(5, "k")
+    y = te.compute(
+        (4, 6),
+        lambda i, j: te.select(
+            (i % 2 == 0) | (j < 4) | (m[i, j] > 0.0), 1.0, te.exp(te.max(x[i, k], axis=k))
+        ),
+        name="Y",
+    )
+    assert stage_points(y, x, "Y.max") == 2 * 5, "rows 1 and 3"
