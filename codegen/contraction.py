@@ -1,7 +1,8 @@
 """Recognises contractions: folds over products of parts with output axes of their own.
 
 A nest is a contraction if its output axes fall into those that only one operand uses, those that
-only the other uses, and those of both (the batch). Names of operators play no role.
+only the other uses, and those of both (the batch). Names of operators play no role. Of a product
+of more factors some are multiplied first.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from tensorad.simplify.linear import linear_form
 
 MOST_POINTS = 1 << 16
 """Points at which a guard is compared with the bounds of a tensor."""
+MOST_GROUPS = 6
+"""Factors with output axes of their own that are joined to two operands."""
 Combine = Callable[[Expr, Expr], Expr]
 
 
@@ -106,7 +109,10 @@ def recognise(nest: Nest) -> Contraction | None:
     split = _components(nest.axes, factors if len(factors) > 1 else _reads(source))
     if split is None:
         return None
-    batch, sides = split
+    batch, groups = split
+    sides = _two_sides(nest.axes, groups) if len(factors) > 1 else groups
+    if len(sides) != 2:
+        return None
     if len(factors) > 1:
         left, right = _products(factors, sides)
         combine: Combine = mul
@@ -219,7 +225,7 @@ def _factors(source: Expr, guards: list[Expr]) -> list[Expr]:
 def _components(
     axes: Sequence[Axis], terms: Sequence[Expr]
 ) -> tuple[tuple[Axis, ...], list[tuple[Axis, ...]]] | None:
-    """The batch axes, and the two groups that the other axes fall into."""
+    """The batch axes, and the groups, two or more, that the other axes fall into."""
     every = dict.fromkeys(axes)
     uses = [[a for a in free_leaves(t) if a in every] for t in terms]
     uses = [u for u in uses if u]
@@ -237,9 +243,32 @@ def _components(
     if any(a not in group and not among(a, batch) for a in axes):
         return None
     numbers = sorted(set(group.values()))
-    if len(numbers) != 2:
+    if len(numbers) < 2:
         return None
     return tuple(batch), [tuple([a for a in axes if group.get(a) == number]) for number in numbers]
+
+
+def _two_sides(
+    axes: Sequence[Axis], groups: Sequence[tuple[Axis, ...]]
+) -> Sequence[tuple[Axis, ...]]:
+    """The groups joined to two sides, so that the fewest products are made before the sum.
+
+    Of equal ways, the one whose second side has the last axes alone: what is stored
+    side by side stays with a factor that is read as it is.
+    """
+    if len(groups) == 2 or len(groups) > MOST_GROUPS:
+        return groups
+    position = {a: n for n, a in enumerate(axes)}
+    best: tuple[int, int] | None = None
+    sides: list[tuple[Axis, ...]] = []
+    for chosen in range(1, (1 << len(groups)) - 1):
+        parts = [[g for n, g in enumerate(groups) if chosen >> n & 1 == side] for side in (0, 1)]
+        made = sum(prod(size(a) for g in part for a in g) for part in parts if len(part) > 1)
+        last = len(axes) if len(parts[1]) > 1 else -max(position[a] for a in parts[1][0])
+        if best is None or (made, last) < best:
+            best = made, last
+            sides = [tuple([a for a in axes if any(among(a, g) for g in p)]) for p in parts]
+    return sides
 
 
 def _products(factors: Sequence[Expr], sides: Sequence[Sequence[Axis]]) -> tuple[Expr, Expr]:
