@@ -10,7 +10,7 @@ from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
 from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
 from tensorad.codegen.llvm_ops import iota, is_constant
-from tensorad.codegen.llvm_stream import Stream, ask_ahead, head_length, streams_of
+from tensorad.codegen.llvm_stream import Stream, ask_ahead, ask_for_stores, head_length, streams_of
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loopir import Assign, For, Stmt
 from tensorad.codegen.parallel_work import PARALLEL_COST, symbolic_work
@@ -179,6 +179,7 @@ class Loops(Statements):
         values.vector.streams = {stream.tensor: stream.align for stream in stage.streams}
         if s.ahead:
             ask_ahead(self, s)
+            ask_for_stores(self, s)
         self.block(s.body)
         values.vector = None
 

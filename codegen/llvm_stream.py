@@ -119,6 +119,23 @@ def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) ->
     return put(f"select i1 {everything}, i64 {extent}, i64 {head}")
 
 
+def ask_for_stores(loops: Loops, s: For) -> None:
+    """Fetch, before a register group's inner loops, the lines that it stores after them."""
+    lanes, memory, code = loops.values.vector, loops.values.memory, loops.code
+    wanted = dict.fromkeys(s.ahead)
+    assert lanes is not None  # the loop's lanes are set
+    stores = [c for c in direct(s.body) if isinstance(c, Store)]
+    for t, indices in [(t, c.indices) for c in stores for t in c.tensors if t in wanted]:
+        if not all(of_axes(unit) for unit in memory.plan(t, indices).units):
+            continue
+        place = memory.place(t, indices)
+        if place.offsets is not None or place.stride != 1:
+            continue
+        for at in range(0, lanes.lanes * lanes.count, LINE // t.dtype.size_bytes):
+            where = memory.shifted(t, place.pointer.name, place.constant + at, code.depth)
+            prefetch(code, where, write=True)
+
+
 def ask_ahead(loops: Loops, s: For) -> None:
     """Prefetch, at the start of a register group, the lines that a later one will read."""
     lanes, memory = loops.values.vector, loops.values.memory

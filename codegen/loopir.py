@@ -38,7 +38,8 @@ class For:
     kind: LoopKind = "serial"
     width: int = 0
     ahead: tuple[Tensor, ...] = ()
-    """Vector loops: tensors whose elements are asked for some time before they are read."""
+    """Vector loops: tensors whose elements are asked for some time before they are read, or
+    before the loops inside if they are stored after them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,11 +30,12 @@ SHORT_ROWS: Final = 2048
 
 
 def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
-    """The kernel with the stores marked that stream, and the reads that are asked for ahead."""
+    """The kernel with the stores marked that stream, and what is asked for ahead."""
     streamed = streamed_tensors(kernel, schedules)
     if streamed:
         note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
-    far = [t for t in kernel.reads if (bytes_of(t) or 0) > machine.current().l2]
+    every = dict.fromkeys((*kernel.reads, *kernel.writes))
+    far = [t for t in every if (bytes_of(t) or 0) > machine.current().l2]
     if not streamed and not far:
         return kernel
     return replace(kernel, body=_marked(kernel.body, dict.fromkeys(streamed), dict.fromkeys(far)))
@@ -88,7 +89,8 @@ def _marked(
 
 
 def _ahead(s: For, far: dict[Tensor, None]) -> tuple[Tensor, ...]:
-    """Large tensors that the loop reads itself in short rows, or across their rows."""
+    """Large tensors that the loop reads itself in short rows, or across their rows, and those
+    that it stores after loops of its own: their lines come while it computes."""
     found: dict[Tensor, None] = {}
     for c in s.body:
         for e in () if isinstance(c, (For, If)) else postorder(*expressions(c)):
@@ -96,6 +98,9 @@ def _ahead(s: For, far: dict[Tensor, None]) -> tuple[Tensor, ...]:
                 continue
             if _is_short(s, e.tensor) or _is_across(s, e):
                 found[e.tensor] = None
+    if any(isinstance(c, For) for c in s.body):
+        stored = [c for c in s.body if isinstance(c, Store) and not c.streaming]
+        found.update(dict.fromkeys([t for c in stored for t in c.tensors if t in far]))
     return tuple(found)
 
 

@@ -90,6 +90,19 @@ def test_factors_of_one_side_belong_together() -> None:
     assert names(recognised(m)) == ("", "i", "r", "j k")
 
 
+def test_of_three_factors_two_are_multiplied_first() -> None:
+    shapes = {"H": (4, 7), "C": (5, 7), "D": (6, 7)}
+    h, c, d = (ta.placeholder(s, name=n) for n, s in shapes.items())
+    r = ta.reduce_axis(7, name="r")
+    out = ta.compute((4, 5, 6), lambda i, j, k: ta.sum(h[i, r] * (d[k, r] * c[j, r]), axis=r))
+    assert names(recognised(out)) == ("", "i j", "k", "r")
+    turned = ta.compute((6, 5, 4), lambda k, j, i: ta.sum(h[i, r] * d[k, r] * c[j, r], axis=r))
+    assert names(recognised(turned)) == ("", "j i", "k", "r")  # 20 products, 24 and 30 otherwise
+    square = ta.placeholder((6, 7), name="S")
+    equal = ta.compute((6, 6, 6), lambda i, j, k: ta.sum(d[i, r] * d[j, r] * square[k, r], axis=r))
+    assert names(recognised(equal)) == ("", "i j", "k", "r")  # the last axis stays alone
+
+
 def test_products_that_are_none() -> None:
     a, x = ta.placeholder((5, 6), name="A"), ta.placeholder((6,), name="x")
     k = ta.reduce_axis(6, name="k")
@@ -342,3 +355,12 @@ def test_a_short_rest_takes_a_part_of_a_register() -> None:
     f = ta.build(program.output, program.inputs, schedule=Choices(contract=True))
     a, b = program.arrays(0)
     np.testing.assert_allclose(f(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
+def test_lines_of_a_large_result_are_fetched_before_its_sums() -> None:
+    for n, asked in ((512, True), (128, False)):
+        program = matmul(n, n, 64)
+        with override(machine="registers=32,vector_bytes=64,l2=524288"):
+            (kernel,) = lower_program([program.output], program.inputs).kernels
+            text, _ = kernel_text(kernel, kernel_key(kernel)[1])
+        assert ("i32 1, i32 3, i32 1" in text) is asked
