@@ -42,6 +42,7 @@ from tensorad.simplify.guards import own_part, reached
 from tensorad.simplify.intervals import interval
 from tensorad.simplify.nonzeroness import both, is_index_condition, split_condition
 from tensorad.simplify.unsafe import index_tests, otherwise_fail
+from tensorad.simplify.watched import watched
 
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
 
@@ -179,6 +180,15 @@ def _guarded_stage_read(
             stage = _stage(op, _where(e, tested), used, stages)
             if _is_safe(stage):
                 return otherwise_fail(_at(stage, e.index, used), tests)
+        found = watched(narrow, _stage(op, narrow, used, stages))
+        if found is not None:
+            stage = _stage(op, found.fold, used, stages)
+            if _is_safe(stage):
+                places = [
+                    _at(stage, n, used) for n in range(e.combiner.arity, found.fold.combiner.arity)
+                ]
+                test = found.test(places, e.dtype)
+                return otherwise_fail(_at(stage, e.index, used), [test])
     return _at(_stage(op, guarded, around, stages), e.index, around)
 
 

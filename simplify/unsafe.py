@@ -39,11 +39,11 @@ class IndexTest:
 
     Attributes:
         inside: whether it lies in its tensor.
-        failing: the read with that index, evaluated only where it does not.
+        failing: a read with that index, evaluated only where it does not.
     """
 
     inside: Expr
-    failing: Read
+    failing: Expr
 
 
 def index_tests(e: Reduce, stage: Compute) -> list[IndexTest]:
@@ -56,15 +56,21 @@ def index_tests(e: Reduce, stage: Compute) -> list[IndexTest]:
     first: dict[Expr, Expr] = {}
     for a in e.axes:
         first[a] = substitute(a.lower, first)
-    unsure = {(r.tensor, d): None for r, found in dynamic_dimensions(stage).items() for d in found}
+    unsure = unsure_dimensions(stage)
     tests: dict[Expr, IndexTest] = {}
     for r in _always_read(e):
         for d, i in enumerate(r.indices):
             if (r.tensor, d) in unsure and depends_on_data(i) and not uses_any(i, e.axes):
-                inside = _inside(r.tensor, d, i)
+                there = inside(r, [d])
                 indices = tuple([substitute(j, first) for j in r.indices])
-                tests.setdefault(inside, IndexTest(inside, read(r.tensor, indices)))
+                tests.setdefault(there, IndexTest(there, read(r.tensor, indices)))
     return list(tests.values())
+
+
+def unsure_dimensions(stage: Compute) -> dict[tuple[Tensor, int], None]:
+    """The dimensions of tensors that a stage may read outside."""
+    found = dynamic_dimensions(stage).items()
+    return {(r.tensor, d): None for r, dimensions in found for d in dimensions}
 
 
 def _always_read(e: Reduce) -> list[Read]:
@@ -73,8 +79,10 @@ def _always_read(e: Reduce) -> list[Read]:
     return [r for r, guard in need.items() if isinstance(r, Read) and guard is TRUE]
 
 
-def _inside(t: Tensor, dimension: int, index: Expr) -> Expr:
-    return logical_and(index >= 0, index < dim_expr(t.shape[dimension]))
+def inside(r: Read, dimensions: Sequence[int]) -> Expr:
+    """Whether a read's indices along some dimensions lie in its tensor."""
+    parts = [(r.indices[d], dim_expr(r.tensor.shape[d])) for d in dimensions]
+    return logical_and(*[p for i, n in parts for p in (i >= 0, i < n)])
 
 
 def otherwise_fail(value: Expr, tests: Sequence[IndexTest]) -> Expr:

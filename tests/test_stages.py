@@ -11,6 +11,7 @@ import tensorad as ta
 from tensorad import te
 from tensorad.bound import bound
 from tensorad.errors import BoundsError
+from tensorad.ir.expr import Expr
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor, outputs
 from tensorad.ir.visit import topological_ops
@@ -141,3 +142,40 @@ def test_what_an_alternative_rules_out_is_no_part_of_a_stage() -> None:
         name="Y",
     )
     assert stage_points(y, x, "Y.max") == 2 * 5, "rows 1 and 3"
+
+
+@pytest.mark.parametrize(("fold", "order"), [("max", 2), ("sum", 1), ("argmax", 1), ("any", 1)])
+def test_a_stage_whose_unsafe_index_varies_remembers_where_it_left(fold: str, order: int) -> None:
+    x = te.placeholder((4, 5), dtype="float64", name="X")
+    p = te.placeholder((3, 5), dtype="int64", name="P")
+    m = te.placeholder((6, 3), dtype="float64", name="M")
+    h = te.placeholder((6, 3), dtype="float64", name="H")
+
+    def value(i: Expr, j: Expr) -> Expr:
+        k = te.reduce_axis(5, "k")
+        e = te.select(k > 0, x[p[j, k], k], 1.0) ** 2
+        reduced = {
+            "max": lambda: te.max(e, axis=k),
+            "sum": lambda: te.sum(e, axis=k),
+            "argmax": lambda: te.argmax(e, axis=k).astype("float64") + 1.0,
+            "any": lambda: te.any_of(e > 2.0, axis=k).astype("float64") + 1.0,
+        }
+        return te.select(m[i, j] > 0.0, te.exp(reduced[fold]()) * m[i, j], 1.0)
+
+    y = te.compute((6, 3), value, name="Y")
+    dx, dm = ta.vjp(y, [x, m], h)
+    assert ta.work([dx, dm]).iterations <= bound(y, [x, m])
+    stages = [op for op in topological_ops([dx, dm]) if op.name == f"Y.{fold}"]
+    assert [op.shape for op in stages] == [(3,)], "no axis i"
+    rng = np.random.default_rng(1)
+    arrays = {x: rng.uniform(1, 2, (4, 5)), m: rng.normal(size=(6, 3)), h: np.ones((6, 3))}
+    arrays[p] = np.array([[9, 1, 2, 3, 0], [0, 1, 0, 7, 4], [-1, 0, 3, 3, 3]])
+    arrays[m][:, 1] = -1
+    assert ta.gradcheck(y, [x, m], arrays={t: arrays[t] for t in (x, p, m)}, order=order)
+    expected = interpret([dx, dm], arrays)
+    for a, b in zip(ta.evaluate([dx, dm], arrays), expected, strict=True):
+        np.testing.assert_allclose(a, b)
+    arrays[m][2, 1] = 1
+    for evaluate in (ta.evaluate, interpret):
+        with pytest.raises(BoundsError, match="X is read"):
+            evaluate([dx, dm], arrays)
