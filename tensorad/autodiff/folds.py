@@ -61,6 +61,14 @@ def fold_key(e: Reduce) -> FoldKey:
     return (e.combiner, e.sources, e.axes, e.condition)
 
 
+def fold_outputs(op: Compute, e: Reduce) -> dict[int, int]:
+    """component -> the number of its output, for those of one fold that have one."""
+    key = fold_key(e)
+    return {
+        b.index: n for n, b in enumerate(op.bodies) if isinstance(b, Reduce) and fold_key(b) == key
+    }
+
+
 def fold_terms(op: Compute, component: int, e: Reduce, wanted: Wanted) -> list[Term]:
     """The linear terms of output `component`, the fold `e`: the head is still to come."""
     fold = _fold(op, e, (e.index,))

@@ -12,7 +12,6 @@ from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.choice import Ways, derive_tidied, derive_within_bound
 from tensorad.autodiff.combiners import fold_groups
 from tensorad.autodiff.dense import note_jacobian
-from tensorad.autodiff.folds import fold_adjoint_terms
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import (
@@ -25,6 +24,7 @@ from tensorad.autodiff.overrides import (
 )
 from tensorad.autodiff.plain import PlainTarget
 from tensorad.autodiff.provenance import remember
+from tensorad.autodiff.rescaled import adjoint_terms
 from tensorad.autodiff.scan_forms import scatter_scan, steps_of, traced_scan
 from tensorad.autodiff.scans import Head as ScanHead
 from tensorad.autodiff.scans import Heads as ScanHeads
@@ -318,13 +318,13 @@ class Sweep:
             if heads:
                 heads.update(self._fold_heads(made, e, beside))
                 done.update(dict.fromkeys([made[n] for n in beside.values()]))
-                for term in fold_adjoint_terms(op, e, heads, self._wanted):
+                for term in adjoint_terms(op, e, heads, self._wanted):
                     self._push(term.read.tensor, _whole(op, term))
         return done
 
     def _fold_heads(
         self, made: Sequence[Tensor], e: Reduce, components: Mapping[int, int]
-    ) -> dict[int, ScanHead]:
+    ) -> dict[int, Adjoint]:
         """The adjoints of those components that depend on what is asked for."""
         moving = [n for n, s in enumerate(e.sources) if any(map(self._wanted, reads(s)))]
         adjoints = {
@@ -332,7 +332,7 @@ class Sweep:
             for c, n in components.items()
             if not set(moving).isdisjoint(flowing_components(e.combiner, [c]))
         }
-        return {c: a.at for c, a in adjoints.items() if a is not None}
+        return {c: a for c, a in adjoints.items() if a is not None}
 
     def _visit_folding_scatter(self, op: Scatter, adjoint: Adjoint) -> None:
         """out[f(p)] = out[f(p)] (+) v(p), as a scan whose state lies in the cells of `out`."""

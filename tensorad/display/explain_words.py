@@ -27,6 +27,7 @@ LEGEND: Final = (
 _ROUTES: Final = {
     "winner": "through the position of its winner",
     "sweep": "through a sweep back over its steps",
+    "scaled sum": "as one sum, scaled by the last shift",
     "zero": "dropped",
 }
 _LONG_FORMULA: Final = 400

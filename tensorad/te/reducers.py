@@ -339,13 +339,15 @@ def comm_reducer(
 
 
 def _join_exps(x: tuple[Expr, Expr], y: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-    """(largest, sum of exp(e - largest)) of two halves; without operands (-inf, 0)."""
+    """(largest, sum of exp(e - largest)) of two halves; without operands (-inf, 0).
+
+    Only the half that is not the largest is scaled, so that one exponential is taken.
+    """
     (a, s), (b, t) = x, y
     top = call("maximum", a, b)
+    scale = call("exp", call("minimum", a, b) - top)
     one = const(1, top.dtype)
-    scaled = [
-        v * select(call("lt", m, top), call("exp", m - top), one) for m, v in ((a, s), (b, t))
-    ]
+    scaled = [v * select(call("eq", m, top), one, scale) for m, v in ((a, s), (b, t))]
     return top, scaled[0] + scaled[1]
 
 
@@ -368,7 +370,7 @@ def logsumexp(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
             hint="convert it: .astype('float32').",
         )
     top, total = _EXPS((source, const(1, source.dtype)), axis, where)
-    return select(call("gt", total, const(0, total.dtype)), top + call("log", total), top)
+    return select(call("eq", total, const(0, total.dtype)), top, top + call("log", total))
 
 
 _BY_NAME: Final = {

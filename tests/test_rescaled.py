@@ -1,0 +1,169 @@
+"""Folds of a shift and of sums that it scales differentiate as sums, where that is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import te
+from tensorad.autodiff.rescaled import rescaled
+from tensorad.bound import bound
+from tensorad.ir.dtypes import FLOAT64
+from tensorad.ir.expr import const
+from tensorad.ir.interpret import interpret
+from tensorad.ir.tensor import Scan, Tensor
+from tensorad.ir.visit import topological_ops
+
+INF, NAN = float("inf"), float("nan")
+ONE = const(1, FLOAT64)
+Pair = tuple[Any, ...]
+
+
+def plain(x: Pair, y: Pair) -> Pair:
+    top = te.maximum(x[0], y[0])
+    return top, x[1] * te.exp(x[0] - top) + y[1] * te.exp(y[0] - top)
+
+
+def once(x: Pair, y: Pair) -> Pair:
+    """One exponential a step."""
+    top = te.maximum(x[0], y[0])
+    e = te.exp(te.minimum(x[0], y[0]) - top)
+    scales = [te.select(a[0] == top, 1.0, e) for a in (x, y)]
+    return top, scales[0] * x[1] + scales[1] * y[1]
+
+
+def halved(x: Pair, y: Pair) -> Pair:
+    """Sums of exp(-e/2) relative to the least."""
+    low = te.minimum(x[0], y[0])
+    return low, te.exp((low - x[0]) / 2) * x[1] + te.exp((low - y[0]) / 2) * y[1]
+
+
+def weighted(x: Pair, y: Pair) -> Pair:
+    """(largest, sum of weights, sum of weighted values): a row of attention."""
+    top = te.maximum(x[0], y[0])
+    a, b = te.exp(x[0] - top), te.exp(y[0] - top)
+    return top, x[1] * a + y[1] * b, x[2] * a + y[2] * b
+
+
+def fold(combine: Callable[..., Any], start: float, parts: int) -> Any:
+    return te.comm_reducer(combine, lambda *_: (start, *[0.0] * (parts - 1)), name="scaled")
+
+
+@pytest.mark.parametrize(
+    ("combine", "start", "parts", "rate"),
+    [
+        (plain, -INF, 2, Fraction(1)),
+        (once, -INF, 2, Fraction(1)),
+        (halved, INF, 2, Fraction(-1, 2)),
+        (weighted, -INF, 3, Fraction(1)),
+    ],
+)
+def test_found_on_the_formula(
+    combine: Callable[..., Any], start: float, parts: int, rate: Fraction
+) -> None:
+    form = rescaled(fold(combine, start, parts).combiner((FLOAT64,) * parts, True))
+    assert form is not None and form.shift == 0
+    assert {c: s.rate for c, s in form.scales.items()} == dict.fromkeys(range(1, parts), rate)
+
+
+def wrong_sign(x: Pair, y: Pair) -> Pair:
+    top = te.maximum(x[0], y[0])
+    return top, x[1] * te.exp(top - x[0]) + y[1] * te.exp(y[0] - top)
+
+
+def not_homogeneous(x: Pair, y: Pair) -> Pair:
+    top = te.maximum(x[0], y[0])
+    return top, x[1] * te.exp(x[0] - 0.5 * top) + y[1] * te.exp(y[0] - 0.5 * top)
+
+
+def one_more(x: Pair, y: Pair) -> Pair:
+    top = te.maximum(x[0], y[0])
+    return top, x[1] * te.exp(x[0] - top) + y[1] * te.exp(y[0] - top) + te.exp(y[0] - top)
+
+
+def squared(x: Pair, y: Pair) -> Pair:
+    top = te.maximum(x[0], y[0])
+    return top, x[1] * te.exp(x[0] - top) + y[1] * y[1] * te.exp(y[0] - top)
+
+
+def one_at_other_places(x: Pair, y: Pair) -> Pair:
+    top = te.maximum(x[0], y[0])
+    scales = [te.select(a[0] > 0.0, 1.0, te.exp(a[0] - top)) for a in (x, y)]
+    return top, x[1] * scales[0] + y[1] * scales[1]
+
+
+@pytest.mark.parametrize(
+    "combine", [wrong_sign, not_homogeneous, one_more, squared, one_at_other_places]
+)
+def test_other_formulas_are_refused(combine: Callable[..., Any]) -> None:
+    assert rescaled(fold(combine, -INF, 2).combiner((FLOAT64, FLOAT64), True)) is None
+
+
+def test_a_start_that_is_an_operand_is_refused() -> None:
+    assert rescaled(fold(plain, 0.0, 2).combiner((FLOAT64, FLOAT64), True)) is None
+
+
+def is_swept(t: Tensor) -> bool:
+    return any(isinstance(op, Scan) for op in topological_ops([t]))
+
+
+def row(n: int, combine: Callable[..., Any], head: float) -> tuple[Tensor, Tensor, Tensor]:
+    """x, m + head * log(s), its gradient: head 1 is logsumexp."""
+    x, k = te.placeholder((n,), "float64", name="X"), te.reduce_axis(n, name="k")
+    m, s = te.compute((), lambda: fold(combine, -INF, 2)((x[k], ONE), axis=k), name="F")
+    y = te.compute((), lambda: m[()] + head * te.log(s[()]), name="Y")
+    return x, y, ta.vjp(y, [x])[0]
+
+
+@pytest.mark.parametrize("combine", [plain, once])
+def test_the_shift_gets_no_gradient_where_it_cancels(combine: Callable[..., Any]) -> None:
+    x, y, dx = row(5, combine, 1.0)
+    xs = np.array([0.3, -1.0, 2.0, 2.0, 0.5])
+    assert not is_swept(dx)
+    assert int(str(ta.work(dx).iterations)) <= bound(y, [x])
+    np.testing.assert_allclose(interpret(dx, {x: xs}), np.exp(xs) / np.exp(xs).sum(), rtol=1e-12)
+    x, y, dx = row(5, combine, 2.0)
+    assert is_swept(dx)
+    assert ta.gradcheck(y, x)
+
+
+def test_weights_and_values_of_a_row_of_attention() -> None:
+    q, v = te.placeholder((4, 6), "float64", "Q"), te.placeholder((4, 6), "float64", "V")
+    k = te.reduce_axis(6, name="k")
+    step = fold(weighted, -INF, 3)
+    _, s, o = te.compute((4,), lambda i: step((q[i, k], ONE, v[i, k]), axis=k), name="F")
+    y = te.compute((4,), lambda i: o[i] / s[i], name="Y")
+    h = te.placeholder((4,), "float64", name="H")
+    dq, dv = ta.vjp(y, [q, v], h)
+    assert not is_swept(dq) and not is_swept(dv)
+    rng = np.random.default_rng(0)
+    given = {q: rng.normal(size=(4, 6)), v: rng.normal(size=(4, 6)), h: rng.normal(size=4)}
+    p = np.exp(given[q]) / np.exp(given[q]).sum(1, keepdims=True)
+    mean = (p * given[v]).sum(1, keepdims=True)
+    expected = given[h][:, None] * p
+    np.testing.assert_allclose(ta.evaluate(dv, given), expected, rtol=1e-12)
+    np.testing.assert_allclose(ta.evaluate(dq, given), expected * (given[v] - mean), atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.0, 0.0], [0.5, 0.5]),
+        ([-INF, 2.0], [0.0, 1.0]),
+        ([-INF, -INF], [0.5, 0.5]),
+        ([INF, 1.0, INF], [0.5, 0.0, 0.5]),
+        ([NAN, 1.0], [NAN, NAN]),
+    ],
+)
+def test_ties_infinities_and_nan(values: list[float], expected: list[float]) -> None:
+    x, k = te.placeholder((len(values),), "float64", "X"), te.reduce_axis(len(values), name="k")
+    y = te.compute((), lambda: te.logsumexp(x[k], axis=k), name="Y")
+    (dx,) = ta.vjp(y, [x])
+    assert not is_swept(dx)
+    for found in (interpret(dx, {x: np.array(values)}), ta.evaluate(dx, {x: np.array(values)})):
+        np.testing.assert_array_equal(found, expected)
