@@ -121,7 +121,7 @@ def needed_ops(
     given = dict.fromkeys(inputs)
     live: dict[Op, dict[Tensor, None]] = {}
     done: dict[Op, None] = {}
-    operands: dict[Op, list[Tensor]] = {}
+    operands: dict[Op, tuple[Tensor, ...]] = {}
     stack = list(outputs)[::-1]
     while stack:
         t = stack[-1]

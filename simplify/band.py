@@ -12,7 +12,7 @@ from math import prod
 
 from tensorad.ir.expr import Axis, Call, Cast, Expr, Reduce, Size, logical_and, logical_or
 from tensorad.ir.facts import facts_about
-from tensorad.ir.visit import postorder
+from tensorad.ir.order import sizes_in
 from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
 from tensorad.simplify.islset import IntegerSet
 from tensorad.simplify.islspace import BudgetExceeded, NotAffine, Space, budget
@@ -95,7 +95,7 @@ def _windows(
     dims = [*own, *axes]
     used = [e for e in free_parameters([*outer, *dims], condition) if isinstance(e, Size)]
     facts = [f for f in facts_about(used) if is_affine(f, ())]
-    sizes = dict.fromkeys([*used, *[e for e in postorder(*facts) if isinstance(e, Size)]])
+    sizes = dict.fromkeys([*used, *sizes_in(*facts)])
     space = Space([*sizes, *outer], dims)
     known = [*[s >= 0 for s in sizes], *facts, *[axis_conditions(a) for a in (*outer, *own)]]
     points = IntegerSet.of(space, *known, condition).simplify()

@@ -8,8 +8,9 @@ from math import prod
 from typing import Final
 
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Expr, Reduce
+from tensorad.ir.order import AXIS, REDUCE, occurs
 from tensorad.ir.tensor import Compute, Tensor
-from tensorad.ir.visit import conjuncts, outside_reductions, postorder
+from tensorad.ir.visit import conjuncts, outside_reductions
 
 _EXTENT: Final = 64.0
 """Values assumed for an axis, unless it has just one."""
@@ -88,6 +89,8 @@ def _extents(axes: Sequence[Axis], unknown: float) -> float:
 
 def _walked(roots: Sequence[Expr], unknown: float) -> float:
     """Points of the loops of all reductions, at one point of the axes around them."""
+    if not occurs(REDUCE, *roots):
+        return 0.0
     total = 0.0
     folds: dict[tuple[object, ...], Reduce] = {}
     for e in outside_reductions(roots):
@@ -119,7 +122,7 @@ def _without_shift(e: Expr) -> Expr:
 
 
 def _has_axis(e: Expr) -> bool:
-    return any(isinstance(x, Axis) for x in postorder(e))
+    return occurs(AXIS, e)
 
 
 def multiplications(op: object) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.facts import facts_about
-from tensorad.ir.visit import postorder
+from tensorad.ir.order import axes_in, sizes_in
 from tensorad.simplify.affine import axis_conditions, free_parameters
 from tensorad.simplify.claims import Refuted, Undecided, expressible
 from tensorad.simplify.digits import Digits, split_digits
@@ -67,7 +67,7 @@ def _owners(digits: Digits, axes: Sequence[Axis]) -> dict[Axis, Axis]:
     by_digit: dict[Expr, Axis] = {a: a for a in axes}
     for a in axes:
         if a in digits.values:
-            found = [e for e in postorder(digits.values[a]) if isinstance(e, Axis)]
+            found = axes_in(digits.values[a])
             by_digit.update(dict.fromkeys(found, a))
     return {new: by_digit[digits.mapping.get(new, new)] for new in digits.inner}
 
@@ -114,4 +114,4 @@ def _known(digits: Digits, parts: Sequence[Expr]) -> list[Expr]:
 
 
 def _sizes(*roots: Expr) -> list[Size]:
-    return [e for e in postorder(*roots) if isinstance(e, Size)]
+    return sizes_in(*roots)

@@ -25,11 +25,11 @@ from tensorad.ir.expr import (
     Call,
     Const,
     Expr,
-    Size,
     axis,
     floordiv,
     mod,
 )
+from tensorad.ir.order import SIZE, occurs
 from tensorad.ir.polynomial import Monomial, Polynomial
 from tensorad.ir.visit import children, free_leaves, postorder, rewrite, substitute
 from tensorad.simplify.size_products import (
@@ -74,7 +74,7 @@ def split_digits(
 ) -> Digits | None:
     """The problem over digits; None if there is nothing to split or to name."""
     bounds = [b for a in (*outer, *inner) for b in (a.lower, a.upper, a.step)]
-    if not any(isinstance(e, Size) for e in postorder(*bounds, *conditions)):
+    if not occurs(SIZE, *bounds, *conditions):
         return None
     first, is_whole = _solved(_Problem(outer, inner), conditions)
     if is_whole:

@@ -22,6 +22,7 @@ from tensorad.ir.expr import (
     const,
     logical_and,
 )
+from tensorad.ir.order import axes_in
 from tensorad.ir.points import evaluate
 from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import conjuncts, postorder, rewrite
@@ -103,7 +104,7 @@ def _determined(axes: Sequence[Axis], parts: list[Expr]) -> tuple[dict[Axis, Exp
         found = None
         if isinstance(p, Call) and p.op == "eq":
             for x, value in (p.args, p.args[::-1]):
-                free = [e for e in postorder(value) if isinstance(e, Axis)]
+                free = axes_in(value)
                 fits = isinstance(x, Axis) and x in set(axes) and x not in in_bounds
                 if fits and x not in given and x not in used and not any(
                     a is x or a in given for a in free

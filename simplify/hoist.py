@@ -18,6 +18,7 @@ from tensorad.ir.expr import (
     reduce_expr,
     select,
 )
+from tensorad.ir.order import READ, REDUCE, occurs
 from tensorad.ir.visit import free_leaves, postorder, uses_any
 from tensorad.simplify.factors import factored
 from tensorad.simplify.laurent import Monomial, Ring, Sum
@@ -79,7 +80,7 @@ def _operations(m: Monomial, taken: Sequence[bool]) -> int:
 
 def _reads(m: Monomial) -> bool:
     """Whether a factor reads a tensor; one of sizes alone is no tensor of its own."""
-    return any(isinstance(e, Read) for e in postorder(*[atom for atom, _ in m]))
+    return occurs(READ, *[atom for atom, _ in m])
 
 
 def _is_short(outer: Monomial, c: Fraction) -> bool:
@@ -107,7 +108,7 @@ def narrow_functions(axes: Sequence[Axis], sums: Sequence[Expr]) -> dict[Expr, N
 
 
 def _has_reduction(e: Expr) -> bool:
-    return any(isinstance(part, Reduce) for part in postorder(e))
+    return occurs(REDUCE, e)
 
 
 def guard_outside(body: Expr) -> Expr:

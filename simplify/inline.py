@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tensorad.ir.arguments import check_tensor, check_tensors
 from tensorad.ir.expr import Expr, Read
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Compute, Tensor, outputs
-from tensorad.ir.visit import any_node, copy_bodies, rewrite, substitute, with_fresh_reductions
-from tensorad.simplify.reductions import is_reduce
+from tensorad.ir.visit import copy_bodies, rewrite, substitute, with_fresh_reductions
 
 
 def inline_reads(root: Expr, tensors: Sequence[Tensor]) -> Expr:
@@ -35,7 +35,7 @@ def inline_non_reductions(t: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     plain = [
         u
         for u in check_tensors(tensors, "InlineNonReductions")
-        if isinstance(u.op, Compute) and not any_node(u.op.bodies[u.index], is_reduce)
+        if isinstance(u.op, Compute) and not occurs(REDUCE, u.op.bodies[u.index])
     ]
     axes, bodies = copy_bodies(t.op.axes, t.op.bodies)
     inlined = tuple([inline_reads(b, plain) for b in bodies])

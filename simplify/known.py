@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from tensorad.ir.expr import Axis, Call, Expr, Read, Reduce, read
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Compute, Op, Tensor, outputs
-from tensorad.ir.visit import any_node, postorder, reads, substitute
+from tensorad.ir.visit import postorder, reads, substitute
 from tensorad.simplify.laurent import Monomial, Ring, Sum, TooLong
 from tensorad.simplify.normal import Interned, Normal
-from tensorad.simplify.reductions import is_reduce
 
 Product = tuple[tuple[Axis, ...], Monomial, Fraction]
 
@@ -51,7 +51,7 @@ class Known:
             table = self.sums if body.combiner.is_sum else None
         else:
             plain = isinstance(body, Call) and body.op in ("mul", "div")
-            table = self.products if plain and not any_node(body, is_reduce) else None
+            table = self.products if plain and not occurs(REDUCE, body) else None
         if table is not None:
             self.found.clear()
             self.factors[t] = inner = dict.fromkeys(r.tensor for r in reads(body))

@@ -9,15 +9,11 @@ from tensorad.ir.expr import (
     FALSE,
     TRUE,
     Apply,
-    Axis,
     Call,
     Cast,
     Const,
     Expr,
-    Read,
-    Reduce,
     Select,
-    Size,
     cast,
     const,
     div,
@@ -28,25 +24,18 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.functions import is_stop, stop
-from tensorad.ir.tensor import Constant
-from tensorad.ir.visit import conjuncts, postorder
+from tensorad.ir.order import AXIS, DATA, FLOAT, INDICATOR, READ, REDUCE, SELECT, SIZE, occurs
+from tensorad.ir.visit import conjuncts
 
 
 def is_index_condition(e: Expr) -> bool:
     """Whether a condition speaks of axes and sizes only, not of data."""
-    return not any(isinstance(n, (Read, Reduce)) or n.dtype.is_float for n in postorder(e)) and any(
-        isinstance(n, (Axis, Size)) for n in postorder(e)
-    )
+    return not occurs(READ | REDUCE | FLOAT, e) and occurs(AXIS | SIZE, e)
 
 
 def is_static(e: Expr) -> bool:
     """Whether axes, sizes and constant tables decide an index or a condition."""
-    return not any(
-        isinstance(n, Reduce)
-        or n.dtype.is_float
-        or (isinstance(n, Read) and not isinstance(n.tensor.op, Constant))
-        for n in postorder(e)
-    )
+    return not occurs(REDUCE | FLOAT | DATA, e)
 
 
 def guarded(condition: Expr, value: Expr) -> Expr:
@@ -94,16 +83,12 @@ def lift(root: Expr) -> tuple[Expr, Expr]:
 
     Only index conditions are lifted; conditions on data stay where they are.
     """
-    if not any(isinstance(e, Select) or _is_indicator(e) for e in postorder(root)):
+    if not occurs(SELECT | INDICATOR, root):
         return TRUE, root
     lifted: dict[Expr, tuple[Expr, Expr]] = {}
     for e in _factors(root):
         lifted[e] = _lift_node(e, lifted)
     return lifted[root]
-
-
-def _is_indicator(e: Expr) -> bool:
-    return isinstance(e, Cast) and e.value.dtype is BOOL
 
 
 def _factors(root: Expr) -> list[Expr]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from tensorad import config
 from tensorad.ir.expr import TRUE, Axis, Expr, Size, logical_and
 from tensorad.ir.facts import facts_about
-from tensorad.ir.visit import fresh_axes, postorder, substitute
+from tensorad.ir.order import sizes_in
+from tensorad.ir.visit import fresh_axes, substitute
 from tensorad.simplify.affine import axis_conditions, free_parameters, is_affine
 from tensorad.simplify.domain import Piece, PlanMemory, Solution
 from tensorad.simplify.islset import IntegerSet
@@ -33,7 +34,7 @@ def solve_affine(outer: Sequence[Axis], inner: Sequence[Axis], affine: Sequence[
     used = _used_outer(outer, inner, affine)
     own = [e for e in free_parameters([*used, *inner], *affine) if isinstance(e, Size)]
     known = [f for f in facts_about(own) if is_affine(f, ())]
-    sizes = list(dict.fromkeys([*own, *[e for e in postorder(*known) if isinstance(e, Size)]]))
+    sizes = list(dict.fromkeys([*own, *sizes_in(*known)]))
     facts = logical_and(*[s >= 0 for s in sizes], *known)
 
     def solve() -> Solution:

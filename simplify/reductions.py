@@ -23,10 +23,10 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.levels import fold_key
+from tensorad.ir.order import READ, REDUCE, occurs
 from tensorad.ir.points import possible
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
-    any_node,
     free_leaves,
     fresh_axes,
     needs,
@@ -76,7 +76,7 @@ def _extract_all(op: Compute) -> tuple[Expr, ...]:
     for body in op.bodies:
         if not isinstance(body, Reduce):
             bodies.append(_extract(op, body, op.axes, stages))
-        elif any(any_node(s, is_reduce) for s in (*body.sources, body.condition)):
+        elif any(occurs(REDUCE, s) for s in (*body.sources, body.condition)):
             context = (*op.axes, *body.axes)
             condition = _extract(op, body.condition, context, stages)
             sources = tuple([_extract(op, s, context, stages, condition) for s in body.sources])
@@ -94,7 +94,7 @@ def _extract(
     where: Expr = TRUE,
 ) -> Expr:
     """`root`, evaluated where a condition holds, with its reductions read from stages."""
-    if not any_node(root, is_reduce):
+    if not occurs(REDUCE, root):
         return root
     guards = _guards(root, where)
     new: dict[Expr, Expr] = {}
@@ -123,14 +123,14 @@ def _settled(guard: Expr, staged: Mapping[Expr, Expr]) -> Expr:
     guarded node is needed under several guards.
     """
     settled = substitute(guard, {e: r for e, r in staged.items() if isinstance(e, Reduce)})
-    return TRUE if any_node(settled, is_reduce) else settled
+    return TRUE if occurs(REDUCE, settled) else settled
 
 
 def _nested(outer: Expr, inner: Expr) -> Expr:
     """inner, evaluated only where outer holds."""
     if outer is TRUE or inner is TRUE:
         return logical_and(outer, inner)
-    if any_node(inner, lambda e: is_read(e) or is_reduce(e)):
+    if occurs(READ | REDUCE, inner):
         return select(outer, inner, FALSE)
     return logical_and(outer, inner)
 

@@ -26,14 +26,14 @@ from tensorad.ir.expr import (
     Axis,
     Const,
     Expr,
-    Size,
     add,
     axis,
     mul,
     read,
 )
+from tensorad.ir.order import SIZE, occurs
 from tensorad.ir.tensor import Constant, Tensor, outputs
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.visit import free_leaves
 from tensorad.simplify.domain import Piece, Solution
 from tensorad.simplify.enumerated import TooManyPoints, is_evaluable, points_of
 
@@ -59,7 +59,7 @@ def tabulate(
     rows = [a for a in outer if a in used]
     if not all(_is_plain(a) for a in rows) or _count(rows) > MOST_ROWS:
         return None
-    if any(isinstance(e, Size) for e in postorder(*roots)):
+    if occurs(SIZE, *roots):
         return None
     if not all(is_evaluable(e) for e in roots):
         return None

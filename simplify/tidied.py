@@ -16,6 +16,33 @@ _SIZES: Final = (64.0, 1.0, 0.0)
 """Values of symbolic extents for which no points may be added."""
 
 
+class _Counts:
+    """What the loops behind tensors do; each operation is looked at once."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Op, tuple[float, ...]] = {}
+        self.multiplied: dict[Op, float] = {}
+
+    def visits(self, results: Sequence[Tensor]) -> tuple[float, ...]:
+        """Points visited, for each of `_SIZES`."""
+        ops = topological_ops(results)
+        for op in ops:
+            if op not in self.seen:
+                self.seen[op] = tuple([visits(op, n) for n in _SIZES])
+        return tuple([sum([self.seen[op][k] for op in ops]) for k in range(len(_SIZES))])
+
+    def multiplications(self, results: Sequence[Tensor]) -> float:
+        ops = topological_ops(results)
+        for op in ops:
+            if op not in self.multiplied:
+                self.multiplied[op] = multiplications(op)
+        return sum([self.multiplied[op] for op in ops])
+
+    def work(self, results: Sequence[Tensor]) -> tuple[float, ...]:
+        """Points and multiplications: less is better."""
+        return (*self.visits(results), self.multiplications(results))
+
+
 def tidy(
     results: Sequence[Tensor],
     made: Iterable[Tensor],
@@ -35,24 +62,28 @@ def tidy(
     """
     own = dict.fromkeys([t.op for t in made])
     extra = list(spared)
-    most = tuple([_visits(results, n) + sum([elements(t, n) for t in extra]) for n in _SIZES])
-    found = _without_detours(Task(results, own, values, hoist=True), most)
-    if not _is_within(found, most):  # factors of their own must not add points
-        plain = _without_detours(Task(results, own, values, hoist=False), most)
-        found = min((found, plain, list(results)), key=_work)
+    counts = _Counts()
+    stored = [sum([elements(t, n) for t in extra]) for n in _SIZES]
+    most = tuple([v + e for v, e in zip(counts.visits(results), stored, strict=True)])
+    found = _without_detours(Task(results, own, values, hoist=True), most, counts)
+    if not _is_within(counts.visits(found), most):  # factors of their own must not add points
+        plain = _without_detours(Task(results, own, values, hoist=False), most, counts)
+        found = min((found, plain, list(results)), key=counts.work)
     return found
 
 
-def _without_detours(task: Task, most: Sequence[float]) -> list[Tensor]:
+def _without_detours(task: Task, most: Sequence[float], counts: _Counts) -> list[Tensor]:
     """Formulas written into one reader and stored for another all the same are only stored, if
     that is less work: their reductions have one reader again, and need no tensor."""
-    found, stored = _best(task, most)
+    found, stored = _best(task, most, counts)
     if not stored:
         return found
-    return min((found, _best(replace(task, stored=stored), most)[0]), key=_work)
+    return min((found, _best(replace(task, stored=stored), most, counts)[0]), key=counts.work)
 
 
-def _best(task: Task, most: Sequence[float]) -> tuple[list[Tensor], dict[Tensor, None]]:
+def _best(
+    task: Task, most: Sequence[float], counts: _Counts
+) -> tuple[list[Tensor], dict[Tensor, None]]:
     """Reading only values that are computed anyway, or others too: what multiplies less; with
     the tensors that are stored although a reader contains their formula.
 
@@ -67,24 +98,12 @@ def _best(task: Task, most: Sequence[float]) -> tuple[list[Tensor], dict[Tensor,
     wider = {t: None for op in (*needed, *task.values) for t in outputs(op)}
     second = Tidy(task, wider)
     other = second.run()
-    if _multiplications(other) < _multiplications(found) and (
-        _is_within(other, most) or _visits(other) <= _visits(found)
-    ):
-        return other, second.detours
+    if counts.multiplications(other) < counts.multiplications(found):
+        visited = counts.visits(other)
+        if _is_within(visited, most) or visited[0] <= counts.visits(found)[0]:
+            return other, second.detours
     return found, first.detours
 
 
-def _is_within(results: Sequence[Tensor], most: Sequence[float]) -> bool:
-    return all(_visits(results, n) <= m for n, m in zip(_SIZES, most, strict=True))
-
-
-def _work(results: Sequence[Tensor]) -> tuple[float, ...]:
-    return (*[_visits(results, n) for n in _SIZES], _multiplications(results))
-
-
-def _visits(results: Sequence[Tensor], size: float = _SIZES[0]) -> float:
-    return sum([visits(op, size) for op in topological_ops(results)])
-
-
-def _multiplications(results: Sequence[Tensor]) -> float:
-    return sum([multiplications(op) for op in topological_ops(results)])
+def _is_within(visited: Sequence[float], most: Sequence[float]) -> bool:
+    return all(v <= m for v, m in zip(visited, most, strict=True))

@@ -13,9 +13,9 @@ from typing import Final
 
 from tensorad.ir.elementwise import formula
 from tensorad.ir.expr import UNARY_MATH, Axis, Call, Const, Expr, Read, Reduce, Select, read, select
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import (
-    any_node,
     copy_bodies,
     free_leaves,
     op_inputs,
@@ -42,7 +42,6 @@ from tensorad.simplify.known import Known, Readable
 from tensorad.simplify.laurent import Ring, Sum, TooLong
 from tensorad.simplify.nonzeroness import is_index_condition, is_zero
 from tensorad.simplify.normal import Define, Interned, Normal, movable
-from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.vanish import ZeroSums
 
 _MAX_NODES: Final = 60
@@ -172,7 +171,7 @@ class Tidy:
             self.uses[t] = self.uses.get(t, 0) + self.uses.get(old, 0)
         if not isinstance(t.op, Compute) or t in self.values:
             return
-        if any_node(t.op.bodies[0], is_reduce):
+        if occurs(REDUCE, t.op.bodies[0]):
             self.known.add(t)
         elif old not in self.wanted and old not in self.stored:
             self.plain[t] = self._narrow(t.op)

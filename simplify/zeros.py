@@ -20,8 +20,8 @@ from tensorad.ir.expr import (
     reduce_expr,
     select,
 )
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.visit import (
-    any_node,
     conjuncts,
     outside_reductions,
     reads,
@@ -39,7 +39,6 @@ from tensorad.simplify.memory import BodyMemory
 from tensorad.simplify.nonzeroness import is_index_condition, is_static, lift, summands, switches
 from tensorad.simplify.pipeline import Pass, run_passes
 from tensorad.simplify.record import is_listening
-from tensorad.simplify.reductions import is_reduce
 
 
 def _rewrite_outside(body: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
@@ -88,7 +87,7 @@ def lift_nonzeroness(axes: Sequence[Axis], body: Expr) -> Expr:
         return reduce_expr(e.combiner, (value,), e.axes, logical_and(e.condition, condition))
 
     body = _rewrite_outside(body, lift_reduce)
-    if any_node(body, is_reduce):
+    if occurs(REDUCE, body):
         return body
     condition, value = lift(body)
     if condition is TRUE:

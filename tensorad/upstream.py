@@ -26,12 +26,12 @@ from tensorad.counting import work
 from tensorad.errors import DefinitionError, GradError, ShapeError
 from tensorad.ir.arguments import check_tensor, check_tensors
 from tensorad.ir.expr import Expr, Param, Read, const
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.symbolic_points import Count
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, format_shape, outputs
-from tensorad.ir.visit import any_node, copy_bodies, op_inputs, reads, topological_ops
+from tensorad.ir.visit import copy_bodies, op_inputs, reads, topological_ops
 from tensorad.simplify.inline import inline_reads
 from tensorad.simplify.nonzeroness import guarded
-from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.unused import drop_unused_axes
 
 FDiff = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -195,7 +195,7 @@ def Derivative(expr: Expr, var: Expr) -> Expr:
             f"Derivative takes a float expression and a leaf of it, got {expr} by {var}.",
             hint="e.g. Derivative(ta.exp(X[i]) * 2, X[i]).",
         )
-    if any_node(expr, is_reduce):
+    if occurs(REDUCE, expr):
         raise GradError(
             "Derivative works on expressions without reductions.",
             where=str(expr),
@@ -233,7 +233,7 @@ def InlineTensors(
     def wanted(t: Tensor) -> bool:
         if not isinstance(t.op, Compute) or (chosen and t not in chosen):
             return False
-        return inline_reductions or not any_node(t.op.bodies[t.index], is_reduce)
+        return inline_reductions or not occurs(REDUCE, t.op.bodies[t.index])
 
     while True:
         found = [r.tensor for r in reads(*bodies) if wanted(r.tensor)]

@@ -30,6 +30,7 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
+from tensorad.ir.order import REDUCE, axes_in, occurs
 from tensorad.ir.points import depends_on_data
 from tensorad.ir.tensor import Compute, Scan, Scatter, Shape, Tensor, Update, dim_of, outputs
 from tensorad.ir.visit import (
@@ -54,7 +55,6 @@ from tensorad.simplify.nonzeroness import (
     split_condition,
 )
 from tensorad.simplify.record import Decision, Incoming, note
-from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.tables import tabulate
 from tensorad.simplify.zeros import nonzero_body
 
@@ -341,11 +341,11 @@ class Uses:
 
 def may_inline(body: Expr, uses: Uses) -> bool:
     """Whether recomputing a formula at its uses is cheaper than storing it."""
-    nodes = postorder(body)
-    if any(is_reduce(e) for e in nodes):
+    if occurs(REDUCE, body):
         return False
     if isinstance(body, (Read, Const)) or uses.terms == 0:
         return True
+    nodes = postorder(body)
     once = uses.terms == 1 and uses.pointwise
     if is_delta(body):
         return len(nodes) <= (_DELTA_NODES if once else _INLINE_NODES)
@@ -361,7 +361,7 @@ def _support(body: Expr, own: Sequence[Axis]) -> Expr:
     """The index conditions on its own axes that a formula is zero without, if they are simple."""
     condition, _ = lift(body)
     known = dict.fromkeys(own)
-    ours = all(e in known for e in postorder(condition) if isinstance(e, Axis))
+    ours = all(e in known for e in axes_in(condition))
     simple = is_static(condition) and (not _has_or(condition) or is_affine(condition, own))
     return condition if ours and simple else TRUE
 

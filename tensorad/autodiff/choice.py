@@ -13,6 +13,7 @@ from tensorad.autodiff.visits import Visits
 from tensorad.bound import bound
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.facts import facts_about
+from tensorad.ir.order import axes_in, sizes_in
 from tensorad.ir.points import evaluate, independent_parts
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
@@ -150,7 +151,7 @@ def _is_short(ops: Sequence[Op]) -> bool:
 
 
 def _sizes_in(roots: Sequence[Expr]) -> list[Size]:
-    return [e for e in postorder(*roots) if isinstance(e, Size)]
+    return sizes_in(*roots)
 
 
 def _is_possible(sizes: Sizes, shapes: Sequence[Expr]) -> bool:
@@ -182,4 +183,4 @@ def _box(ops: Sequence[Op], sizes: Sizes) -> int:
 
 def _axes_of(op: Op) -> list[Axis]:
     roots = [*op.axes, *op_expressions(op)] if isinstance(op, Compute) else op_expressions(op)
-    return [e for e in postorder(*roots) if isinstance(e, Axis)]
+    return axes_in(*roots)

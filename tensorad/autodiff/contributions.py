@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
-from tensorad.ir.expr import TRUE, Axis, Expr, Param, Read, Reduce, Size, add, cast, logical_and
+from tensorad.ir.expr import TRUE, Axis, Expr, add, cast, logical_and
 from tensorad.ir.levels import every_operand, loop_levels
+from tensorad.ir.order import DATA, PARAM, REDUCE, occurs, sizes_in
 from tensorad.ir.points import count_points, possible
-from tensorad.ir.tensor import Constant
-from tensorad.ir.visit import postorder
 from tensorad.simplify.intervals import interval
 from tensorad.simplify.nonzeroness import guarded, is_static, split_condition
 
@@ -111,7 +110,7 @@ def gather_is_cheaper(
     nests = [s.points for s in sites]
     scattered = [(*axes[:n_batch], *c.axes) for c in sparse[:1]]
     items = [*axes, *[i for nest in nests for i in nest]]
-    symbols = [e for e in postorder(*_with_bounds(items)) if isinstance(e, Size)]
+    symbols = sizes_in(*_with_bounds(items))
     for sizes in _samples(symbols if sparse else ()):
         here = _total([_points(n, sizes) for n in nests])
         filled = _points(axes, sizes)
@@ -144,22 +143,19 @@ def scattered_along(
     groups: dict[tuple[Axis, ...], list[Contribution]] = {}
     for c in parts:
         groups.setdefault(c.axes, []).append(c)
-    elements = _points(axes)
     found: dict[tuple[Axis, ...], None] = {}
     for own, members in groups.items():
-        rest = [c for c in members if not any(_is_data(e) for e in postorder(*c.indices))]
+        rest = [c for c in members if not occurs(DATA | REDUCE | PARAM, *c.indices)]
+        if not 0 < len(rest) < len(members):
+            continue
         guards = [(c.condition, split_condition(c.guard)[0]) for c in rest]
-        points = _total([_points((*axes[:n_batch], *own, *g)) for g in guards])
-        few = points is not None and elements is not None and points < elements
-        if 0 < len(rest) < len(members) and few:
+        points, elements = (
+            _total([_points((*axes[:n_batch], *own, *g)) for g in guards]),
+            _points(axes),
+        )
+        if points is not None and elements is not None and points < elements:
             found[own] = None
     return found
-
-
-def _is_data(e: Expr) -> bool:
-    if isinstance(e, Read):
-        return not isinstance(e.tensor.op, Constant)
-    return isinstance(e, (Reduce, Param))
 
 
 def _total(counts: Sequence[int | None]) -> int | None:
@@ -182,6 +178,6 @@ def _points(items: Sequence[Expr], given: Mapping[Expr, int] | None = None) -> i
     extents = [_TYPICAL_SIZE if b.lo is None or b.hi is None else b.hi - b.lo + 1 for b in bounds]
     if math.prod(extents) > _MOST_POINTS:
         return None
-    sizes: dict[Expr, int] = {e: _TYPICAL_SIZE for e in postorder(*roots) if isinstance(e, Size)}
+    sizes: dict[Expr, int] = dict.fromkeys(sizes_in(*roots), _TYPICAL_SIZE)
     sizes.update(given or {})
     return count_points(tuple([i for i in items if i is not TRUE]), sizes)

@@ -8,9 +8,10 @@ from typing import Final
 
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Const, Expr, Size
 from tensorad.ir.levels import Level, every_operand, loop_levels
+from tensorad.ir.order import sizes_in
 from tensorad.ir.points import count_points, possible
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr
-from tensorad.ir.visit import op_expressions, postorder, topological_ops
+from tensorad.ir.visit import op_expressions, topological_ops
 from tensorad.simplify.intervals import Interval, interval
 
 _COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
@@ -23,7 +24,7 @@ _EXACT: Final = 1_000_000
 def cost(tensors: Sequence[Tensor]) -> int:
     """Iterations, multiplications and stores of the loops behind the tensors, each once."""
     ops = topological_ops(tensors)
-    sizes = {e: SAMPLE for op in ops for e in _sizes(op)}
+    sizes: dict[Expr, int] = {e: SAMPLE for op in ops for e in _sizes(op)}
     return sum([_points(op, sizes) for op in ops])
 
 
@@ -44,9 +45,9 @@ def _products(op: Op, sizes: dict[Expr, int]) -> int:
     return 0
 
 
-def _sizes(op: Op) -> list[Expr]:
+def _sizes(op: Op) -> list[Size]:
     roots = (*op_expressions(op), *[dim_expr(n) for n in op.shape])
-    return [e for e in postorder(*roots) if isinstance(e, Size)]
+    return sizes_in(*roots)
 
 
 def _points(op: Op, sizes: dict[Expr, int]) -> int:

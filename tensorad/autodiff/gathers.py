@@ -8,9 +8,9 @@ from dataclasses import replace
 from tensorad.autodiff.contributions import Contribution, gather_is_cheaper, merged, sum_of
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import Axis, Call, Expr, Select, add, call, cast, logical_and, reduce_expr
-from tensorad.ir.visit import any_node, substitute
+from tensorad.ir.order import REDUCE, occurs
+from tensorad.ir.visit import substitute
 from tensorad.simplify.nonzeroness import guarded, is_static
-from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.repeats import without_repeats
 from tensorad.simplify.zeros import drop_implied_guards, is_solved, nonzero_body
 
@@ -30,11 +30,11 @@ def best_gather(
     if thin is not None:
         return thin  # it asks for each element once, not for each operand that reads it
     whole = gather(c, axes, n_batch)
-    if whole is not None and not any_node(whole, is_reduce):
+    if whole is not None and not occurs(REDUCE, whole):
         return whole
     compared = [_compared(s, axes[n_batch:]) for s in sparse]
     pointwise = gather_all(compared, axes, n_batch)
-    if pointwise is not None and not any_node(pointwise, is_reduce):
+    if pointwise is not None and not occurs(REDUCE, pointwise):
         cheap = whole is not None and gather_is_cheaper(whole, axes, [], n_batch)
         return whole if cheap else pointwise
     if whole is None or not gather_is_cheaper(whole, axes, sparse, n_batch):

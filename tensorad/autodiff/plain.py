@@ -35,10 +35,10 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.flow import LINEAR
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.points import depends_on_data, possible
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import (
-    any_node,
     conjuncts,
     outside_reductions,
     postorder,
@@ -53,7 +53,6 @@ from tensorad.simplify.eliminate import eliminate
 from tensorad.simplify.nonzeroness import guarded, is_static, is_zero
 from tensorad.simplify.pipeline import Pass, run_passes
 from tensorad.simplify.record import Decision, Incoming, note
-from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.zeros import drop_implied_guards, solve_domains
 
 _PASSES: Final = (
@@ -126,7 +125,7 @@ def _in_one_sweep(parts: Sequence[Expr], axes: tuple[Axis, ...]) -> Tensor | Non
         rest = _total([*parts[:n], *parts[n + 1 :]])
         if made is not None and rest is None:
             return made
-        if made is None or rest is None or any_node(rest, is_reduce):
+        if made is None or rest is None or occurs(REDUCE, rest):
             continue
         if made.op not in dict.fromkeys(topological_ops([r.tensor for r in reads(rest)])):
             return with_addend(made, axes, rest)
@@ -253,7 +252,7 @@ def _is_followed(body: Expr) -> bool:
 def _costs_nothing(body: Expr, uses: Uses) -> bool:
     """Whether no point is visited more often for a formula that is not stored."""
     nodes = postorder(body)
-    if len(nodes) > _MOST_NODES or any_node(body, is_reduce):
+    if len(nodes) > _MOST_NODES or occurs(REDUCE, body):
         return False
     return (uses.terms <= 1 and uses.pointwise) or all(map(_is_light, nodes))
 

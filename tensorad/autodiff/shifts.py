@@ -13,10 +13,9 @@ from typing import Final
 
 from tensorad.autodiff.adjoint import Adjoint
 from tensorad.autodiff.views import differentiable_inputs, view
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Compute, Op, Tensor, outputs
-from tensorad.ir.visit import any_node
 from tensorad.simplify.dataflow import Definition
-from tensorad.simplify.reductions import is_reduce
 from tensorad.simplify.vanish import vanishes
 
 _REACH: Final = 8
@@ -35,7 +34,7 @@ class Shifts:
 
         Only a tensor that is read along further axes is asked about: its adjoint is a sum.
         """
-        if not isinstance(t.op, Compute) or not any_node(_formula(adjoint)[1], is_reduce):
+        if not isinstance(t.op, Compute) or not occurs(REDUCE, _formula(adjoint)[1]):
             return False
         between = self._until_paths_meet(t)
         if between is None:

@@ -17,9 +17,9 @@ from tensorad.codegen.predict import Prediction, predict
 from tensorad.codegen.schedule_record import Decision
 from tensorad.display.style import page
 from tensorad.errors import BindError
-from tensorad.ir.expr import Expr, Size, size_var
+from tensorad.ir.expr import Expr, size_var
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import dim_expr, format_shape
-from tensorad.ir.visit import postorder
 
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SHEET: Final = """\
@@ -148,7 +148,7 @@ def _sizes(program: LoopProgram, given: Mapping[str, int]) -> dict[Expr, int]:
     """A number for every symbolic size: given, or assumed."""
     tensors = [t for k in program.kernels for t in (*k.reads, *k.writes, *k.scratch)]
     dims = [dim_expr(n) for t in (*program.inputs, *program.outputs, *tensors) for n in t.shape]
-    used = [e for e in postorder(*dims) if isinstance(e, Size)]
+    used = sizes_in(*dims)
     found: dict[Expr, int] = dict.fromkeys(used, ASSUMED_EXTENT)
     for name, number in given.items():
         size = size_var(name)

@@ -20,6 +20,7 @@ from tensorad.ir.expr import (
     read,
     reduce_expr,
 )
+from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.polynomial import Polynomial
 from tensorad.ir.tensor import Compute, Dim, Shape, Tensor, dim_expr, dim_of, format_shape, outputs
 from tensorad.ir.visit import postorder
@@ -124,7 +125,7 @@ def elementwise(op: str, *operands: object) -> Tensor:
 def _operand(op: str, o: object, axes: tuple[Axis, ...], like: object) -> Expr:
     if isinstance(o, Tensor):
         return broadcast_read(o, axes)
-    if isinstance(o, Expr) and any(isinstance(e, Axis) for e in postorder(o)):
+    if isinstance(o, Expr) and occurs(AXIS, o):
         raise DefinitionError(
             f"{op}: a whole tensor cannot be combined with an expression of one index.",
             where=str(o),

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Apply, Const, Expr, Param, Reduce, param, reduce_expr
+from tensorad.ir.order import APPLY, REDUCE, occurs
 from tensorad.ir.rebuild import map_op
 from tensorad.ir.tensor import Op, Scan, Scatter
 from tensorad.ir.visit import any_node, op_expressions, rewrite, substitute
@@ -91,7 +92,11 @@ def value_at(e: Apply) -> Expr:
 
 def inline_functions(root: Expr) -> Expr:
     """f(a) -> the formula of f at a, everywhere: what is computed when nothing differentiates."""
-    return rewrite(root, _inline) if any_node(root, _uses_functions) else root
+    return rewrite(root, _inline) if _may_use(root) else root
+
+
+def _may_use(root: Expr) -> bool:
+    return occurs(APPLY | REDUCE, root) and any_node(root, _uses_functions)
 
 
 def _uses_functions(e: Expr) -> bool:
@@ -135,7 +140,7 @@ def without_functions(op: Op) -> Op:
 def _without_functions(op: Op) -> Op:
     roots = op_expressions(op)
     folds = isinstance(op, (Scatter, Scan)) and plain_combiner(op.combiner) is not op.combiner
-    if not folds and not any(any_node(e, _uses_functions) for e in roots):
+    if not folds and not any(map(_may_use, roots)):
         return op
     memo: dict[Expr, Expr] = {}
 

@@ -15,6 +15,7 @@ from tensorad.ir.expr import (
     logical_and,
     reduce_expr,
 )
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.points import possible
 from tensorad.ir.visit import (
     children,
@@ -111,7 +112,7 @@ def loop_levels(
             stage = key if is_stage else level.stage
             if sources:
                 work.append((Level(inside, {}, key, stage), sources))
-            if conditions and any(isinstance(e, Reduce) for e in postorder(inner)):
+            if conditions and occurs(REDUCE, inner):
                 work.append((Level(points, {}, key, stage), (inner,)))
     return found, sites
 

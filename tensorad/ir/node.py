@@ -17,6 +17,7 @@ class _Entry(weakref.ref[Any]):
 
 _table: dict[tuple[object, ...], _Entry] = {}
 _lock = threading.RLock()
+_new = object.__new__
 
 
 def _forget_lock() -> None:
@@ -36,12 +37,12 @@ def _remove(ref: _Entry) -> None:
 def _key(value: object) -> object:
     """Identity of a field: nodes and nominal objects by address, constants by their repr."""
     kind = type(value)
-    if kind is tuple:
-        return tuple([_key(v) for v in value])  # type: ignore[attr-defined]
     if kind is str or kind is int:
         return value
+    if kind is tuple:
+        return tuple([_key(v) for v in value])  # type: ignore[attr-defined]
     if kind is float or kind is bool:
-        return (kind, repr(value))
+        return (id(kind), repr(value))
     return id(value)
 
 
@@ -51,7 +52,8 @@ class NodeMeta(type):
 
     _setters: tuple[Any, ...]
     has_operands = False
-    """Set in a class whose fields are (a nominal object, anything, a tuple of nodes)."""
+    """Set in a class whose fields are (a nominal object, anything, a tuple of nodes): the nodes
+    are also called `below`."""
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> NodeMeta:
         own = tuple(namespace.get("__annotations__", ()))
@@ -60,6 +62,8 @@ class NodeMeta(type):
         fields = tuple(f for b in bases for f in getattr(b, "__match_args__", ())) + own
         type.__setattr__(cls, "__match_args__", fields)
         type.__setattr__(cls, "_setters", tuple(getattr(cls, f).__set__ for f in fields))
+        if cls.has_operands:
+            type.__setattr__(cls, "below", getattr(cls, own[-1]))
         return cls
 
     def __call__(cls, *values: Any, **named: Any) -> Any:
@@ -69,15 +73,24 @@ class NodeMeta(type):
             raise TypeError(f"{cls.__name__} takes the fields {cls.__match_args__}")  # type: ignore[attr-defined]
         key: tuple[object, ...]
         if cls.has_operands:  # most nodes: no need to ask what the operands are
-            key = (cls, id(values[0]), _key(values[1]), *map(id, values[2]))
-        else:
-            key = (cls, *[_key(v) for v in values])
+            what = values[1]
+            own = what if type(what) is str else id(what)
+            key = (id(cls), id(values[0]), own, *map(id, values[2]))
+        else:  # numbers and strings only: the garbage collector need not look into keys
+            key = (id(cls), *[_key(v) for v in values])
         ref = _table.get(key)
         if ref is not None and (found := ref()) is not None:
             return found
-        self: Any = object.__new__(cls)  # type: ignore[arg-type]  # NodeMeta classes are types
-        for setter, value in zip(cls._setters, values, strict=True):
-            setter(self, value)
+        self: Any = _new(cls)  # type: ignore[arg-type]  # NodeMeta classes are types
+        if cls.has_operands:
+            first, second, third = cls._setters
+            first(self, values[0])
+            second(self, values[1])
+            third(self, values[2])
+        else:
+            for setter, value in zip(cls._setters, values, strict=True):
+                setter(self, value)
+        self._complete()
         entry = _Entry(self, _remove)
         entry.key = key
         with _lock:
@@ -96,6 +109,10 @@ class Node(metaclass=NodeMeta):
     """Base of the interned nodes; hash and equality are identity."""
 
     __slots__ = ("__weakref__",)
+
+    def _complete(self) -> None:
+        """Fill slots that follow from the fields, once they are set."""
+
     __setattr__ = _refuse
     __delattr__ = _refuse
 

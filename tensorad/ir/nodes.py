@@ -33,6 +33,21 @@ OPERATIONS: Final = (
 """Every `Call.op`; the interpreter, the printer, the partials and LLVM all know each."""
 
 
+AXIS: Final = 1
+SIZE: Final = 2
+PARAM: Final = 4
+READ: Final = 8
+DATA: Final = 16
+"""A read of a tensor that is not a constant."""
+REDUCE: Final = 32
+SELECT: Final = 64
+INDICATOR: Final = 128
+"""A condition as a number, 0 or 1."""
+APPLY: Final = 256
+FLOAT: Final = 512
+"""A value of a float dtype."""
+
+
 class _Factories(Protocol):
     """What operators need of `tensorad.ir.expr`, which is written in terms of these classes."""
 
@@ -50,9 +65,36 @@ def _build() -> _Factories:
 
 
 class Expr(Node):
-    """A scalar value; arithmetic operators build new expressions."""
+    """A scalar value; arithmetic operators build new expressions.
 
+    Attributes (they follow from the fields):
+        below: the direct operands; a reduction's include the bounds of its axes.
+        kinds: which kinds of nodes (`AXIS`, `READ`, ...: one bit each) occur here or below.
+    """
+
+    __slots__ = ("dtype", "kinds")
     dtype: DType
+
+    if TYPE_CHECKING:
+
+        @property
+        def below(self) -> tuple[Expr, ...]: ...
+        @property
+        def kinds(self) -> int: ...
+
+    else:
+        below = ()
+
+    own_kinds = 0
+    """Those of the node itself, its dtype apart."""
+
+    def _complete(self) -> None:
+        kinds = self.own_kinds
+        if self.dtype.kind == "float":
+            kinds |= FLOAT
+        for e in self.below:
+            kinds |= e.kinds
+        _set_kinds(self, kinds)
 
     __array_ufunc__ = None  # NumPy scalars and arrays on the left defer to our operators
     __hash__ = object.__hash__
@@ -184,6 +226,9 @@ class Expr(Node):
         return f"<{type(self).__name__} {self} : {self.dtype}>"
 
 
+_set_kinds: Final = Expr.__dict__["kinds"].__set__
+
+
 class Const(Expr):
     """A number; 0.0 and -0.0, 1 and True are different constants."""
 
@@ -196,6 +241,7 @@ class Axis(Expr):
     Bounds and step may be expressions of sizes and of axes bound outside this one.
     """
 
+    own_kinds = AXIS
     name: str
     lower: Expr
     upper: Expr
@@ -215,12 +261,14 @@ class Axis(Expr):
 class Size(Expr):
     """A symbolic extent >= 0, identified by its name."""
 
+    own_kinds = SIZE
     name: str
 
 
 class Param(Expr):
     """A formal operand of a combiner. Nominal."""
 
+    own_kinds = PARAM
     name: str
     serial: int
 
@@ -231,6 +279,10 @@ class Read(Expr):
     has_operands = True
     tensor: Tensor
     indices: tuple[Expr, ...]
+
+    @property
+    def own_kinds(self) -> int:  # type: ignore[override]  # of the class elsewhere
+        return READ if self.tensor.is_constant else READ | DATA
 
 
 class Call(Expr):
@@ -244,6 +296,8 @@ class Call(Expr):
 class Apply(Expr):
     """function(args): a scalar function whose derivative is not that of its formula."""
 
+    has_operands = True
+    own_kinds = APPLY
     function: Function
     args: tuple[Expr, ...]
 
@@ -251,15 +305,36 @@ class Apply(Expr):
 class Select(Expr):
     """`then` where `cond` holds, otherwise `orelse`; only the chosen side is evaluated."""
 
+    __slots__ = ("below", "cond", "orelse", "then")
+    own_kinds = SELECT
     cond: Expr
     then: Expr
     orelse: Expr
+
+    def _complete(self) -> None:
+        _set_select_below(self, (self.cond, self.then, self.orelse))
+        super()._complete()
+
+
+_set_select_below: Final = Select.__dict__["below"].__set__
 
 
 class Cast(Expr):
     """`value` converted to the dtype."""
 
+    __slots__ = ("below", "value")
     value: Expr
+
+    @property
+    def own_kinds(self) -> int:  # type: ignore[override]  # of the class elsewhere
+        return INDICATOR if self.value.dtype.kind == "bool" else 0
+
+    def _complete(self) -> None:
+        _set_cast_below(self, (self.value,))
+        super()._complete()
+
+
+_set_cast_below: Final = Cast.__dict__["below"].__set__
 
 
 class Reduce(Expr):
@@ -268,8 +343,18 @@ class Reduce(Expr):
     Axes are in nesting order, outermost first: bounds may use the axes before them.
     """
 
+    __slots__ = ("axes", "below", "combiner", "condition", "index", "sources")
+    own_kinds = REDUCE
     combiner: Combiner
     sources: tuple[Expr, ...]
     axes: tuple[Axis, ...]
     condition: Expr
     index: int
+
+    def _complete(self) -> None:
+        bounds = [b for a in self.axes for b in (a.lower, a.upper, a.step)]
+        _set_reduce_below(self, (*bounds, self.condition, *self.sources))
+        super()._complete()
+
+
+_set_reduce_below: Final = Reduce.__dict__["below"].__set__

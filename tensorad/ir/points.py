@@ -17,15 +17,14 @@ from tensorad.ir.expr import (
     Cast,
     Const,
     Expr,
-    Param,
     Read,
-    Reduce,
     Select,
     Size,
     logical_and,
     logical_not,
     logical_or,
 )
+from tensorad.ir.order import PARAM, READ, REDUCE, axes_in, occurs
 from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import children, conjuncts, postorder
 
@@ -103,13 +102,13 @@ def axes_of(item: Expr) -> list[Axis]:
     """The axes an item mentions: an axis itself and those in its bounds."""
     if isinstance(item, Axis):
         bounds = (item.lower, item.upper, item.step)
-        return [item, *[e for e in postorder(*bounds) if isinstance(e, Axis)]]
-    return [e for e in postorder(item) if isinstance(e, Axis)]
+        return [item, *axes_in(*bounds)]
+    return axes_in(item)
 
 
 def depends_on_data(*roots: Expr) -> bool:
     """Whether a tensor's elements decide the value."""
-    return any(isinstance(e, (Read, Reduce, Param)) for e in postorder(*roots))
+    return occurs(READ | REDUCE | PARAM, *roots)
 
 
 def possible(condition: Expr, memo: dict[tuple[Expr, bool], Expr] | None = None) -> Expr:

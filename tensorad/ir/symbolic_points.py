@@ -19,6 +19,7 @@ from tensorad.ir.expr import (
     int_const,
     sub,
 )
+from tensorad.ir.order import AXIS, occurs, sizes_in
 from tensorad.ir.points import count_points, independent_parts
 from tensorad.ir.polynomial import Polynomial
 from tensorad.ir.visit import children, free_leaves, postorder, substitute
@@ -50,7 +51,7 @@ def count_nest(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> Count:
 def sizes_of(items: Sequence[Expr]) -> list[Size]:
     """The symbolic sizes in axes' bounds and conditions."""
     roots = [e for i in items for e in _expressions(i)]
-    return [e for e in postorder(*roots) if isinstance(e, Size)]
+    return sizes_in(*roots)
 
 
 def _expressions(item: Expr) -> tuple[Expr, ...]:
@@ -96,9 +97,7 @@ class _Nest:
                 first_is_less = self.is_nonnegative(args[1] - args[0])
                 if first_is_less or self.is_nonnegative(args[0] - args[1]):
                     return args[0] if first_is_less is (e.op == "minimum") else args[1]
-        if not e.dtype.is_integer or (
-            not isinstance(e, Axis) and any(isinstance(x, Axis) for x in postorder(e))
-        ):
+        if not e.dtype.is_integer or (not isinstance(e, Axis) and occurs(AXIS, e)):
             raise _NoPolynomial(e)
         return Polynomial.symbol(e)
 

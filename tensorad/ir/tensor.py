@@ -181,6 +181,11 @@ class Tensor(Node):
         return self.op.name
 
     @property
+    def is_constant(self) -> bool:
+        """Whether its elements are known when the program is written."""
+        return isinstance(self.op, Constant)
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 

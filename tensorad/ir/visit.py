@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_not
-from typing import Final
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
+    UNARY_MATH,
     Apply,
     Axis,
     Call,
@@ -21,86 +23,31 @@ from tensorad.ir.expr import (
     Reduce,
     Select,
     Size,
+    add,
     axis,
     call,
     cast,
     const,
+    div,
     logical_and,
     logical_not,
     logical_or,
+    mul,
     read,
     reduce_expr,
     select,
+    sub,
 )
+from tensorad.ir.order import AXIS, PARAM, REDUCE, above, occurs
+from tensorad.ir.order import axes_in as axes_in
+from tensorad.ir.order import children as children
+from tensorad.ir.order import outside_reductions as outside_reductions
+from tensorad.ir.order import postorder as postorder
+from tensorad.ir.order import reads as reads
+from tensorad.ir.order import sizes_in as sizes_in
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
 
 Rule = Callable[[Expr], Expr | None]
-
-
-_LEAVES: Final = frozenset((Const, Axis, Size, Param))
-
-
-def children(e: Expr) -> tuple[Expr, ...]:
-    """Direct operands; a reduction's include the bounds of its axes."""
-    kind = type(e)
-    if kind in _LEAVES:  # the commonest first: this runs for every node of every traversal
-        return ()
-    match e:
-        case Call():
-            return e.args
-        case Read():
-            return e.indices
-        case Select():
-            return (e.cond, e.then, e.orelse)
-        case Cast():
-            return (e.value,)
-        case Apply():
-            return e.args
-        case Reduce():
-            bounds = [b for a in e.axes for b in (a.lower, a.upper, a.step)]
-            return (*bounds, e.condition, *e.sources)
-    raise InternalError(f"unknown expression class {kind.__name__}")
-
-
-def postorder(*roots: Expr) -> list[Expr]:
-    """Every distinct node under `roots`, operands before users, left to right."""
-    done: dict[Expr, None] = {}
-    entered: dict[Expr, None] = {}
-    stack: list[Expr] = list(reversed(roots))
-    while stack:
-        e = stack[-1]
-        if e in done:
-            stack.pop()
-            continue
-        if type(e) not in _LEAVES and e not in entered:
-            entered[e] = None
-            missing = [c for c in children(e) if c not in done]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-        done[e] = None
-        stack.pop()
-    return list(done)
-
-
-def outside_reductions(
-    roots: Sequence[Expr], follow: Callable[[Expr], Sequence[Expr]] = children
-) -> list[Expr]:
-    """Post-order along `follow` of the nodes at the roots' own level; reductions are leaves."""
-    done: dict[Expr, None] = {}
-    stack = list(reversed(roots))
-    while stack:
-        e = stack[-1]
-        if e in done:
-            stack.pop()
-            continue
-        missing = () if isinstance(e, Reduce) else [c for c in follow(e) if c not in done]
-        if missing:
-            stack.extend(reversed(missing))
-        else:
-            done[e] = None
-            stack.pop()
-    return list(done)
 
 
 def needs(
@@ -175,15 +122,27 @@ def rebuild(e: Expr, new: Mapping[Expr, Expr], renewed: FreshAxes | None = None)
     raise InternalError(f"unknown expression class {type(e).__name__}")
 
 
+_FOLDS: Final[Mapping[str, Callable[..., Expr]]] = {
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "div": div,
+    "and": logical_and,
+    "or": logical_or,
+    "not": logical_not,
+}
+_UNFOLDED: Final = frozenset(UNARY_MATH)
+
+
 def fold_call(e: Call, args: tuple[Expr, ...]) -> Expr:
     """The operation of `e` on other operands of the same dtypes."""
-    if e.op == "and":
-        return logical_and(*args)
-    if e.op == "or":
-        return logical_or(*args)
-    if e.op == "not":
-        return logical_not(args[0])
-    if e.op in ("floordiv", "mod") and isinstance(args[1], Const) and args[1].value == 0:
+    op = e.op
+    if args[0].dtype is e.args[0].dtype and args[-1].dtype is e.args[-1].dtype:
+        if op in _FOLDS:  # nothing to promote
+            return _FOLDS[op](*args)
+        if op in _UNFOLDED:
+            return Call(e.dtype, op, args)
+    if op in ("floordiv", "mod") and isinstance(args[1], Const) and args[1].value == 0:
         return const(0, e.dtype)  # only a rewrite finds this divisor: the value at run time
     return call(e.op, *args)
 
@@ -220,7 +179,7 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Exp
     renewed: FreshAxes = {}
 
     def image(e: Expr) -> Expr:
-        rebuilt = e if type(e) in _LEAVES else rebuild(e, new, renewed)
+        rebuilt = rebuild(e, new, renewed) if e.below else e
         changed = rule(rebuilt)
         return rebuilt if changed is None else changed
 
@@ -237,31 +196,51 @@ def substitute_all(roots: Sequence[Expr], mapping: Mapping[Expr, Expr]) -> tuple
     """`substitute` for several roots that share parts (components of one fold stay together)."""
     if not mapping:
         return tuple(roots)
+    kinds = -1
+    for key in mapping:
+        kinds &= key.kinds
+    if all(kinds & ~r.kinds for r in roots):
+        return tuple(roots)
     new: dict[Expr, Expr] = dict(mapping)
     renewed: FreshAxes = {}
-    _fill_images(roots, new, lambda e: e if type(e) in _LEAVES else rebuild(e, new, renewed))
+
+    def image(e: Expr) -> Expr:
+        return rebuild(e, new, renewed) if e.below else e
+
+    _fill_images(roots, new, image, kinds)
     return tuple([new[r] for r in roots])
 
 
 def _fill_images(
-    roots: Sequence[Expr], new: dict[Expr, Expr], image: Callable[[Expr], Expr]
+    roots: Sequence[Expr],
+    new: dict[Expr, Expr],
+    image: Callable[[Expr], Expr],
+    kinds: int = 0,
 ) -> None:
-    """new[e] = image(e) for every node under the roots that has none, operands first."""
-    entered: dict[Expr, None] = {}
-    stack = list(roots)
+    """new[e] = image(e) for every node under the roots that has none, operands first.
+
+    Args:
+        kinds: a node that lacks one of them, here and below, is its own image.
+    """
+    stack: list[Any] = list(roots)
+    pop, push = stack.pop, stack.append
     while stack:
-        e = stack[-1]
-        if e in new:
-            stack.pop()
+        e = pop()
+        if e is None:
+            e = pop()
+            new[e] = image(e)
+        elif e in new:
             continue
-        if type(e) not in _LEAVES and e not in entered:
-            entered[e] = None
-            missing = [c for c in children(e) if c not in new]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-        new[e] = image(e)
-        stack.pop()
+        elif kinds & ~e.kinds:
+            new[e] = e
+        elif not e.below:
+            new[e] = image(e)
+        else:
+            push(e)
+            push(None)
+            for c in e.below[::-1]:
+                if c not in new:
+                    push(c)
 
 
 def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -> dict[Expr, Expr]:
@@ -275,7 +254,7 @@ def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -
 
 def with_fresh_reductions(root: Expr) -> Expr:
     """A copy whose reductions bind axes of their own (two reductions never share an axis)."""
-    if not any_node(root, lambda e: isinstance(e, Reduce)):
+    if not root.kinds & REDUCE:
         return root
     return with_fresh_fold()(root)
 
@@ -322,32 +301,33 @@ def any_node(root: Expr, test: Callable[[Expr], bool]) -> bool:
 def free_leaves(*roots: Expr) -> dict[Expr, None]:
     """Axes and parameters used under `roots` but not bound by a reduction inside them."""
     free: dict[Expr, dict[Expr, None]] = {}
-    for e in postorder(*roots):
+    order = above(AXIS | PARAM, *roots)
+    if not occurs(REDUCE, *roots):
+        return {e: None for e in order if type(e) is Axis or type(e) is Param}
+    for e in order:
         if isinstance(e, (Axis, Param)):
             free[e] = {e: None}
             continue
         found: dict[Expr, None] = {}
-        for c in children(e):
-            found.update(free[c])
+        for c in e.below:
+            found.update(free.get(c, {}))
         if isinstance(e, Reduce):
             for a in e.axes:
                 found.pop(a, None)
         free[e] = found
     result: dict[Expr, None] = {}
     for r in roots:
-        result.update(free[r])
+        result.update(free.get(r, {}))
     return result
 
 
 def uses_any(root: Expr, leaves: Iterable[Expr]) -> bool:
     """Whether one of the leaves (axes, parameters, sizes) occurs under `root`."""
     wanted = dict.fromkeys(leaves)
-    return any(e in wanted for e in postorder(root))
-
-
-def reads(*roots: Expr) -> list[Read]:
-    """The distinct reads, in post-order."""
-    return [e for e in postorder(*roots) if isinstance(e, Read)]
+    kinds = 0
+    for e in wanted:
+        kinds |= e.kinds
+    return bool(kinds & root.kinds) and any(e in wanted for e in above(kinds, root))
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
@@ -374,13 +354,19 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
     return ()
 
 
-def op_inputs(op: Op) -> list[Tensor]:
+_inputs: WeakKeyDictionary[Op, tuple[Tensor, ...]] = WeakKeyDictionary()
+
+
+def op_inputs(op: Op) -> tuple[Tensor, ...]:
     """The distinct tensors an operation reads, in order of first use."""
-    found: dict[Tensor, None] = {}
-    if isinstance(op, Scatter) and op.init is not None:
-        found[op.init] = None
-    found.update(dict.fromkeys(r.tensor for r in reads(*op_expressions(op))))
-    return list(found)
+    known = _inputs.get(op)
+    if known is None:
+        found: dict[Tensor, None] = {}
+        if isinstance(op, Scatter) and op.init is not None:
+            found[op.init] = None
+        found.update(dict.fromkeys([r.tensor for r in reads(*op_expressions(op))]))
+        known = _inputs[op] = tuple(found)
+    return known
 
 
 def topological_ops(

@@ -10,6 +10,7 @@ from tensorad.codegen.memory import size_value
 from tensorad.errors import ShapeError
 from tensorad.ir.expr import Axis, Expr, Read, Size, axis, int_const, read
 from tensorad.ir.facts import facts_about
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Op, Tensor, Update, dim_expr, dim_of, outputs
 from tensorad.ir.visit import op_expressions, postorder, rewrite, topological_ops
 from tensorad.simplify.bounds import size_violation
@@ -47,7 +48,7 @@ def sizes_of(tensors: Iterable[Tensor]) -> list[Size]:
 
 def _check(sizes: Mapping[Expr, int]) -> None:
     for fact in facts_about([s for s in sizes if isinstance(s, Size)]):
-        used = [e for e in postorder(fact) if isinstance(e, Size)]
+        used = sizes_in(fact)
         if all(s in sizes for s in used) and not size_value(fact, sizes):
             values = ", ".join([f"{s.name} = {sizes[s]}" for s in used])
             raise ShapeError(
