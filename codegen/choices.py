@@ -61,6 +61,12 @@ class Choices:
     siblings: bool | None = None
     """Whether it shares a loop with tensors over the same points, False: not. It may reorder
     folds."""
+    together: bool | None = None
+    """Whether its pieces share loops where they fold over nearly the same points. It may reorder
+    sums."""
+    borders: bool | None = None
+    """Whether thin borders run inside the loops of the piece they surround; by itself where those
+    read more than a cache holds."""
     flat: bool | None = None
     """Whether elementwise loops over contiguous axes become one; by itself where rows are short."""
     streaming: bool | None = None
@@ -103,7 +109,7 @@ class Choices:
         return f"Schedule({', '.join(parts)})"
 
 
-REORDERING: Final = ("vector", "split", "unroll", "contract", "blocks", "siblings")
+REORDERING: Final = ("vector", "split", "unroll", "contract", "blocks", "siblings", "together")
 """Decisions that may change in which order sums are added: measurements never make them."""
 Schedule = Choices
 """The public name: what users write."""

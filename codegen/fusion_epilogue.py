@@ -14,8 +14,9 @@ from tensorad.codegen.affine import COMPARES, substitutor
 from tensorad.codegen.fusion_step import Step, item_step, may_fuse
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule import Epilogue, Item
-from tensorad.codegen.schedule_plan import extent_product, lanes_of
+from tensorad.codegen.schedule_plan import lanes_of
 from tensorad.codegen.schedule_record import note
+from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Call, Expr, Reduce
 from tensorad.ir.tensor import Tensor

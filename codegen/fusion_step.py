@@ -22,8 +22,9 @@ from tensorad.codegen.schedule import (
     schedule_unit,
 )
 from tensorad.codegen.schedule_emit import Plan
-from tensorad.codegen.schedule_plan import extent_product, lanes_of
+from tensorad.codegen.schedule_plan import lanes_of
 from tensorad.codegen.schedule_scan import schedule_chain
+from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.units import Unit
 from tensorad.ir.expr import Axis, Call, Const, Read
 from tensorad.ir.tensor import Compute, Tensor

@@ -15,10 +15,11 @@ from tensorad.codegen.contraction_nest import contract
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loopnest import Nest, nest_of, share_loops, simplify_nest
 from tensorad.codegen.lower_body import lower_values
+from tensorad.codegen.schedule_borders import emit_bordered
 from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_flat import flattened
 from tensorad.codegen.schedule_forced import check_lanes
-from tensorad.codegen.schedule_plan import extent_product, plan_nest
+from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.codegen.schedule_reduce import split_sums
 from tensorad.codegen.schedule_scan import schedule_scan
 from tensorad.codegen.schedule_split import has_switches, split_conditions, split_divisions
@@ -28,6 +29,8 @@ from tensorad.codegen.schedule_sweep import (
     schedule_scatter,
     schedule_updates,
 )
+from tensorad.codegen.schedule_together import emit_together, planned_together, together
+from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.selections import start_selections
 from tensorad.codegen.units import Unit
 from tensorad.errors import InternalError
@@ -177,8 +180,14 @@ def schedule_item(item: Item, planned: Planned | None = None) -> Kernel:
         planned = plan_item(item)
     if planned is None:
         body.extend(serial_loops(item.axes, item.bodies, item.live, item.choices))
+    elif (bordered := emit_bordered(planned, item.choices)) is not None:
+        body.extend(bordered)
     else:
-        for piece, plan in planned:
+        for group in together(planned, item.choices):
+            if len(group) > 1:
+                body.extend(emit_together(group))
+                continue
+            piece, plan = group[0]
             flat = flattened(piece, item.choices)
             if flat is not piece:
                 piece, plan = flat, plan_nest(flat, item.choices)
@@ -210,7 +219,8 @@ def plan_item(item: Item) -> Planned | None:
     check_lanes(item.name, nest, plans, item.choices)
     if item.epilogues:
         plans = [replace(p, sweep=0) for p in plans]
-    return tuple(zip(finished, plans, strict=True))
+    narrowed = planned_together(tuple(zip(planned, plans, strict=True)), item.choices)
+    return tuple([(nest, plan) for nest, (_, plan) in zip(finished, narrowed, strict=True)])
 
 
 def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:

@@ -6,7 +6,7 @@ cycle. They use the formula and its sizes alone, so a plan is the same on every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -19,14 +19,15 @@ from tensorad.codegen.access import (
     outer_accesses,
     unsafe_reads,
 )
-from tensorad.codegen.affine import Ranges, among
+from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
 from tensorad.codegen.parallel_work import PARALLEL_COST
 from tensorad.codegen.schedule_cross import crossing_axis, tile_lanes
 from tensorad.codegen.schedule_emit import Plan
+from tensorad.codegen.schedule_loads import IN_FLIGHT, STREAM_COST, is_streaming, loaded, regions
 from tensorad.codegen.schedule_rows import can_sweep
-from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved
+from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved, extent_product
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
@@ -175,13 +176,6 @@ def _replicated(nest: Nest, vector: Axis | None, rows: int) -> dict[Axis, int]:
             if any(a not in x.uses for x in reads) and copies <= min(8, most):
                 jam[a] = a.extent or 1
     return jam
-
-
-def extent_product(axes: Iterable[Axis]) -> float:
-    """How many points the axes span, at most; symbolic extents count as assumed."""
-    axes = list(axes)
-    ranges = Ranges(axes)
-    return prod(float(extent_of(a, ranges)) for a in axes)
 
 
 def operations(roots: Sequence[Expr]) -> int:
@@ -333,11 +327,14 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
     latency = max([_combining(f.combiner)[1] for f in nest.folds], default=0.0)
     components = sum(len(f.accumulators) for f in nest.folds)
     lanes = lanes_of(nest)
+    written = [a for a in unroll if a.extent]
     steps = max(1.0, min([extent_product(f.axes) for f in nest.folds], default=1.0))
     yield Estimate(4.0 + len(reads) + work, None, 0, {})
     if choices.vector is False:
         return
     tile = choices.tile or (0, 0)
+    few_uses = is_streaming(nest)
+    short = all(a in unroll for f in nest.folds for a in f.axes)
     for vector in vector_candidates(nest):
         if unsafe_reads(nest, vector):
             continue
@@ -353,19 +350,22 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
             filled = _filled(extent, lanes * registers)
             for jam in _jams(nest, reads, vector, registers * components, tile):
                 copies = prod(jam.values())
+                together = [registers if vector in x.uses else 1 for x in reads]
                 loads = sum(
-                    unit
-                    * (registers if vector in x.uses else 1)
-                    * prod(f for a, f in jam.items() if a in x.uses)
-                    for x, unit in zip(reads, strides_, strict=True)
+                    unit * n
+                    for unit, n in zip(strides_, loaded(reads, jam, written, together), strict=True)
                 )
                 busy = copies * registers * busiest
                 chain = max(4.0 * components, latency)
+                if not inside and short:
+                    chain /= max(1.0, IN_FLIGHT / (steps * copies * registers))
                 cost = max(loads * 0.5, busy, chain) + 0.15 * loads + 0.5 / len(unroll or (1,))
                 if inside:
                     cost += copies * registers * 12.0 * lanes / steps
                 share = filled * prod(_filled(extent_of(a), f) for a, f in jam.items())
                 per_step = (cost / (copies * registers) + around) / (lanes * share)
+                if few_uses:
+                    per_step *= 1 + STREAM_COST * (regions(reads, jam) - 1)
                 yield Estimate(per_step, vector, lanes * registers, jam)
 
 

@@ -17,8 +17,9 @@ from tensorad.codegen.fusion_place import Place, moved
 from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.lower_parts import ScanParts, scan_parts
 from tensorad.codegen.schedule_emit import strips
-from tensorad.codegen.schedule_plan import WRITTEN_NODES, extent_product
+from tensorad.codegen.schedule_plan import WRITTEN_NODES
 from tensorad.codegen.schedule_sweep import STRIP, free_loops, serial, wants_threads
+from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
     TRUE,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, prod
 
+from tensorad.codegen.access import extent_of
 from tensorad.codegen.affine import COMPARES, Ranges, among, substitutor
 from tensorad.codegen.loopnest import Nest, map_fold, simplify_nest, substitute_nest
 from tensorad.codegen.lower_body import FoldLoop
@@ -35,6 +36,10 @@ SHARE = 64
 """Pieces of less than this part of a nest's points are not cut into single values."""
 MOST_SYMBOLIC_PIECES = 12
 """Pieces of a nest with symbolic extents: many of them may be empty at a given size."""
+LARGE = 1 << 18
+"""Points of a piece from which its windows are worth pieces of their own."""
+LONG_WINDOW = 16
+"""Values of an axis from which most windows along it are whole."""
 MOST_FOLDS = 24
 """Folds that cuts of reduce axes may add to a piece."""
 MOST_NODES = 30_000
@@ -224,7 +229,7 @@ def _next_cut(nest: Nest, seen: dict[Expr, None], floor: int) -> Cut | None:
             cut = find_cut(e, _choices(e, nest, target), ranges)
             if cut is not None:
                 return cut
-    for a in _targets(nest, target):
+    for a in dict.fromkeys([*_targets(nest, target), *_window_axes(nest)]):
         for e in only_target:
             if e not in seen and a in free_leaves(e):
                 cut = find_cut(e, [a], ranges)
@@ -241,6 +246,21 @@ def _targets(nest: Nest, target: Axis | None) -> list[Axis]:
     stuck = target in _bound_leaves(nest) and target.extent is not None and target.extent <= SHORT
     second = preferred_axis(replace(nest, axes=others)) if stuck else None
     return [target] if second is None else [target, second]
+
+
+def _window_axes(nest: Nest) -> list[Axis]:
+    """Long output axes that bound short reduce axes: inside, windows of neighbours overlap."""
+    if _points(nest) < LARGE:
+        return []
+    ranges = Ranges(nest.axes)
+    found: dict[Expr, None] = {}
+    for f in nest.folds:
+        for a in f.axes:
+            used = free_leaves(a.lower, a.upper)
+            if 1 < extent_of(a, ranges) <= SHORT:
+                found.update(used)
+            ranges.enter(a)
+    return [a for a in nest.axes if a in found and (a.extent or 0) >= LONG_WINDOW]
 
 
 def _bound_leaves(nest: Nest) -> dict[Expr, None]:

@@ -12,7 +12,8 @@ from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_parts import lower_update
 from tensorad.codegen.parallel_work import PARALLEL_COST
 from tensorad.codegen.schedule_emit import emit_nest, strips
-from tensorad.codegen.schedule_plan import extent_product, plan_nest
+from tensorad.codegen.schedule_plan import plan_nest
+from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, Reduce, read

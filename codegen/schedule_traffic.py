@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -29,6 +29,13 @@ class Estimate:
     vector: Axis | None
     width: int
     jam: Mapping[Axis, int]
+
+
+def extent_product(axes: Iterable[Axis]) -> float:
+    """How many points the axes span, at most; symbolic extents count as assumed."""
+    axes = list(axes)
+    ranges = Ranges(axes)
+    return prod(float(extent_of(a, ranges)) for a in axes)
 
 
 def bytes_moved(nest: Nest) -> float:
