@@ -20,9 +20,15 @@ from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_flat import flattened
 from tensorad.codegen.schedule_forced import check_lanes
 from tensorad.codegen.schedule_plan import plan_nest
+from tensorad.codegen.schedule_quotients import cut_quotients
 from tensorad.codegen.schedule_reduce import split_sums
 from tensorad.codegen.schedule_scan import schedule_scan
-from tensorad.codegen.schedule_split import has_switches, split_conditions, split_divisions
+from tensorad.codegen.schedule_split import (
+    has_switches,
+    is_small,
+    split_conditions,
+    split_divisions,
+)
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
 from tensorad.codegen.schedule_sweep import (
     free_loops,
@@ -48,7 +54,8 @@ class Pass:
 
 
 PASSES: Final = (
-    Pass("split_divisions", split_divisions),  # first: a quotient hides where conditions switch
+    Pass("cut_quotients", cut_quotients),  # first: an axis that is split stays split
+    Pass("split_divisions", split_divisions),  # then: a quotient hides where conditions switch
     Pass("split_conditions", split_conditions),
 )
 Planned = tuple[tuple[Nest, Plan], ...]
@@ -231,7 +238,8 @@ def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:
     pieces = [simple]
     if choices.split is not False and has_switches(simple):
         for p in PASSES:
-            pieces = [part for piece in pieces for part in p.run(piece)]
+            parts = [[q] if is_small(q, simple) else p.run(q) for q in pieces]
+            pieces = [part for found in parts for part in found]
     return [start_selections(share_loops(p)) for p in pieces]
 
 

@@ -34,6 +34,8 @@ from tensorad.simplify.linear import linear_form
 MOST_PIECES = 32
 SHARE = 64
 """Pieces of less than this part of a nest's points are not cut into single values."""
+LEAST = 512
+"""Pieces of less than this part are left as they are."""
 MOST_SYMBOLIC_PIECES = 12
 """Pieces of a nest with symbolic extents: many of them may be empty at a given size."""
 LARGE = 1 << 18
@@ -49,7 +51,7 @@ _LONG = 1 << 12
 SWITCHES = (*COMPARES, "maximum", "minimum", "floordiv", "mod")
 
 
-def _most_pieces(nest: Nest) -> int:
+def most_pieces(nest: Nest) -> int:
     """How many pieces a nest may become: few where its expressions are large."""
     symbolic = any(a.extent is None for a in nest.axes)
     most = MOST_SYMBOLIC_PIECES if symbolic else MOST_PIECES
@@ -58,10 +60,10 @@ def _most_pieces(nest: Nest) -> int:
 
 def has_switches(nest: Nest) -> bool:
     """Whether a pass of this file may change the nest."""
-    return bool(_switches(nest)) or any(f.axes for f in nest.folds)
+    return bool(switches(nest)) or any(f.axes for f in nest.folds)
 
 
-def _switches(nest: Nest) -> list[Call]:
+def switches(nest: Nest) -> list[Call]:
     """Nodes of integer arithmetic that may change their form along an axis."""
     bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)]
     return _switches_under(*nest.expressions(), *bounds)
@@ -77,7 +79,7 @@ def split_divisions(nest: Nest) -> list[Nest]:
 
     Requires and ensures: simplified nests.
     """
-    most = _most_pieces(nest)
+    most = most_pieces(nest)
     done: list[Nest] = []
     todo = [nest]
     while todo:
@@ -104,7 +106,7 @@ def _division(nest: Nest) -> tuple[Axis, int] | None:
         for a in f.axes:
             ranges.enter(a)
     best: tuple[Axis, int] | None = None
-    for e in _switches(nest):
+    for e in switches(nest):
         if e.op not in ("floordiv", "mod") or not isinstance(e.args[1], Const):
             continue
         divisor = int(e.args[1].value)
@@ -184,7 +186,7 @@ def split_conditions(nest: Nest) -> list[Nest]:
 
     Requires and ensures: simplified nests; the pieces cover the points once, in order.
     """
-    most, most_folds = _most_pieces(nest), len(nest.folds) + MOST_FOLDS
+    most, most_folds = most_pieces(nest), len(nest.folds) + MOST_FOLDS
     floor = _points(nest) // SHARE
     todo: list[tuple[Nest, dict[Expr, None]]] = [(nest, {})]
     whole: list[Nest] = [nest]
@@ -208,6 +210,11 @@ def _largest(nests: Sequence[Nest]) -> int:
     """The position of the nest with the most points: where pieces are few it is to have them."""
     points = [_points(n) for n in nests]
     return points.index(max(points))
+
+
+def is_small(piece: Nest, nest: Nest) -> bool:
+    """Whether a piece has too few of a nest's points to be worth further pieces."""
+    return _points(piece) < _points(nest) // LEAST
 
 
 def _points(nest: Nest) -> int:
@@ -289,7 +296,7 @@ def split_phases(nest: Nest) -> list[Nest]:
     todo = [nest]
     while todo:
         piece = todo.pop()
-        cut = _singles(piece, _switches(piece)) if len(done) + len(todo) < MOST_PIECES else None
+        cut = _singles(piece, switches(piece)) if len(done) + len(todo) < MOST_PIECES else None
         if cut is None:
             done.append(piece)
             continue
@@ -352,6 +359,12 @@ def _apply(nest: Nest, cut: Cut, seen: dict[Expr, None]) -> list[tuple[Nest, dic
     images = [substitutor({a: fresh}) for fresh, _ in pieces]
     kept = dict.fromkeys([*done, *[renew(k) for renew in images for k in done]])
     return [(replace(nest, folds=tuple(folds)), kept)]
+
+
+def cut_parts(nest: Nest, cut: Cut) -> list[Nest]:
+    """The parts of a nest that are not empty, simplified."""
+    parts = [simplify_nest(part) for part, _ in _apply(nest, cut, {})]
+    return [part for part in parts if part is not None]
 
 
 def _output_part(
