@@ -79,7 +79,7 @@ def _race_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--modes", type=_some_of(MODES), default=list(MODES), help=", ".join(MODES))
     p.add_argument("--peers", type=_some_of(PEERS), default=list(PEERS), help=", ".join(PEERS))
     p.add_argument("--rounds", type=int, default=RACE_ROUNDS, help="quiet rounds per median")
-    p.add_argument("--seconds", type=float, default=0.02, help="length of one sample, about")
+    p.add_argument("--seconds", type=float, default=0.01, help="length of one sample, about")
     p.add_argument("--shapes", type=int, metavar="SEED", help="three more shapes per workload")
     p.add_argument("--processes", type=int, default=1, help="fresh processes; medians of them")
     p.add_argument("--json", type=Path, help="also write the figures to this file")

@@ -6,12 +6,14 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.peers import ours
 from benchmarks.peers.registry import make
+from benchmarks.processes import RunError
 from benchmarks.workloads.catalogue import WORKLOADS
 from benchmarks.workloads.problem import Problem
 
@@ -30,13 +32,11 @@ def started(kind: str, name: str, peer: str) -> float:
         subprocess.CalledProcessError: it failed; what it said is in `stderr`.
     """
     command = [sys.executable, "-m", "benchmarks.alone", kind, name, peer]
-    done = subprocess.run(
-        command,
-        env={**os.environ, **(RETURNED if kind == "memory" else {})},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    with tempfile.TemporaryDirectory(prefix="tensorad_bench_") as cold:
+        given = {"TORCHINDUCTOR_CACHE_DIR": cold} if kind == "compile" else RETURNED
+        done = subprocess.run(
+            command, env={**os.environ, **given}, capture_output=True, text=True, check=True
+        )
     return float(done.stdout)
 
 
@@ -45,15 +45,16 @@ def compile_seconds(p: Problem, peer: str) -> float:
 
     Ours is cold; the frameworks have compiled something else before.
     """
-    if peer == ours.NAME:
-        start = time.perf_counter()
-        c = ours.contestant(p, [MODE])
-        first = time.perf_counter() - start
-    else:
+    if peer != ours.NAME:
         make(peer, WORKLOADS[WARM_UP].problem(), [MODE], threads=1)
-        found = make(peer, p, [MODE], threads=1)
-        assert found is not None  # every workload has the plain formulation
-        c, first = found, found.first_s[MODE]
+    start = time.perf_counter()
+    c = ours.contestant(p, [MODE]) if peer == ours.NAME else make(peer, p, [MODE], threads=1)
+    first = time.perf_counter() - start
+    assert c is not None  # every workload has the plain formulation
+    if MODE in c.failed:
+        raise RunError(c.failed[MODE])
+    if peer != ours.NAME:
+        first = c.first_s[MODE]
     start = time.perf_counter()
     c.calls[MODE]()
     return max(0.0, first - (time.perf_counter() - start))

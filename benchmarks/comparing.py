@@ -23,11 +23,11 @@ def compare(old: Sequence[Row], new: Sequence[Row]) -> tuple[list[Row], str]:
     is judged by the peer that speaks best for the new run, since a peer may have become slower
     or faster by itself.
     """
-    before = {r.key: r for r in old}
+    before = {r.key: r for r in old if NAME in r.least_ms}
     complaints: list[Row] = []
     cells = []
     for r in new:
-        if r.key not in before:
+        if r.key not in before or NAME not in r.least_ms:
             continue
         shares = _shares(before[r.key], r)
         if not shares:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,8 +12,8 @@ from tqdm import tqdm
 
 from benchmarks.limits import measured as limits_of
 from benchmarks.peers import ours
-from benchmarks.peers.contestant import MODES, RATE, Contestant
-from benchmarks.peers.registry import PEERS, contestants
+from benchmarks.peers.contestant import MODES, RATE, Attempt, Contestant
+from benchmarks.peers.registry import FRAMEWORKS, PEERS, contestants
 from benchmarks.records import Row
 from benchmarks.timing import race
 from benchmarks.workloads.catalogue import chosen
@@ -41,7 +42,7 @@ class Plan:
     peers: Sequence[str] = PEERS
     rounds: int = ROUNDS
     shapes: int | None = None
-    seconds: float = 0.02
+    seconds: float = 0.01
     limits: bool = True
 
 
@@ -54,58 +55,96 @@ def instances(plan: Plan) -> list[tuple[Workload, int, Sizes]]:
     return found
 
 
-def run(plan: Plan, tell: Callable[[Sequence[Row]], None] | None = None) -> list[Row]:
-    """Measure; `tell` is given the rows found so far after each instance."""
-    rows: list[Row] = []
-    threads = config.current().num_threads
-    limits = limits_of(threads) if plan.limits else None
-    bar = tqdm(instances(plan), unit="workload", leave=False)
+def run(
+    plan: Plan,
+    tell: Callable[[Sequence[Row]], None],
+    done: Collection[tuple[str, int]] = (),
+) -> None:
+    """Measure, and give `tell` the rows of each instance that is not `done`."""
+    found = instances(plan)
+    left = [i for i in found if (i[0].name, i[1]) not in done]
+    if not left:
+        return
+    limits = limits_of(config.current().num_threads) if plan.limits else None
+    bar = tqdm(left, unit="workload", leave=False, initial=len(found) - len(left), total=len(found))
     for w, number, sizes in bar:
         bar.set_description(w.name if number == 0 else f"{w.name} {number}")
-        found = measure(w, number, sizes, plan)
+        rows = measure(w, number, sizes, plan)
         if limits is not None:
-            found = [replace(r, limit_ms=limits.row_ms(r)) for r in found]
-        rows += found
-        if tell is not None:
-            tell(rows)
-    return rows
+            rows = [replace(r, limit_ms=limits.row_ms(r)) for r in rows]
+        tell(rows)
 
 
 def measure(w: Workload, number: int, sizes: Sizes, plan: Plan) -> list[Row]:
-    """The rows of one workload at one shape."""
+    """The rows of one workload at one shape; who fails is told in them."""
     p = w.problem(sizes)
     threads = config.current().num_threads
     modes = [m for m in plan.modes if m != "step" or p.step]
     taking_part = {c.name: c for c in contestants(p, plan.peers, modes, threads)}
-    expected = reference(p)
-    errors = {
-        m: {n: largest_error(p, c, m, expected) for n, c in taking_part.items() if m in c.calls}
-        for m in modes
-    }
-    del expected
-    calls = {(m, n): c.calls[m] for m in modes for n, c in taking_part.items() if m in c.calls}
-    found = race(calls, plan.rounds, plan.seconds)
-    moved = compulsory_bytes(p)
+    checked = check(p, taking_part.values())
+    calls = {(m, n): taking_part[n].calls[m] for m, n in sorted_by_mode(checked, modes)}
+    found = race(
+        calls, plan.rounds, plan.seconds, seen={key: c.seconds for key, c in checked.items()},
+        rivals={n: FRAMEWORKS if n in FRAMEWORKS else (n,) for n in taking_part},
+    )  # fmt: skip
+    moved = compulsory_bytes(p) if taking_part[ours.NAME].calls else {}
     rows = []
     for m in modes:
         here = {n: found.times[m, n] for n in taking_part if (m, n) in found.times}
+        failed = {n: c.failed[m] for n, c in taking_part.items() if m in c.failed}
+        errors = {n: checked[m, n].error for n in here}
         forward, back = p.flops
+        read, written = moved.get(m, (0.0, 0.0))
         rows.append(
             Row(
                 w.name, w.group, dict(sizes), number, threads, m,
                 ms={n: t.median_s * 1e3 for n, t in here.items()},
                 least_ms={n: t.least_s * 1e3 for n, t in here.items()},
-                errors=errors[m],
-                wrong=sorted([n for n, e in errors[m].items() if not e <= p.tolerance]),
+                errors=errors,
+                wrong=sorted([n for n, e in errors.items() if not e <= p.tolerance]),
                 flops={"fwd": forward, "grad": back}.get(m, forward + back),
-                read_bytes=moved[m][0],
-                written_bytes=moved[m][1],
-                rounds=min([t.rounds for t in here.values()]),
+                read_bytes=read, written_bytes=written,
+                rounds=max([t.rounds for t in here.values()], default=0),
                 foreign=found.foreign,
-                first_s={n: c.first_s[m] for n, c in taking_part.items() if m in c.first_s},
+                first_s={n: taking_part[n].first_s[m] for n in here},
+                failed=failed,
             )
         )  # fmt: skip
     return rows
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A contestant's second call in a mode: how far its results are off, and its seconds."""
+
+    error: float
+    seconds: float
+
+
+def check(p: Problem, taking_part: Iterable[Contestant]) -> dict[tuple[str, str], Checked]:
+    """By (mode, name), of those whose call succeeds; the others have failed."""
+    expected = reference(p)
+    found = {}
+    for c in taking_part:
+        for mode in list(c.calls):
+            attempt = Attempt()
+            with attempt:
+                start = time.perf_counter()
+                results = c.calls[mode]()
+                seconds = time.perf_counter() - start
+                error = largest_error(p, c.detach(results), expected[mode])
+                found[mode, c.name] = Checked(error, seconds)
+            if attempt.error is not None:
+                c.failed[mode] = attempt.error
+                del c.calls[mode]
+    return found
+
+
+def sorted_by_mode(
+    checked: Iterable[tuple[str, str]], modes: Sequence[str]
+) -> list[tuple[str, str]]:
+    """In the order of the modes, the contestants of a mode one after the other."""
+    return sorted(checked, key=lambda key: modes.index(key[0]))
 
 
 def reference(p: Problem) -> dict[str, list[Array]]:
@@ -122,16 +161,13 @@ def reference(p: Problem) -> dict[str, list[Array]]:
     return found
 
 
-def largest_error(
-    p: Problem, c: Contestant, mode: str, expected: Mapping[str, Sequence[Array]]
-) -> float:
+def largest_error(p: Problem, results: Sequence[Array], expected: Sequence[Array]) -> float:
     """Relative to the largest element of each result; a step was taken once before.
 
     Where choices may flip by rounding, the allowed share of elements is left out.
     """
-    found = c.results(mode)[: len(expected[mode])]
     worst = 0.0
-    for a, e in zip(found, expected[mode], strict=True):
+    for a, e in zip(results[: len(expected)], expected, strict=True):
         if a.size != e.size:
             return float("inf")
         apart = np.abs(a.reshape(e.shape).astype(np.float64) - e).ravel()

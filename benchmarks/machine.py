@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
 import sys
+from functools import cache
+from pathlib import Path
 from typing import Final
+
+import tensorad
 
 PACKAGES: Final = (
     "tensorad", "numpy", "llvmlite", "islpy", "torch", "jax", "jaxlib", "numba", "scipy",
@@ -32,6 +37,19 @@ def machine() -> dict[str, str]:
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         found["memory"] = f"{size / 2**30:.0f} GiB"
     return found
+
+
+@cache
+def fingerprint() -> str:
+    """A short name of the library's and the benchmarks' code."""
+    found = hashlib.sha256()
+    for package in (tensorad.__file__, __file__):
+        for folder, folders, files in os.walk(Path(package).parent, followlinks=True):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith(".py"):
+                    found.update(Path(folder, name).read_bytes())
+    return found.hexdigest()[:12]
 
 
 def _processor() -> str:

@@ -29,7 +29,7 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         part = [r for r in rows if r.threads == threads and r.shape == 0]
         if part:
             found.append(_saved(folder / f"ratios_{threads}.png", _bars, part))
-        limited = [r for r in part if r.limit_ms is not None and r.flops > 0]
+        limited = [r for r in part if r.limit_ms is not None and r.flops > 0 and r.ours > 0]
         if limited:
             found.append(_saved(folder / f"roofline_{threads}.png", _roofline, limited))
     return found

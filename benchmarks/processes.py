@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.machine import fingerprint
+from benchmarks.parts import opened
 from tensorad.errors import UserError
 
 THREAD_VARIABLES: Final = (
@@ -23,15 +24,14 @@ class RunError(UserError, RuntimeError):
     """A measuring process failed."""
 
 
-def environment(threads: int, cache: str) -> dict[str, str]:
-    """Variables of a measuring process; compiled code of torch goes to `cache`."""
+def environment(threads: int) -> dict[str, str]:
+    """Variables of a measuring process."""
     chosen = {name: str(threads) for name in THREAD_VARIABLES}
     return {
         **os.environ,
         **chosen,
         "JAX_PLATFORMS": "cpu",
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        "TORCHINDUCTOR_CACHE_DIR": cache,
     }
 
 
@@ -42,26 +42,42 @@ def bind(threads: int) -> None:
         os.sched_setaffinity(0, cpus[-threads:])
 
 
-def measure(arguments: Sequence[str], threads: int, processes: int = 1) -> list[Any]:
-    """What `python -m benchmarks <arguments>` finds in so many processes, one after the other.
+def measure(
+    arguments: Sequence[str], threads: int, processes: int = 1, keep: Path | None = None
+) -> list[list[Any]]:
+    """The rows that `python -m benchmarks <arguments>` finds in so many processes, one by one.
+
+    Args:
+        keep: a folder for their files. What is there of a run of the same code and arguments
+            that was cut is not measured again.
 
     Raises:
         RunError: one of them failed; what it printed is on the screen.
     """
     found = []
-    with tempfile.TemporaryDirectory(prefix="tensorad_bench_") as folder:
+    with tempfile.TemporaryDirectory(prefix="tensorad_bench_") as temporary:
+        folder = keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         for n in range(processes):
-            path = Path(folder, f"{n}.json")
-            command = [sys.executable, "-m", "benchmarks", *arguments, "--found", str(path)]
-            done = subprocess.run(
-                command, env=environment(threads, folder), preexec_fn=lambda: bind(threads),
-                check=False,
-            )  # fmt: skip
-            if done.returncode:
-                raise RunError(
-                    f"the measuring process ended with exit code {done.returncode}.",
-                    where=" ".join(command),
-                    hint="run this command by itself to see what went wrong.",
-                )
-            found.append(json.loads(path.read_text()))
+            run = [*arguments, f"--threads={threads}", fingerprint()]
+            part = opened(folder / f"{threads}_{n}.json", run)
+            if not part.complete:
+                _measured(arguments, threads, part.path)
+                part = opened(part.path)
+                part.complete = True
+                part.write()
+            found.append(part.rows)
     return found
+
+
+def _measured(arguments: Sequence[str], threads: int, path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", *arguments, "--found", str(path)]
+    done = subprocess.run(
+        command, env=environment(threads), preexec_fn=lambda: bind(threads), check=False
+    )
+    if done.returncode:
+        raise RunError(
+            f"the measuring process ended with exit code {done.returncode}.",
+            where=" ".join(command),
+            hint="run this command by itself to see what went wrong.",
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +13,10 @@ from benchmarks import processes
 from benchmarks.comparing import compare
 from benchmarks.frameworks import Plan, run
 from benchmarks.machine import machine, versions
+from benchmarks.parts import opened
 from benchmarks.peers.registry import missing
 from benchmarks.plots import draw
-from benchmarks.records import SCHEMA, Row, from_json, merged
+from benchmarks.records import SCHEMA, Row, failures, from_json, merged
 from benchmarks.tables import aligned, by_mode, milliseconds
 from benchmarks.verdicts import verdicts
 from benchmarks.workloads.catalogue import chosen
@@ -31,21 +33,29 @@ def _frameworks(options: argparse.Namespace) -> int:
         return _measured(options)
     for name, package in missing(options.peers).items():
         print(f"{name} does not take part: {package} is not installed")
-    rows = _raced(options)
+    keep = None if options.json is None else parts_of(options.json)
+    rows = _raced(options, keep)
     write(options.json, rows)
     print(report(rows, options.wide))
     if options.plots is not None:
         draw(rows, options.plots)
+    if keep is not None:
+        shutil.rmtree(keep)
     fallen = _fallen(rows, options)
-    return 1 if fallen or not verdicts(rows)[0].holds else 0
+    return 1 if fallen or failures(rows) or not verdicts(rows)[0].holds else 0
 
 
-def _raced(options: argparse.Namespace) -> list[Row]:
+def parts_of(path: Path) -> Path:
+    """The folder of a run's parts until all of them are there."""
+    return path.with_suffix(".parts")
+
+
+def _raced(options: argparse.Namespace, keep: Path | None = None) -> list[Row]:
     """Measured in fresh processes, for every number of threads."""
     rows: list[Row] = []
     for threads in options.threads:
-        found = processes.measure(_arguments(options), threads, options.processes)
-        rows += merged([[from_json(r) for r in part["rows"]] for part in found])
+        found = processes.measure(_arguments(options), threads, options.processes, keep)
+        rows += merged([[from_json(r) for r in part] for part in found])
     return rows
 
 
@@ -84,13 +94,14 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 
 
 def _measured(options: argparse.Namespace) -> int:
-    """In a measuring process: rows to the file as they are found."""
+    """In a measuring process: rows to the file as they are found, without those in it."""
     plan = Plan(
         options.names, options.modes, options.peers, options.rounds, options.shapes,
         options.seconds, not options.no_limits,
     )  # fmt: skip
-    rows = run(plan, lambda rows: write(options.found, rows))
-    write(options.found, rows)
+    part = opened(options.found)
+    done = {(r["workload"], r["shape"]) for r in part.rows}
+    run(plan, lambda rows: part.add([r.as_json() for r in rows]), done)
     return 0
 
 
@@ -122,7 +133,7 @@ def report(rows: Sequence[Row], wide: bool = False) -> str:
     noisy = sum([r.foreign > 0.1 for r in rows])
     if noisy:
         lines += ["", f"{noisy} of {len(rows)} rows were measured while others used the machine"]
-    lines += ["", *[str(v) for v in verdicts(rows)]]
+    lines += ["", *[str(v) for v in verdicts(rows)], *failures(rows)]
     return "\n".join(lines)
 
 

@@ -35,6 +35,7 @@ class Row:
         rounds: those that count.
         foreign: CPUs that others used in them.
         first_s: seconds of the first call, with what it compiles.
+        failed: the first lines of errors, by contestant; who failed has no figures.
         ratios: best framework / ours, and numba / ours, in each process of the run.
     """
 
@@ -56,6 +57,7 @@ class Row:
     limit_ms: float | None = None
     first_s: dict[str, float] = field(default_factory=dict)
     ratios: dict[str, list[float]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -63,12 +65,13 @@ class Row:
 
     @property
     def ours(self) -> float:
-        return self.ms[NAME]
+        return self.ms.get(NAME, math.nan)
 
     @property
     def best(self) -> str | None:
         """The fastest framework with right results."""
-        right = [n for n in self.ms if n in FRAMEWORKS and n not in self.wrong]
+        out = (*self.wrong, *self.failed)
+        right = [n for n in self.ms if n in FRAMEWORKS and n not in out]
         return min(right, key=self.ms.__getitem__, default=None)
 
     @property
@@ -90,7 +93,7 @@ class Row:
         if against in self.ratios:
             return self.ratios[against]
         name = self.best if against == "best" else against
-        if name is None or name not in self.ms or name in self.wrong:
+        if name is None or not {name, NAME} <= self.ms.keys() or name in self.wrong:
             return []
         return [self.ms[name] / self.ours]
 
@@ -101,6 +104,17 @@ class Row:
 def from_json(found: Mapping[str, Any]) -> Row:
     """The row that `as_json` wrote."""
     return Row(**found)
+
+
+def failures(rows: Iterable[Row]) -> list[str]:
+    """A line for everyone who failed, his modes together."""
+    modes: dict[tuple[str, str, str], list[str]] = {}
+    for r in rows:
+        where = f"{r.workload}{f' {r.shape}' if r.shape else ''}"
+        for name, error in r.failed.items():
+            found = modes.setdefault((where, name, error), [])
+            found += [r.mode] if r.mode not in found else []
+    return [f"failed  {w}, {n}, {'/'.join(m)}: {error}" for (w, n, error), m in modes.items()]
 
 
 def merged(runs: Iterable[Sequence[Row]]) -> list[Row]:
@@ -130,6 +144,7 @@ def _merged(rows: Sequence[Row]) -> Row:
         limit_ms=statistics.median(limits) if limits else None,
         first_s=_by_name([r.first_s for r in rows], min),
         ratios=ratios,
+        failed={n: text for r in rows for n, text in r.failed.items()},
     )
 
 

@@ -41,17 +41,23 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def milliseconds(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Every contestant's milliseconds with ours first, then the ratios."""
-    names = [n for n in dict.fromkeys([n for r in rows for n in r.ms]) if n != NAME]
+    known = dict.fromkeys([n for r in rows for n in (*r.ms, *r.failed)])
+    names = [n for n in known if n != NAME]
     head = ["workload", "mode", f"{NAME} ms", *names, "best/ours", "numba/ours", "limit/ours"]
     return head, [_cells(r, names) for r in rows]
 
 
 def _cells(r: Row, names: Sequence[str]) -> list[str]:
-    shown = [number(r.ms.get(n)) + ("!" if n in r.wrong else "") for n in names]
+    shown = [_figure(r, n) for n in names]
     best = number(r.ratio()) + (" calls" if r.brief else "")
     ratios = [best, number(r.ratio("numba")), number(r.ratio("limit"))]
-    ours = number(r.ours) + ("!" if NAME in r.wrong else "")
-    return [title(r), r.mode, ours, *shown, *ratios]
+    return [title(r), r.mode, _figure(r, NAME), *shown, *ratios]
+
+
+def _figure(r: Row, name: str) -> str:
+    if name in r.failed:
+        return "failed"
+    return number(r.ms.get(name)) + ("!" if name in r.wrong else "")
 
 
 def title(r: Row) -> str:
@@ -80,7 +86,8 @@ def by_mode(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 
 def _brief(r: Row) -> list[str]:
-    mark = "!" if NAME in r.wrong else ""
     limit = r.ratio("limit")
     share = "-" if math.isnan(limit) else f"{limit:.0%}"
-    return [number(r.ours) + mark, number(r.ratio()), r.best or "-", share]
+    absent = ", ".join([n for n in r.failed if n != NAME])
+    best = (r.best or "-") + (f" ({absent} failed)" if absent else "")
+    return [_figure(r, NAME), number(r.ratio()), best, share]

@@ -11,6 +11,8 @@ from typing import Final
 import numpy as np
 
 Call = Callable[[], object]
+Key = tuple[str, str]
+"""(mode, name)."""
 
 ROUNDS = 9
 _LEAST_SECONDS = 2e-3
@@ -18,10 +20,15 @@ _LEAST_SECONDS = 2e-3
 
 QUIET: Final = 0.1
 """CPUs that others may use in a quiet round."""
-FAR_BEHIND: Final = 3.0
-FAR_BEHIND_S: Final = 0.005
+BEHIND: Final = 3.0
+BEHIND_S: Final = 5e-4
 ROUNDS_BEHIND: Final = 3
-"""A call this many times slower than the fastest, and this slow at all, takes part so often."""
+"""A call this many times slower than its best rival, and this slow at all, takes part so often."""
+FAR_BEHIND: Final = 10.0
+ROUNDS_FAR: Final = 5
+"""The best rival takes part so often where it is this many times slower than the fastest."""
+SLOW_S: Final = 0.05
+"""Slower calls that are far behind their best rival are not called again."""
 UNCOUNTED_S: Final = 0.3
 """Faster calls run once before each sample."""
 
@@ -71,45 +78,70 @@ class Timing:
 class Race:
     """What was measured, and how quiet the machine was: foreign work in CPUs, over those rounds."""
 
-    times: dict[tuple[str, str], Timing]
+    times: dict[Key, Timing]
     rounds: int
     quiet: int
     foreign: float
 
 
 def race(
-    calls: Mapping[tuple[str, str], Call],
+    calls: Mapping[Key, Call],
     rounds: int = 15,
-    seconds: float = 0.02,
+    seconds: float = 0.01,
     extra: int | None = None,
+    seen: Mapping[Key, float] | None = None,
+    rivals: Mapping[str, Sequence[str]] | None = None,
 ) -> Race:
     """Time calls in turns: one sample of each in every round.
 
     Rounds in which other processes or the hypervisor took CPU time count only if there are too
     few others; up to `extra` (as many again) are added in search of quiet ones. A call far behind
-    the fastest of its mode takes part in the first rounds only: it decides nothing.
+    its best rival takes part in the first rounds only, or in none: it decides nothing.
 
     Args:
         calls: by (mode, name).
         seconds: how long one sample lasts, about.
+        seen: seconds that calls took before.
+        rivals: by name, whom it is compared with; all when left out.
     """
-    warm = {key: _warm_seconds(call, seconds) for key, call in calls.items()}
+    last = rounds + (rounds if extra is None else extra)
+    groups = rivals or {name: [n for _, n in calls] for _, name in calls}
+    seen = dict(seen or {})
+    least = {k: max(SLOW_S, FAR_BEHIND * _best(k, seen, groups)) for k in seen}
+    hopeless = {k for k, s in seen.items() if s > least[k]}
+    warm = {k: seen[k] if k in hopeless else _warm_seconds(c, seconds) for k, c in calls.items()}
     count = {key: max(1, min(5000, int(seconds / s))) for key, s in warm.items()}
-    behind = {key for key in calls if _is_behind(key, warm)}
-    samples: dict[tuple[str, str], list[tuple[int, float]]] = {key: [] for key in calls}
+    most = {k: 0 if k in hopeless else _rounds_of(k, warm, groups, last) for k in calls}
+    samples: dict[Key, list[tuple[int, float]]] = {k: [(0, warm[k])] * (not most[k]) for k in calls}
     noise: list[float] = []
-    most = rounds + (rounds if extra is None else extra)
-    while len(noise) < most and sum([n < QUIET for n in noise]) < rounds:
+    while len(noise) < last and sum([n < QUIET for n in noise]) < rounds:
         before = _CpuClock()
         for key, call in calls.items():
-            if key in behind and len(samples[key]) >= ROUNDS_BEHIND:
-                continue
-            samples[key].append((len(noise), _sample(call, count[key], warm[key])))
+            if len(noise) < most[key]:
+                samples[key].append((len(noise), _sample(call, count[key], warm[key])))
         noise.append(before.foreign())
     used = _rounds_used(noise, rounds)
     times = {key: _timing(found, used) for key, found in samples.items()}
     foreign = float(np.mean([noise[n] for n in used]))
     return Race(times, len(noise), sum([n < QUIET for n in noise]), foreign)
+
+
+def _best(key: Key, seconds: Mapping[Key, float], rivals: Mapping[str, Sequence[str]]) -> float:
+    mode, name = key
+    return min([s for (m, n), s in seconds.items() if m == mode and n in rivals[name]])
+
+
+def _rounds_of(
+    key: Key, warm: Mapping[Key, float], rivals: Mapping[str, Sequence[str]], most: int
+) -> int:
+    """In how many rounds a call takes part."""
+    rival = _best(key, warm, rivals)
+    fastest = min([s for (mode, _), s in warm.items() if mode == key[0]])
+    if warm[key] > max(BEHIND * rival, BEHIND_S):
+        return ROUNDS_BEHIND
+    if warm[key] > max(FAR_BEHIND * fastest, SLOW_S):
+        return ROUNDS_FAR
+    return most
 
 
 def _warm_seconds(call: Call, seconds: float) -> float:
@@ -122,11 +154,6 @@ def _warm_seconds(call: Call, seconds: float) -> float:
         if found > 10 * seconds:
             break
     return max(found, 1e-7)
-
-
-def _is_behind(key: tuple[str, str], warm: Mapping[tuple[str, str], float]) -> bool:
-    fastest = min([s for (mode, _), s in warm.items() if mode == key[0]])
-    return warm[key] > max(FAR_BEHIND * fastest, FAR_BEHIND_S)
 
 
 def _sample(call: Call, count: int, warm: float) -> float:

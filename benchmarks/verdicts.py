@@ -67,7 +67,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def _results(rows: Sequence[Row]) -> list[Verdict]:
-    wrong = sorted({r.workload for r in rows if NAME in r.wrong})
+    wrong = sorted({r.workload for r in rows if NAME in (*r.wrong, *r.failed)})
     if not rows:
         return []
     text = ", ".join(wrong) if wrong else f"all {len(rows)} agree with float64"

@@ -29,17 +29,18 @@ from benchmarks.figures import merged as merged_figures
 from benchmarks.frameworks import Plan, largest_error, reference
 from benchmarks.limit_kernels import stream
 from benchmarks.limits import aligned_block, measured
+from benchmarks.parts import opened
 from benchmarks.peers import ours
 from benchmarks.peers.registry import contestants, missing
 from benchmarks.plots import draw, draw_growth
 from benchmarks.race_commands import write
-from benchmarks.records import Row, from_json, merged
+from benchmarks.records import Row, failures, from_json, merged
 from benchmarks.results import compose
 from benchmarks.suite_commands import as_json
 from benchmarks.tables import aligned, by_mode, milliseconds, number
 from benchmarks.verdicts import geometric_mean, verdicts
 from benchmarks.workloads.catalogue import GROUPS, WORKLOADS, chosen
-from benchmarks.workloads.problem import Sizes
+from benchmarks.workloads.problem import Arrays, Passes, Problem, Sizes
 from tensorad import te
 
 TINY: dict[str, Sizes] = {
@@ -87,8 +88,10 @@ def check(name: str, peers: tuple[str, ...]) -> list[str]:
     for c in contestants(p, peers, modes, threads=1):
         found.append(c.name)
         assert ("step" in c.calls) <= p.step
+        assert not c.failed
         for mode in c.calls:
-            assert largest_error(p, c, mode, expected) <= p.tolerance, f"{c.name} {mode}"
+            error = largest_error(p, c.results(mode), expected[mode])
+            assert error <= p.tolerance, f"{c.name} {mode}"
     return found
 
 
@@ -128,10 +131,47 @@ def test_a_wrong_result_is_noticed() -> None:
     p = WORKLOADS["prod"].problem(TINY["prod"])
     c = ours.contestant(p, ["fwd"])
     expected = reference(p)
+    found = c.results("fwd")
     expected["fwd"][0][2] *= 1.01
-    assert largest_error(p, c, "fwd", expected) > p.tolerance
-    expected["fwd"] = [expected["fwd"][0][:3]]
-    assert largest_error(p, c, "fwd", expected) == math.inf
+    assert largest_error(p, found, expected["fwd"]) > p.tolerance
+    assert largest_error(p, found, [expected["fwd"][0][:3]]) == math.inf
+
+
+def test_who_fails_is_told_and_the_others_are_measured() -> None:
+    def raising(*_: object) -> list[np.ndarray]:
+        raise ArithmeticError("no such luck\nin two lines")
+
+    def passes(a: Arrays, h: np.ndarray) -> Passes:
+        right = WORKLOADS["prod"].problem(TINY["prod"]).numpy(a, h)
+        return right if h.dtype == np.float64 else Passes(right.forward, raising)
+
+    def broken(**sizes: int) -> Problem:
+        return replace(WORKLOADS["prod"].problem(sizes), numpy=passes)
+
+    w = replace(WORKLOADS["prod"], make=broken)
+    plan = Plan(["prod"], ["fwd", "grad"], ["numpy"], rounds=1, seconds=1e-4)
+    one, two = frameworks.measure(w, 0, TINY["prod"], plan)
+    assert set(one.ms) == {"tensorad", "numpy"} and one.failed == {}
+    assert set(two.ms) == {"tensorad"} and math.isnan(two.ratio())
+    assert "failed" in aligned(*milliseconds([one, two]))
+    assert by_mode([two])[1][0][3] == "- (numpy failed)"
+    assert failures([one, two]) == ["failed  prod, numpy, grad: ArithmeticError: no such luck"]
+    assert verdicts([one, two])[0].holds
+    assert not verdicts([replace(two, ms={}, failed={"tensorad": "MemoryError: all"})])[0].holds
+
+
+def test_a_cut_run_goes_on_where_it_was_cut(tmp_path: Path) -> None:
+    part = opened(tmp_path / "1_0.json", ["frameworks", "code"])
+    part.add([1, 2])
+    again = opened(tmp_path / "1_0.json", ["frameworks", "code"])
+    assert (again.rows, again.complete) == ([1, 2], False)
+    again.add([3])
+    assert opened(tmp_path / "1_0.json").rows == [1, 2, 3]
+    assert opened(tmp_path / "1_0.json", ["frameworks", "other code"]).rows == []
+    told: list[Row] = []
+    plan = Plan(["maxpool_small"], ["fwd"], [], rounds=1, limits=False)
+    frameworks.run(plan, told.extend, {("maxpool_small", 0)})
+    assert told == []
 
 
 def test_drawn_sizes_depend_on_the_seed_and_the_name_alone() -> None:
@@ -162,6 +202,20 @@ def test_a_race_finds_who_is_faster_and_spares_who_is_far_behind() -> None:
     assert found.rounds == 5
     assert found.times["fwd", "far"].rounds <= timing.ROUNDS_BEHIND
     assert found.times["grad", "far"].rounds >= found.times["fwd", "far"].rounds
+
+
+def test_who_was_hopeless_before_is_not_called_again() -> None:
+    made: list[str] = []
+
+    def call(name: str) -> timing.Call:
+        return lambda: made.append(name)
+
+    calls = {("fwd", n): call(n) for n in ("ours", "best", "worst")}
+    seen = {("fwd", "ours"): 0.001, ("fwd", "best"): 0.1, ("fwd", "worst"): 1.1}
+    rivals = {"ours": ["ours"], "best": ["best", "worst"], "worst": ["best", "worst"]}
+    found = timing.race(calls, 2, 1e-6, extra=0, seen=seen, rivals=rivals)
+    assert "worst" not in made and "best" in made
+    assert found.times["fwd", "worst"] == timing.Timing(1.1, 1.1, 1)
 
 
 def test_noisy_rounds_do_not_count_where_there_are_quiet_ones() -> None:

@@ -46,7 +46,8 @@ class _Torch:
     def __init__(self, torch: Any, p: Problem, compiled: bool, formula: Any) -> None:
         self.torch, self.p, self.compiled = torch, p, compiled
         self.formula = formula
-        self.plain = {n: torch.from_numpy(np.array(a)) for n, a in p.inputs.items()}
+        given = {**p.inputs, **p.constants}
+        self.plain = {n: torch.from_numpy(np.array(a)) for n, a in given.items()}
         self.leaves = {
             n: t.clone().requires_grad_(True) if n in p.wrt else t for n, t in self.plain.items()
         }

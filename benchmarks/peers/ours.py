@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.contestant import RATE, Call, Contestant
+from benchmarks.peers.contestant import RATE, Attempt, Call, Contestant
 from benchmarks.workloads.problem import Array, Problem
 from tensorad import CompiledFunction, te
 from tensorad.autodiff import vjp
@@ -70,16 +70,23 @@ def contestant(p: Problem, modes: Sequence[str]) -> Contestant:
     start = time.perf_counter()
     program = Program(p)
     defined = time.perf_counter() - start
-    calls: dict[str, Call] = {}
-    first: dict[str, float] = {}
+    found = Contestant(NAME, {})
     for mode in [m for m in modes if m != "step" or p.step]:
-        start = time.perf_counter()
-        f = program.build(mode)
-        into = _steps if mode == "step" else _into
-        calls[mode] = into(f, program, mode)
-        calls[mode]()
-        first[mode] = defined + time.perf_counter() - start
-    return Contestant(NAME, calls, first)
+        attempt = Attempt()
+        with attempt:
+            start = time.perf_counter()
+            call = _call(program, mode)
+            call()
+            found.first_s[mode] = defined + time.perf_counter() - start
+            found.calls[mode] = call
+        if attempt.error is not None:
+            found.failed[mode] = attempt.error
+    return found
+
+
+def _call(program: Program, mode: str) -> Call:
+    into = _steps if mode == "step" else _into
+    return into(program.build(mode), program, mode)
 
 
 def allocated(tensors: Sequence[Tensor]) -> list[Array]:

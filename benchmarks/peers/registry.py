@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from benchmarks.peers import ours
 from benchmarks.peers.by_hand import numba_contestant, numpy_contestant
 from benchmarks.peers.by_jax import jax_contestant
 from benchmarks.peers.by_torch import torch_contestant
-from benchmarks.peers.contestant import Contestant
+from benchmarks.peers.contestant import Contestant, attempted
 from benchmarks.workloads.problem import Problem
 
 FRAMEWORKS: Final = ("torch", "torch_alt", "torch_compile", "jax", "jax_alt", "numpy")
@@ -31,12 +32,12 @@ def missing(peers: Sequence[str]) -> dict[str, str]:
 def contestants(
     p: Problem, peers: Sequence[str], modes: Sequence[str], threads: int
 ) -> Iterator[Contestant]:
-    """tensorad, then the peers that are installed and have the formula."""
-    yield ours.contestant(p, modes)
+    """tensorad, then the peers that are installed and have the formula, or failed to start."""
+    yield attempted(ours.NAME, modes, lambda: ours.contestant(p, modes))
     absent = missing(peers)
-    for name in peers:
-        found = None if name in absent else make(name, p, modes, threads)
-        if found is not None:
+    for name in [n for n in peers if n not in absent]:
+        found = attempted(name, modes, partial(make, name, p, modes, threads))
+        if found.calls or found.failed:
             yield found
 
 

@@ -53,15 +53,15 @@ def banded_attention(heads: int, n: int, d: int, band: int) -> Problem:
             name="Y",
         )
 
-    def by_torch(t: Any, q: Any, k: Any, v: Any) -> Any:
-        scores = (q @ k.transpose(-1, -2) * scale).masked_fill(~t.from_numpy(allowed), -1e30)
+    def by_torch(t: Any, q: Any, k: Any, v: Any, banned: Any, **_: Any) -> Any:
+        scores = (q @ k.transpose(-1, -2) * scale).masked_fill(banned, -1e30)
         return t.softmax(scores, -1) @ v
 
-    def torch_windows(t: Any, q: Any, k: Any, v: Any) -> Any:
+    def torch_windows(t: Any, q: Any, k: Any, v: Any, outside: Any, **_: Any) -> Any:
         pad = (0, 0, band - 1, 0)
         keys, values = (t.nn.functional.pad(x, pad).unfold(1, band, 1) for x in (k, v))
         scores = t.einsum("hid,hidw->hiw", q, keys) * scale
-        scores = scores.masked_fill(~t.from_numpy(inside), -1e30)
+        scores = scores.masked_fill(outside, -1e30)
         return t.einsum("hiw,hidw->hid", t.softmax(scores, -1), values)
 
     def by_jax(jax: Any, q: Any, k: Any, v: Any) -> Any:
@@ -89,6 +89,7 @@ def banded_attention(heads: int, n: int, d: int, band: int) -> Problem:
             "jax": by_jax, "jax_alt": jax_windows,
         },
         (products, 2 * products), numba=by_numba,
+        constants={"banned": ~allowed, "outside": ~inside},
     )  # fmt: skip
 
 

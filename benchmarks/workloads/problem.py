@@ -54,6 +54,8 @@ class Problem:
         step: also timed as a training step.
         tolerance: the error allowed, relative to the largest element.
         kinks: the share of elements that may be off, where a choice may flip by rounding.
+        constants: further arguments of PyTorch's formulas: arrays that its compiler must not
+            find in a closure.
     """
 
     inputs: dict[str, Array]
@@ -68,6 +70,7 @@ class Problem:
     step: bool = False
     tolerance: float = 2e-4
     kinks: float = 0.0
+    constants: Arrays = field(default_factory=dict)
 
     @property
     def scalar(self) -> bool:
