@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from tqdm import tqdm
@@ -21,22 +21,23 @@ PEERS: Final = ("torch_compile", "jax")
 MEDIAN_S, MOST_S = 0.15, 1.0
 
 
-def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
+def measure(
+    names: Sequence[str], rounds: int, threads: int, done: Collection[str] = ()
+) -> Iterator[Figures]:
     """Seconds by contestant; ours cold, the frameworks' compilers warmed up on something else."""
     peers = [n for n in PEERS if n not in missing(PEERS)]
-    found = []
-    for w in tqdm(chosen(names), unit="workload", leave=False):
+    for w in tqdm([w for w in chosen(names) if w.name not in done], unit="workload", leave=False):
         values = {f"{NAME} s": alone.started("compile", w.name, NAME)}
+        failed = {}
         for peer in peers:
             try:
                 values[f"{peer} s"] = alone.started("compile", w.name, peer)
             except subprocess.CalledProcessError as error:
-                tqdm.write(f"{peer} failed on {w.name}: {error.stderr.strip()[-200:]}")
+                failed[f"{peer} s"] = (error.stderr.strip().splitlines() or ["no message"])[-1]
         others = [v for n, v in values.items() if not n.startswith(NAME)]
         if others:
             values["best / ours"] = min(others) / values[f"{NAME} s"]
-        found.append(Figures(w.name, threads, values))
-    return found
+        yield Figures(w.name, threads, values, failed)
 
 
 def judge(rows: Sequence[Figures]) -> list[Verdict]:

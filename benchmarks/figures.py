@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmarks.tables import aligned, markdown, number
+from benchmarks.timing import QUIET
 from benchmarks.verdicts import Verdict
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A row: what was measured, on how many threads, and numbers by name."""
+    """A row: what was measured, on how many threads, and numbers by name.
+
+    Attributes:
+        failed: the errors of columns without a number.
+        foreign: CPUs that others used meanwhile.
+    """
 
     name: str
     threads: int
     values: dict[str, float]
+    failed: dict[str, str] = field(default_factory=dict)
+    foreign: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return self.name if self.threads == 1 else f"{self.name} ({self.threads} t.)"
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -35,19 +47,34 @@ def merged(runs: Iterable[Sequence[Figures]]) -> list[Figures]:
         values = {
             n: float(statistics.median([r.values[n] for r in same if n in r.values])) for n in names
         }
-        found.append(Figures(name, threads, values))
+        failed = {n: text for r in same for n, text in r.failed.items()}
+        foreign = statistics.fmean([r.foreign for r in same])
+        found.append(Figures(name, threads, values, failed, foreign))
+    return found
+
+
+def remarks(rows: Sequence[Figures]) -> list[str]:
+    """Who failed, and whether the machine was quiet."""
+    found = [f"failed  {r.title}, {n}: {text}" for r in rows for n, text in r.failed.items()]
+    noisy = sum([r.foreign > QUIET for r in rows])
+    if noisy:
+        found.append(f"{noisy} of {len(rows)} rows were measured while others used the machine")
     return found
 
 
 def table(rows: Sequence[Figures], as_markdown: bool = False) -> str:
     """One column for every number."""
-    columns = list(dict.fromkeys([n for r in rows for n in r.values]))
-    cells = [[r.name, str(r.threads), *[number(r.values.get(c)) for c in columns]] for r in rows]
+    columns = list(dict.fromkeys([n for r in rows for n in (*r.values, *r.failed)]))
+    cells = [
+        [r.name, str(r.threads)]
+        + ["failed" if c in r.failed else number(r.values.get(c)) for c in columns]
+        for r in rows
+    ]
     head = ["", "threads", *columns]
     return markdown(head, cells) if as_markdown else aligned(head, cells)
 
 
-Measure = Callable[[Sequence[str], int, int], list[Figures]]
+Measure = Callable[[Sequence[str], int, int, Collection[str]], Iterable[Figures]]
 Judge = Callable[[Sequence[Figures]], list[Verdict]]
 
 
@@ -56,7 +83,8 @@ class Suite:
     """A subcommand that measures figures in fresh processes.
 
     Attributes:
-        measure: (parts of names, rounds, threads) -> figures; called in a measuring process.
+        measure: (parts of names, rounds, threads, names of rows that are there) -> the other
+            figures, one by one; called in a measuring process.
         judge: what the figures are asked.
         threads: the numbers of threads it runs on; None for those the user names.
     """
@@ -73,9 +101,9 @@ def asked(rows: Sequence[Figures], what: str, value: str, floor: float) -> Verdi
     known = [r for r in rows if value in r.values]
     if not known:
         return None
-    low = [f"{r.name} {r.values[value]:.2f}" for r in known if not r.values[value] >= floor]
+    low = [f"{r.title} {r.values[value]:.2f}" for r in known if not r.values[value] >= floor]
     least = min(known, key=lambda r: r.values[value])
-    text = f"least {least.values[value]:.2f} ({least.name}, {least.threads} t.) of {floor:g}"
+    text = f"least {least.values[value]:.2f} ({least.title}) of {floor:g}"
     if low:
         text += f" over {len(known)}; below: {', '.join(low)}"
     return Verdict(what, not low, text)
@@ -86,9 +114,9 @@ def at_most(rows: Sequence[Figures], what: str, value: str, ceiling: float) -> V
     known = [r for r in rows if value in r.values]
     if not known:
         return None
-    high = [f"{r.name} {number(r.values[value])}" for r in known if not r.values[value] <= ceiling]
+    high = [f"{r.title} {number(r.values[value])}" for r in known if not r.values[value] <= ceiling]
     most = max(known, key=lambda r: r.values[value])
-    text = f"most {number(most.values[value])} ({most.name}) of {ceiling:g}"
+    text = f"most {number(most.values[value])} ({most.title}) of {ceiling:g}"
     if high:
         text += f" over {len(known)}; above: {', '.join(high)}"
     return Verdict(what, not high, text)

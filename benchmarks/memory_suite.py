@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from tqdm import tqdm
@@ -18,10 +18,11 @@ NOISE_MB: Final = 1.0
 """A process grows by this much for reasons of its own."""
 
 
-def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
+def measure(
+    names: Sequence[str], rounds: int, threads: int, done: Collection[str] = ()
+) -> Iterator[Figures]:
     """Megabytes beyond the inputs; ours also as `f.memory` counts them."""
-    found = []
-    for w in tqdm(chosen(names), unit="workload", leave=False):
+    for w in tqdm([w for w in chosen(names) if w.name not in done], unit="workload", leave=False):
         use = Program(w.problem()).build(alone.MODE).memory
         values = {
             f"{NAME} MB": alone.started("memory", w.name, NAME) / 1e6,
@@ -31,8 +32,7 @@ def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
             values["torch MB"] = alone.started("memory", w.name, "torch") / 1e6
             ours = max(values[f"{NAME} MB"], NOISE_MB)
             values["torch / ours"] = (values["torch MB"] + NOISE_MB) / ours
-        found.append(Figures(w.name, threads, values))
-    return found
+        yield Figures(w.name, threads, values)
 
 
 def judge(rows: Sequence[Figures]) -> list[Verdict]:

@@ -46,3 +46,8 @@ def opened(path: Path, run: Sequence[str] | None = None) -> Part:
     part = Part(path, list(run or ()))
     part.write()
     return part
+
+
+def parts_of(path: Path) -> Path:
+    """The folder of a run's parts until all of them are there."""
+    return path.with_suffix(".parts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -32,14 +32,17 @@ DENSE: Final = {
 """(rows, summed, columns) of the notebook's dense layer, and which operand is transposed."""
 
 
-def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
+def measure(
+    names: Sequence[str], rounds: int, threads: int, done: Collection[str] = ()
+) -> Iterator[Figures]:
     """Every product whose name contains one of the parts."""
-    found = []
-    for name, make in tqdm(_cases(names), unit="product", leave=False):
+    cases = [(name, make) for name, make in _cases(names) if name not in done]
+    for name, make in tqdm(cases, unit="product", leave=False):
         dtype, flops, calls = make(threads)
         peak = Peak(dtype, threads)
         turns: dict[tuple[str, str], Call] = {("product", n): c for n, c in calls.items()}
-        times = race({**turns, ("peak", "peak"): peak.seconds}, rounds).times
+        raced = race({**turns, ("peak", "peak"): peak.seconds}, rounds)
+        times = raced.times
         ours = times["product", "tensorad"].median_s
         peers = {n: times["product", n].median_s for n in calls if n != "tensorad"}
         reached = flops / ours / (peak.flops / times["peak", "peak"].median_s)
@@ -47,8 +50,7 @@ def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
         values |= {"share of peak": reached, "best / ours": min(peers.values()) / ours}
         if "numpy" in peers:
             values["numpy / ours"] = peers["numpy"] / ours
-        found.append(Figures(name, threads, values))
-    return found
+        yield Figures(name, threads, values, foreign=raced.foreign)
 
 
 Made = tuple[str, float, dict[str, Call]]

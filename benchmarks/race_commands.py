@@ -13,7 +13,7 @@ from benchmarks import processes
 from benchmarks.comparing import compare
 from benchmarks.frameworks import Plan, run
 from benchmarks.machine import machine, versions
-from benchmarks.parts import opened
+from benchmarks.parts import opened, parts_of
 from benchmarks.peers.registry import missing
 from benchmarks.plots import draw
 from benchmarks.records import SCHEMA, Row, failures, from_json, merged
@@ -43,11 +43,6 @@ def _frameworks(options: argparse.Namespace) -> int:
         shutil.rmtree(keep)
     fallen = _fallen(rows, options)
     return 1 if fallen or failures(rows) or not verdicts(rows)[0].holds else 0
-
-
-def parts_of(path: Path) -> Path:
-    """The folder of a run's parts until all of them are there."""
-    return path.with_suffix(".parts")
 
 
 def _raced(options: argparse.Namespace, keep: Path | None = None) -> list[Row]:

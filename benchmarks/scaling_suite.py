@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -77,10 +77,13 @@ CASES: Final[dict[str, tuple[Formula, int, int]]] = {
 """(formula, its smallest n, points of each)."""
 
 
-def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
+def measure(
+    names: Sequence[str], rounds: int, threads: int, done: Collection[str] = ()
+) -> Iterator[Figures]:
     """Nanoseconds per point at every size, all sizes in turns."""
     chosen = [n for n in CASES if not names or any(part in n for part in names)]
-    return [_figures(n, rounds, threads) for n in tqdm(chosen, leave=False)]
+    for n in tqdm([n for n in chosen if n not in done], leave=False):
+        yield _figures(n, rounds, threads)
 
 
 def _figures(name: str, rounds: int, threads: int) -> Figures:
@@ -90,7 +93,8 @@ def _figures(name: str, rounds: int, threads: int) -> Figures:
     for n in sizes:
         calls[str(n), "fixed"] = _call(make(n), n)
         calls[str(n), "symbolic"] = _call(make(te.size("n")), n)
-    times = {key: t.median_s for key, t in race(calls, rounds).times.items()}
+    raced = race(calls, rounds)
+    times = {key: t.median_s for key, t in raced.times.items()}
     fixed = {n: times[str(n), "fixed"] for n in sizes}
     values = {"least points": float(least * points)}
     for d, (n, s) in zip(DECADES, fixed.items(), strict=True):
@@ -99,7 +103,7 @@ def _figures(name: str, rounds: int, threads: int) -> Figures:
     per_point = [fixed[n] / n for n in judged]
     values["spread"] = max(per_point) / min(per_point)
     values["symbolic / fixed"] = max([times[str(n), "symbolic"] / fixed[n] for n in judged])
-    return Figures(name, threads, values)
+    return Figures(name, threads, values, foreign=raced.foreign)
 
 
 def _call(made: tuple[list[Tensor], list[Tensor]], n: int) -> Call:

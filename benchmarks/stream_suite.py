@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -72,10 +72,13 @@ def _cases() -> dict[str, Callable[[], Made]]:
     return found
 
 
-def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
+def measure(
+    names: Sequence[str], rounds: int, threads: int, done: Collection[str] = ()
+) -> Iterator[Figures]:
     """Every kernel whose name contains one of the parts."""
     chosen = {n: c for n, c in _cases().items() if not names or any(p in n for p in names)}
-    return [_figures(n, c(), rounds, threads) for n, c in tqdm(chosen.items(), leave=False)]
+    for n in tqdm([n for n in chosen if n not in done], unit="kernel", leave=False):
+        yield _figures(n, chosen[n](), rounds, threads)
 
 
 def _figures(name: str, made: Made, rounds: int, threads: int) -> Figures:
@@ -86,7 +89,8 @@ def _figures(name: str, made: Made, rounds: int, threads: int) -> Figures:
     streams = _streams(read, written, threads)
     calls: dict[tuple[str, str], Call] = {("ours", "ours"): lambda: f(*arrays, out=target)}
     calls |= {("limit", str(n)): s.seconds for n, s in enumerate(streams)}
-    times = race(calls, rounds).times
+    raced = race(calls, rounds)
+    times = raced.times
     ours = times["ours", "ours"].median_s
     rates = [
         s.size_bytes * s.passes / times["limit", str(n)].median_s for n, s in enumerate(streams)
@@ -96,7 +100,7 @@ def _figures(name: str, made: Made, rounds: int, threads: int) -> Figures:
         "ms": ours * 1e3, "MB read": read / 1e6, "MB written": written / 1e6,
         "GB/s": reached / 1e9, "stream GB/s": max(rates) / 1e9, "share": reached / max(rates),
     }  # fmt: skip
-    return Figures(name, threads, values)
+    return Figures(name, threads, values, foreign=raced.foreign)
 
 
 def _streams(read: float, written: float, threads: int) -> list[Stream]:

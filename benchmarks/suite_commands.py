@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import (
@@ -17,8 +19,9 @@ from benchmarks import (
     stream_suite,
     thread_suite,
 )
-from benchmarks.figures import Figures, Suite, merged, table
+from benchmarks.figures import Figures, Suite, merged, remarks, table
 from benchmarks.machine import machine, versions
+from benchmarks.parts import opened, parts_of
 from benchmarks.records import SCHEMA
 from tensorad import config
 
@@ -31,29 +34,40 @@ SUITES: Final[tuple[Suite, ...]] = (
 def _command(suite: Suite) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
         if options.found is not None:
-            rows = suite.measure(options.names, options.rounds, config.current().num_threads)
-            options.found.write_text(json.dumps([r.as_json() for r in rows]))
-            return 0
-        rows = figures(suite, options)
+            return _measured(suite, options)
+        keep = None if options.json is None else parts_of(options.json)
+        rows = figures(suite, options, keep)
         if not rows:
             print(f"no row's name contains {' or '.join(options.names)}")
             return 2
         print(table(rows))
         found = suite.judge(rows)
-        print("\n".join(["", *[str(v) for v in found]]))
+        print("\n".join(["", *[str(v) for v in found], *remarks(rows)]))
         if options.json is not None:
             options.json.write_text(json.dumps(as_json(rows), indent=1) + "\n")
-        return 0
+        if keep is not None:
+            shutil.rmtree(keep)
+        return 1 if any(r.failed for r in rows) else 0
 
     return run
 
 
-def figures(suite: Suite, options: argparse.Namespace) -> list[Figures]:
+def _measured(suite: Suite, options: argparse.Namespace) -> int:
+    """In a measuring process: rows to the file as they are found, without those in it."""
+    part = opened(options.found)
+    done = {r["name"] for r in part.rows}
+    threads = config.current().num_threads
+    for row in suite.measure(options.names, options.rounds, threads, done):
+        part.add([row.as_json()])
+    return 0
+
+
+def figures(suite: Suite, options: argparse.Namespace, keep: Path | None = None) -> list[Figures]:
     """Measured in fresh processes, for every number of threads."""
     rows: list[Figures] = []
     arguments = [suite.name, *options.names, "--rounds", str(options.rounds)]
     for threads in suite.threads or options.threads:
-        found = processes.measure(arguments, threads, options.processes)
+        found = processes.measure(arguments, threads, options.processes, keep)
         rows += merged([[Figures(**r) for r in part] for part in found])
     return rows
 

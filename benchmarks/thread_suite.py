@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,14 +27,14 @@ LEAST_MS: Final = 0.2
 STREAM_BYTES: Final = 1 << 28
 
 
-def measure(names: Sequence[str], rounds: int, threads: int) -> list[Figures]:
+def measure(
+    names: Sequence[str], rounds: int, threads: int, done: Collection[str] = ()
+) -> Iterator[Figures]:
     """Speed-ups of the workloads and of the limits, in the same rounds."""
     peaks = {t: Peak("float32", t) for t in (1, threads)}
     streams = {t: Stream(1, 1, STREAM_BYTES, t, streaming=True) for t in (1, threads)}
-    found = []
-    for w in tqdm(chosen(names), unit="workload", leave=False):
-        found.append(_figures(w, rounds, threads, peaks, streams))
-    return found
+    for w in tqdm([w for w in chosen(names) if w.name not in done], unit="workload", leave=False):
+        yield _figures(w, rounds, threads, peaks, streams)
 
 
 def _figures(
@@ -53,7 +53,8 @@ def _figures(
         calls["ours", str(t)] = _with_threads(t, run)
         calls["peak", str(t)] = peaks[t].seconds
         calls["stream", str(t)] = streams[t].seconds
-    times = {key: t.median_s for key, t in race(calls, rounds).times.items()}
+    raced = race(calls, rounds)
+    times = {key: t.median_s for key, t in raced.times.items()}
     one, two = times["ours", "1"], times["ours", str(threads)]
     compute = times["peak", "1"] / times["peak", str(threads)] * threads
     moving = _rate(streams[threads], times) / _rate(streams[1], times)
@@ -67,7 +68,7 @@ def _figures(
     }  # fmt: skip
     if one * 1e3 >= LEAST_MS:
         values["share of limit"] = one / two / limit
-    return Figures(w.name, threads, values)
+    return Figures(w.name, threads, values, foreign=raced.foreign)
 
 
 def _flops(peak: Peak, times: dict[tuple[str, str], float]) -> float:

@@ -380,7 +380,7 @@ def test_figures_merge_to_medians_and_are_judged() -> None:
 
 @pytest.mark.slow
 def test_calls_are_timed_in_this_process() -> None:
-    rows = call_suite.measure(["numpy", "tensorad, portable"], 1, 1)
+    rows = [*call_suite.measure(["numpy", "tensorad, portable"], 1, 1)]
     assert {r.name for r in rows} == {"numpy", "numpy, result allocated", "tensorad, portable"}
     assert all(0 < r.values["us"] < 1000 for r in rows)
 
