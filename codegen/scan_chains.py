@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Final
 
-from tensorad.codegen.schedule_scan import ROWS, Chain
+from tensorad.codegen.scan_lanes import Chain
+from tensorad.codegen.schedule_scan import ROWS
 from tensorad.codegen.units import Unit
 from tensorad.ir.tensor import Scan, Tensor
 from tensorad.ir.visit import op_expressions, reads

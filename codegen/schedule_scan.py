@@ -10,19 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tensorad.codegen.access import guarded_unsafe
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.choices import Choices, lanes_allowed
 from tensorad.codegen.fusion_place import Place, moved
 from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.lower_parts import ScanParts, scan_parts
+from tensorad.codegen.scan_lanes import Chain, schedule_strips, steps_of_rows, takes_lanes
 from tensorad.codegen.schedule_emit import strips
 from tensorad.codegen.schedule_plan import WRITTEN_NODES
 from tensorad.codegen.schedule_sweep import STRIP, free_loops, serial, wants_threads
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
-    TRUE,
     Axis,
     Expr,
     Param,
@@ -57,45 +56,39 @@ Copy = dict[Expr, Expr]
 """What stands for the row and its scalars."""
 
 
-@dataclass(frozen=True, eq=False)
-class Chain:
-    """Scans that read each other's states in their own rows only.
-
-    Attributes:
-        scans: in order, each with the tensors of it that are used.
-        inside: tensors that only later scans of the chain read.
-    """
-
-    scans: tuple[tuple[Scan, tuple[Tensor, ...]], ...]
-    inside: tuple[Tensor, ...]
-
-
 def schedule_scan(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> Kernel:
     """Lanes along the last axis unless the scan runs there; rows on several threads."""
     parts = scan_parts(op, live)
     if op.cell is not None:
-        loops = (*serial(op.axes, (parts.begin,)), *_steps(parts))
+        begin, *steps = steps_of_rows(parts)
+        loops = (*serial(op.axes, (begin,)), *steps)
         return Kernel(op.name, loops, parts.writes, tuple(op_inputs(op)))
     points = extent_product([*op.axes, *op.along])
     others = list(op.axes)
     if others and _rows_fit_lanes(op, parts) and lanes_allowed(choices, op.axes[-1]):
         row = others.pop()
         if others or not wants_threads(points, choices.parallel):
-            body: tuple[Stmt, ...] = (For(row, _row(parts), "vector", LANES),)
+            body: tuple[Stmt, ...] = (For(row, steps_of_rows(parts), "vector", LANES),)
             loops = free_loops(others, points, body, choices.parallel)
         else:
             outer, lane = strips(row, STRIP)
             inner = scan_parts(over_rows(op, (lane,)), live)
-            body = (For(lane, _row(inner), "vector", LANES),)
+            body = (For(lane, steps_of_rows(inner), "vector", LANES),)
             loops = (For(outer, body, "parallel"),)
     else:
-        rows = Rows((_row(parts),), rows_together(op, parts, choices))
+        found = schedule_strips(Chain(((op, live),), ()), choices)
+        if found is not None:
+            return found
+        rows = Rows((steps_of_rows(parts),), rows_together(op, parts, choices))
         loops = tiled(op.axes, rows, points, choices)
     return Kernel(op.name, loops, live, tuple(op_inputs(op)))
 
 
 def schedule_chain(chain: Chain, choices: Choices) -> Kernel | None:
     """Scans over the same rows in one loop, what only they read in scratch; None in lanes."""
+    found = schedule_strips(chain, choices)
+    if found is not None:
+        return found
     axes = chain.scans[0][0].axes
     bodies: list[tuple[Stmt, ...]] = []
     together, points = ROWS, 0.0
@@ -104,7 +97,7 @@ def schedule_chain(chain: Chain, choices: Choices) -> Kernel | None:
         parts = scan_parts(op, live)
         if _rows_fit_lanes(op, parts):
             return None
-        bodies.append(_row(parts))
+        bodies.append(steps_of_rows(parts))
         together = min(together, rows_together(op, parts, choices))
         points += extent_product([*axes, *op.along])
     homes = {t: _home(t, len(axes), together) for t in chain.inside}
@@ -143,30 +136,12 @@ def over_rows(op: Scan, axes: tuple[Axis, ...]) -> Scan:
     )
 
 
-def _row(parts: ScanParts) -> tuple[Stmt, ...]:
-    return (parts.begin, *_steps(parts), *parts.end)
-
-
-def _steps(parts: ScanParts) -> tuple[Stmt, ...]:
-    step = parts.step if parts.condition is TRUE else (If(parts.condition, parts.step),)
-    loops = serial(parts.steps, step)
-    return loops if parts.outer is TRUE else (If(parts.outer, loops),)
-
-
 def _rows_fit_lanes(op: Scan, parts: ScanParts) -> bool:
     """Whether the last row axis is the fastest in memory, and its lanes take the same steps."""
     lane = op.axes[-1]
     if not op.indices or op.indices[-1] is not lane:
         return False
-    bounds = [b for a in parts.steps for b in (a.lower, a.upper, a.step)]
-    if lane in free_leaves(parts.outer, parts.condition, *bounds):
-        return False
-    inner = (*op.axes, *op.along)
-    guarded = op.condition is not TRUE
-    return not (
-        guarded_unsafe(op.sources, inner, guarded=guarded)
-        or guarded_unsafe((op.condition, *op.start), inner, guarded=False)
-    )
+    return takes_lanes(op, parts, lane)
 
 
 def rows_together(op: Scan, parts: ScanParts, choices: Choices) -> int:
