@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import recognise
@@ -20,15 +20,15 @@ MOST_PIECES = 16
 """Contractions that one nest may become."""
 
 
-def contract(
-    nest: Nest,
-    choices: Choices = OPEN,
-    finished: Callable[[Nest], Nest] = lambda nest: nest,
-) -> Emitted | None:
-    """The loops of a nest that consists of contractions worth their packing, or None.
+Claim = tuple[tuple[Nest, Blocking | None], ...]
+"""Pieces of a nest, each with how it runs as a contraction; those without folds are filled."""
 
-    What is stored, `finished` says of each piece; it has no say in how the sums run.
-    Divisions and phases of strided steps are cut only where the whole nest is not one already.
+
+def claimed_pieces(nest: Nest, choices: Choices = OPEN) -> Claim | None:
+    """The pieces of a nest that consists of contractions worth their packing, or None.
+
+    What is stored has no say in how the sums run. Divisions and phases of strided steps are cut
+    only where the whole nest is not one already.
     """
     if len(nest.folds) != 1 or any(a.extent is None for a in nest.axes):
         return None
@@ -43,16 +43,21 @@ def contract(
         if not any(plans):
             continue
         if all(b is not None or not p.folds for b, p in zip(plans, pieces, strict=True)):
-            parts = [
-                Emitted(fill(finished(p), threads=True)) if b is None else _emitted(b, finished(p))
-                for b, p in zip(plans, pieces, strict=True)
-            ]
-            return Emitted(
-                tuple([s for e in parts for s in e.body]),
-                [t for e in parts for t in e.copies],
-                [t for e in parts for t in e.scratch],
-            )
+            return tuple(zip(pieces, plans, strict=True))
     return None
+
+
+def emit_claim(claim: Claim, finished: Callable[[Nest], Nest]) -> Emitted:
+    """The loops of a claim; what is stored, `finished` says of each piece."""
+    parts = [
+        Emitted(fill(finished(p), threads=True)) if b is None else _emitted(b, finished(p))
+        for p, b in claim
+    ]
+    return Emitted(
+        tuple([s for e in parts for s in e.body]),
+        [t for e in parts for t in e.copies],
+        [t for e in parts for t in e.scratch],
+    )
 
 
 def _emitted(b: Blocking, nest: Nest) -> Emitted:
@@ -60,16 +65,15 @@ def _emitted(b: Blocking, nest: Nest) -> Emitted:
     return emit_contraction(b, nest)
 
 
-def _ways(nest: Nest) -> Sequence[list[Nest]]:
-    """The nest as it is, then in pieces."""
+def _ways(nest: Nest) -> Iterator[list[Nest]]:
+    """The nest as it is, then in pieces, each way cut only when it is asked for."""
+    yield [nest]
     divided = split_divisions(nest)
+    if 1 < len(divided) <= MOST_PIECES or (len(divided) == 1 and divided[0] is not nest):
+        yield divided
     phases = [q for p in divided for q in split_phases(p)]
-    ways = [[nest]]
-    if len(divided) > 1 or divided[0] is not nest:
-        ways.append(divided)
-    if len(phases) > len(divided):
-        ways.append(phases)
-    return [w for w in ways if len(w) <= MOST_PIECES]
+    if len(divided) < len(phases) <= MOST_PIECES:
+        yield phases
 
 
 def _plan(nest: Nest, choices: Choices) -> Blocking | None:

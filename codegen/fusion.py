@@ -13,7 +13,7 @@ from tensorad.codegen.choices import Schedules
 from tensorad.codegen.fusion_epilogue import with_epilogues
 from tensorad.codegen.fusion_rows import Group, joined, lone
 from tensorad.codegen.fusion_step import Step, all_steps
-from tensorad.codegen.fusion_tile import Tile, best_tile, reason
+from tensorad.codegen.fusion_tile import Tile, best_tile, may_pay, reason
 from tensorad.codegen.fusion_write import write_group
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.riders import take_riders
@@ -96,7 +96,9 @@ class _Graph:
         a, b = self.group[first], self.group[second]
         if a is b or (a, b) in self.refused:
             return False
-        found = None if self._between(a, b) else joined(a, b, self.position)
+        found = None
+        if may_pay(a, b) and not self._between(a, b):
+            found = joined(a, b, self.position)
         tile = None if found is None else best_tile(found, self.outside(found, kept))
         if found is None or tile is None:
             self.refused[a, b] = None

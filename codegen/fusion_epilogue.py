@@ -49,14 +49,17 @@ class _Joiner:
         if step.item is None or not may_fuse(step.item.choices) or not is_formula(step.item):
             return
         for before in self._producers(step)[::-1]:
-            if before.item is None or before.item.blocks or not self._fits(before, step):
+            if before.item is None or before.item.blocks:
+                continue
+            item = self._together(before, step)
+            if item is None:
                 continue
             note(
                 step.item.live,
                 f"ends the loops of {before.item.name}",
                 "it reads them at its own indices only",
             )
-            joined = item_step(_joined(before.item, step.item), (*before.after, *step.after))
+            joined = item_step(item, before.plans, (*before.after, *step.after))
             for t in joined.writes:
                 self.made[t] = joined
             for s in (before, step):
@@ -75,14 +78,17 @@ class _Joiner:
             step = self.place[step]
         return step
 
-    def _fits(self, before: Step, step: Step) -> bool:
+    def _together(self, before: Step, step: Step) -> Item | None:
+        """Both as one item, if they may be and that pays."""
         assert before.item is not None and step.item is not None  # chosen by the caller
         if not may_fuse(before.item.choices) or not at_own_place(before, step):
-            return False
-        if len(before.item.epilogues) >= MOST_EPILOGUES or not _has_nest(before):
-            return False
-        forced = bool(before.item.choices.fuse and step.item.choices.fuse)
-        return (forced or _pays(before, step.item)) and not self._between(before, step)
+            return None
+        if len(before.item.epilogues) >= MOST_EPILOGUES:
+            return None
+        item = _joined(before.item, step.item)
+        if not before.plans.answer(item, lambda: _takes(before, step)):
+            return None
+        return None if self._between(before, step) else item
 
     def _between(self, first: Step, last: Step) -> bool:
         """Whether some other step needs the first and is needed by the last."""
@@ -123,8 +129,13 @@ class _Joiner:
         return list(done)
 
 
-def _has_nest(step: Step) -> bool:
-    return step.claimed is not None or bool(step.planned)
+def _takes(before: Step, step: Step) -> bool:
+    """Whether the nest of a step may end with the formula of another."""
+    assert before.item is not None and step.item is not None  # chosen by the caller
+    if not before.claimed and not before.planned:
+        return False
+    forced = bool(before.item.choices.fuse and step.item.choices.fuse)
+    return forced or _pays(before, step.item)
 
 
 def _only_used(step: Step, used: dict[Tensor, None], after: tuple[Step, ...]) -> Step:
@@ -132,7 +143,7 @@ def _only_used(step: Step, used: dict[Tensor, None], after: tuple[Step, ...]) ->
         same = all(a is b for a, b in zip(step.after, after, strict=False))
         return step if same and len(step.after) == len(after) else replace(step, after=after)
     stored = tuple([t for t in step.item.writes if t in used])
-    return item_step(replace(step.item, kept=stored), after)
+    return item_step(replace(step.item, kept=stored), step.plans, after)
 
 
 def is_formula(item: Item) -> bool:
@@ -162,7 +173,7 @@ def at_own_place(before: Step, step: Step) -> bool:
 
 def _pays(before: Step, item: Item) -> bool:
     """Whether no lanes are lost: where sums run in lanes, one element at a time is stored."""
-    if before.claimed is not None:
+    if before.claimed:
         return True  # its lanes are those of the result
     calls = [e for e in postorder(*item.bodies) if isinstance(e, Call) and e.dtype.is_float]
     work = sum(20 if len(c.args) == 1 else 1 for c in calls)  # cycles of a call, of an operation

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 
 from tensorad.codegen.fusion_step import Step
 from tensorad.ir.expr import Axis, Read
+from tensorad.ir.tensor import Tensor
 
 Row = Mapping[Step, Axis]
 """The axis of each member."""
@@ -19,10 +22,24 @@ Row = Mapping[Step, Axis]
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Steps in an order that may run, and the rows they have in common."""
+    """Steps in an order that may run, and the rows they have in common.
+
+    Attributes:
+        shared: the rows of several steps; None for one step: all its axes are rows.
+        moved: bytes that a loop over rows may save, at most.
+    """
 
     steps: tuple[Step, ...]
-    rows: tuple[Row, ...]
+    shared: tuple[Row, ...] | None
+    moved: float
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The axis of each member, for every row."""
+        if self.shared is not None:
+            return self.shared
+        (step,) = self.steps
+        return tuple([{step: a} for a in step.rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +63,13 @@ class _Edge:
 
 
 def lone(step: Step) -> Group:
-    """The group of one step: all its axes are rows."""
-    return Group((step,), tuple([{step: a} for a in step.rows]))
+    """The group of one step."""
+    return Group((step,), None, sum(2 * bytes_assumed(t) for t in step.reads))
+
+
+def bytes_assumed(t: Tensor) -> float:
+    """Of a tensor; a symbolic extent counts as assumed."""
+    return prod(float(n) if isinstance(n, int) else 1024.0 for n in t.shape) * t.dtype.size_bytes
 
 
 def joined(first: Group, second: Group, position: Mapping[Step, int]) -> Group | None:
@@ -64,7 +86,7 @@ def joined(first: Group, second: Group, position: Mapping[Step, int]) -> Group |
     if not rows or not (edges or back):
         return None
     steps = sorted((*first.steps, *second.steps), key=lambda s: position[s])
-    return Group(tuple(steps), tuple(rows))
+    return Group(tuple(steps), tuple(rows), first.moved + second.moved)
 
 
 def _edges(producers: Group, consumers: Group) -> Iterator[_Edge]:

@@ -11,16 +11,9 @@ from tensorad.codegen.affine import among
 from tensorad.codegen.choices import Choices, Schedules
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.planning import Plans, schedule_unit
 from tensorad.codegen.scan_chains import chain_of, scan_chains
-from tensorad.codegen.schedule import (
-    Item,
-    Planned,
-    claim_item,
-    items_of,
-    plan_item,
-    schedule_item,
-    schedule_unit,
-)
+from tensorad.codegen.schedule import Item, Planned, items_of
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_plan import lanes_of
 from tensorad.codegen.schedule_scan import schedule_chain
@@ -52,6 +45,7 @@ class Step:
     Attributes:
         kernels: those that run as they are; empty for a compute.
         reads, writes: tensors.
+        plans: what has been planned in this lowering.
         after: steps that must run before for another reason than a read.
     """
 
@@ -59,17 +53,18 @@ class Step:
     kernels: tuple[Kernel, ...]
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
+    plans: Plans
     after: tuple[Step, ...] = ()
 
     @cached_property
     def planned(self) -> Planned:
         """The compute's pieces, each with the plan it has alone; none where it has no nest."""
-        return (None if self.item is None else plan_item(self.item)) or ()
+        return (None if self.item is None else self.plans.planned(self.item)) or ()
 
-    @cached_property
-    def claimed(self) -> Kernel | None:
-        """The kernel of a contraction, which stays by itself."""
-        return None if self.item is None else claim_item(self.item)
+    @property
+    def claimed(self) -> bool:
+        """Whether it is a contraction, which stays by itself."""
+        return self.item is not None and self.plans.is_claimed(self.item)
 
     @cached_property
     def rows(self) -> tuple[Axis, ...]:
@@ -77,7 +72,7 @@ class Step:
         item = self.item
         if item is None or item.blocks or not may_fuse(item.choices):
             return ()
-        if self.claimed is not None or not self.planned:
+        if self.claimed or not self.planned:
             return ()
         return tuple(
             [
@@ -106,9 +101,7 @@ class Step:
         """The kernels of the step alone."""
         if self.item is None:
             return self.kernels
-        if self.claimed is not None:
-            return (self.claimed,)
-        return (schedule_item(self.item, self.planned or None),)
+        return (self.plans.kernel(self.item),)
 
 
 def _part(step: Step, nest: Nest, plan: Plan) -> Part:
@@ -125,9 +118,14 @@ def _from_zero(a: Axis) -> bool:
     return bounds and a.lower.value == 0 and a.step.value == 1 and a.extent != 1  # type: ignore[attr-defined]
 
 
-def item_step(item: Item, after: tuple[Step, ...]) -> Step:
+def item_step(item: Item, plans: Plans, after: tuple[Step, ...]) -> Step:
     """The step of one item."""
-    return Step(item, (), item.reads(), item.writes, after)
+    return Step(item, (), item.reads(), item.writes, plans, after)
+
+
+def kernel_step(kernel: Kernel, plans: Plans) -> Step:
+    """The step of one kernel."""
+    return Step(None, (kernel,), kernel.reads, kernel.writes, plans)
 
 
 def may_fuse(choices: Choices) -> bool:
@@ -135,19 +133,21 @@ def may_fuse(choices: Choices) -> bool:
     return choices.fuse is True or not choices.made()
 
 
-def steps_of(unit: Unit, checks: Sequence[Kernel], schedules: Schedules) -> list[Step]:
+def steps_of(
+    unit: Unit, checks: Sequence[Kernel], schedules: Schedules, plans: Plans
+) -> list[Step]:
     """The steps of a unit, after its checks."""
-    first = [Step(None, (k,), k.reads, k.writes) for k in checks]
+    first = [kernel_step(k, plans) for k in checks]
     op = unit.op
     if len(unit.parts) > 1 or not isinstance(op, Compute):
-        kernels = tuple(schedule_unit(unit, schedules))
+        kernels = tuple(schedule_unit(unit, schedules, plans))
         made = dict.fromkeys(t for k in kernels for t in k.writes)
         read = dict.fromkeys(t for k in kernels for t in k.reads if t not in made)
-        return [*first, Step(None, kernels, tuple(read), tuple(made), tuple(first))]
+        return [*first, Step(None, kernels, tuple(read), tuple(made), plans, tuple(first))]
     after = tuple(first)
     found = []
     for item in items_of(op, unit.live, schedules.of(op.name)):
-        found.append(item_step(item, after))
+        found.append(item_step(item, plans, after))
     return [*first, *found]
 
 
@@ -164,12 +164,13 @@ def all_steps(
             chained.update(dict.fromkeys(members[:-1], None))
             chained[last] = kernel
     steps: list[Step] = []
+    plans = Plans()
     for unit, checks in units:
         if unit not in chained:
-            steps.extend(steps_of(unit, checks, schedules))
+            steps.extend(steps_of(unit, checks, schedules, plans))
             continue
-        steps.extend([Step(None, (k,), k.reads, k.writes) for k in checks])
+        steps.extend([kernel_step(k, plans) for k in checks])
         kernel = chained[unit]
         if kernel is not None:
-            steps.append(Step(None, (kernel,), kernel.reads, kernel.writes))
+            steps.append(kernel_step(kernel, plans))
     return steps

@@ -13,7 +13,7 @@ from math import ceil, lcm, prod
 from tensorad.codegen import machine
 from tensorad.codegen.access import Access, extent_of
 from tensorad.codegen.affine import Ranges, among
-from tensorad.codegen.fusion_rows import Group, Row
+from tensorad.codegen.fusion_rows import Group, Row, bytes_assumed
 from tensorad.codegen.fusion_step import Part, Step
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.memory import bytes_text
@@ -50,6 +50,13 @@ class Tile:
     rows: tuple[Row, ...]
     block: int
     parallel: bool
+
+
+def may_pay(first: Group, second: Group) -> bool:
+    """Whether two groups may be worth a loop over rows by their bytes, or are wanted in one."""
+    if first.moved + second.moved >= SMALL_BYTES:
+        return True
+    return all(s.item is not None and s.item.choices.fuse for g in (first, second) for s in g.steps)
 
 
 def best_tile(group: Group, outside: Mapping[Tensor, None]) -> Tile | None:
@@ -155,12 +162,8 @@ def _saved(group: Group, outside: Mapping[Tensor, None]) -> float:
         made = any(among(t, s.writes) for s in group.steps)  # type: ignore[arg-type]
         if isinstance(t.op, Constant):
             continue
-        total += _bytes(t) * (times - 1 + (made and 1) + (made and t not in outside))
+        total += bytes_assumed(t) * (times - 1 + (made and 1) + (made and t not in outside))
     return total
-
-
-def _bytes(t: Tensor) -> float:
-    return prod(float(n) if isinstance(n, int) else 1024.0 for n in t.shape) * t.dtype.size_bytes
 
 
 def _keeps(tile: Tile, members: Sequence[Part], saved: float) -> bool:
@@ -203,4 +206,4 @@ def _touched(x: Access, nest: Nest, fixed: Mapping[Axis, int]) -> float:
     for a in axes:
         if a in x.uses:
             count *= fixed.get(a, extent_of(a, ranges))
-    return min(count * x.tensor.dtype.size_bytes, _bytes(x.tensor))
+    return min(count * x.tensor.dtype.size_bytes, bytes_assumed(x.tensor))

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorad.codegen.fusion_step import Step
-from tensorad.codegen.loopir import Store
+from tensorad.codegen.loopir import Kernel, Store
 from tensorad.codegen.loopnest import Nest
-from tensorad.codegen.schedule import Item, schedule_item
+from tensorad.codegen.schedule import Item, emit_pieces
 from tensorad.codegen.schedule_plan import operations
 from tensorad.ir.expr import Axis, Expr, Read, Reduce
 from tensorad.ir.tensor import Tensor
@@ -132,10 +132,11 @@ def _with_riders(step: Step, riders: Sequence[tuple[Step, Store]]) -> Step:
     assert step.item is not None  # it has a plan
     ((nest, plan),) = step.planned
     plan = replace(plan, riders=tuple([store for _, store in riders]))
-    kernel = schedule_item(step.item, ((nest, plan),))
+    item = step.item
+    body = emit_pieces(item, ((nest, plan),))
     members = [s for s, _ in riders]
-    writes = (*[t for s in members for t in s.writes], *kernel.writes)
-    reads = tuple(dict.fromkeys((*kernel.reads, *[t for s in members for t in s.reads])))
-    kernel = replace(kernel, writes=writes, reads=reads)
+    writes = (*[t for s in members for t in s.writes], *item.writes)
+    reads = tuple(dict.fromkeys((*item.reads(), *[t for s in members for t in s.reads])))
+    kernel = Kernel(item.name, body, writes, reads)
     after = tuple(dict.fromkeys((*step.after, *[x for s in members for x in s.after])))
-    return Step(None, (kernel,), reads, writes, after)
+    return Step(None, (kernel,), reads, writes, step.plans, after)

@@ -1,7 +1,8 @@
 """The schedule: from an operation to the loops that are compiled.
 
 Each step is a pure function. What a compute stores becomes items (its stages, then itself), an
-item becomes pieces, and each piece gets a plan; `fusion` runs several items in one loop.
+item becomes pieces, and each piece gets a plan (`planning` keeps what is made on the way);
+`fusion` runs several items in one loop.
 """
 
 from __future__ import annotations
@@ -10,19 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tensorad.codegen.choices import OPEN, Choices, Schedules
-from tensorad.codegen.contraction_nest import contract
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store
-from tensorad.codegen.loopnest import Nest, nest_of, share_loops, simplify_nest
+from tensorad.codegen.choices import OPEN, Choices
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store
+from tensorad.codegen.loopnest import Nest, share_loops, simplify_nest
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.schedule_borders import emit_bordered
 from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_flat import flattened
-from tensorad.codegen.schedule_forced import check_lanes
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.codegen.schedule_quotients import cut_quotients
 from tensorad.codegen.schedule_reduce import split_sums
-from tensorad.codegen.schedule_scan import schedule_scan
 from tensorad.codegen.schedule_split import (
     has_switches,
     is_small,
@@ -30,18 +28,12 @@ from tensorad.codegen.schedule_split import (
     split_divisions,
 )
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
-from tensorad.codegen.schedule_sweep import (
-    free_loops,
-    schedule_scatter,
-    schedule_updates,
-)
-from tensorad.codegen.schedule_together import emit_together, planned_together, together
+from tensorad.codegen.schedule_sweep import free_loops
+from tensorad.codegen.schedule_together import emit_together, together
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.selections import start_selections
-from tensorad.codegen.units import Unit
-from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
+from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import reads, substitute_all
 
 
@@ -122,32 +114,6 @@ FOLDED: Final = 256
 """Points that a fold of folds is taken to visit per element."""
 
 
-def schedule_unit(unit: Unit, schedules: Schedules) -> list[Kernel]:
-    """The kernels of one unit: the updates of later parts end the last kernel of the first."""
-    *before, last = schedule_op(unit.parts[0], unit.live, schedules.of(unit.parts[0].name))
-    if len(unit.parts) == 1:
-        return [*before, last]
-    body = list(last.body)
-    for op in unit.parts[1:]:
-        if not isinstance(op, Scatter):
-            raise InternalError(f"{op.name} ({type(op).__name__}) does not continue a tensor")
-        body.extend(schedule_updates(op, unit.live[0], schedules.of(op.name)))
-    made = [t for k in before for t in k.writes]
-    read = tuple(dict.fromkeys((*last.reads, *made, *unit.inputs())))
-    return [*before, Kernel(unit.op.name, tuple(body), last.writes, read, last.scratch)]
-
-
-def schedule_op(op: Op, live: tuple[Tensor, ...], choices: Choices) -> list[Kernel]:
-    """The kernels of one operation, in order."""
-    if isinstance(op, Compute):
-        return [schedule_item(item) for item in items_of(op, live, choices)]
-    if isinstance(op, Scatter):
-        return [schedule_scatter(op, live[0], choices)]
-    if isinstance(op, Scan):
-        return [schedule_scan(op, live, choices)]
-    raise InternalError(f"{op.name} ({type(op).__name__}) has no loops")
-
-
 def items_of(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[Item]:
     """What a compute stores, in order: its stages, the last of which stores `live`."""
     stages, bodies = split_stages(op)
@@ -177,57 +143,24 @@ def in_blocks(item: Item) -> list[Item]:
     return [first, replace(item, bodies=bodies)]
 
 
-def schedule_item(item: Item, planned: Planned | None = None) -> Kernel:
-    """The loops of one item: pieces, each run by a plan of its own (`planned` if made before)."""
+def emit_pieces(item: Item, planned: Planned | None) -> tuple[Stmt, ...]:
+    """The loops of one item: pieces, each run by a plan of its own; None: loops as written."""
+    if planned is None:
+        return serial_loops(item.axes, item.bodies, item.live, item.choices)
     body: list[Stmt] = []
-    if planned is None:
-        claimed = claim_item(item)
-        if claimed is not None:
-            return claimed
-        planned = plan_item(item)
-    if planned is None:
-        body.extend(serial_loops(item.axes, item.bodies, item.live, item.choices))
-    elif (bordered := emit_bordered(planned, item.choices)) is not None:
-        body.extend(bordered)
-    else:
-        for group in together(planned, item.choices):
-            if len(group) > 1:
-                body.extend(emit_together(group))
-                continue
-            piece, plan = group[0]
-            flat = flattened(piece, item.choices)
-            if flat is not piece:
-                piece, plan = flat, plan_nest(flat, item.choices)
-            body.extend(emit_nest(piece, plan))
-    return Kernel(item.name, tuple(body), item.writes, item.reads())
-
-
-def claim_item(item: Item) -> Kernel | None:
-    """The loops of an item that is a contraction worth its own kernel."""
-    nest = nest_of(item.axes, item.live, item.bodies)
-    made = None if nest is None else contract(nest, item.choices, item.finished)
-    if made is None:
-        return None
-    return Kernel(item.name, made.body, (*item.writes, *made.copies), item.reads(), made.scratch)
-
-
-def plan_item(item: Item) -> Planned | None:
-    """The pieces of an item with their plans; None where a fold holds folds.
-
-    Epilogues have no say in a plan with folds: the order of a sum is the same without them.
-    """
-    nest = nest_of(item.axes, item.live, item.bodies)
-    if nest is None:
-        return None
-    pieces = pieces_of(nest, item.choices)
-    finished = [item.finished(piece) for piece in pieces]
-    planned = [p if p.folds else q for p, q in zip(pieces, finished, strict=True)]
-    plans = [plan_nest(piece, item.choices) for piece in planned]
-    check_lanes(item.name, nest, plans, item.choices)
-    if item.epilogues:
-        plans = [replace(p, sweep=0) for p in plans]
-    narrowed = planned_together(tuple(zip(planned, plans, strict=True)), item.choices)
-    return tuple([(nest, plan) for nest, (_, plan) in zip(finished, narrowed, strict=True)])
+    bordered = emit_bordered(planned, item.choices)
+    if bordered is not None:
+        return bordered
+    for group in together(planned, item.choices):
+        if len(group) > 1:
+            body.extend(emit_together(group))
+            continue
+        piece, plan = group[0]
+        flat = flattened(piece, item.choices)
+        if flat is not piece:
+            piece, plan = flat, plan_nest(flat, item.choices)
+        body.extend(emit_nest(piece, plan))
+    return tuple(body)
 
 
 def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:

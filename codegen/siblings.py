@@ -88,7 +88,7 @@ def _joined(first: Step, second: Step) -> Step | None:
     if not _pays(item):
         return None
     after = tuple(dict.fromkeys((*first.after, *second.after)))
-    return Step(item, (), item.reads(), item.live, after)
+    return Step(item, (), item.reads(), item.live, first.plans, after)
 
 
 def _pays(item: Item) -> bool:

@@ -38,7 +38,7 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
-from tensorad.ir.order import AXIS, PARAM, REDUCE, above, occurs
+from tensorad.ir.order import AXIS, PARAM, READ, REDUCE, above, occurs
 from tensorad.ir.order import axes_in as axes_in
 from tensorad.ir.order import children as children
 from tensorad.ir.order import outside_reductions as outside_reductions
@@ -241,6 +241,23 @@ def _fill_images(
             for c in e.below[::-1]:
                 if c not in new:
                     push(c)
+
+
+def reading(root: Expr, tensors: Mapping[Tensor, Tensor], memo: dict[Expr, Expr]) -> Expr:
+    """`root` with the tensors it reads replaced by others of their shapes: nothing folds anew.
+
+    Requires: no reductions under it.
+    """
+
+    def image(e: Expr) -> Expr:
+        if isinstance(e, Read):
+            return read(tensors[e.tensor], tuple([memo[i] for i in e.indices]))
+        if isinstance(e, Call):
+            return Call(e.dtype, e.op, tuple([memo[a] for a in e.args]))
+        return rebuild(e, memo)
+
+    _fill_images((root,), memo, image, READ)
+    return memo[root]
 
 
 def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -> dict[Expr, Expr]:

@@ -1,0 +1,62 @@
+"""The loops of one kernel for other tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store, Visit
+from tensorad.errors import InternalError
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import reading
+
+
+def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) -> Kernel:
+    """The kernel with every tensor replaced; axes and scalars are shared with the original."""
+    renamer = _Renamer(mapping)
+    return Kernel(
+        name,
+        renamer.block(kernel.body),
+        renamer.tensors(kernel.writes),
+        renamer.tensors(kernel.reads),
+        renamer.tensors(kernel.scratch),
+    )
+
+
+class _Renamer:
+    def __init__(self, mapping: Mapping[Tensor, Tensor]) -> None:
+        self.mapping = mapping
+        self.memo: dict[Expr, Expr] = {}
+
+    def tensors(self, many: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple([self.mapping[t] for t in many])
+
+    def image(self, e: Expr) -> Expr:
+        found = self.memo.get(e)
+        return reading(e, self.mapping, self.memo) if found is None else found
+
+    def images(self, many: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([self.image(e) for e in many])
+
+    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple([self.statement(s) for s in body])
+
+    def statement(self, s: Stmt) -> Stmt:
+        match s:
+            case For():
+                return replace(s, body=self.block(s.body), ahead=self.tensors(s.ahead))
+            case If():
+                return If(self.image(s.cond), self.block(s.then), self.block(s.orelse))
+            case Assign():
+                return Assign(s.targets, self.images(s.values))
+            case Fold():
+                return Fold(s.targets, s.combiner, self.images(s.values))
+            case Store():
+                tensors, indices = self.tensors(s.tensors), self.images(s.indices)
+                return Store(tensors, indices, self.images(s.values), s.streaming)
+            case Visit():
+                return s
+            case Check():
+                pass
+        raise InternalError(f"a {type(s).__name__} stands in the loops of an item")
