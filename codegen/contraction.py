@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorad.codegen.access import ASSUMED_EXTENT
 from tensorad.codegen.affine import COMPARES, Ranges, among, fold_by_ranges
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_body import FoldLoop
@@ -26,6 +27,7 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     Select,
+    Size,
     add,
     axis,
     call,
@@ -80,15 +82,19 @@ class Contraction:
 
 
 def size(a: Axis) -> int:
-    """The extent of an axis that has one."""
-    assert a.extent is not None  # contractions have no others
-    return a.extent
+    """The extent of an axis; what plans assume where it is symbolic."""
+    return ASSUMED_EXTENT if a.extent is None else a.extent
+
+
+def is_symbolic(axes: Iterable[Axis]) -> bool:
+    """Whether some extent is known only when the code is called."""
+    return any(a.extent is None for a in axes)
 
 
 def recognise(nest: Nest) -> Contraction | None:
     """The contraction that a simplified nest is, or None. It does not look at `values`.
 
-    Ensures: all axes have constant extents, start at 0 and step by one.
+    Ensures: all axes start at 0 and step by one; their extents are constants or symbolic sizes.
     """
     if len(nest.folds) != 1 or nest.folds[0].combiner.arity != 1:
         return None
@@ -100,7 +106,7 @@ def recognise(nest: Nest) -> Contraction | None:
     if boxed is None:
         return None
     axes, (source,), guards = boxed
-    if not axes or not all(a.extent for a in axes):
+    if not axes or any(a.extent == 0 for a in axes):
         return None
     sums = fold.combiner.is_sum
     factors = _factors(source, guards) if sums else [source]
@@ -134,9 +140,10 @@ def recognise(nest: Nest) -> Contraction | None:
 
 
 def _counts(a: Axis) -> bool:
-    """Whether the axis is 0, 1, 2, ... up to a number."""
+    """Whether the axis is 0, 1, 2, ... up to a number or a symbolic size."""
     from_zero = isinstance(a.lower, Const) and a.lower.value == 0
-    return from_zero and a.extent is not None and isinstance(a.step, Const) and a.step.value == 1
+    ends = a.extent is not None or isinstance(a.upper, Size)
+    return from_zero and ends and isinstance(a.step, Const) and a.step.value == 1
 
 
 def _reads(*roots: Expr) -> list[Expr]:
@@ -152,6 +159,10 @@ def _box(
     fresh: list[Axis] = []
     guards: list[Expr] = []
     for a in fold.axes:
+        if isinstance(a.upper, Size) and _counts(a):
+            fresh.append(a)
+            ranges.enter(a)
+            continue
         lower, upper = substitute(a.lower, mapping), substitute(a.upper, mapping)
         lows, highs = _operands("maximum", lower), _operands("minimum", upper)
         step = int(a.step.value) if isinstance(a.step, Const) else 0
@@ -322,7 +333,7 @@ def _padded(value: Expr, guards: Sequence[Expr], axes: Sequence[Axis]) -> bool |
         return None
     for guard in guards:
         used = [e for e in free_leaves(guard) if isinstance(e, Axis)]
-        if prod(size(a) for a in used) > MOST_POINTS:
+        if is_symbolic(used) or prod(size(a) for a in used) > MOST_POINTS:
             return None
         grid = np.indices([size(a) for a in used]).reshape(len(used), -1)
         known = dict(zip(used, grid, strict=True))

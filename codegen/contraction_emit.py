@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, prod
+from math import prod
 
 from tensorad.codegen.access import access
 from tensorad.codegen.affine import Ranges, substitutor
-from tensorad.codegen.contraction import size
+from tensorad.codegen.contraction import is_symbolic, size
+from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, points
 from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
 from tensorad.codegen.contraction_plan import Blocking, in_place, store_stride
-from tensorad.codegen.contraction_tiles import Tile, even_rows
+from tensorad.codegen.contraction_tiles import Tile, row_tiles
 from tensorad.codegen.loopir import Assign, Fold, For, If, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.expr import (
+    ONE,
     ZERO,
     Axis,
     Expr,
@@ -34,7 +36,6 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
 
-Mapping = dict[Expr, Expr]
 LEAST_LANES = 4
 """Of a part of a register."""
 
@@ -58,17 +59,6 @@ def emit_contraction(b: Blocking, nest: Nest) -> Emitted:
     return Emitted((*before, *body), emitter.made, emitter.scratch)
 
 
-def digits(flat: Expr, axes: Sequence[Axis]) -> Mapping:
-    """Each axis in terms of the position in their row-major order."""
-    found: Mapping = {}
-    inner = prod(size(a) for a in axes)
-    for position, a in enumerate(axes):
-        inner //= max(1, size(a))
-        digit = floordiv(flat, int_const(max(1, inner)))
-        found[a] = digit if position == 0 else mod(digit, int_const(size(a)))
-    return found
-
-
 class _Emitter:
     def __init__(self, b: Blocking, nest: Nest) -> None:
         self.b = b
@@ -86,8 +76,8 @@ class _Emitter:
         self.direct = len(nest.tensors) == 1 and nest.values[0] is self.acc and store_stride(b) == 1
         """Whether sums over some blocks may wait in the result itself."""
         self.sums: Tensor | None = None
-        if b.blocks > 1 and not self.direct:
-            self.sums = buffer("sums", (b.rows.extent, b.panel), self.acc.dtype)
+        if not b.whole and not self.direct:
+            self.sums = buffer("sums", (dim(points(b.rows.axes)), b.panel), self.acc.dtype)
             self.scratch.append(self.sums)
 
     # Copies made before
@@ -124,8 +114,8 @@ class _Emitter:
     def copy_values(self, axes: Sequence[Axis], name: str) -> tuple[Stmt, ...]:
         """All values of an operand, in a new tensor over its axes."""
         value = self.rows_value if name == "rows" else self.lanes_value
-        fresh: Mapping = {a: axis(a.name, 0, size(a)) for a in axes}
-        made = buffer(name, [size(a) for a in axes], value.dtype)
+        fresh: Mapping = {a: axis(a.name, 0, a.upper) for a in axes}
+        made = buffer(name, [dim(a.upper) for a in axes], value.dtype)
         self.made.append(made)
         where = tuple([a for a in fresh.values() if isinstance(a, Axis)])
         return panel_nest(made, where, where, value, fresh, threads=True)
@@ -137,9 +127,9 @@ class _Emitter:
         b = self.b
         whole, left = divmod(b.flat, b.panel)
         panels = whole + bool(left)
-        count = panels * prod(size(a) for a in b.outer)
+        count = mul(int_const(panels), points(b.outer))
         q = axis("q", 0, count)
-        at: Expr = q if count > 1 else ZERO
+        at: Expr = ZERO if count is ONE else q
         self.ranges.enter(q)
         outer = digits(floordiv(at, int_const(panels)), b.outer)
         number = mod(at, int_const(panels))
@@ -150,7 +140,7 @@ class _Emitter:
         if left:
             tail = self.one_panel(outer, int_const(whole * b.panel), left)
             body = (If(call("lt", number, int_const(whole)), body, tail),) if whole else tail
-        if count == 1:
+        if count is ONE:
             return body
         return (For(q, body, "parallel" if b.parallel else "serial"),)
 
@@ -159,13 +149,14 @@ class _Emitter:
         b = self.b
         tiles = b.tiles(b.flat)
         most = min(t.rows for t in tiles)
-        copies = prod(size(a) for a in b.outer)
+        copies = points(b.outer)
         body: list[Stmt] = []
-        for start, stop, step in even_rows(b.rows.extent, most):
-            count = (stop - start) // step
-            q = axis("q", 0, count * copies)
-            outer = digits(floordiv(q, int_const(count)), b.outer)
-            row = add(mul(mod(q, int_const(count)), int_const(step)), int_const(start))
+        for start, stop, step in row_tiles(points(b.rows.axes), most):
+            count = floordiv(sub(stop, start), int_const(step))
+            q = axis("q", 0, mul(count, copies))
+            outer = digits(floordiv(q, count), b.outer) if b.outer else {}
+            number = mod(q, count) if b.outer else q
+            row = add(mul(number, int_const(step)), start)
             inner: list[Stmt] = []
             for t in tiles:
                 inner.extend(self.tile(t, outer, ZERO, row, step, {}, None))
@@ -175,25 +166,45 @@ class _Emitter:
     def one_panel(self, outer: Mapping, base: Expr, lanes: int) -> tuple[Stmt, ...]:
         """All blocks of the reduce axes over one panel."""
         b = self.b
-        if b.blocks == 1:
+        if b.whole:
             return self.block(outer, base, lanes, ZERO)
-        number = axis("kb", 0, b.blocks)
+        number = axis("kb", 0, self.blocks())
         self.ranges.enter(number)
         return (For(number, self.block(outer, base, lanes, number)),)
+
+    def blocks(self) -> Expr:
+        """How many blocks there are: one, without steps, where a reduce axis has no points."""
+        reduced = self.c.reduced
+        found = mul(points(reduced[: self.b.split]), self.parts())
+        return call("maximum", ONE, found) if is_symbolic(reduced) else found
+
+    def parts(self) -> Expr:
+        """How many blocks the split reduce axis is cut into."""
+        upper, block = self.c.reduced[self.b.split].upper, self.b.block
+        return floordiv(add(upper, int_const(block - 1)), int_const(block))
 
     def reduced(self, number: Expr) -> tuple[Mapping, list[Axis]]:
         """The reduce axes in terms of the block's number and axes inside the block."""
         b, reduced = self.b, self.c.reduced
-        a = reduced[b.split]
-        parts = ceil(size(a) / b.block)
-        mapping = digits(floordiv(number, int_const(parts)), reduced[: b.split])
-        start = mul(mod(number, int_const(parts)), int_const(b.block))
-        upper: Expr = int_const(b.block)
-        if size(a) % b.block:
-            upper = call("minimum", upper, sub(a.upper, start))
+        a, outside = reduced[b.split], reduced[: b.split]
+        mapping: Mapping = {}
+        start: Expr = ZERO
+        upper = a.upper
+        if not b.whole:
+            parts, place = self.parts(), number
+            if outside:
+                parts = call("maximum", ONE, parts) if is_symbolic([a]) else parts
+                mapping = digits(floordiv(number, parts), outside)
+                place = mod(number, parts)
+            start = mul(place, int_const(b.block))
+            upper = int_const(b.block)
+            if is_symbolic([a]) or size(a) % b.block:
+                upper = call("minimum", upper, sub(a.upper, start))
+            if is_symbolic(outside):
+                upper = select(call("eq", points(outside), ZERO), ZERO, upper)
         local = axis(a.name, 0, upper)
         mapping[a] = add(start, local)
-        inner = [axis(k.name, 0, size(k)) for k in reduced[b.split + 1 :]]
+        inner = [axis(k.name, 0, k.upper) for k in reduced[b.split + 1 :]]
         mapping.update(zip(reduced[b.split + 1 :], inner, strict=True))
         return mapping, [local, *inner]
 
@@ -203,11 +214,11 @@ class _Emitter:
         body: list[Stmt] = []
         if b.mode == "panel":
             body.extend(self.pack(outer, base, lanes, number))
-        last = None if b.blocks == 1 else number
+        last = None if b.whole else number
         for t in b.tiles(lanes):
-            for start, stop, step in even_rows(b.rows.extent, t.rows):
-                if stop - start == step:
-                    body.extend(self.tile(t, outer, base, int_const(start), step, {}, last))
+            for start, stop, step in row_tiles(points(b.rows.axes), t.rows):
+                if sub(stop, start) is int_const(step):
+                    body.extend(self.tile(t, outer, base, start, step, {}, last))
                     continue
                 r = axis("r", start, stop, step)
                 inner = self.tile(t, outer, base, r, step, {}, last)
@@ -325,7 +336,7 @@ class _Emitter:
                 upper = mul(upper, a.upper)
             k = axis("k", 0, upper)
             loops.append(k)
-            inside.update(_digits_below(k, group))
+            inside.update(digits_below(k, group))
         image = substitutor(inside)
         reduced = {a: image(e) for a, e in mapping.items()}
         if self.b.mode == "panel":
@@ -363,7 +374,9 @@ class _Emitter:
         groups: list[list[Axis]] = [[local[0]]]
         for n in range(1, len(local)):
             steps = [(u.get(reduced[n - 1], 0), u.get(reduced[n], 0)) for u in uses]
-            if all(x is not None and y is not None and x == y * size(local[n]) for x, y in steps):
+            if local[n].extent is not None and all(
+                x is not None and y is not None and x == y * size(local[n]) for x, y in steps
+            ):
                 groups[-1].append(local[n])
             else:
                 groups.append([local[n]])
@@ -390,7 +403,7 @@ class _Emitter:
                 partial.append(Store((self.sums,), (add(row, int_const(n)), lane), (a,)))
         if number is None or self.direct:
             return tuple(final)
-        last = call("eq", number, int_const(self.b.blocks - 1))
+        last = call("eq", number, sub(self.blocks(), ONE))
         return (If(last, tuple(final), tuple(partial)),)
 
 
@@ -399,14 +412,3 @@ def lanes_of(t: Tile, width: int) -> int:
     if t.stop - t.start > width // 2:
         return t.registers * width
     return max(LEAST_LANES, 1 << (t.stop - t.start - 1).bit_length())
-
-
-def _digits_below(k: Expr, group: Sequence[Axis]) -> Mapping:
-    """As `digits`; the first axis may have any extent."""
-    found: Mapping = {}
-    inner = prod(size(a) for a in group[1:])
-    found[group[0]] = floordiv(k, int_const(inner))
-    for a in group[1:]:
-        inner //= size(a)
-        found[a] = mod(floordiv(k, int_const(inner)), int_const(size(a)))
-    return found

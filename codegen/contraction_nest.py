@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tensorad.codegen.choices import OPEN, Choices
-from tensorad.codegen.contraction import recognise
+from tensorad.codegen.contraction import is_symbolic, recognise
 from tensorad.codegen.contraction_emit import Emitted, emit_contraction
 from tensorad.codegen.contraction_pack import fill
 from tensorad.codegen.contraction_plan import Blocking, plan_contraction
@@ -30,7 +30,7 @@ def claimed_pieces(nest: Nest, choices: Choices = OPEN) -> Claim | None:
     What is stored has no say in how the sums run. Divisions and phases of strided steps are cut
     only where the whole nest is not one already.
     """
-    if len(nest.folds) != 1 or any(a.extent is None for a in nest.axes):
+    if len(nest.folds) != 1:
         return None
     by_hand = choices.vector, choices.order, choices.split, choices.unroll
     if choices.contract is False or (not choices.contract and any(c is not None for c in by_hand)):
@@ -68,6 +68,8 @@ def _emitted(b: Blocking, nest: Nest) -> Emitted:
 def _ways(nest: Nest) -> Iterator[list[Nest]]:
     """The nest as it is, then in pieces, each way cut only when it is asked for."""
     yield [nest]
+    if is_symbolic(nest.axes):
+        return
     divided = split_divisions(nest)
     if 1 < len(divided) <= MOST_PIECES or (len(divided) == 1 and divided[0] is not nest):
         yield divided

@@ -28,11 +28,11 @@ from tensorad.ir.expr import (
     select,
     weak_const,
 )
-from tensorad.ir.tensor import Placeholder, Tensor
+from tensorad.ir.tensor import Dim, Placeholder, Tensor, dim_expr
 from tensorad.simplify.linear import Linear, linear_form
 
 
-def buffer(name: str, shape: Sequence[int], dtype: DType) -> Tensor:
+def buffer(name: str, shape: Sequence[Dim], dtype: DType) -> Tensor:
     """A tensor that no operation computes: scratch, or a temporary of one kernel."""
     return Tensor(Placeholder(name, tuple(shape), dtype), 0, tuple(shape), dtype)
 
@@ -57,11 +57,12 @@ class Relaid:
         ranges = Ranges(axes)
         self.value = value
         self.low: list[int] = []
-        extents: list[int] = []
-        for index in value.indices:
+        extents: list[Dim] = []
+        for index, extent in zip(value.indices, value.tensor.shape, strict=True):
             low, high = ranges.of_linear(linear_form(index))
             self.low.append(int(low))
-            extents.append(int(high) - int(low) + 1)
+            known = isinstance(extent, int)
+            extents.append(int(high) - int(low) + 1 if known else extent)
         dims = list(range(len(extents)))
         self.order = [d for d in dims if value.indices[d] is not lane or lane is None]
         self.order += [d for d in dims if d not in self.order]
@@ -84,22 +85,23 @@ class Relaid:
         }
         tests: list[Expr] = []
         for d, a in zip(self.order, axes, strict=True):
-            tests.extend(outside_tests(places[d], self.value.tensor.shape[d], Ranges([a])))
+            extent = self.value.tensor.shape[d]
+            if isinstance(extent, int):  # others are copied as they are
+                tests.extend(outside_tests(places[d], extent, Ranges([a])))
         indices = tuple([places[d] for d in range(len(places))])
         element = padded(logical_and(*tests), read(self.value.tensor, indices))
         where = tuple(axes)
         return fill(Nest(where, (), (self.tensor,), where, (element,)), threads=True)
 
 
-def outside_tests(index: Expr, extent: object, ranges: Ranges) -> list[Expr]:
+def outside_tests(index: Expr, extent: Dim, ranges: Ranges) -> list[Expr]:
     """The comparisons, of two, that do not hold everywhere."""
     low, high = ranges.of_linear(linear_form(index))
-    assert isinstance(extent, int)  # checked by the plan
     tests: list[Expr] = []
     if low < 0:
         tests.append(call("ge", index, ZERO))
-    if high >= extent:
-        tests.append(call("lt", index, int_const(extent)))
+    if not isinstance(extent, int) or high >= extent:
+        tests.append(call("lt", index, dim_expr(extent)))
     return tests
 
 

@@ -14,7 +14,7 @@ from tensorad.codegen import machine
 from tensorad.codegen.access import access
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices
-from tensorad.codegen.contraction import Contraction, Part, is_affine, size
+from tensorad.codegen.contraction import Contraction, Part, is_affine, is_symbolic, size
 from tensorad.codegen.contraction_tiles import (
     Tile,
     even_rows,
@@ -89,8 +89,16 @@ class Blocking:
         return prod(size(a) for a in self.group)
 
     @property
+    def whole(self) -> bool:
+        """Whether one block has all points of the reduce axes, whatever their sizes."""
+        reduced = self.contraction.reduced
+        if not is_symbolic(reduced):
+            return self.blocks == 1
+        return self.mode != "panel" and self.split == 0 and self.block >= size(reduced[0])
+
+    @property
     def blocks(self) -> int:
-        """How many blocks the reduce axes are cut into."""
+        """How many blocks the reduce axes are cut into, about if they are symbolic."""
         reduced = self.contraction.reduced
         parts = ceil(size(reduced[self.split]) / self.block)
         return prod(size(a) for a in reduced[: self.split]) * parts
@@ -142,9 +150,13 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
     for rows, lanes in ((c.left, c.right), (c.right, c.left)):
         if not rows.axes or not lanes.axes:
             continue
+        if is_symbolic(rows.axes[1:]) or (rows.padded and not can_relayout(rows, None, c)):
+            continue
         groups = [lanes.axes[-n:] for n in range(1, len(lanes.axes) + 1)]
         groups += [(a,) for a in lanes.axes[:-1]]
         for group in groups:
+            if is_symbolic(group):
+                continue
             flat = prod(size(a) for a in group)
             for registers in (4, 3, 2, 1, 6, 5) if choices.tile is None else (choices.tile[1],):
                 registers = min(registers, max(1, flat // width))
@@ -197,7 +209,7 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     split, block = 0, size(c.reduced[0])
     if choices.block is not None:
         split, block = _split(c, choices.block)
-    elif c.depth * unit * element > 2 * budget:
+    elif c.depth * unit * element > 2 * budget or (b.mode == "panel" and is_symbolic(c.reduced)):
         split, block = _split(c, max(1, budget // (unit * element)))
     depth = block * prod(size(a) for a in c.reduced[split + 1 :])
     packs = b.mode == "panel" and not in_place(b.lanes, b.group)
@@ -223,11 +235,14 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
 
 
 def _split(c: Contraction, most: int) -> tuple[int, int]:
-    """(axis, block) so that a block has at most `most` points, or one step of the last axis."""
+    """(axis, block) so that a block has at most `most` points, or one step of the last axis.
+
+    Inside a block all extents are known.
+    """
     inner = c.depth
     for number, a in enumerate(c.reduced):
         inner //= size(a)
-        if inner <= most:
+        if inner <= most and not is_symbolic(c.reduced[number + 1 :]):
             block = max(1, most // inner)
             return number, ceil(size(a) / ceil(size(a) / block))
     return len(c.reduced) - 1, 1
@@ -268,8 +283,11 @@ def in_place(part: Part, group: Sequence[Axis]) -> bool:
 def can_relayout(part: Part, lane: Axis | None, c: Contraction) -> bool:
     """Whether the tensor can be copied with zeros around it and the lane axis innermost."""
     value = part.value
-    if not isinstance(value, Read) or not all(isinstance(n, int) for n in value.tensor.shape):
+    if not isinstance(value, Read):
         return False
+    for n, index in zip(value.tensor.shape, value.indices, strict=True):
+        if not isinstance(n, int) and not (isinstance(index, Axis) and index.upper is n):
+            return False
     axes = (*part.axes, *c.batch, *c.reduced)
     if not all(is_affine(i, axes) for i in value.indices):
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from tensorad.codegen.contraction import size
+from tensorad.codegen.contraction import is_symbolic, size
 from tensorad.codegen.contraction_plan import Blocking
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule_record import is_listening, note
@@ -30,7 +30,7 @@ def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:
     yield f"lanes along {_listed(b.group)}", _SOURCES[b.mode]
     if b.rows_mode != "place":
         yield f"{_listed(b.rows.axes)} copied", _SOURCES[b.rows_mode]
-    if b.blocks > 1:
+    if b.blocks > 1 and not is_symbolic(c.reduced):
         taken = prod(size(a) for a in c.reduced)
         yield f"{b.depth} of {taken} steps at a time", "what they read stays in the second cache"
     if b.parallel:

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Final
 
 from tensorad.codegen.machine import Machine
+from tensorad.ir.expr import ZERO, Const, Expr, add, floordiv, int_const, mul, sub
 
 MOST_REGISTERS: Final = 6
 """Logical registers of lanes in one tile."""
@@ -69,3 +70,23 @@ def even_rows(count: int, most: int) -> list[tuple[int, int, int]]:
     if larges < number:
         parts.append((larges * large, count, small))
     return parts
+
+
+RowTiles = tuple[Expr, Expr, int]
+"""Tiles of so many rows from the first number to the second."""
+
+
+def row_tiles(count: Expr, most: int) -> list[RowTiles]:
+    """Tiles that together have all rows; where their number is symbolic, ever smaller ones."""
+    if isinstance(count, Const):
+        return [(int_const(a), int_const(b), n) for a, b, n in even_rows(int(count.value), most)]
+    tiles: list[RowTiles] = []
+    start: Expr = ZERO
+    for rows in dict.fromkeys((most, ceil(most / 2), 1)):
+        stop = count
+        if rows > 1:
+            whole = mul(floordiv(sub(count, start), int_const(rows)), int_const(rows))
+            stop = add(start, whole)
+        tiles.append((start, stop, rows))
+        start = stop
+    return tiles
