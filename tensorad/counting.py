@@ -66,6 +66,7 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
         sizes: values for symbolic sizes; without them the counts are polynomials.
     Raises:
         UserError: a count is no polynomial of the sizes that have no value.
+        CountError: the bounds of a loop depend on data.
         DefinitionError: something is no tensor, or a value no integer >= 0.
     """
     roots = check_tensors(tensors, "work")

@@ -57,6 +57,10 @@ class BuildError(UserError, ValueError):
     """Outputs and inputs cannot be built into one function."""
 
 
+class CountError(UserError, ValueError):
+    """How often loops run cannot be told before they run."""
+
+
 class LimitError(UserError, RuntimeError):
     """A named limit would be exceeded."""
 

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from tensorad import te, topi
-from tensorad.autodiff import vjp
+from tensorad.autodiff import jvp, vjp
 from tensorad.autodiff.choice import Ways, derive_within_bound
 from tensorad.autodiff.heads import pair_heads, seeds
+from tensorad.autodiff.plain import PlainTarget
+from tensorad.autodiff.products import products
 from tensorad.autodiff.reverse import Sweep
 from tensorad.autodiff.visits import Visits
 from tensorad.bound import bound
 from tensorad.counting import work
+from tensorad.errors import CountError
 from tensorad.ir.expr import Expr, Reduce, size_var
 from tensorad.ir.interpret import interpret
 from tensorad.ir.points import evaluate
@@ -32,7 +35,7 @@ def matrix(name: str, *shape: Dim) -> Tensor:
 
 def plain(y: Tensor, wrt: list[Tensor], head: Tensor) -> list[Tensor]:
     starts, batch = seeds(pair_heads([y], [head]))
-    return Sweep([y], wrt, batch, {}, plain=True).run(starts, strict=False)
+    return Sweep([y], wrt, batch, {}, PlainTarget).run(starts, strict=False)
 
 
 def check(y: Tensor, wrt: list[Tensor], sizes: tuple[Mapping[str, int], ...] = FIXED) -> None:
@@ -171,6 +174,51 @@ def test_visits_are_those_of_the_loops(seed: int) -> None:
         assert found == int(str(work(of.outputs, sizes).iterations))
 
 
+@pytest.mark.parametrize("seed", (2, 8, 12, 28, 35))
+def test_products_are_those_of_the_loops(seed: int) -> None:
+    program, rng = choose(seed)
+    of = differentiate(program, rng)
+    symbolic = any(not isinstance(n, int) for t in program.inputs for n in t.shape)
+    for sizes in (*SIZES, LARGE) if symbolic else ({},):
+        values: Mapping[Expr, int] = {size_var(name): n for name, n in sizes.items()}
+        assert products(of.outputs, values) == int(str(work(of.outputs, sizes).multiplications))
+
+
+def test_what_is_no_sum_may_be_left_unstored() -> None:
+    x, p = matrix("X", 5), te.placeholder((2,), dtype="int64", name="P")
+    m = matrix("M", 9)
+    k, q = te.reduce_axis(9, "k"), te.reduce_axis(4, "q")
+    inner = te.sum(te.maximum(te.select(k < 2, x[p[te.minimum(k, 1)]], 1.0) + 0 * q, -1.25), axis=q)
+    y = te.compute((), lambda: te.tanh(te.sum(inner, axis=k, where=m[k] > 0.0)), name="Y")
+    head = like(y, "H")
+    with listening() as heard:
+        (dx,) = vjp(y, [x], head)
+    assert work(dx).iterations <= bound(y, [x])
+    assert "nothing stored" in [r.plan for r in heard if isinstance(r, Decision)]
+
+
+def test_loops_that_data_bound_are_not_compared() -> None:
+    x, d = matrix("X", 6, 6), matrix("d", 6, 6)
+    k, q = te.reduce_axis(6, "k"), te.reduce_axis(6, "q")
+    y = te.compute(
+        (), lambda: te.min(te.sum(x[q, k] ** 2, axis=q, where=2 * q > k), axis=k), name="Y"
+    )
+    t = jvp(y, {x: d})
+    with pytest.raises(CountError) as caught:
+        work(t)
+    assert str(caught.value) == (
+        "data decide how often a loop runs.\n"
+        "  in: Y.winner[]\n"
+        "  hint: count the tensors it is computed from."
+    )
+    (hd,) = vjp(t, [x])
+    values = np.random.default_rng(0).standard_normal((2, 6, 6))
+    least = np.argmin([(values[0][k // 2 + 1 :, k] ** 2).sum() for k in range(6)])
+    expected = np.zeros((6, 6))
+    expected[least // 2 + 1 :, least] = 2 * values[1][least // 2 + 1 :, least]
+    np.testing.assert_allclose(interpret(hd, {x: values[0], d: values[1]}), expected)
+
+
 def sums(m: int) -> tuple[Tensor, Tensor, Tensor]:
     """Y = row sums of X; its gradient, and the same with a loop of `m` points per element."""
     x, h = matrix("X", 4, 5), matrix("H", 4)
@@ -185,11 +233,11 @@ def sums(m: int) -> tuple[Tensor, Tensor, Tensor]:
 def test_the_first_way_that_keeps_to_the_yardstick_is_taken() -> None:
     x, y, dear = sums(3)
     _, _, cheap = sums(1)
-    ways = Ways(lambda: [dear], lambda _: [cheap], lambda: [dear], lambda: [dear])
+    ways = Ways(lambda: [dear], lambda _: [cheap], {"plain": lambda: [dear]})
     assert derive_within_bound(ways, y, [x], []) == [cheap]
-    ways = Ways(lambda: [cheap], lambda _: [dear], lambda: [dear], lambda: [dear])
+    ways = Ways(lambda: [cheap], lambda _: [dear], {"plain": lambda: [dear]})
     assert derive_within_bound(ways, y, [x], []) == [cheap]
-    ways = Ways(lambda: [dear], lambda _: [dear], lambda: [cheap], lambda: [dear])
+    ways = Ways(lambda: [dear], lambda _: [dear], {"plain": lambda: [cheap]})
     with listening() as heard:
         assert derive_within_bound(ways, y, [x], []) == [cheap]
     assert [(r.plan, r.why) for r in heard if isinstance(r, Decision)] == [
@@ -200,7 +248,7 @@ def test_the_first_way_that_keeps_to_the_yardstick_is_taken() -> None:
 def test_where_every_way_exceeds_the_yardstick_the_least_is_taken() -> None:
     x, y, dear = sums(3)
     _, _, dearer = sums(4)
-    ways = Ways(lambda: [dearer], lambda _: [dear], lambda: [dearer], lambda: [dearer])
+    ways = Ways(lambda: [dearer], lambda _: [dear], {"plain": lambda: [dearer]})
     assert derive_within_bound(ways, y, [x], []) == [dear]
 
 
@@ -212,7 +260,9 @@ def test_loops_too_long_to_count_are_not_compared() -> None:
     def never() -> list[Tensor]:
         raise AssertionError
 
-    assert derive_within_bound(Ways(lambda: found, lambda r: r, never, never), y, [x], []) == found
+    assert (
+        derive_within_bound(Ways(lambda: found, lambda r: r, {"plain": never}), y, [x], []) == found
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -239,5 +289,5 @@ def test_many_more_multiplications_are_no_price_for_a_few_points() -> None:
         return value
 
     dear = te.compute((6,), heavy, name="dX")
-    ways = Ways(lambda: [light], lambda _: [dear], lambda: [dear], lambda: [dear])
+    ways = Ways(lambda: [light], lambda _: [dear], {"plain": lambda: [dear]})
     assert derive_within_bound(ways, y, [x], [h]) == [light]

@@ -9,6 +9,7 @@ import tensorad as ta
 from tensorad import te
 from tensorad.autodiff.heads import pair_heads, seeds
 from tensorad.autodiff.reverse import Sweep
+from tensorad.autodiff.weights import WeightedTarget
 from tensorad.bound import bound
 from tensorad.errors import BoundsError
 from tensorad.ir.expr import Expr
@@ -22,7 +23,7 @@ from tests.test_random_programs import SIZES, choose, differentiate
 
 def stored(y: Tensor, wrt: list[Tensor], head: Tensor) -> list[Tensor]:
     starts, batch = seeds(pair_heads([y], [head]))
-    sweep = Sweep([y], wrt, batch, {}, stored=True)
+    sweep = Sweep([y], wrt, batch, {}, WeightedTarget)
     return sweep.tidied(sweep.run(starts, strict=False))
 
 
@@ -57,6 +58,23 @@ def test_the_adjoint_is_computed_with_the_weights() -> None:
     y = te.compute((6,), lambda i: te.sin(inner[i] * inner[(i + 1) % 6]), name="Z")
     (dx,) = stored(y, [x], like(y, "H"))
     assert [op.name for op in topological_ops([dx])] == [*"HXY", "dZ.weights", "dY.weights", "dX"]
+
+
+def test_reads_that_visit_less_together_are_scattered_together() -> None:
+    x = te.placeholder((2, 2), dtype="float64", name="X")
+    w = te.placeholder((8, 3), dtype="float64", name="W")
+
+    def value(i: Expr, j: Expr) -> Expr:
+        here = te.tanh(x[i % 2, (j + 1) % 2] * w[i, j])
+        there = te.tanh(x[(i + j) % 2, 1] * w[7 - i, 2 - j])
+        return te.tanh(here * there * x[1, j % 2])
+
+    y = te.compute((8, 3), value, name="Y")
+    (dx,) = stored(y, [x], like(y, "H"))
+    assert ta.work(dx).iterations == 24 + 4 + 24, "the weights, zeros, then all reads in one pass"
+    assert bound(y, [x]) == 3 * 24
+    assert ta.work(dx).multiplications < ta.work(ta.vjp(y, [x], like(y, "H"))[0]).multiplications
+    assert ta.gradcheck(y, [x, w])
 
 
 def test_values_behind_false_guards_stay_out_of_weights() -> None:

@@ -178,7 +178,7 @@ class Target:
         """(the sum of what can be gathered, the rest)."""
         total: Expr | None = None
         scattered: list[Contribution] = []
-        crowded = _crowded(self.contributions)
+        crowded = self.crowded(axes)
         joining = scattered_along(self.contributions, axes, len(self.batch))
         for members in merged(self.contributions):
             c = sum_of(members)
@@ -193,8 +193,8 @@ class Target:
                 continue
             if part is None:
                 scattered += sparse or [c]
-                why = _why_scattered(c, c.axes in crowded, bool(sparse))
-                note(Decision(self.of, "scattered", _ALONG if c.axes in joining else why))
+                why = _ALONG if c.axes in joining else crowded.get(c.axes)
+                note(Decision(self.of, "scattered", why or _why_scattered(c, bool(sparse))))
                 continue
             note(Decision(self.of, "gathered"))
             if not is_zero(part):
@@ -203,6 +203,13 @@ class Target:
         if total is None and not scattered:
             total = const(0, self.of.dtype)
         return total, scattered
+
+    def crowded(self, axes: tuple[Axis, ...]) -> dict[tuple[Axis, ...], str]:
+        """The domains whose contributions are scattered in one pass, and why."""
+        count: dict[tuple[Axis, ...], int] = {}
+        for c in self.contributions:
+            count[c.axes] = count.get(c.axes, 0) + 1
+        return {own: _MANY for own, n in count.items() if n > _GATHER_TERMS and own}
 
     def _gather_as_given(
         self, members: Sequence[Contribution], axes: tuple[Axis, ...]
@@ -313,22 +320,15 @@ def scan_output(body: Expr, axes: tuple[Axis, ...]) -> Tensor | None:
 _ALONG = "other reads of the formula are scattered by data, and this one with them"
 
 
-def _why_scattered(c: Contribution, is_crowded: bool, chosen: bool) -> str:
-    if is_crowded:
-        return f"more than {_GATHER_TERMS} reads share one formula, which is evaluated once"
+_MANY = f"more than {_GATHER_TERMS} reads share one formula, which is evaluated once"
+
+
+def _why_scattered(c: Contribution, chosen: bool) -> str:
     if chosen:
         return "one element of many is selected, and only it receives anything"
     if any(depends_on_data(i) for i in c.indices):
         return "the element read depends on data"
     return "the index has no exact inverse that loops could follow"
-
-
-def _crowded(contributions: Sequence[Contribution]) -> dict[tuple[Axis, ...], None]:
-    """The domains with so many reads that one pass over the forward points is cheaper."""
-    count: dict[tuple[Axis, ...], int] = {}
-    for c in contributions:
-        count[c.axes] = count.get(c.axes, 0) + 1
-    return {axes: None for axes, n in count.items() if n > _GATHER_TERMS and axes}
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,22 @@ or multiplies more than the yardstick allows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property, partial
 from math import prod
 from typing import Final
 
-from tensorad.autodiff.cost import SAMPLE, products, width
+from tensorad.autodiff.cost import SAMPLE, listed_points, width
+from tensorad.autodiff.products import products
 from tensorad.autodiff.visits import Visits
 from tensorad.bound import bound
+from tensorad.errors import CountError
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.facts import facts_about
 from tensorad.ir.order import axes_in, sizes_in
-from tensorad.ir.points import evaluate, independent_parts
+from tensorad.ir.points import evaluate
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.record import Decision, Record, is_listening, listening, note
@@ -40,14 +44,12 @@ class Ways:
     Attributes:
         sweep: the optimised sweep.
         tidy: its results with less work.
-        plain: the plain sweep.
-        stored: a tidied sweep that stores what several reads of one formula contribute.
+        others: what is tried where these visit or multiply too much, by name.
     """
 
     sweep: Callable[[], list[Tensor]]
     tidy: Callable[[list[Tensor]], list[Tensor]]
-    plain: Callable[[], list[Tensor]]
-    stored: Callable[[], list[Tensor]]
+    others: Mapping[str, Callable[[], list[Tensor]]]
 
 
 def derive_tidied(ways: Ways) -> list[Tensor]:
@@ -67,25 +69,16 @@ def derive_within_bound(
     """
     swept, heard = _heard(ways.sweep)
     tidied, more = _heard(lambda: ways.tidy(swept))
+    chosen: Heard = (tidied, [*heard, *more])
     ops = topological_ops([y, *wrt, *given])
     samples = _samples(ops) if _is_short(ops) else []
-    if not samples or not _is_countable(y, Visits(tidied, given), samples[0]):
-        return _tell(tidied, [*heard, *more])
-    limit = _Limit(y, wrt, given, samples)
-    best, least, told = tidied, limit.excess(tidied), [*heard, *more]
-    others: dict[str, Callable[[], Heard]] = {
-        "untidied": lambda: (swept, heard),
-        "plain": lambda: _heard(ways.plain),
-        "weights stored": lambda: _heard(ways.stored),
-    }
-    for plan, derive in others.items():
-        if least > _NONE:
-            found, records = derive()
-            above = limit.excess(found)
-            if above < least:
-                chosen = [Decision(x, plan, _FEWER) for x in wrt]
-                best, least, told = found, above, [*records, *chosen]
-    return _tell(best, told)
+    with suppress(CountError):  # where data decide how often loops run, nothing is compared
+        if samples and _is_countable(y, Visits(tidied, given), samples[0]):
+            limit = _Limit(y, wrt, given, samples)
+            others: dict[str, Callable[[], Heard]] = {"untidied": lambda: (swept, heard)}
+            others.update({plan: partial(_heard, w) for plan, w in ways.others.items()})
+            chosen = limit.least(chosen, others)
+    return _tell(*chosen)
 
 
 class _Limit:
@@ -94,16 +87,34 @@ class _Limit:
     def __init__(
         self, y: Tensor, wrt: Sequence[Tensor], given: Sequence[Tensor], samples: Sequence[Sizes]
     ) -> None:
-        self.given, self.samples = given, samples
+        self.y, self.wrt, self.given, self.samples = y, wrt, given, samples
         self.points = [bound(y, wrt, _by_name(sizes)) for sizes in samples]
-        self.products = _PRODUCTS * (products([y], samples[0]) + self.points[0])
+
+    def least(self, first: Heard, others: Mapping[str, Callable[[], Heard]]) -> Heard:
+        """The first gradients that do not exceed the limit, else those that do by the least."""
+        best, least = first, self.excess(first[0])
+        for plan, derive in others.items():
+            if least > _NONE:
+                found, records = derive()
+                above = self.excess(found)
+                if above < least:
+                    chosen = [Decision(x, plan, _FEWER) for x in self.wrt]
+                    best, least = (found, [*records, *chosen]), above
+        return best
 
     def excess(self, found: list[Tensor]) -> tuple[int, int]:
         """Points beyond those allowed, over all samples; products, at the first."""
         visited = Visits(found, self.given)
         counts = [visited.count(sizes) for sizes in self.samples]
         above = sum([max(0, n - m) for n, m in zip(counts, self.points, strict=True)])
-        return above, max(0, products(found, self.samples[0]) - self.products)
+        beyond = products(found, self.samples[0]) - _PRODUCTS * self.points[0]
+        if beyond > 0:
+            beyond -= _PRODUCTS * self.forward_products
+        return above, max(0, beyond)
+
+    @cached_property
+    def forward_products(self) -> int:
+        return products([self.y], self.samples[0])
 
 
 def _heard(derive: Callable[[], list[Tensor]]) -> Heard:
@@ -170,9 +181,7 @@ def _is_countable(y: Tensor, visited: Visits, sizes: Sizes) -> bool:
 
 
 def _listed(visited: Visits, sizes: Sizes) -> int:
-    """At most so many points are listed: those of axes with conditions, or linked bounds."""
-    parts = [p for nest in visited.nests for p in independent_parts(nest) if len(p) > 1]
-    return sum([prod([width(a, sizes) for a in p if isinstance(a, Axis)]) for p in parts])
+    return sum([listed_points(nest, sizes) for nest in visited.nests])
 
 
 def _box(ops: Sequence[Op], sizes: Sizes) -> int:

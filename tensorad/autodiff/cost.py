@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Const, Expr, Size
 from tensorad.ir.levels import Level, every_operand, loop_levels
 from tensorad.ir.order import sizes_in
-from tensorad.ir.points import count_points, possible
+from tensorad.ir.points import count_points, independent_parts, possible
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, topological_ops
 from tensorad.simplify.intervals import Interval, interval
 
-_COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
+COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
+"""Operations counted as multiplications."""
 SAMPLE: Final = 16
 """The extent that symbolic sizes are given to compare costs."""
 _EXACT: Final = 1_000_000
@@ -26,23 +27,6 @@ def cost(tensors: Sequence[Tensor]) -> int:
     ops = topological_ops(tensors)
     sizes: dict[Expr, int] = {e: SAMPLE for op in ops for e in _sizes(op)}
     return sum([_points(op, sizes) for op in ops])
-
-
-def products(tensors: Sequence[Tensor], sizes: dict[Expr, int]) -> int:
-    """Multiplications, divisions and functions in the loops behind the tensors, each once."""
-    return sum([_products(op, sizes) for op in topological_ops(tensors)])
-
-
-def _products(op: Op, sizes: dict[Expr, int]) -> int:
-    match op:
-        case Compute():
-            return _formula_products(op.bodies, op.axes, sizes)
-        case Scatter():
-            return _formula_products(op_expressions(op), op.axes, sizes)
-        case Scan():
-            roots = (*op.sources, *op.combiner.results)
-            return _formula_products(roots, (*op.axes, *op.along), sizes)
-    return 0
 
 
 def _sizes(op: Op) -> list[Size]:
@@ -69,14 +53,10 @@ def _formulas(roots: Sequence[Expr], axes: Sequence[Axis], sizes: dict[Expr, int
     return total + _level_products(levels, sizes)
 
 
-def _formula_products(roots: Sequence[Expr], axes: Sequence[Axis], sizes: dict[Expr, int]) -> int:
-    return _level_products(loop_levels(roots, axes, every_operand, conditions=True)[0], sizes)
-
-
 def _level_products(levels: Sequence[Level], sizes: dict[Expr, int]) -> int:
     total = 0
     for level in levels:
-        found = len([e for e in level.need if isinstance(e, Call) and e.op in _COSTLY])
+        found = len([e for e in level.need if isinstance(e, Call) and e.op in COSTLY])
         total += found * _count(level.items, sizes) if found else 0
     return total
 
@@ -88,7 +68,13 @@ def _count(items: Sequence[Expr], sizes: dict[Expr, int]) -> int:
     return count_points([i if isinstance(i, Axis) else possible(i) for i in items], sizes)
 
 
-def width(a: Axis, sizes: dict[Expr, int]) -> int:
+def listed_points(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> int:
+    """At most so many points are listed to count those of a nest: of axes that are linked."""
+    parts = [p for p in independent_parts(items) if len(p) > 1]
+    return sum([prod([width(a, sizes) for a in p if isinstance(a, Axis)]) for p in parts])
+
+
+def width(a: Axis, sizes: Mapping[Expr, int]) -> int:
     """The number of values between the least and the greatest the axis may take."""
     found = interval(a, _known(sizes))
     if found.lo is None or found.hi is None:
@@ -102,5 +88,5 @@ def _extent(e: Expr, sizes: dict[Expr, int]) -> int:
     return SAMPLE if high is None else high
 
 
-def _known(sizes: dict[Expr, int]) -> dict[Expr, Interval]:
+def _known(sizes: Mapping[Expr, int]) -> dict[Expr, Interval]:
     return {s: Interval(n, n) for s, n in sizes.items()}

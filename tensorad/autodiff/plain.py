@@ -86,7 +86,7 @@ class PlainTarget(Target):
         made = _in_one_sweep(parts, axes)
         if made is not None:
             return self._keep(made, axes)
-        if not stored and _costs_nothing(gathered, uses):
+        if not stored and self.costs_nothing(gathered, uses):
             return Adjoint(axes, gathered)
         return self._keep(outputs(Compute(name, axes, (gathered,)))[0], axes)
 
@@ -109,6 +109,19 @@ class PlainTarget(Target):
     def _scatter(self, name: str, parts: list[Contribution], init: Tensor | None) -> Tensor:
         """One loop for each piece of each read's live points."""
         return super()._scatter(name, [p for c in parts for p in _pieces(c)], init)
+
+    def costs_nothing(self, body: Expr, uses: Uses) -> bool:
+        """Whether a formula is not stored: no point is visited or evaluated more often for it."""
+        once = uses.terms <= 1 and uses.pointwise
+        return _is_written_out(body) and (once or all(map(_is_light, postorder(body))))
+
+
+class UnstoredTarget(PlainTarget):
+    """The adjoint of one tensor: stored only if it is a sum."""
+
+    def costs_nothing(self, body: Expr, uses: Uses) -> bool:
+        """Whether a formula is not stored: no point is visited more often for it."""
+        return _is_written_out(body)
 
 
 def _total(parts: Sequence[Expr]) -> Expr | None:
@@ -249,12 +262,9 @@ def _is_followed(body: Expr) -> bool:
     return not any(is_static(c) and uses_any(c, e.axes) for e, c in tests)
 
 
-def _costs_nothing(body: Expr, uses: Uses) -> bool:
-    """Whether no point is visited more often for a formula that is not stored."""
-    nodes = postorder(body)
-    if len(nodes) > _MOST_NODES or occurs(REDUCE, body):
-        return False
-    return (uses.terms <= 1 and uses.pointwise) or all(map(_is_light, nodes))
+def _is_written_out(body: Expr) -> bool:
+    """Whether a formula is short and without loops."""
+    return not occurs(REDUCE, body) and len(postorder(body)) <= _MOST_NODES
 
 
 def _is_light(e: Expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
 from tensorad.autodiff.box import Box
@@ -22,7 +23,7 @@ from tensorad.autodiff.overrides import (
     derivation_inputs,
     derivation_order,
 )
-from tensorad.autodiff.plain import PlainTarget
+from tensorad.autodiff.plain import PlainTarget, UnstoredTarget
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.rescaled import adjoint_terms
 from tensorad.autodiff.scan_forms import scatter_scan, steps_of, traced_scan
@@ -31,7 +32,7 @@ from tensorad.autodiff.scans import Heads as ScanHeads
 from tensorad.autodiff.scans import reverse_sweep
 from tensorad.autodiff.shifts import Shifts
 from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
-from tensorad.autodiff.weights import with_stored_weights
+from tensorad.autodiff.weights import WeightedTarget, with_stored_weights
 from tensorad.errors import GradError
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
@@ -53,6 +54,12 @@ from tensorad.simplify.record import Decision, note
 from tensorad.simplify.tidied import tidy
 
 Indices = tuple[Expr, ...]
+_OTHERS: Final[dict[str, type[Target]]] = {
+    "plain": PlainTarget,
+    "weights stored": WeightedTarget,
+    "nothing stored": UnstoredTarget,
+}
+"""Ways to collect adjoints that are tried where a gradient exceeds the yardstick."""
 
 
 def vjp(
@@ -90,14 +97,13 @@ def vjp(
 
     sweep = Sweep(ys, tensors, batch, rules)
 
-    def plain() -> list[Tensor]:
-        return Sweep(ys, tensors, batch, rules, plain=True).run(starts, strict)
+    def anew(kind: type[Target]) -> list[Tensor]:
+        other = Sweep(ys, tensors, batch, rules, kind)
+        found = other.run(starts, strict)
+        return other.tidied(found) if kind is WeightedTarget else found
 
-    def stored() -> list[Tensor]:
-        again = Sweep(ys, tensors, batch, rules, stored=True)
-        return again.tidied(again.run(starts, strict))
-
-    ways = Ways(lambda: sweep.run(starts, strict), sweep.tidied, plain, stored)
+    others = {plan: partial(anew, kind) for plan, kind in _OTHERS.items()}
+    ways = Ways(lambda: sweep.run(starts, strict), sweep.tidied, others)
     if len(ys) > 1 or batch or rules:
         results = derive_tidied(ways)
     else:
@@ -117,15 +123,13 @@ class Sweep:
         wrt: Sequence[Tensor],
         batch: Shape,
         rules: Rules,
-        plain: bool = False,
-        stored: bool = False,
+        kind: type[Target] = Target,
     ) -> None:
         self.ys = list(ys)
         self.wrt = dict.fromkeys(wrt)
         self.batch = batch
         self.rules = rules
-        self.plain = plain
-        self.stored = stored
+        self.kind = kind
         self.order = derivation_order(ys, rules)
         self.active = self._active()
         self.targets: dict[Tensor, Target] = {}
@@ -203,7 +207,7 @@ class Sweep:
                 terms = self._read_back(viewed, t, terms)
                 adjoint = self._finish(t, Uses(len(terms), _pointwise(viewed, terms)))
                 if adjoint is not None:
-                    if self.stored:
+                    if self.kind is WeightedTarget:
                         adjoint, terms = with_stored_weights(
                             viewed, f"d{t.name}.weights", adjoint, terms, kept=t in self.wrt
                         )
@@ -270,8 +274,7 @@ class Sweep:
 
     def _push(self, tensor: Tensor, contribution: Contribution) -> None:
         if tensor not in self.targets:
-            kind = PlainTarget if self.plain else Target
-            self.targets[tensor] = kind(tensor, self.batch)
+            self.targets[tensor] = self.kind(tensor, self.batch)
         self.targets[tensor].contributions.append(contribution)
 
     def _push_term(self, op: Compute, adjoint: Adjoint, term: Term) -> None:

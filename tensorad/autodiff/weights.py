@@ -8,15 +8,44 @@ share what they have in common, and the gathers only add.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
-from tensorad.autodiff.adjoint import Adjoint
+from tensorad.autodiff.adjoint import Adjoint, Target
+from tensorad.autodiff.contributions import Contribution, gather_is_cheaper
+from tensorad.autodiff.gathers import gather_all
 from tensorad.autodiff.linear import Term, times
-from tensorad.ir.expr import ONE, TRUE, Expr, cast, read
+from tensorad.ir.expr import ONE, TRUE, Axis, Expr, cast, read
 from tensorad.ir.points import depends_on_data, possible
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import copy_bodies
 from tensorad.simplify.nonzeroness import guarded
+
+_TOGETHER: Final = "all reads of the formula take one pass together, and more apart"
+
+
+@dataclass(eq=False)
+class WeightedTarget(Target):
+    """The adjoint of one tensor, to which formulas with many reads contribute."""
+
+    def crowded(self, axes: tuple[Axis, ...]) -> dict[tuple[Axis, ...], str]:
+        """Besides, the domains whose reads, gathered one by one, visit more points."""
+        found = super().crowded(axes)
+        groups: dict[tuple[Axis, ...], list[Contribution]] = {}
+        for c in self.contributions:
+            groups.setdefault(c.axes, []).append(c)
+        for own, members in groups.items():
+            several = len(members) > 1 and own and not any(c.sparse for c in members)
+            if several and not self._is_gathered(members, axes):
+                found.setdefault(own, _TOGETHER)
+        return found
+
+    def _is_gathered(self, members: Sequence[Contribution], axes: tuple[Axis, ...]) -> bool:
+        """Whether gathering what can be gathered visits no more points than scattering all."""
+        inverted = [c for c in members if not depends_on_data(*c.indices)]
+        body = gather_all(inverted, axes, len(self.batch)) if inverted else None
+        beside = inverted if len(inverted) == len(members) else []
+        return body is not None and gather_is_cheaper(body, axes, beside, len(self.batch))
 
 
 def with_stored_weights(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.errors import InternalError, UserError
+from tensorad.errors import CountError, InternalError, UserError
 from tensorad.ir.expr import (
     TRUE,
     Apply,
@@ -297,6 +297,12 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
         case Call():
             with np.errstate(all="ignore"):
                 return np.asarray(_FUNCTIONS[e.op](*args))
+    if depends_on_data(e):
+        raise CountError(
+            "data decide how often a loop runs.",
+            where=str(e),
+            hint="count the tensors it is computed from.",
+        )
     raise InternalError(f"{type(e).__name__} {e} is no index arithmetic")
 
 
