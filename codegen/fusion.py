@@ -13,6 +13,7 @@ from tensorad.codegen.choices import Schedules
 from tensorad.codegen.fusion_epilogue import with_epilogues
 from tensorad.codegen.fusion_rows import Group, joined, lone
 from tensorad.codegen.fusion_step import Step, all_steps
+from tensorad.codegen.fusion_strips import join_strips
 from tensorad.codegen.fusion_tile import Tile, best_tile, may_pay, reason
 from tensorad.codegen.fusion_write import write_group
 from tensorad.codegen.loopir import Kernel
@@ -46,7 +47,7 @@ def fuse_units(
         stretch = steps[at : at + MOST_STEPS]
         later = [t for s in steps[at + MOST_STEPS :] for t in s.reads]
         kernels.extend(_fuse(stretch, {**kept, **dict.fromkeys(later)}))
-    return kernels
+    return join_strips(kernels, schedules)
 
 
 def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> list[Kernel]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tensorad.codegen import machine
 from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.fusion_place import Place, moved
@@ -16,7 +15,7 @@ from tensorad.codegen.loopir import For, Kernel, LoopKind, Stmt
 from tensorad.codegen.loopnest import Nest, map_nest
 from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_flat import flattened
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import is_large
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul
 from tensorad.ir.tensor import Dim, Placeholder, Tensor, outputs
@@ -31,7 +30,7 @@ class _Writer:
         self.first = group.steps[0]
         self.loops = [axis(row[self.first].name, 0, row[self.first].upper) for row in tile.rows]
         self.outside = outside
-        again = {t: None for s in group.steps for t in s.reads if _is_large(t)}
+        again = {t: None for s in group.steps for t in s.reads if is_large(t)}
         self.homes = {
             t: (s, self.home(t, s))
             for s in group.steps
@@ -121,11 +120,6 @@ class _Writer:
     def origins(self, s: Step, base: Expr | None) -> tuple[tuple[int, Expr | None], ...]:
         """The kept dimensions, each with where its block begins."""
         return tuple([(d, base if d == self.blocked(s) else None) for d in self.kept(s)])
-
-
-def _is_large(t: Tensor) -> bool:
-    """Whether stores of it had better pass all caches."""
-    return 2 * (bytes_of(t) or 0) > machine.current().l3
 
 
 def write_group(group: Group, tile: Tile, outside: Mapping[Tensor, None]) -> Kernel:

@@ -54,10 +54,15 @@ def streamed_tensors(kernel: Kernel, schedules: Schedules) -> list[Tensor]:
     found: list[Tensor] = []
     for t in kernel.writes:
         chosen = schedules.of(t.name).streaming
-        large = total > last and 2 * (bytes_of(t) or 0) > last
+        large = total > last and is_large(t)
         if t not in read and (large if chosen is None else chosen):
             found.append(t)
     return found
+
+
+def is_large(t: Tensor) -> bool:
+    """Whether stores of it had better pass all caches, with what else is read and written."""
+    return 3 * (bytes_of(t) or 0) > machine.current().l3
 
 
 def bytes_of(t: Tensor) -> int | None:

@@ -1,0 +1,240 @@
+"""Sums over rows run beside the loop over those rows: strip by strip, what it read is at hand.
+
+A loop over blocks of rows that adds them up (the gradients by a scale and a shift) follows a loop
+over rows that reads the same rows (the gradient by the rows themselves). Cut into strips, both
+run in one loop over blocks. The sums keep their order, and everything is computed as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import lcm
+
+from tensorad.codegen import machine
+from tensorad.codegen.affine import Ranges, substitutor
+from tensorad.codegen.choices import Schedules
+from tensorad.codegen.llvm_lanes import expressions, statements
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store, Visit
+from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_record import note
+from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, int_const, mul
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import free_leaves, postorder
+from tensorad.simplify.linear import linear_form
+
+FEWEST_BLOCKS = 8
+"""Blocks that several threads should find."""
+Indices = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """for block: heads; for row in steps: body."""
+
+    loop: For
+    heads: tuple[Stmt, ...]
+    rows: For
+    size: int
+    """Rows of a block."""
+    step: int
+
+
+def join_strips(kernels: Sequence[Kernel], schedules: Schedules) -> list[Kernel]:
+    """The kernels, sums over blocks of rows joined to the loop over rows before them."""
+    result: list[Kernel] = []
+    for k in kernels:
+        joined = _joined(result[-1], k, schedules) if result else None
+        if joined is None:
+            result.append(k)
+        else:
+            result[-1] = joined
+    return result
+
+
+def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | None:
+    if any(schedules.of(t.name).fuse is False for t in (*first.writes, *second.writes)):
+        return None
+    loop, blocks = _single_loop(first), _blocks(second)
+    if loop is None or blocks is None or not _may_run_as(loop, blocks.loop):
+        return None
+    shared = _shared(first, second)
+    if shared is None or _count(loop.axis) is None or _count(blocks.loop.axis) is None:
+        return None
+    rows = _rows_per_run(loop, blocks, shared)
+    if rows is None:
+        return None
+    strip = lcm(rows, blocks.step)
+    total = (_count(loop.axis) or 0) * rows
+    if blocks.size % strip or total != blocks.size * (_count(blocks.loop.axis) or 0):
+        return None
+    moved = sum(bytes_of(t) or 0 for t in shared)
+    near = machine.current().l2
+    if moved <= near or moved // total * strip > near // 2:
+        return None
+    if not _in_step(loop, blocks, rows, [t for t in shared if t in dict.fromkeys(first.writes)]):
+        return None
+    note(second.writes, "sums of rows in strips", "beside the loop that reads the same rows")
+    body = _strips(loop, blocks, rows, strip)
+    reads = tuple(dict.fromkeys((*first.reads, *second.reads)))
+    writes = (*first.writes, *second.writes)
+    return Kernel(second.name, (body,), writes, reads, (*first.scratch, *second.scratch))
+
+
+def _may_run_as(loop: For, other: For) -> bool:
+    """Whether the other loop may run as the first one does: on threads, each stores its own."""
+    if loop.kind == other.kind:
+        return True
+    stores = [s for s in statements(other.body) if isinstance(s, Store)]
+    own = all(any(i is other.axis for i in s.indices) for s in stores)
+    return loop.kind == "parallel" and own and (other.axis.extent or 0) >= FEWEST_BLOCKS
+
+
+def _single_loop(k: Kernel) -> For | None:
+    """The loop that is all of a kernel."""
+    if len(k.body) != 1 or not isinstance(k.body[0], For) or k.body[0].kind == "vector":
+        return None
+    return k.body[0]
+
+
+def _blocks(k: Kernel) -> _Blocks | None:
+    """The kernel as a loop over blocks of rows whose last statement is the loop over rows."""
+    loop = _single_loop(k)
+    if loop is None:
+        return None
+    *heads, last = loop.body
+    if not isinstance(last, For) or last.kind != "serial":
+        return None
+    size, step = _count(last.axis, steps=True), last.axis.step
+    if size is None or not isinstance(step, Const) or size % int(step.value):
+        return None
+    return _Blocks(loop, tuple(heads), last, size, int(step.value))
+
+
+def _count(a: Axis, steps: bool = False) -> int | None:
+    """n of [0, n), by one unless steps are allowed."""
+    from_zero = isinstance(a.lower, Const) and a.lower.value == 0
+    by_one = steps or (isinstance(a.step, Const) and a.step.value == 1)
+    if not from_zero or not by_one or not isinstance(a.upper, Const):
+        return None
+    return int(a.upper.value)
+
+
+def _shared(first: Kernel, second: Kernel) -> list[Tensor] | None:
+    """What the second reads of the first's reads and results; None where they are in the way."""
+    made, again = dict.fromkeys(second.writes), dict.fromkeys(second.reads)
+    if any(t in made for t in (*first.reads, *first.writes)):
+        return None
+    found = [t for t in dict.fromkeys((*first.reads, *first.writes)) if t in again]
+    return found or None
+
+
+def _accesses(body: Iterable[Stmt], t: Tensor) -> Iterator[Indices]:
+    """The indices of all reads and stores of a tensor."""
+    for s in statements(body):
+        if isinstance(s, Store):
+            yield from [s.indices for u in s.tensors if u is t]
+        for e in postorder(*expressions(s)):
+            if isinstance(e, Read) and e.tensor is t:
+                yield e.indices
+
+
+def _rows_per_run(loop: For, blocks: _Blocks, shared: Sequence[Tensor]) -> int | None:
+    """How many rows one run of the first loop takes, by what both read."""
+    for t in shared:
+        for indices in _accesses(blocks.rows.body, t):
+            d = _row_dimension(indices, blocks)
+            if d is None:
+                continue
+            for other in _accesses(loop.body, t):
+                rows = linear_form(other[d]).terms.get(loop.axis, 0)
+                if rows > 0:
+                    return rows
+    return None
+
+
+def _row_dimension(indices: Indices, blocks: _Blocks) -> int | None:
+    """The dimension with an index size * block + row + c, 0 <= c < step."""
+    for d, index in enumerate(indices):
+        form = linear_form(index)
+        wanted = {blocks.loop.axis: blocks.size, blocks.rows.axis: 1}
+        if dict(form.terms) == wanted and 0 <= form.constant < blocks.step:
+            return d
+    return None
+
+
+def _in_step(loop: For, blocks: _Blocks, rows: int, made: Sequence[Tensor]) -> bool:
+    """Whether all the second part reads of the first's results are rows of its own strip."""
+    inner = [s.axis for s in statements(loop.body) if isinstance(s, For)]
+    ranges = Ranges(inner)
+    for t in made:
+        if any(True for _ in _accesses(blocks.heads, t)):
+            return False
+        dimensions = {_row_dimension(i, blocks) for i in _accesses(blocks.rows.body, t)}
+        if len(dimensions) != 1 or None in dimensions:
+            return False
+        (d,) = dimensions
+        assert d is not None  # excluded
+        for indices in _accesses(loop.body, t):
+            form = linear_form(indices[d])
+            if form.terms.pop(loop.axis, 0) != rows:
+                return False
+            low, high = ranges.of_linear(form)
+            if low < 0 or high >= rows:
+                return False
+    return True
+
+
+def _strips(loop: For, blocks: _Blocks, rows: int, strip: int) -> For:
+    """The loop over blocks with both bodies, strip by strip."""
+    a, b = loop.axis, blocks.loop.axis
+    number = axis(a.name, 0, blocks.size // strip)
+    base = add(
+        mul(int_const(blocks.size // rows), b),
+        mul(int_const(strip // rows), number),
+    )
+    if strip == rows:
+        body = placed(loop.body, {a: base})
+    else:
+        within = axis(f"{a.name}i", 0, strip // rows)
+        body = (For(within, placed(loop.body, {a: add(base, within)})),)
+    start = mul(int_const(strip), number)
+    if strip == blocks.step:
+        sums = placed(blocks.rows.body, {blocks.rows.axis: start})
+    else:
+        row = axis(blocks.rows.axis.name, start, add(start, int_const(strip)), blocks.step)
+        sums = (For(row, placed(blocks.rows.body, {blocks.rows.axis: row})),)
+    whole = For(number, (*body, *sums))
+    return replace(blocks.loop, body=(*blocks.heads, whole), kind=loop.kind)
+
+
+def placed(body: tuple[Stmt, ...], mapping: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:
+    """The statements with axes replaced, those of loops whose bounds change renewed."""
+    image = substitutor(mapping)
+
+    def images(many: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([image(e) for e in many])
+
+    result: list[Stmt] = []
+    for s in body:
+        match s:
+            case For():
+                bounds = images((s.axis.lower, s.axis.upper, s.axis.step))
+                if any(m in free_leaves(s.axis.lower, s.axis.upper, s.axis.step) for m in mapping):
+                    fresh = axis(s.axis.name, *bounds)
+                    inner = placed(s.body, {**mapping, s.axis: fresh})
+                    result.append(replace(s, axis=fresh, body=inner))
+                else:
+                    result.append(replace(s, body=placed(s.body, mapping)))
+            case If():
+                then, orelse = placed(s.then, mapping), placed(s.orelse, mapping)
+                result.append(If(image(s.cond), then, orelse))
+            case Assign():
+                result.append(Assign(s.targets, images(s.values)))
+            case Fold():
+                result.append(Fold(s.targets, s.combiner, images(s.values)))
+            case Store():
+                result.append(replace(s, indices=images(s.indices), values=images(s.values)))
+            case Visit() | Check():
+                result.append(s)
+    return tuple(result)
