@@ -159,7 +159,9 @@ def all_steps(
     chained = {}
     for last, members in scan_chains(list(checked), checked, wanted).items():
         choices = schedules.of(last.op.name)
-        kernel = None if choices.fuse is False else schedule_chain(chain_of(members), choices)
+        kernel = (
+            None if choices.fuse is False else schedule_chain(chain_of(members, wanted), choices)
+        )
         if kernel is not None:
             chained.update(dict.fromkeys(members[:-1], None))
             chained[last] = kernel

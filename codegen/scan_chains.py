@@ -63,7 +63,7 @@ def _follows(
     inside = dict.fromkeys([t for m in members for t in m.live])
     own = {**dict.fromkeys(members), u: None}
     for t in inside:
-        if t in kept or any(r not in own for r in readers.get(t, ())) or not _is_near(t, op):
+        if any(r not in own for r in readers.get(t, ())) or not (t in kept or _is_near(t, op)):
             return False
     rows = len(op.axes)
     found = [e for e in reads(*op_expressions(op)) if e.tensor in inside]
@@ -85,8 +85,9 @@ def _is_near(t: Tensor, op: Scan) -> bool:
     return row * ROWS <= NEAR_BYTES
 
 
-def chain_of(units: Sequence[Unit]) -> Chain:
-    """The scans of a chain's units."""
+def chain_of(units: Sequence[Unit], wanted: Iterable[Tensor]) -> Chain:
+    """The scans of a chain's units; what is wanted is stored beside."""
+    kept = dict.fromkeys(wanted)
     found = [(op, u.live) for u in units if (op := _scan_of(u)) is not None]
-    inside = tuple([t for _, live in found[:-1] for t in live])
+    inside = tuple([t for _, live in found[:-1] for t in live if t not in kept])
     return Chain(tuple(found), inside)

@@ -35,8 +35,11 @@ from tensorad.ir.visit import (
     substitute_all,
 )
 
-WIDTH: Final = 32
-"""Rows side by side in one loop over the steps."""
+REGISTERS: Final = 4
+"""Registers of rows side by side: a function's operations wait for each other."""
+REGISTER_BYTES: Final = 64
+LONG: Final = 32
+"""Rows side by side where each lane reads its own elements."""
 STRIPS: Final = (64, 32, 16)
 """Rows whose elements are in scratch at a time."""
 MOST_BYTES: Final = 1 << 18
@@ -93,8 +96,8 @@ def schedule_strips(chain: Chain, choices: Choices) -> Kernel | None:
         made = _Strips(chain, width)
         if made.fits(MOST_BYTES) and (rows is None or rows >= width):
             return made.kernel(choices)
-    made = _Strips(chain, WIDTH, across=False)
-    if made.fits(MOST_STATES) and (rows is None or rows >= WIDTH):
+    made = _Strips(chain, LONG, across=False)
+    if made.fits(MOST_STATES) and (rows is None or rows >= LONG):
         return made.kernel(choices)
     return None
 
@@ -237,7 +240,10 @@ class _Strips:
 
     def kernel(self, choices: Choices) -> Kernel:
         """All strips."""
-        main = For(self.lane, moved(self.body, self.places), "vector", WIDTH)
+        states = [p for op, _ in self.chain.scans for p in op.combiner.lhs]
+        lanes = REGISTER_BYTES // max([p.dtype.size_bytes for p in states])
+        width = min(self.width, REGISTERS * lanes)
+        main = For(self.lane, moved(self.body, self.places), "vector", width)
         body = (*_copies(self.before), main, *_copies(self.after))
         points = sum(extent_product([*self.axes, *op.along]) for op, _ in self.chain.scans)
         *others, _ = self.axes
@@ -249,7 +255,7 @@ class _Strips:
         made = tuple([t for t in every if t not in inside])
         read_ = dict.fromkeys([t for op, _ in self.chain.scans for t in op_inputs(op)])
         left = tuple([t for t in read_ if t not in dict.fromkeys(every)])
-        note(made, f"{WIDTH} rows in lanes", "a step takes longer than moving its elements across")
+        note(made, f"{width} rows in lanes", "a step takes longer than moving its elements across")
         name = self.chain.scans[-1][0].name
         return Kernel(name, loops, made, left, tuple(self._scratch()))
 

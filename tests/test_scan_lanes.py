@@ -125,3 +125,15 @@ def test_data_decides_where_lanes_read() -> None:
     lanes = ta.build(y, [x, p])(*given)
     plain = ta.build(y, [x, p], schedule=ta.Schedule(vector=False))(*given)
     np.testing.assert_array_equal(lanes, plain)
+
+
+def test_states_that_are_wanted_are_stored_beside_the_chain() -> None:
+    inputs, results = path((40, 12), 1)
+    wanted = results[1:]
+    kernels = lower_program(wanted, inputs).kernels
+    (chain,) = [k for k in kernels if walks(k)]
+    assert results[1] in chain.writes
+    given = arrays(inputs, (40, 12))
+    plain = ta.build(wanted, inputs, schedule=ta.Schedule(vector=False, fuse=False))(*given)
+    for found, expected in zip(ta.build(wanted, inputs)(*given), plain, strict=True):
+        np.testing.assert_array_equal(found, expected)
