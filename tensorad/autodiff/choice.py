@@ -22,6 +22,7 @@ from tensorad.ir.points import evaluate
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.record import Decision, Record, is_listening, listening, note
+from tensorad.simplify.turns import asked_in_turn
 
 Sizes = dict[Expr, int]
 Heard = tuple[list[Tensor], Sequence[Record]]
@@ -100,6 +101,11 @@ class _Limit:
                 if above < least:
                     chosen = [Decision(x, plan, _FEWER) for x in self.wrt]
                     best, least = (found, [*records, *chosen]), above
+        if least > _NONE:
+            found = asked_in_turn(best[0], dict.fromkeys(topological_ops([self.y, *self.given])))
+            if self.excess(found) < least:
+                chosen = [Decision(x, "tests in turn", _FEWER) for x in self.wrt]
+                best = found, [*best[1], *chosen]
         return best
 
     def excess(self, found: list[Tensor]) -> tuple[int, int]:
