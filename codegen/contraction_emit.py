@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Callable, Sequence
+from math import ceil, prod
 
 from tensorad.codegen.access import access
 from tensorad.codegen.affine import Ranges, substitutor
@@ -12,7 +12,7 @@ from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, d
 from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
 from tensorad.codegen.contraction_plan import Blocking, in_place, store_stride
 from tensorad.codegen.contraction_tiles import Tile, row_tiles
-from tensorad.codegen.loopir import Assign, Fold, For, If, Stmt, Store
+from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.expr import (
     ONE,
@@ -76,8 +76,11 @@ class _Emitter:
         self.direct = len(nest.tensors) == 1 and nest.values[0] is self.acc and store_stride(b) == 1
         """Whether sums over some blocks may wait in the result itself."""
         self.sums: Tensor | None = None
+        self.place: Expr = ZERO
+        """Of the panel among those that take a block together."""
         if not b.whole and not self.direct:
-            self.sums = buffer("sums", (dim(points(b.rows.axes)), b.panel), self.acc.dtype)
+            shape = (b.together, dim(points(b.rows.axes)), b.panel)
+            self.sums = buffer("sums", shape, self.acc.dtype)
             self.scratch.append(self.sums)
 
     # Copies made before
@@ -125,24 +128,46 @@ class _Emitter:
     def by_panels(self) -> tuple[Stmt, ...]:
         """Batches and panels shared by threads, all rows inside."""
         b = self.b
-        whole, left = divmod(b.flat, b.panel)
-        panels = whole + bool(left)
+        panels = ceil(b.flat / b.panel)
         count = mul(int_const(panels), points(b.outer))
+        kind: LoopKind = "parallel" if b.parallel else "serial"
+        if b.together > 1:
+            return self.together(panels, count, kind)
         q = axis("q", 0, count)
-        at: Expr = ZERO if count is ONE else q
         self.ranges.enter(q)
+        if count is ONE:
+            return self.in_blocks(lambda k: self.one_panel(panels, ZERO, k))
+        return (For(q, self.in_blocks(lambda k: self.one_panel(panels, q, k)), kind),)
+
+    def together(self, panels: int, count: Expr, kind: LoopKind) -> tuple[Stmt, ...]:
+        """Some panels take each block, one after the other, before the next block."""
+        size_of_group = int_const(self.b.together)
+        groups = floordiv(add(count, sub(size_of_group, ONE)), size_of_group)
+        q = axis("q", 0, groups)
+        first = mul(q, size_of_group)
+        p = axis("p", 0, call("minimum", size_of_group, sub(count, first)))
+        self.place = p
+        body = self.in_blocks(lambda k: (For(p, self.one_panel(panels, add(first, p), k)),))
+        return (For(q, body, kind),)
+
+    def in_blocks(self, body: Callable[[Expr], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
+        """The body for all blocks of the reduce axes."""
+        if self.b.whole:
+            return body(ZERO)
+        k = axis("kb", 0, self.blocks())
+        self.ranges.enter(k)
+        return (For(k, body(k)),)
+
+    def one_panel(self, panels: int, at: Expr, block: Expr) -> tuple[Stmt, ...]:
+        """One block of a panel; the last panel may be narrower."""
+        b = self.b
         outer = digits(floordiv(at, int_const(panels)), b.outer)
         number = mod(at, int_const(panels))
-        base = mul(number, int_const(b.panel))
-        body: tuple[Stmt, ...] = ()
+        whole, left = divmod(b.flat, b.panel)
+        body = tail = self.block(outer, int_const(whole * b.panel), left, block) if left else ()
         if whole:
-            body = self.one_panel(outer, base, b.panel)
-        if left:
-            tail = self.one_panel(outer, int_const(whole * b.panel), left)
-            body = (If(call("lt", number, int_const(whole)), body, tail),) if whole else tail
-        if count is ONE:
-            return body
-        return (For(q, body, "parallel" if b.parallel else "serial"),)
+            body = self.block(outer, mul(number, int_const(b.panel)), b.panel, block)
+        return (If(call("lt", number, int_const(whole)), body, tail),) if whole and left else body
 
     def by_rows(self) -> tuple[Stmt, ...]:
         """Row tiles shared by threads, all panels inside."""
@@ -162,15 +187,6 @@ class _Emitter:
                 inner.extend(self.tile(t, outer, ZERO, row, step, {}, None))
             body.append(For(q, tuple(inner), "parallel"))
         return tuple(body)
-
-    def one_panel(self, outer: Mapping, base: Expr, lanes: int) -> tuple[Stmt, ...]:
-        """All blocks of the reduce axes over one panel."""
-        b = self.b
-        if b.whole:
-            return self.block(outer, base, lanes, ZERO)
-        number = axis("kb", 0, self.blocks())
-        self.ranges.enter(number)
-        return (For(number, self.block(outer, base, lanes, number)),)
 
     def blocks(self) -> Expr:
         """How many blocks there are: one, without steps, where a reduce axis has no points."""
@@ -309,7 +325,7 @@ class _Emitter:
     def waiting(self, mapping: Mapping, row: Expr, lane: Expr) -> Expr:
         """Where a sum waits for the next block."""
         if self.sums is not None:
-            return read(self.sums, (row, lane))
+            return read(self.sums, (self.place, row, lane))
         nest = self.nest
         image = substitutor(mapping)
         return read(nest.tensors[0], tuple([image(i) for i in nest.indices]))
@@ -400,7 +416,9 @@ class _Emitter:
             where = tuple([image(i) for i in nest.indices])
             final.append(Store(nest.tensors, where, tuple([image(v) for v in nest.values])))
             if self.sums is not None:
-                partial.append(Store((self.sums,), (add(row, int_const(n)), lane), (a,)))
+                partial.append(
+                    Store((self.sums,), (self.place, add(row, int_const(n)), lane), (a,))
+                )
         if number is None or self.direct:
             return tuple(final)
         last = call("eq", number, sub(self.blocks(), ONE))

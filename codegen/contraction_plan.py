@@ -36,6 +36,8 @@ ENOUGH: Final = 8
 """Parallel iterations that any number of threads can share."""
 LONG_ROWS: Final = 1280
 """Lanes from which a row is longer than a page."""
+LEAST_DEPTH: Final = 128
+"""Steps of a block from which keeping its sums in memory costs little."""
 WORST: Final = 2.6
 """Times the cycles of full registers that a contraction may cost."""
 
@@ -59,6 +61,7 @@ class Blocking:
         rows_mode: the same for the broadcast operand ("panel" is a copy of all its points).
         split, block: reduce axes before number `split` and blocks of that one are outer loops.
         by_rows: several threads share the row tiles; otherwise panels and batches.
+        together: panels that take a block of the reduce axes before any takes the next.
     """
 
     contraction: Contraction
@@ -76,6 +79,7 @@ class Blocking:
     block: int
     by_rows: bool
     parallel: bool
+    together: int = 1
 
     @property
     def outer(self) -> tuple[Axis, ...]:
@@ -231,7 +235,29 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
             panel = _panel(b.flat, step, unit, max(unit, b.flat * outer // ENOUGH))
     if by_rows and block < size(c.reduced[split]):
         by_rows = False
-    return replace(b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel)
+    b = replace(b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel)
+    return b if by_rows else _together(b, target, choices)
+
+
+def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
+    """Panels of the same rows side by side, where their blocks would come from the last cache.
+
+    Taps of a window read nearly the same lanes, and all panels read the same rows.
+    """
+    c, element = b.contraction, b.lanes.value.dtype.size_bytes
+    if b.mode == "panel" or c.batch or is_symbolic((*b.outer, *b.rows.axes, *c.reduced)):
+        return b
+    width = b.rows.extent + b.panel
+    if c.depth * width * element <= target.l2:
+        return b
+    count = prod(size(a) for a in b.outer) * ceil(b.flat / b.panel)
+    room = target.l2 // (4 * b.rows.extent * b.panel * element)
+    together = min(room, ceil(count / target.cores))
+    depth = target.l2 // (3 * width * element)
+    if together < 2 or depth < LEAST_DEPTH:
+        return b
+    split, block = (b.split, b.block) if choices.block is not None else _split(c, depth)
+    return replace(b, together=together, split=split, block=block)
 
 
 def _split(c: Contraction, most: int) -> tuple[int, int]:

@@ -30,6 +30,8 @@ def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:
     yield f"lanes along {_listed(b.group)}", _SOURCES[b.mode]
     if b.rows_mode != "place":
         yield f"{_listed(b.rows.axes)} copied", _SOURCES[b.rows_mode]
+    if b.together > 1:
+        yield f"{b.together} panels take each block together", "they read the same rows"
     if b.blocks > 1 and not is_symbolic(c.reduced):
         taken = prod(size(a) for a in c.reduced)
         yield f"{b.depth} of {taken} steps at a time", "what they read stays in the second cache"

@@ -10,6 +10,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import topi
+from tensorad.autodiff import vjp
 from tensorad.codegen.affine import joined_digits
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.contraction import Contraction, recognise
@@ -365,3 +366,21 @@ def test_lines_of_a_large_result_are_fetched_before_its_sums() -> None:
             (kernel,) = lower_program([program.output], program.inputs).kernels
             text, _ = kernel_text(kernel, kernel_key(kernel)[1])
         assert ("i32 1, i32 3, i32 1" in text) is asked
+
+
+def test_taps_take_a_block_of_pixels_together() -> None:
+    x, w = ta.placeholder((2, 16, 20, 20), name="X"), ta.placeholder((16, 16, 3, 3), name="W")
+    y = topi.nn.conv2d(x, w, padding=1)
+    h = ta.placeholder(y.shape, name="H")
+    (dw,) = vjp(y, [w], h)
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=t.shape).astype(np.float32) for t in (x, h)]
+    found: list[np.ndarray] = []
+    for cores, orders in ((1, ["kb", "p"]), (4, ["q", "kb", "p"]), (9, ["q"])):
+        with override(machine=f"registers=32,vector_bytes=64,l2=65536,cores={cores}"):
+            (kernel,) = lower_program([dw], [x, h], choices=Choices(contract=True)).kernels
+            loops = [s.axis for s in statements(kernel.body) if isinstance(s, For)]
+            named = [a.name for a in loops if a.name in ("q", "kb", "p") and a.extent != 1]
+            assert named == orders
+            found.append(ta.build(dw, [x, h], schedule=Choices(contract=True))(*given))
+    assert all(np.array_equal(found[0], other) for other in found[1:])
