@@ -19,6 +19,7 @@ from tensorad.ir.expr import (
     int_const,
     mod,
 )
+from tensorad.ir.order import INDEX
 from tensorad.ir.visit import postorder, rewrite
 from tensorad.simplify.intervals import Interval, interval
 from tensorad.simplify.linear import Linear
@@ -59,7 +60,7 @@ class _Simplifier:
         """Nodes that are no index expressions."""
 
     def run(self, root: Expr) -> Expr:
-        return rewrite(root, self._shorter)
+        return rewrite(root, self._shorter, kinds=INDEX)
 
     def _form(self, e: Expr) -> Linear:
         """An index expression as a sum; what is no sum is a leaf."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tensorad.ir.expr import Axis, Expr, Read, Reduce, read
+from tensorad.ir.order import READ
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, Update, outputs
 from tensorad.ir.visit import (
     copy_bodies,
@@ -82,7 +83,7 @@ def over_inputs(op: Op, image: Mapping[Tensor, Tensor]) -> Op:
     memo: dict[Expr, Expr] = {}
 
     def new(e: Expr) -> Expr:
-        return rewrite(e, renew, memo)
+        return rewrite(e, renew, memo, READ)
 
     if isinstance(op, Compute):
         axes, bodies = copy_bodies(op.axes, [new(b) for b in op.bodies])
@@ -144,7 +145,7 @@ def _nested(
             return unfold((t.op.axes, t.op.bodies[0]), e.indices)
         return None if t is e.tensor else read(t, e.indices)
 
-    new = rewrite(body, write_out)
+    new = rewrite(body, write_out, kinds=READ)
     if new is body:
         return op
     axes, bodies = copy_bodies(op.axes, (new,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import RLock
+from typing import Final
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from tensorad.ir.expr import (
     reduce_expr,
 )
 from tensorad.ir.facts import facts_about
+from tensorad.ir.order import AXIS, READ, REDUCE
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import children, free_leaves, postorder, reads, rebuild
 
@@ -94,6 +96,10 @@ def signature(axes: Sequence[Axis], body: Expr) -> tuple[tuple[object, ...], lis
     return tuple(key), list(numbers)
 
 
+_NAMED: Final = AXIS | READ | REDUCE
+"""Formulas without such parts are the same under any names."""
+
+
 def renamed(root: Expr, mapping: dict[Nominal, Nominal]) -> Expr:
     """The formula over other axes and tensors; reductions get axes of their own."""
     new: dict[Expr, Expr] = {}
@@ -104,6 +110,9 @@ def renamed(root: Expr, mapping: dict[Nominal, Nominal]) -> Expr:
 def _rename_into(new: dict[Expr, Expr], root: Expr, mapping: dict[Nominal, Nominal]) -> None:
     for e in postorder(root):
         if e in new:
+            continue
+        if not e.kinds & _NAMED:
+            new[e] = e
             continue
         match e:
             case Axis():
@@ -149,8 +158,8 @@ def _one_of_equal_tables(*roots: Expr) -> dict[Nominal, Nominal]:
     return found
 
 
-def _demand_same(axes: Sequence[Axis], remembered: Expr, derived: Expr) -> None:
-    """A renamed result must be what deriving it anew gives, down to the names of its loops.
+def demand_same(axes: Sequence[Axis], remembered: Expr, derived: Expr) -> None:
+    """What stands for a result must be what deriving it anew gives, to the names of its loops.
 
     Raises:
         InternalError: it is another formula.
@@ -187,7 +196,7 @@ class BodyMemory:
         if known is not None:
             result = renamed(known[1], dict(zip(known[0], own, strict=True)))
             if "certify" in config.current().debug:
-                _demand_same(axes, result, solve(axes, body))
+                demand_same(axes, result, solve(axes, body))
             return result
         result = solve(axes, body)
         with self._lock:

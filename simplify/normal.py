@@ -26,6 +26,7 @@ from tensorad.ir.expr import (
     read,
     reduce_expr,
 )
+from tensorad.ir.order import REDUCE, above
 from tensorad.ir.tensor import dim_of
 from tensorad.ir.visit import (
     children,
@@ -88,7 +89,7 @@ class Interned:
 
     def rename(self, axes: Sequence[Axis], roots: Sequence[Expr]) -> dict[Expr, Expr]:
         """axis -> the axis that stands for it above all reductions under the roots."""
-        inner = [a for e in postorder(*roots) if isinstance(e, Reduce) for a in e.axes]
+        inner = [a for e in above(REDUCE, *roots) if isinstance(e, Reduce) for a in e.axes]
         level = 1 + max((self.levels.get(a, 0) for a in inner), default=0)
         mapping: dict[Expr, Expr] = {}
         for n, a in enumerate(axes):
@@ -105,7 +106,11 @@ class Interned:
 
     def closed(self, root: Expr) -> Expr:
         """The formula with all its reductions over axes that stand for their own."""
-        return rewrite(root, lambda e: self.reduction(e) if isinstance(e, Reduce) else None)
+
+        def rule(e: Expr) -> Expr | None:
+            return self.reduction(e) if isinstance(e, Reduce) else None
+
+        return rewrite(root, rule, kinds=REDUCE)
 
     def sum_of(
         self, combiner: Combiner, axes: Sequence[Axis], inner: Monomial, condition: Expr

@@ -16,6 +16,7 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.visit import free_leaves, outside_reductions, rebuild, uses_any
 
 
@@ -24,6 +25,8 @@ def without_repeats(body: Expr) -> Expr:
 
     Ensures: equal values for finite data; f is read only where the loop over k has a value.
     """
+    if not occurs(REDUCE, body):
+        return body
     new: dict[Expr, Expr] = {}
     for e in outside_reductions((body,)):
         new[e] = _counted(e) if isinstance(e, Reduce) else rebuild(e, new)

@@ -13,7 +13,7 @@ from typing import Final
 
 from tensorad.ir.elementwise import formula
 from tensorad.ir.expr import UNARY_MATH, Axis, Call, Const, Expr, Read, Reduce, Select, read, select
-from tensorad.ir.order import REDUCE, occurs
+from tensorad.ir.order import READ, REDUCE, occurs
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import (
     copy_bodies,
@@ -212,7 +212,7 @@ class Tidy:
                     return unfold(definition, e.indices)
             return None if t is e.tensor else read(t, e.indices)
 
-        return rewrite(body, renew)
+        return rewrite(body, renew, kinds=READ)
 
     # -- cheaper formulas ---------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorad.ir.expr import Axis, Expr, Read, read
+from tensorad.ir.order import READ
 from tensorad.ir.rebuild import map_op
 from tensorad.ir.tensor import Compute, Op, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, free_leaves, op_inputs, rewrite, topological_ops
@@ -52,7 +53,7 @@ def _over(op: Op, image: Kept) -> Op:
         return None
 
     def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
-        return tuple([rewrite(e, renew, memo) for e in exprs])
+        return tuple([rewrite(e, renew, memo, READ) for e in exprs])
 
     return map_op(op, new, lambda t: _whole(t, image))
 

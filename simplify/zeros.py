@@ -170,11 +170,16 @@ def nonzero_body(axes: Sequence[Axis], body: Expr) -> Expr:
     Ensures: equal values for finite data (a product with a structural zero is dropped, so
         0 * inf no longer shows).
     """
-    settings = config.current()
-    told = settings.bisect is not None or set(settings.debug) - {"certify"}
-    if told or is_listening():
+    if is_watched():
         return _run(axes, body)
     return _memory.get(axes, body, _run)
+
+
+def is_watched() -> bool:
+    """Whether somebody wants to see the passes run: then nothing is left out or remembered."""
+    settings = config.current()
+    told = settings.bisect is not None or set(settings.debug) - {"certify"}
+    return bool(told) or is_listening()
 
 
 def _run(axes: Sequence[Axis], body: Expr) -> Expr:
@@ -186,7 +191,7 @@ def is_solved(body: Expr) -> bool:
 
     A constant table that switches the summed value to 0 is tested like data.
     """
-    for e in outside_reductions((body,)):
+    for e in outside_reductions((body,)) if occurs(REDUCE, body) else ():
         if isinstance(e, Reduce):
             chosen = [s for source in e.sources for s in switches(source)]
             tests = [e.condition, *[s.cond for s in chosen if reads(s.cond)]]

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorad.ir import order
-from tensorad.ir.expr import Apply, Axis, Cast, Expr, Param, Read, Reduce, Select, Size
+from tensorad.ir.expr import Apply, Axis, Call, Cast, Expr, Param, Read, Reduce, Select, Size
 from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import op_expressions, topological_ops
 from tests.generators import random_program, random_symbolic_program
+
+
+def is_integer_call(e: Expr) -> bool:
+    """Whether integers or conditions are all that an operation takes."""
+    return isinstance(e, Call) and not any(x.dtype.is_float for x in (e, *e.args))
+
 
 KINDS: dict[int, Callable[[Expr], bool]] = {
     order.AXIS: lambda e: isinstance(e, Axis),
@@ -21,6 +27,8 @@ KINDS: dict[int, Callable[[Expr], bool]] = {
     order.INDICATOR: lambda e: isinstance(e, Cast) and e.value.dtype.kind == "bool",
     order.APPLY: lambda e: isinstance(e, Apply),
     order.FLOAT: lambda e: e.dtype.is_float,
+    order.INDEX: lambda e: is_integer_call(e),
+    order.CONDITION: lambda e: is_integer_call(e) and not e.dtype.is_integer,
 }
 
 

@@ -7,12 +7,30 @@ from dataclasses import replace
 
 from tensorad.autodiff.contributions import Contribution, gather_is_cheaper, merged, sum_of
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.expr import Axis, Call, Expr, Select, add, call, cast, logical_and, reduce_expr
-from tensorad.ir.order import REDUCE, occurs
+from tensorad.ir.expr import (
+    ONE,
+    TRUE,
+    ZERO,
+    Axis,
+    Call,
+    Const,
+    Expr,
+    Select,
+    Size,
+    add,
+    call,
+    cast,
+    logical_and,
+    reduce_expr,
+)
+from tensorad.ir.order import CONDITION, INDEX, INDICATOR, REDUCE, SELECT, occurs
 from tensorad.ir.visit import substitute
+from tensorad.simplify.algebra import simplify_indices
+from tensorad.simplify.certificate import is_demanded
+from tensorad.simplify.memory import demand_same
 from tensorad.simplify.nonzeroness import guarded, is_static
 from tensorad.simplify.repeats import without_repeats
-from tensorad.simplify.zeros import drop_implied_guards, is_solved, nonzero_body
+from tensorad.simplify.zeros import drop_implied_guards, is_solved, is_watched, nonzero_body
 
 
 def best_gather(
@@ -47,13 +65,50 @@ def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None
 
     None if the index map cannot be inverted exactly: then it has to be scattered.
     """
-    batch, own = axes[:n_batch], axes[n_batch:]
+    own, value = axes[n_batch:], guarded(c.guard, c.weight(axes[:n_batch]))
+    direct = None if is_watched() else _at_own_indices(c, own, value)
+    if direct is None:
+        return _solved(c, axes, own, value)
+    if is_demanded():
+        solved = _solved(c, axes, own, value)
+        demand_same(axes, direct, value if solved is None else solved)
+    return direct
+
+
+def _at_own_indices(c: Contribution, own: Sequence[Axis], value: Expr) -> Expr | None:
+    """Y[i, j] reads X[i, j] or X[j, i], at all points: there is nothing to solve.
+
+    Ensures: the formula that `_solved` comes to.
+    """
+    if occurs(REDUCE, value) or (occurs(CONDITION, value) and occurs(SELECT | INDICATOR, value)):
+        return None  # it may be zero somewhere
+    at: dict[Expr, Expr] = dict(zip(c.indices, own, strict=True))
+    if c.condition is not TRUE or not len(at) == len(own) == len(c.axes):
+        return None
+    if not all(a in at and _same_values(a, at[a]) for a in c.axes):
+        return None
+    body = substitute(value, at)
+    return simplify_indices(own, body) if occurs(INDEX, body) else body
+
+
+def _same_values(a: Axis, b: Expr) -> bool:
+    """Whether two axes take the same values 0, 1, ..., more than one as far as one can see."""
+    if not isinstance(b, Axis) or a.upper is not b.upper or a.extent in (0, 1):
+        return False
+    plain = isinstance(a.upper, (Const, Size))
+    return plain and a.lower is b.lower is ZERO and a.step is b.step is ONE
+
+
+def _solved(
+    c: Contribution, axes: tuple[Axis, ...], own: Sequence[Axis], value: Expr
+) -> Expr | None:
+    """The value summed over the points that an equation per index leaves."""
     places = [(x, i) for x, i in zip(own, c.indices, strict=True) if i is not x]
     if not all(is_static(i) for _, i in places):
         return None
     hits = logical_and(*[call("eq", x, i) for x, i in places])
     there: dict[Expr, Expr] = {i: x for x, i in places if isinstance(i, (Call, Select))}
-    value = substitute(guarded(c.guard, c.weight(batch)), there)
+    value = substitute(value, there)
     combiner = sum_combiner(value.dtype)
     everywhere = reduce_expr(combiner, (value,), c.axes, logical_and(hits, c.condition))
     solved = nonzero_body(axes, everywhere)

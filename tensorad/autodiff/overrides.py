@@ -206,9 +206,11 @@ def _check_deps(t: Tensor, deps: object) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def derivation_inputs(op: Op, rules: Rules) -> list[Tensor]:
+def derivation_inputs(op: Op, rules: Rules) -> Sequence[Tensor]:
     """The float tensors that derivatives of the operation's outputs flow to."""
-    made = outputs(op) if rules else ()
+    if not rules:
+        return differentiable_inputs(view(op))
+    made = outputs(op)
     ruled = [t for t in made if t in rules]
     found: dict[Tensor, None] = {}
     if not ruled or any(t not in rules for t in made if t.dtype.is_float):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from weakref import WeakKeyDictionary
 
 from tensorad.autodiff.combiners import reduce_terms
 from tensorad.autodiff.linear import Term, body_terms
@@ -23,8 +24,18 @@ def view(op: Op) -> Op:
     return extract_reductions(op) if isinstance(op, Compute) else op
 
 
-def differentiable_inputs(op: Op) -> list[Tensor]:
+_known_inputs: WeakKeyDictionary[Op, tuple[Tensor, ...]] = WeakKeyDictionary()
+
+
+def differentiable_inputs(op: Op) -> tuple[Tensor, ...]:
     """The float tensors the values of a (viewed) operation depend on, in order of first read."""
+    known = _known_inputs.get(op)
+    if known is None:
+        known = _known_inputs[op] = _differentiable_inputs(op)
+    return known
+
+
+def _differentiable_inputs(op: Op) -> tuple[Tensor, ...]:
     found: dict[Tensor, None] = {}
     if isinstance(op, Scan):
         found.update(dict.fromkeys(_value_reads((*op.start, *op.sources))))
@@ -37,7 +48,7 @@ def differentiable_inputs(op: Op) -> list[Tensor]:
         for body in op.bodies:
             values += body.sources if isinstance(body, Reduce) else (body,)
         found.update(dict.fromkeys(_value_reads(values)))
-    return [t for t in found if t.dtype.is_float]
+    return tuple([t for t in found if t.dtype.is_float])
 
 
 def _value_reads(values: Iterable[Expr]) -> list[Tensor]:

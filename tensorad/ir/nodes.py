@@ -46,6 +46,10 @@ INDICATOR: Final = 128
 APPLY: Final = 256
 FLOAT: Final = 512
 """A value of a float dtype."""
+INDEX: Final = 1024
+"""An operation on integers or conditions alone."""
+CONDITION: Final = 2048
+"""One of these that gives a condition."""
 
 
 class _Factories(Protocol):
@@ -291,6 +295,16 @@ class Call(Expr):
     has_operands = True
     op: str
     args: tuple[Expr, ...]
+
+    def _complete(self) -> None:
+        kinds = 0
+        for e in self.args:
+            kinds |= e.kinds
+        if self.dtype.kind == "float":
+            kinds |= FLOAT
+        elif self.args[0].dtype.kind != "float":
+            kinds |= INDEX | CONDITION if self.dtype.kind == "bool" else INDEX
+        _set_kinds(self, kinds)
 
 
 class Apply(Expr):

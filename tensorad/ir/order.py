@@ -7,8 +7,10 @@ from typing import Any
 
 from tensorad.ir.nodes import APPLY as APPLY
 from tensorad.ir.nodes import AXIS as AXIS
+from tensorad.ir.nodes import CONDITION as CONDITION
 from tensorad.ir.nodes import DATA as DATA
 from tensorad.ir.nodes import FLOAT as FLOAT
+from tensorad.ir.nodes import INDEX as INDEX
 from tensorad.ir.nodes import INDICATOR as INDICATOR
 from tensorad.ir.nodes import PARAM as PARAM
 from tensorad.ir.nodes import READ as READ
@@ -73,8 +75,20 @@ def outside_reductions(
 
 def above(kinds: int, *roots: Expr) -> list[Expr]:
     """The nodes of `postorder` that are of one of these kinds, or have such a node below."""
-    found = [r for r in roots if r.kinds & kinds]
-    return list(_postorder_along(found, lambda e: [c for c in e.below if c.kinds & kinds]))
+    done: dict[Expr, None] = {}
+    stack: list[Any] = [r for r in roots[::-1] if r.kinds & kinds]
+    pop, push = stack.pop, stack.append
+    while stack:
+        e = pop()
+        if e is None:
+            done[pop()] = None
+        elif e not in done:
+            push(e)
+            push(None)
+            for c in e.below[::-1]:
+                if c.kinds & kinds and c not in done:
+                    push(c)
+    return list(done)
 
 
 def occurs(kinds: int, *roots: Expr) -> bool:

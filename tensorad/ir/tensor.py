@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -68,7 +69,7 @@ class Compute:
     source: str = field(default_factory=source_line)
     """"file:line" of the user's definition."""
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         return tuple([dim_of(a.upper) for a in self.axes])
 

@@ -170,10 +170,12 @@ def _rebuild_reduce(e: Reduce, new: Mapping[Expr, Expr], renewed: FreshAxes) -> 
     return reduce_expr(e.combiner, sources, tuple(axes), condition, e.index)
 
 
-def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Expr:
+def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None, kinds: int = 0) -> Expr:
     """Apply `rule` once to every node, operands first; None means "unchanged".
 
-    `memo` carries results over several roots.
+    Args:
+        memo: carries results over several roots.
+        kinds: a node that lacks one of them, here and below, is not asked about.
     """
     new: dict[Expr, Expr] = {} if memo is None else memo
     renewed: FreshAxes = {}
@@ -183,7 +185,7 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None) -> Exp
         changed = rule(rebuilt)
         return rebuilt if changed is None else changed
 
-    _fill_images((root,), new, image)
+    _fill_images((root,), new, image, kinds)
     return new[root]
 
 
@@ -301,7 +303,7 @@ def with_fresh_fold() -> Callable[[Expr], Expr]:
         axes = tuple([_as_axis(mapping[a]) for a in e.axes])
         return reduce_expr(e.combiner, tuple(sources), axes, condition, e.index)
 
-    return lambda root: rewrite(root, renew, memo)
+    return lambda root: rewrite(root, renew, memo, REDUCE)
 
 
 def _as_axis(e: Expr) -> Axis:
