@@ -7,20 +7,21 @@ run in one loop over blocks. The sums keep their order, and everything is comput
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
 from tensorad.codegen import machine
-from tensorad.codegen.affine import Ranges, substitutor
+from tensorad.codegen.affine import Ranges
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, statements
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store, Visit
+from tensorad.codegen.loop_place import placed
+from tensorad.codegen.loopir import For, Kernel, Stmt, Store
 from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, int_const, mul
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.visit import postorder
 from tensorad.simplify.linear import linear_form
 
 FEWEST_BLOCKS = 8
@@ -206,35 +207,3 @@ def _strips(loop: For, blocks: _Blocks, rows: int, strip: int) -> For:
         sums = (For(row, placed(blocks.rows.body, {blocks.rows.axis: row})),)
     whole = For(number, (*body, *sums))
     return replace(blocks.loop, body=(*blocks.heads, whole), kind=loop.kind)
-
-
-def placed(body: tuple[Stmt, ...], mapping: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:
-    """The statements with axes replaced, those of loops whose bounds change renewed."""
-    image = substitutor(mapping)
-
-    def images(many: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple([image(e) for e in many])
-
-    result: list[Stmt] = []
-    for s in body:
-        match s:
-            case For():
-                bounds = images((s.axis.lower, s.axis.upper, s.axis.step))
-                if any(m in free_leaves(s.axis.lower, s.axis.upper, s.axis.step) for m in mapping):
-                    fresh = axis(s.axis.name, *bounds)
-                    inner = placed(s.body, {**mapping, s.axis: fresh})
-                    result.append(replace(s, axis=fresh, body=inner))
-                else:
-                    result.append(replace(s, body=placed(s.body, mapping)))
-            case If():
-                then, orelse = placed(s.then, mapping), placed(s.orelse, mapping)
-                result.append(If(image(s.cond), then, orelse))
-            case Assign():
-                result.append(Assign(s.targets, images(s.values)))
-            case Fold():
-                result.append(Fold(s.targets, s.combiner, images(s.values)))
-            case Store():
-                result.append(replace(s, indices=images(s.indices), values=images(s.values)))
-            case Visit() | Check():
-                result.append(s)
-    return tuple(result)

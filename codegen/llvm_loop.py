@@ -12,6 +12,7 @@ from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes,
 from tensorad.codegen.llvm_ops import iota, is_constant
 from tensorad.codegen.llvm_stream import Stream, ask_ahead, ask_for_stores, head_length, streams_of
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
+from tensorad.codegen.loop_place import JoinedStrips, joined_strips
 from tensorad.codegen.loopir import Assign, For, Stmt
 from tensorad.codegen.parallel_work import PARALLEL_COST, symbolic_work
 from tensorad.ir.dtypes import INT64
@@ -303,15 +304,17 @@ def function_text(
     scratch: tuple[Tensor, ...] = (),
 ) -> FunctionText:
     """The LLVM function of one phase; tensors are passed by position."""
-    loops = Loops(body, tensors, first_check, scratch)
-    if parallel and isinstance(body[0], For):
-        _parallel_loop(loops, body[0])
+    loop = body[0] if parallel and isinstance(body[0], For) else None
+    strips = None if loop is None else joined_strips(loop)
+    loops = Loops(body if strips is None else strips.body, tensors, first_check, scratch)
+    if loop is not None:
+        _parallel_loop(loops, loop, strips)
     else:
         loops.block(body)
     return loops.finish(name, parallel)
 
 
-def _parallel_loop(loops: Loops, s: For) -> None:
+def _parallel_loop(loops: Loops, s: For, strips: JoinedStrips | None) -> None:
     """Iterations [begin, end) of the loop; end < 0 asks how many there are.
 
     The answer is negative where threads are not worth while at these sizes.
@@ -341,6 +344,13 @@ def _parallel_loop(loops: Loops, s: For) -> None:
     wanted = put(f"add i64 {lower}, {put(f'mul i64 %end, {step}')}")
     below = put(f"icmp slt i64 {wanted}, {upper}")
     stop = put(f"select i1 {below}, i64 {wanted}, i64 {upper}")
+    if strips is not None:
+        ends = (strips.first, start), (strips.last, put(f"sub i64 {stop}, 1"))
+        for a, name in ends:
+            loops.axes[a] = None
+            values.keep(a, Value((name,), INT64, 0, code.depth, 0))
+        loops.block(strips.body)
+        return
     loops.axes[s.axis] = None
     loops.settle(s)
     loops.counted(s, s.axis, (start, stop, step), True, lambda: loops.block(s.body))

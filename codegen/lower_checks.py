@@ -89,9 +89,18 @@ def _checks(r: Read, dimensions: Sequence[int], axes: Sequence[Axis], guard: Exp
         if condition is not TRUE:
             block = (*before, If(condition, block))
         for a in reversed(loops):
-            block = (For(a, block),)
+            lanes = len(block) == 1 and isinstance(block[0], Check) and _in_a_row(index, a)
+            block = (For(a, block, "vector" if lanes else "serial"),)
         result.extend(block)
     return result
+
+
+def _in_a_row(index: Expr, a: Axis) -> bool:
+    """Whether the indices to check lie side by side: then they are looked at in lanes."""
+    if not isinstance(index, Read):
+        return False
+    *others, last = index.indices
+    return last is a and not any(a in free_leaves(i) for i in others)
 
 
 def _needed_loops(axes: Sequence[Axis], roots: Sequence[Expr]) -> tuple[list[Axis], Expr]:

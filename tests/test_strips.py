@@ -9,10 +9,12 @@ import tensorad as ta
 from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.codegen import fusion
+from tensorad.codegen.loop_place import joined_strips
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Kernel, LoopProgram
+from tensorad.codegen.loopir import For, Kernel, LoopProgram
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
+from tensorad.errors import BoundsError
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.nn import layer_norm
 
@@ -60,3 +62,47 @@ def test_sums_beside_their_rows_have_the_same_bits(monkeypatch: pytest.MonkeyPat
         apart = ta.build(outputs, inputs)(*arrays)
     for have, want in zip(joined, apart, strict=True):
         assert np.array_equal(have, want)
+
+
+def added_rows(rows: int, width: int, count: int) -> tuple[Tensor, list[Tensor]]:
+    """The gradient of picked rows: rows added to those of a table."""
+    table, index = te.placeholder((rows, width), name="T"), te.placeholder((count,), "int64", "idx")
+    picked = te.compute((count, width), lambda i, j: table[index[i], j], name="Y")
+    head = te.placeholder((count, width), name="head")
+    (d,) = vjp(picked, [table], head)
+    return d, [table, index, head]
+
+
+def test_strips_of_one_thread_run_as_one() -> None:
+    d, inputs = added_rows(500, 200, 8192)
+    kernel = lower_program([d], inputs).kernels[-1]
+    fill, updates = kernel.body
+    assert isinstance(updates, For) and updates.kind == "parallel" and updates.axis.extent == 4
+    assert joined_strips(updates) is not None
+    assert isinstance(fill, For) and joined_strips(fill) is None  # nothing between to run again
+    rng = np.random.default_rng(0)
+    arrays = [
+        np.zeros((500, 200), "f4"),
+        rng.integers(0, 500, 8192),
+        rng.standard_normal((8192, 200)).astype("f4"),
+    ]
+    want = np.zeros((500, 200), "f4")
+    np.add.at(want, arrays[1], arrays[2])
+    f = ta.build(d, inputs)
+    for threads in (1, 2, 3):
+        with override(num_threads=threads):
+            assert np.array_equal(f(*arrays), want)
+
+
+@pytest.mark.parametrize("bad", [0, 15, 16, 40])
+def test_indices_are_checked_in_lanes(bad: int) -> None:
+    table, index = te.placeholder((10,), name="T"), te.placeholder((41,), "int64", "idx")
+    y = te.compute((41,), lambda i: table[index[i]], name="Y")
+    (check, _) = lower_program([y], [table, index]).kernels
+    assert isinstance(check.body[0], For) and check.body[0].kind == "vector"
+    picked = np.arange(41) % 10
+    f = ta.build(y, [table, index])
+    assert np.array_equal(f(np.arange(10, dtype="f4"), picked), picked.astype("f4"))
+    picked[bad:] = 70 + np.arange(41 - bad)
+    with pytest.raises(BoundsError, match="70"):
+        f(np.arange(10, dtype="f4"), picked)

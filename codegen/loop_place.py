@@ -1,0 +1,107 @@
+"""Statements over other axes: loops moved into others, strips joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tensorad.codegen.affine import substitutor
+from tensorad.codegen.llvm_lanes import expressions, statements
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
+from tensorad.ir.expr import Axis, Call, Expr, axis
+from tensorad.ir.visit import free_leaves, substitute
+from tensorad.simplify.linear import linear_form
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedStrips:
+    """What a thread runs for the strips first, ..., last: one strip of them all."""
+
+    first: Axis
+    last: Axis
+    body: tuple[Stmt, ...]
+
+
+def joined_strips(s: For) -> JoinedStrips | None:
+    """The strips of a loop inside of other loops, as one; None where the loop has another form.
+
+    Loops between would be run once per strip, each over parts of rows.
+    """
+    between: list[For] = []
+    inner = s.body[0]
+    while isinstance(inner, For) and inner.kind == "serial" and not _is_strip(s.axis, inner.axis):
+        if len(inner.body) != 1 or s.axis in _bound_leaves(inner.axis):
+            return None
+        between.append(inner)
+        inner = inner.body[0]
+    if len(s.body) != 1 or not between or not isinstance(inner, For):
+        return None
+    if not _is_strip(s.axis, inner.axis) or _uses(inner.body, s.axis):
+        return None
+    first, last = (axis(f"{s.axis.name}{end}", s.axis.lower, s.axis.upper) for end in ("f", "l"))
+    lower = substitute(inner.axis.lower, {s.axis: first})
+    lane = axis(inner.axis.name, lower, substitute(inner.axis.upper, {s.axis: last}))
+    body: tuple[Stmt, ...] = (
+        replace(inner, axis=lane, body=placed(inner.body, {inner.axis: lane})),
+    )
+    for loop in reversed(between):
+        body = (replace(loop, body=body),)
+    return JoinedStrips(first, last, body)
+
+
+def _is_strip(number: Axis, a: Axis) -> bool:
+    """[w*number, min(n, w*number + w)) by one."""
+    start = linear_form(a.lower)
+    width = start.terms.get(number, 0)
+    if width <= 0 or len(start.terms) != 1 or start.constant or linear_form(a.step).terms:
+        return False
+    upper = a.upper
+    ends = upper.args if isinstance(upper, Call) and upper.op == "minimum" else (upper,)
+    moving = [linear_form(e) for e in ends if number in free_leaves(e)]
+    if len(moving) != 1 or linear_form(a.step).constant != 1:
+        return False
+    return dict(moving[0].terms) == dict(start.terms) and moving[0].constant == width
+
+
+def _bound_leaves(a: Axis) -> dict[Expr, None]:
+    return free_leaves(a.lower, a.upper, a.step)
+
+
+def _uses(body: tuple[Stmt, ...], a: Axis) -> bool:
+    for s in statements(body):
+        bounds = _bound_leaves(s.axis) if isinstance(s, For) else {}
+        if a in bounds or a in free_leaves(*expressions(s)):
+            return True
+    return False
+
+
+def placed(body: tuple[Stmt, ...], mapping: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:
+    """The statements with axes replaced, those of loops whose bounds change renewed."""
+    image = substitutor(mapping)
+
+    def images(many: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([image(e) for e in many])
+
+    result: list[Stmt] = []
+    for s in body:
+        match s:
+            case For():
+                bounds = images((s.axis.lower, s.axis.upper, s.axis.step))
+                if any(m in free_leaves(s.axis.lower, s.axis.upper, s.axis.step) for m in mapping):
+                    fresh = axis(s.axis.name, *bounds)
+                    inner = placed(s.body, {**mapping, s.axis: fresh})
+                    result.append(replace(s, axis=fresh, body=inner))
+                else:
+                    result.append(replace(s, body=placed(s.body, mapping)))
+            case If():
+                then, orelse = placed(s.then, mapping), placed(s.orelse, mapping)
+                result.append(If(image(s.cond), then, orelse))
+            case Assign():
+                result.append(Assign(s.targets, images(s.values)))
+            case Fold():
+                result.append(Fold(s.targets, s.combiner, images(s.values)))
+            case Store():
+                result.append(replace(s, indices=images(s.indices), values=images(s.values)))
+            case Visit() | Check():
+                result.append(s)
+    return tuple(result)
