@@ -41,11 +41,19 @@ LEAST_LANES = 4
 
 
 class Emitted:
-    """The loops of a contraction and the buffers they need beside the operands."""
+    """The loops of a contraction and the buffers they need beside the operands.
+
+    `before` fills scratch by what the lanes' operand alone decides: once, where it stays the same.
+    """
 
     def __init__(
-        self, body: tuple[Stmt, ...], copies: Sequence[Tensor] = (), scratch: Sequence[Tensor] = ()
+        self,
+        body: tuple[Stmt, ...],
+        copies: Sequence[Tensor] = (),
+        scratch: Sequence[Tensor] = (),
+        before: tuple[Stmt, ...] = (),
     ) -> None:
+        self.before = before
         self.body = body
         self.copies = tuple(copies)
         self.scratch = tuple(scratch)
@@ -56,6 +64,8 @@ def emit_contraction(b: Blocking, nest: Nest) -> Emitted:
     emitter = _Emitter(b, nest)
     before = emitter.copies()
     body = emitter.by_rows() if b.by_rows else emitter.by_panels()
+    if b.inside:
+        return Emitted((*before, *body), (), (*emitter.made, *emitter.scratch), emitter.before)
     return Emitted((*before, *body), emitter.made, emitter.scratch)
 
 
@@ -69,6 +79,7 @@ class _Emitter:
         self.rows_value = b.rows.value
         self.lanes_value = b.lanes.value
         self.panel: Tensor | None = None
+        self.before: tuple[Stmt, ...] = ()
         self.ranges = Ranges()
         """Of the loops around the panels."""
         fold = self.c.fold
@@ -121,7 +132,7 @@ class _Emitter:
         made = buffer(name, [dim(a.upper) for a in axes], value.dtype)
         self.made.append(made)
         where = tuple([a for a in fresh.values() if isinstance(a, Axis)])
-        return panel_nest(made, where, where, value, fresh, threads=True)
+        return panel_nest(made, where, where, value, fresh, threads=not self.b.inside)
 
     # Loops around
 
@@ -136,6 +147,8 @@ class _Emitter:
         q = axis("q", 0, count)
         self.ranges.enter(q)
         if count is ONE:
+            if b.inside and b.whole and b.mode == "panel":
+                self.before = self.pack(digits(ZERO, b.outer), ZERO, b.flat, ZERO)
             return self.in_blocks(lambda k: self.one_panel(panels, ZERO, k))
         return (For(q, self.in_blocks(lambda k: self.one_panel(panels, q, k)), kind),)
 
@@ -228,7 +241,7 @@ class _Emitter:
         """One block over one panel: packing, then the tiles, rows outside of lanes."""
         b = self.b
         body: list[Stmt] = []
-        if b.mode == "panel":
+        if b.mode == "panel" and not self.before:
             body.extend(self.pack(outer, base, lanes, number))
         last = None if b.whole else number
         for t in b.tiles(lanes):

@@ -62,6 +62,7 @@ class Blocking:
         split, block: reduce axes before number `split` and blocks of that one are outer loops.
         by_rows: several threads share the row tiles; otherwise panels and batches.
         together: panels that take a block of the reduce axes before any takes the next.
+        inside: it runs in loops around it: copies are scratch, and threads share nothing.
     """
 
     contraction: Contraction
@@ -80,6 +81,7 @@ class Blocking:
     by_rows: bool
     parallel: bool
     together: int = 1
+    inside: bool = False
 
     @property
     def outer(self) -> tuple[Axis, ...]:
@@ -138,15 +140,25 @@ def plan_contraction(c: Contraction, width: int, choices: Choices = OPEN) -> Blo
     return _cheapest(c, width, machine.current(), choices)
 
 
-def _cheapest(c: Contraction, width: int, target: Machine, choices: Choices) -> Blocking | None:
+def plan_inside(c: Contraction, width: int, choices: Choices) -> Blocking | None:
+    """The cheapest way to run a contraction by one thread, in the loops that others share."""
+    alone = replace(choices, parallel=False)
+    return _cheapest(c, width, machine.current(), alone, inside=True)
+
+
+def _cheapest(
+    c: Contraction, width: int, target: Machine, choices: Choices, inside: bool = False
+) -> Blocking | None:
     best: tuple[float, Blocking] | None = None
     for found in _blockings(c, width, target, choices):
+        if inside and "relayout" in (found.mode, found.rows_mode):
+            continue
         cost = _cost(found, target)
         if choices.pack is not None and found.mode != choices.pack:
             cost *= 1e6  # as asked where it exists
         if best is None or cost < best[0] * 0.99:
             best = cost, found
-    return None if best is None else best[1]
+    return None if best is None else replace(best[1], inside=inside)
 
 
 def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) -> Iterator[Blocking]:
@@ -332,6 +344,11 @@ def tile_cost(b: Blocking, lanes: int) -> float:
             busy = max(step * registers, 0.55 * loads, 4.0) + 0.1 * loads
             total += groups * ((stop - start) // step) * (busy + 20.0 / b.depth)
     return total / b.scale
+
+
+def cycles(b: Blocking) -> float:
+    """What a contraction takes, about."""
+    return _cost(b, machine.current())
 
 
 def _cost(b: Blocking, target: Machine) -> float:

@@ -100,7 +100,8 @@ class _Graph:
         found = None
         if may_pay(a, b) and not self._between(a, b):
             found = joined(a, b, self.position)
-        tile = None if found is None else best_tile(found, self.outside(found, kept))
+        before = [(g, self.tiles.get(g)) for g in (a, b)]
+        tile = None if found is None else best_tile(found, self.outside(found, kept), before)
         if found is None or tile is None:
             self.refused[a, b] = None
             return False

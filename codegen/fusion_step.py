@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tensorad.codegen.access import Access, fold_accesses, outer_accesses
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import Choices, Schedules
+from tensorad.codegen.contraction import Contraction
+from tensorad.codegen.contraction_plan import Blocking
+from tensorad.codegen.fusion_claim import in_rows, plan_rows
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.planning import Plans, schedule_unit
@@ -19,7 +22,7 @@ from tensorad.codegen.schedule_plan import lanes_of
 from tensorad.codegen.schedule_scan import schedule_chain
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.units import Unit
-from tensorad.ir.expr import Axis, Call, Const, Read
+from tensorad.ir.expr import Axis, Call, Const, Expr, Read, add, axis
 from tensorad.ir.tensor import Compute, Tensor
 from tensorad.ir.visit import postorder, reads
 
@@ -36,6 +39,13 @@ class Part:
     """What it visits, folds included."""
     cost: float
     """In cycles, with everything in lanes."""
+    contraction: Contraction | None = None
+
+    def own(self, a: Axis) -> int:
+        """Rows of a contraction that one value of an axis stands for; 0 of any other nest."""
+        c = self.contraction
+        side = None if c is None else next((p for p in (c.left, c.right) if among(a, p.axes)), None)
+        return 0 if side is None or a.extent is None else side.extent // a.extent
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +73,15 @@ class Step:
 
     @property
     def claimed(self) -> bool:
-        """Whether it is a contraction, which stays by itself."""
+        """Whether it runs as a contraction."""
         return self.item is not None and self.plans.is_claimed(self.item)
+
+    @cached_property
+    def blocking(self) -> Blocking | None:
+        """How it runs alone as a contraction that may also run for some rows at a time."""
+        if self.item is None or not self.claimed:
+            return None
+        return in_rows(self.plans.claim(self.item))
 
     @cached_property
     def rows(self) -> tuple[Axis, ...]:
@@ -72,7 +89,10 @@ class Step:
         item = self.item
         if item is None or item.blocks or not may_fuse(item.choices):
             return ()
-        if self.claimed or not self.planned:
+        if self.claimed:
+            whole = () if self.blocking is None else self.blocking.contraction.nest.axes
+            return tuple([a for a in item.axes if among(a, whole)])
+        if not self.planned:
             return ()
         return tuple(
             [
@@ -85,7 +105,28 @@ class Step:
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The pieces with their costs."""
+        if self.blocking is not None:
+            c = self.blocking.contraction
+            part = _part(self, c.nest, Plan(c.nest.axes))
+            return (replace(part, contraction=c),)
         return tuple([_part(self, nest, plan) for nest, plan in self.planned])
+
+    def in_rows(self, rows: tuple[Axis, ...], blocked: Mapping[Axis, int]) -> Blocking:
+        """The plan of a contraction for single values or blocks of these rows."""
+        key = (*rows, *[x for pair in blocked.items() for x in pair])
+        if key not in self._in_rows:
+            assert self.item is not None and self.blocking is not None  # a contraction
+            left: dict[Expr, Axis | None] = {
+                a: axis(a.name, 0, blocked[a]) if a in blocked else None for a in rows
+            }
+            at: dict[Expr, Expr] = {a: axis(a.name, 0, a.upper) for a in rows}
+            at.update({a: add(at[a], b) for a, b in left.items() if b is not None})
+            self._in_rows[key] = plan_rows(self.item, self.blocking.contraction, at, left)
+        return self._in_rows[key]
+
+    @cached_property
+    def _in_rows(self) -> dict[tuple[object, ...], Blocking]:
+        return {}
 
     @cached_property
     def row_reads(self) -> dict[Tensor, list[Read]]:

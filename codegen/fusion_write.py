@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.choices import OPEN, Choices
+from tensorad.codegen.contraction_emit import Emitted
+from tensorad.codegen.fusion_claim import emit_rows, plan_rows
 from tensorad.codegen.fusion_place import Place, moved
 from tensorad.codegen.fusion_rows import Group
 from tensorad.codegen.fusion_step import Step
-from tensorad.codegen.fusion_tile import Tile
+from tensorad.codegen.fusion_tile import Inner, Tile, is_private, units_in_order
 from tensorad.codegen.loopir import For, Kernel, LoopKind, Stmt
 from tensorad.codegen.loopnest import Nest, map_nest
 from tensorad.codegen.schedule_emit import Plan, emit_nest
@@ -19,6 +21,37 @@ from tensorad.codegen.schedule_memory import is_large
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul
 from tensorad.ir.tensor import Dim, Placeholder, Tensor, outputs
+from tensorad.ir.visit import free_leaves
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """Where the loops of a tile are: the value of each of its rows.
+
+    Attributes:
+        at: one per row.
+        inner: the axis within the block of the last row; None where it takes single values.
+        base: where the block begins.
+    """
+
+    tile: Tile
+    at: tuple[Expr, ...]
+    inner: Axis | None
+    base: Expr | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Home:
+    """The scratch of a temporary: the elements of one run of all tiles around it."""
+
+    step: Step
+    tiles: tuple[Tile, ...]
+    tensor: Tensor
+
+
+Chain = tuple[_Run, ...]
+Written = tuple[tuple[Stmt, ...], tuple[Stmt, ...]]
+"""What may stand before the innermost loop around, and what stands in it."""
 
 
 class _Writer:
@@ -27,99 +60,156 @@ class _Writer:
     def __init__(self, group: Group, tile: Tile, outside: Mapping[Tensor, None]) -> None:
         self.group = group
         self.tile = tile
-        self.first = group.steps[0]
-        self.loops = [axis(row[self.first].name, 0, row[self.first].upper) for row in tile.rows]
         self.outside = outside
+        self.panels: list[Tensor] = []
         again = {t: None for s in group.steps for t in s.reads if is_large(t)}
         self.homes = {
-            t: (s, self.home(t, s))
+            t: self.home(t, s)
             for s in group.steps
             for t in s.writes
             if t not in outside or t in again  # a row is read again, its stores pass the cache
         }
 
-    def home(self, t: Tensor, s: Step) -> Tensor:
-        """The scratch of a temporary: one block of its rows."""
-        shape: list[Dim] = [t.shape[d] for d in self.kept(s)]
-        blocked = self.blocked(s)
-        if blocked is not None:
-            shape[self.kept(s).index(blocked)] = self.tile.block
-        return outputs(Placeholder(t.name, tuple(shape), t.dtype))[0]
-
-    def kept(self, s: Step) -> list[int]:
-        """The dimensions of a member's tensors that are no rows, and the one with blocks."""
-        assert s.item is not None  # it has rows
-        blocked = self.blocked(s)
-        rows = [row[s] for row in self.tile.rows]
-        axes = s.item.axes
-        return [d for d, a in enumerate(axes) if d == blocked or not among(a, rows)]
-
-    def blocked(self, s: Step) -> int | None:
-        """The dimension that runs in blocks."""
-        assert s.item is not None  # it has rows
-        if self.tile.block == 1:
-            return None
-        return [a is self.tile.rows[-1][s] for a in s.item.axes].index(True)
+    def home(self, t: Tensor, s: Step) -> _Home:
+        """The scratch of a temporary: within the loops of all that use it."""
+        tiles: tuple[Tile, ...] = (self.tile,)
+        if is_private(t, self.tile, self.group, {}):
+            tiles += tuple([i.tile for i in self.tile.inner if any(s is x for x in i.steps)])
+        shape: list[Dim] = [t.shape[d] for d in _kept(s, tiles)]
+        for tile in tiles:
+            d = _blocked(s, tile)
+            if d is not None:
+                shape[_kept(s, tiles).index(d)] = tile.block
+        return _Home(s, tiles, outputs(Placeholder(t.name, tuple(shape), t.dtype))[0])
 
     def kernel(self) -> Kernel:
         """All loops."""
-        body = self.blocks()
-        for a in reversed(self.loops[:-1]):
-            body = (For(a, body, self.kind(a)),)
+        units = units_in_order(self.group, self.tile.inner)
+        assert units is not None  # the tile was made for it
+        body = self.loops(self.tile, units, ())
         made = [t for s in self.group.steps for t in s.writes if t in self.outside]
         read = dict.fromkeys(t for s in self.group.steps for t in s.reads if t not in self.homes)
-        scratch = tuple([home for _, home in self.homes.values()])
+        scratch = (*[home.tensor for home in self.homes.values()], *self.panels)
         return Kernel(made[-1].name, body, tuple(made), tuple(read), scratch)
 
-    def kind(self, a: Axis) -> LoopKind:
-        """Of the loop over a row."""
-        return "parallel" if a is self.loops[0] and self.tile.parallel else "serial"
+    def loops(self, tile: Tile, units: Sequence[Step | Inner], chain: Chain) -> tuple[Stmt, ...]:
+        """The loops of a tile: over values of all rows but the last, then over blocks of it."""
+        first = units[0].steps[0] if isinstance(units[0], Inner) else units[0]
+        loops = [axis(row[first].name, 0, row[first].upper) for row in tile.rows]
+        before, body = self.blocks(tile, loops, units, chain)
+        if tile.parallel and len(loops) == 1:
+            assert not before  # scratch of a thread lives in an iteration
+        elif before and len(loops) == 1 and not chain:
+            body = (For(axis(loops[0].name, 0, 1), (*before, *body)),)
+        else:
+            body = (*before, *body)
+        for a in reversed(loops[:-1]):
+            body = (For(a, body, "parallel" if a is loops[0] and tile.parallel else "serial"),)
+        return body
 
-    def blocks(self) -> tuple[Stmt, ...]:
+    def blocks(
+        self, tile: Tile, loops: list[Axis], units: Sequence[Step | Inner], chain: Chain
+    ) -> Written:
         """The last loop: over values, or over whole blocks and then the rest."""
-        last, block = self.loops[-1], self.tile.block
+        last, block, around = loops[-1], tile.block, tuple(loops[:-1])
+        shared = tile.parallel and len(loops) == 1
+        kind: LoopKind = "parallel" if shared else "serial"
         if block == 1:
-            return (For(last, self.members(last, None, None), self.kind(last)),)
+            run = _Run(tile, (*around, last), None, None)
+            return _within(last, self.members(units, (*chain, run)), kind)
         assert last.extent is not None  # only such rows have blocks
         whole, rest = divmod(last.extent, block)
-        result: tuple[Stmt, ...] = ()
-        if whole > 1:
+        before: tuple[Stmt, ...] = ()
+        body: tuple[Stmt, ...] = ()
+        runs: list[tuple[Axis, Expr, int, LoopKind]] = []
+        if whole:
             number = axis(last.name, 0, whole)
-            body = self.run(mul(int_const(block), number), block)
-            result = (For(number, body, self.kind(last)),)
-        elif whole:
-            result = self.once(int_const(0), block)
-        if rest:
-            result += self.once(int_const(whole * block), rest)
-        return result
+            runs.append((number, mul(int_const(block), number), block, kind))
+        if rest:  # no part of a loop: scratch lives in a statement of its own
+            runs.append((axis(last.name, 0, 1), int_const(whole * block), rest, "serial"))
+        for number, base, size, each in runs:
+            inner = axis(f"{last.name}i", 0, size)
+            start = int_const(0) if number.extent == 1 and not rest else base
+            run = _Run(tile, (*around, add(start, inner)), inner, start)
+            first, second = _within(number, self.members(units, (*chain, run)), each)
+            before, body = (*before, *first), (*body, *second)
+        return before, body
 
-    def once(self, base: Expr, size: int) -> tuple[Stmt, ...]:
-        """One block that is no part of a loop: scratch lives in a statement of its own."""
-        return (For(axis(self.loops[-1].name, 0, 1), self.run(base, size)),)
-
-    def run(self, base: Expr, size: int) -> tuple[Stmt, ...]:
-        """The members on one block from `base` on."""
-        inner = axis(f"{self.loops[-1].name}i", 0, size)
-        return self.members(add(base, inner), inner, base)
-
-    def members(self, last: Expr, inner: Axis | None, base: Expr | None) -> tuple[Stmt, ...]:
-        """What every member does where the last row is `last`."""
-        at = (*self.loops[:-1], last)
+    def members(self, units: Sequence[Step | Inner], chain: Chain) -> Written:
+        """What every member does in one run."""
+        before: list[Stmt] = []
         body: list[Stmt] = []
-        for s in self.group.steps:
-            rows: dict[Expr, Expr] = {row[s]: e for row, e in zip(self.tile.rows, at, strict=True)}
-            choices = OPEN if s.item is None else s.item.choices
-            for nest, plan in s.planned:
-                body.extend(_in_rows(nest, plan, rows, (self.tile.rows[-1][s], inner), choices))
-        places = {
-            t: Place(home, self.origins(s, base), t in self.outside)
-            for t, (s, home) in self.homes.items()
-        }
-        return moved(tuple(body), places)
+        for unit in units:
+            if isinstance(unit, Inner):
+                body.extend(self.loops(unit.tile, unit.steps, chain))
+                continue
+            first, second = self.member(unit, chain)
+            places = self.places(unit, chain)
+            before.extend(moved(first, places))
+            body.extend(moved(second, places))
+        return tuple(before), tuple(body)
 
-    def origins(self, s: Step, base: Expr | None) -> tuple[tuple[int, Expr | None], ...]:
+    def member(self, s: Step, chain: Chain) -> Written:
+        """What a member does in one run, as if all its temporaries were in memory."""
+        rows: dict[Expr, Expr] = {}
+        left: dict[Expr, Axis | None] = {}
+        for run in chain:
+            rows.update({row[s]: e for row, e in zip(run.tile.rows, run.at, strict=True)})
+            left[run.tile.rows[-1][s]] = run.inner
+        if s.blocking is None:
+            choices = OPEN if s.item is None else s.item.choices
+            made = [
+                x for nest, plan in s.planned for x in _in_rows(nest, plan, rows, left, choices)
+            ]
+            return (), tuple(made)
+        assert s.item is not None  # it is a contraction
+        blocking = plan_rows(s.item, s.blocking.contraction, rows, left)
+        emitted = emit_rows(s.item, blocking)
+        self.panels.extend(emitted.scratch)
+        return self.ahead(chain[-1], emitted, free_leaves(blocking.lanes.value))
+
+    def ahead(self, run: _Run, made: Emitted, used: Mapping[Expr, None]) -> Written:
+        """What is packed stands before the last loop where it is the same in all its runs."""
+        shared = run.tile.parallel and len(run.tile.rows) == 1
+        if shared or any(e in used for e in free_leaves(run.at[-1])):
+            return (), (*made.before, *made.body)
+        return made.before, made.body
+
+    def places(self, s: Step, chain: Chain) -> dict[Tensor, Place]:
+        """Where a member finds the temporaries it uses."""
+        found = {}
+        for t in (*s.reads, *s.writes):
+            home = self.homes.get(t)
+            if home is not None:
+                kept = self.origins(home, chain)
+                found[t] = Place(home.tensor, kept, t in self.outside)
+        return found
+
+    def origins(self, home: _Home, chain: Chain) -> tuple[tuple[int, Expr | None], ...]:
         """The kept dimensions, each with where its block begins."""
-        return tuple([(d, base if d == self.blocked(s) else None) for d in self.kept(s)])
+        bases = {_blocked(home.step, run.tile): run.base for run in chain[: len(home.tiles)]}
+        return tuple([(d, bases.get(d)) for d in _kept(home.step, home.tiles)])
+
+
+def _within(a: Axis, made: Written, kind: LoopKind) -> Written:
+    """The loop around what stands in it."""
+    return made[0], (For(a, made[1], kind),)
+
+
+def _kept(s: Step, tiles: Sequence[Tile]) -> list[int]:
+    """The dimensions of a member's tensors that are no rows, and those with blocks."""
+    assert s.item is not None  # it has rows
+    blocked = [_blocked(s, t) for t in tiles]
+    rows = [row[s] for t in tiles for row in t.rows]
+    return [d for d, a in enumerate(s.item.axes) if d in blocked or not among(a, rows)]
+
+
+def _blocked(s: Step, tile: Tile) -> int | None:
+    """The dimension that runs in blocks."""
+    assert s.item is not None  # it has rows
+    if tile.block == 1:
+        return None
+    return [a is tile.rows[-1][s] for a in s.item.axes].index(True)
 
 
 def write_group(group: Group, tile: Tile, outside: Mapping[Tensor, None]) -> Kernel:
@@ -131,12 +221,12 @@ def _in_rows(
     nest: Nest,
     plan: Plan,
     rows: Mapping[Expr, Expr],
-    last: tuple[Axis, Axis | None],
+    left: Mapping[Expr, Axis | None],
     choices: Choices,
 ) -> tuple[Stmt, ...]:
     """A piece for given rows, by its plan without their loops: its sums keep their order."""
     axes: dict[Expr, Axis | None] = dict.fromkeys(rows)
-    axes[last[0]] = last[1]
+    axes.update(left)
     kept = [axes.get(a, a) for a in nest.axes]
     image = substitutor(rows)
     placed = map_nest(nest, image, [a for a in kept if a is not None])
