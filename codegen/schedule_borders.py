@@ -30,18 +30,22 @@ Planned = tuple[tuple[Nest, Plan], ...]
 
 
 def emit_bordered(planned: Planned, choices: Choices) -> tuple[Stmt, ...] | None:
-    """One loop nest over the axes all pieces share; None where that is not better."""
+    """One loop nest for the core and the borders that share its loops, then the other pieces.
+
+    None where that is not better.
+    """
     decided = choices.borders is None and (choices.vector is not None or choices.order is not None)
     if len(planned) < 2 or choices.borders is False or decided:
         return None
     if any(p.sweep for _, p in planned):
         return None
     core, plan = max(planned, key=lambda p: extent_product(p[0].axes))
-    shared = _shared(planned, plan)
+    shared = _shared(planned, core, plan)
     large = 2 * bytes_moved(core) > machine.current().l2
     if not shared or not (large or choices.borders):
         return None
-    strided = [p for p in planned if p[0] is not core and _loses_lanes(p[1], shared)]
+    members = tuple([p for p in planned if _has(p[0], shared)])
+    strided = [p for p in members if p[0] is not core and _loses_lanes(p[1], shared)]
     if any(f.condition is not TRUE for nest, _ in strided for f in nest.folds):
         return None  # lanes and single elements add what a condition leaves out differently
     points = extent_product(core.axes)
@@ -52,18 +56,29 @@ def emit_bordered(planned: Planned, choices: Choices) -> tuple[Stmt, ...] | None
         return None
     note(core.tensors, "borders inside the loops of the core", "their lines are read once")
     body: list[Stmt] = []
-    for nest, own in planned:
+    for nest, own in members:
         body.extend(emit_nest(*_inside(nest, own, shared)))
     for depth, a in reversed(list(enumerate(shared))):
         kind: LoopKind = "parallel" if parallel and depth == 0 else "serial"
         body = [For(a, tuple(body), kind)]
+    for nest, own in planned:
+        if not _has(nest, shared):
+            body.extend(emit_nest(nest, own))
     return tuple(body)
 
 
-def _shared(planned: Planned, plan: Plan) -> list[Axis]:
-    """Output axes that every piece runs through as a whole, in the core's order."""
+def _shared(planned: Planned, core: Nest, plan: Plan) -> list[Axis]:
+    """Output axes of the core, in its order: those of every piece, or else of its borders."""
     free = [a for a in plan.order if a is not plan.vector and a not in plan.jam]
-    return [a for a in free if all(among(a, nest.axes) for nest, _ in planned)]
+    found = [a for a in free if all(among(a, nest.axes) for nest, _ in planned)]
+    if found:
+        return found
+    borders = [n for n, p in planned if n is not core and _loses_lanes(p, free)]
+    return [a for a in free if borders and all(among(a, n.axes) for n in borders)]
+
+
+def _has(nest: Nest, shared: Sequence[Axis]) -> bool:
+    return all(among(a, nest.axes) for a in shared)
 
 
 def _loses_lanes(plan: Plan, shared: Sequence[Axis]) -> bool:
