@@ -189,7 +189,7 @@ class _Emitter:
         most = min(t.rows for t in tiles)
         copies = points(b.outer)
         body: list[Stmt] = []
-        for start, stop, step in row_tiles(points(b.rows.axes), most):
+        for start, stop, step in row_tiles(points(b.rows.axes), most, b.alike):
             count = floordiv(sub(stop, start), int_const(step))
             q = axis("q", 0, mul(count, copies))
             outer = digits(floordiv(q, count), b.outer) if b.outer else {}
@@ -245,7 +245,7 @@ class _Emitter:
             body.extend(self.pack(outer, base, lanes, number))
         last = None if b.whole else number
         for t in b.tiles(lanes):
-            for start, stop, step in row_tiles(points(b.rows.axes), t.rows):
+            for start, stop, step in row_tiles(points(b.rows.axes), t.rows, b.alike):
                 if sub(stop, start) is int_const(step):
                     body.extend(self.tile(t, outer, base, start, step, {}, last))
                     continue

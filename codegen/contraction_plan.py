@@ -30,6 +30,9 @@ MODEL: Final = Machine("model", l2=1 << 20, l3=16 << 20, vector_bytes=64, regist
 """Decides whether a nest is run as a contraction, which must not depend on the machine."""
 LEAST_WORK: Final = 4096
 """Multiply-adds below which a nest is left to the ordinary plan."""
+LITTLE_WORK: Final = 1 << 23
+MUCH_WORK: Final = 1 << 27
+"""Points up to which equal tiles may be much smaller than the largest, and a little smaller."""
 THREADS_FROM: Final = 200_000
 """Cycles from which several threads pay."""
 ENOUGH: Final = 8
@@ -119,6 +122,12 @@ class Blocking:
     def tile_rows(self) -> int:
         """Row tiles over all rows, at least."""
         return ceil(self.rows.extent / self.most[self.registers])
+
+    @property
+    def alike(self) -> float:
+        """The part of a tile's rows that equal tiles have at least: less code, a little slower."""
+        points = self.contraction.depth * prod(size(a) for a in self.contraction.nest.axes)
+        return 0.6 if points < LITTLE_WORK else 0.8 if points < MUCH_WORK else 1.0
 
     def tiles(self, lanes: int) -> list[Tile]:
         """The register tiles of a panel of so many lanes."""

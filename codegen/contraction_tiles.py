@@ -76,10 +76,19 @@ RowTiles = tuple[Expr, Expr, int]
 """Tiles of so many rows from the first number to the second."""
 
 
-def row_tiles(count: Expr, most: int) -> list[RowTiles]:
-    """Tiles that together have all rows; where their number is symbolic, ever smaller ones."""
+def row_tiles(count: Expr, most: int, least: float) -> list[RowTiles]:
+    """Tiles that together have all rows; where their number is symbolic, ever smaller ones.
+
+    All are equal if they then have at least the part `least` of the rows: half of the code.
+    """
     if isinstance(count, Const):
-        return [(int_const(a), int_const(b), n) for a, b, n in even_rows(int(count.value), most)]
+        number = int(count.value)
+        parts = even_rows(number, most)
+        large = parts[0][2]
+        equal = [n for n in range(ceil(least * large), large) if number % n == 0]
+        if len(parts) > 1 and equal:
+            parts = [(0, number, equal[-1])]
+        return [(int_const(a), int_const(b), n) for a, b, n in parts]
     tiles: list[RowTiles] = []
     start: Expr = ZERO
     for rows in dict.fromkeys((most, ceil(most / 2), 1)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tensorad.codegen.affine import Ranges
 from tensorad.codegen.llvm_memory import Memory
 from tensorad.codegen.llvm_ops import CHEAP, conversion, iota, operation, splat_operand
 from tensorad.codegen.llvm_text import Code, Value, Writer, constant_text, type_text
@@ -66,6 +67,8 @@ class Expressions:
         self.vector: Lanes | None = None
         self.guards: Mapping[Expr, Expr] = {}
         """The test each read of the current statement needs that may leave its tensor."""
+        self.ranges = Ranges()
+        """Of the axes of the loops begun so far."""
         self.check_level = 0
         """Region of the last check: no read may move out beyond it."""
         self.memory = Memory(self)
@@ -197,8 +200,31 @@ class Expressions:
         self.keep(e, Value(tuple(names), INT64, lanes.lanes, base.level, base.mask))
 
     def _call(self, e: Call) -> None:
+        if e.op in ("floordiv", "mod") and self._divided(e):
+            return
         args = tuple([self.cache[a] for a in e.args])
         self._each(e, args, lambda w, names: operation(w, e, names))
+
+    def _divided(self, e: Call) -> bool:
+        """A quotient or remainder of what is never negative: one instruction, or none.
+
+        Lanes past the end may leave the range; nothing uses them.
+        """
+        number, divisor = e.args
+        if e.dtype is not INT64 or not isinstance(divisor, Const) or divisor.value <= 0:
+            return False
+        low, high = self.ranges.of(number)
+        if low < 0:
+            return False
+        v = self.cache[number]
+        if high < divisor.value and e.op == "mod":
+            self.keep(e, v)
+        elif high < divisor.value:
+            self.cache[e] = Value((constant_text(0, INT64),), INT64, 0, 0, 0)
+        else:
+            made = "urem" if e.op == "mod" else "udiv"
+            self._each(e, (v, self.cache[divisor]), lambda w, names: w.binary(made, *names))
+        return True
 
     def _each(self, e: Expr, args: tuple[Value, ...], write: object) -> Value:
         """One result per register from the operands, placed by `_place`."""

@@ -81,6 +81,7 @@ class Loops(Statements):
         """for counter in range(*bounds): body(), scalars that change as phi nodes."""
         lower, upper, step = bounds
         code, values = self.code, self.values
+        values.ranges.enter(counter)
         before = self.changing(s)
         folded = [t for t in self.use.folded[s] if t in self.partials]
         groups_before = [list(self.partials[t].lanes) for t in folded]
@@ -158,6 +159,7 @@ class Loops(Statements):
     # Vector loops
 
     def _vector_loop(self, s: For) -> None:
+        self.values.ranges.enter(s.axis)
         for stage in self._stages(s):
             base = axis(s.axis.name, s.axis.lower, s.axis.upper)
             step = str(stage.count * (stage.lanes or self.width))

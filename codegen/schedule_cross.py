@@ -8,11 +8,14 @@ transposed in registers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from tensorad.codegen.access import Access, extent_of
+from tensorad.codegen.access import Access, extent_of, fold_accesses
+from tensorad.codegen.affine import among
 from tensorad.codegen.llvm_lanes import lanes_for
 from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.schedule_emit import Plan
 from tensorad.ir.expr import ONE, Axis, Read
 from tensorad.ir.visit import free_leaves, postorder
 
@@ -48,3 +51,16 @@ def crossing_axis(nest: Nest, vector: Axis | None, accesses: Sequence[Access]) -
 
 def _is_far(stride: int | None) -> bool:
     return stride is not None and abs(stride) > FAR_APART
+
+
+def collected_singly(nest: Nest, plan: Plan, lanes: int) -> Plan:
+    """One register at a time where its lanes are collected from afar: more are only more code.
+
+    Sums in other lanes than the reduce axes' keep their order.
+    """
+    lane = plan.vector
+    if lane is None or plan.sweep or plan.width <= lanes or not among(lane, nest.axes):
+        return plan
+    strides = [x.stride(lane) for x in fold_accesses(nest)]
+    far = any(n is None or abs(n) > FAR_APART for n in strides)
+    return replace(plan, width=lanes) if far else plan

@@ -23,7 +23,7 @@ from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
 from tensorad.codegen.parallel_work import PARALLEL_COST
-from tensorad.codegen.schedule_cross import crossing_axis, tile_lanes
+from tensorad.codegen.schedule_cross import collected_singly, crossing_axis, tile_lanes
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_loads import IN_FLIGHT, STREAM_COST, is_streaming, loaded, regions
 from tensorad.codegen.schedule_rows import can_sweep
@@ -225,6 +225,8 @@ def _plan_folds(nest: Nest, choices: Choices) -> Plan:
     else:
         unroll = _affordable(nest, unroll, best)
     plan = _swept(nest, Plan(order, best.vector, best.width, best.jam, unroll), choices)
+    if choices.tile is None:
+        plan = collected_singly(nest, plan, lanes_of(nest))
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
     cost = max(steps * best.cost, bytes_moved(nest) / BYTES_PER_CYCLE)
     return _threads(nest, plan, cost, choices.parallel)
