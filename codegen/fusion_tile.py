@@ -338,11 +338,16 @@ def _repacking(tile: Tile, group: Group) -> float:
 
 
 def _touched(x: Access, nest: Nest, fixed: Mapping[Axis, int]) -> float:
-    """Bytes of an access while the fixed axes run over that many values."""
+    """Bytes of an access while the fixed axes run over that many values.
+
+    Windows overlap: it is not more than the fixed rows' share of the tensor.
+    """
     axes = dict.fromkeys([*nest.axes, *[a for f in nest.folds for a in f.axes]])
     ranges = Ranges(axes)
-    count = 1.0
+    count, share = 1.0, bytes_assumed(x.tensor)
     for a in axes:
         if a in x.uses:
-            count *= fixed.get(a, extent_of(a, ranges))
-    return min(count * x.tensor.dtype.size_bytes, bytes_assumed(x.tensor))
+            extent = extent_of(a, ranges)
+            count *= fixed.get(a, extent)
+            share *= fixed.get(a, extent) / max(1, extent)
+    return min(count * x.tensor.dtype.size_bytes, share)

@@ -18,6 +18,8 @@ PAGE = 4096
 STREAM_COST = 0.1
 """What another place in memory to read from costs, as a part of everything: processors foresee
 a few, and places that are pages apart fall to the same lines of a cache."""
+PAGES_COST = 1.05
+"""What lanes on pages of their own cost: the last choice among equals."""
 IN_FLIGHT = 128
 """Operations that a processor works on at a time: the next tile starts before short folds end."""
 HELD = 24
@@ -31,6 +33,17 @@ def is_streaming(nest: Nest) -> bool:
     moved = bytes_moved(nest)
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
     return moved > NEAR_BYTES and steps <= FEW_USES * moved
+
+
+def crowding(reads: Sequence[Access], jam: Mapping[Axis, int]) -> float:
+    """What it costs that copies read at many places at a time."""
+    return 1 + STREAM_COST * (regions(reads, jam) - 1)
+
+
+def paging(reads: Sequence[Access], vector: Axis) -> float:
+    """What it costs that lanes along an axis may read from as many pages."""
+    strides = [abs(x.stride(vector) or 0) * x.tensor.dtype.size_bytes for x in reads]
+    return PAGES_COST if any(n >= PAGE for n in strides) else 1.0
 
 
 def regions(reads: Sequence[Access], jam: Mapping[Axis, int]) -> int:

@@ -25,7 +25,7 @@ from tensorad.codegen.loopnest import Nest, fold_groups
 from tensorad.codegen.parallel_work import PARALLEL_COST
 from tensorad.codegen.schedule_cross import collected_singly, crossing_axis, tile_lanes
 from tensorad.codegen.schedule_emit import Plan
-from tensorad.codegen.schedule_loads import IN_FLIGHT, STREAM_COST, is_streaming, loaded, regions
+from tensorad.codegen.schedule_loads import IN_FLIGHT, crowding, is_streaming, loaded, paging
 from tensorad.codegen.schedule_rows import can_sweep
 from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved, extent_product
 from tensorad.ir.combiner import Combiner
@@ -343,6 +343,7 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
         inside = not among(vector, nest.axes)
         extent = extent_of(vector)
         strides_ = [_unit(x.stride(vector), lanes) if vector in x.uses else 0.6 for x in reads]
+        far = 1.0 if inside else paging(reads, vector)
         around = 0.0 if inside else _outer_cost(nest, vector, lanes) / steps
         for registers in sorted({1, 2, 4, max(1, tile[1])}):
             if registers > 1 and extent <= lanes * (registers // 2):
@@ -365,9 +366,9 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
                 if inside:
                     cost += copies * registers * 12.0 * lanes / steps
                 share = filled * prod(_filled(extent_of(a), f) for a, f in jam.items())
-                per_step = (cost / (copies * registers) + around) / (lanes * share)
+                per_step = far * (cost / (copies * registers) + around) / (lanes * share)
                 if few_uses:
-                    per_step *= 1 + STREAM_COST * (regions(reads, jam) - 1)
+                    per_step *= crowding(reads, jam)
                 yield Estimate(per_step, vector, lanes * registers, jam)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -324,3 +325,16 @@ def test_symbolic_sizes_have_the_same_bits() -> None:
 def test_more_symbolic_programs(first: int) -> None:
     for seed in range(first, first + 25):
         check_symbolic(seed)
+
+
+def test_windows_read_a_fraction_of_what_a_product_of_axes_says() -> None:
+    """A gradient over windows joins the fold whose results it reads, image by image."""
+    x, h = te.placeholder((64, 48, 48), name="X"), te.placeholder((64, 44, 44), name="H")
+    p, q = te.reduce_axis(3, name="p"), te.reduce_axis(3, name="q")
+
+    def window(k: Any, i: Any, j: Any) -> Any:
+        return te.logsumexp(x[k, i + 2 * p, j + 2 * q], axis=[p, q])
+
+    (dx,) = vjp(te.compute(h.shape, window, name="Y"), [x], h)
+    (kernel,) = lower_program([dx], [x, h]).kernels
+    assert {t.shape for t in kernel.scratch} == {(44, 44)}
