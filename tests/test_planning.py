@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import tensorad as ta
-from tensorad import te, topi
+from tensorad import te
 from tensorad.codegen import contraction_nest, planning
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.loopir import LoopProgram
@@ -32,13 +32,15 @@ def chain(length: int) -> Outputs:
 
 
 def layers(count: int) -> Outputs:
-    """Equal dense layers with a bias."""
+    """Equal dense layers with a bias; each reads all rows of the one before for each of its own."""
     x = t = te.placeholder((64, 64), name="X")
     inputs = [x]
+    k = te.reduce_axis(64, name="k")
     for n in range(count):
         w, b = te.placeholder((64, 64), name=f"W{n}"), te.placeholder((64,), name=f"B{n}")
         inputs += [w, b]
-        t = topi.nn.relu(topi.nn.dense(t, w, b))
+        t = te.compute((64, 64), lambda i, j, t=t, w=w: te.sum(t[k, i] * w[k, j], axis=k))
+        t = te.compute((64, 64), lambda i, j, t=t, b=b: te.maximum(t[i, j] + b[j], 0.0))
     return [t], inputs
 
 
