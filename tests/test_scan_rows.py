@@ -38,14 +38,25 @@ def test_the_scan_backwards_follows_its_states_in_cache() -> None:
     assert [sum(isinstance(s, Fold) for s in w.body) for w in walks] == [4, 4]
 
 
-def test_chains_stay_apart_where_it_was_asked_for_or_states_are_wanted() -> None:
+def test_chains_stay_apart_where_it_was_asked_for() -> None:
     dx, inputs = product_gradient(64, 256)
     apart = lower_program([dx], inputs, choices=ta.Schedule(fuse=False))
     assert len(apart.kernels) == 2
+
+
+def test_states_that_are_wanted_are_stored_beside_their_chain() -> None:
+    dx, inputs = product_gradient(6, 9)
+    apart = lower_program([dx], inputs, choices=ta.Schedule(fuse=False))
     states = next(t for t in apart.kernels[0].writes)
     program = lower_program([dx, states], inputs)
     verify_loops(program)
-    assert len(program.kernels) == 2 and not program.kernels[0].scratch
+    (kernel,) = program.kernels
+    assert {dx, states} == {*kernel.writes} and not kernel.scratch
+    rng = np.random.default_rng(0)
+    given = dict(zip(inputs, (rng.uniform(size=(6, 9)), rng.uniform(size=6)), strict=True))
+    plain = lower_program([dx, states], inputs, choices=ta.Schedule(fuse=False))
+    for found, expected in zip(*[interpret_loops(p, given)[0] for p in (program, plain)]):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 11])
