@@ -88,6 +88,7 @@ def _race_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--compare", type=Path, metavar="OLD", help="exit with 1 where ratios fell")
     p.add_argument("--plots", type=Path, metavar="FOLDER", help="also draw the figures there")
     p.add_argument("--found", type=Path, help=argparse.SUPPRESS)  # of a measuring process
+    p.add_argument("--prepare", type=_numbers, help=argparse.SUPPRESS)  # of a compiling process
 
 
 def _numbers(text: str) -> list[int]:

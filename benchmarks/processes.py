@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import subprocess
 import sys
@@ -19,15 +20,19 @@ THREAD_VARIABLES: Final = (
     "NUMBA_NUM_THREADS", "PJRT_NPROC", "NPROC",
 )  # fmt: skip
 
+TORCH_CACHE: Final = "TORCHINDUCTOR_CACHE_DIR"
+
 
 class RunError(UserError, RuntimeError):
     """A measuring process failed."""
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Variables of a measuring process."""
+    """Variables of a measuring process; what PyTorch compiles stays for the next one."""
     chosen = {name: str(threads) for name in THREAD_VARIABLES}
+    cache = Path(tempfile.gettempdir(), f"tensorad_bench_torch_{getpass.getuser()}")
     return {
+        TORCH_CACHE: str(cache),
         **os.environ,
         **chosen,
         "JAX_PLATFORMS": "cpu",
@@ -35,11 +40,22 @@ def environment(threads: int) -> dict[str, str]:
     }
 
 
-def bind(threads: int) -> None:
-    """Keep this process and its children on so many CPUs: JAX takes all it may use."""
+def cpus() -> list[int]:
+    """Those this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def bind_to(chosen: Sequence[int]) -> None:
+    """Keep this process and its children on these CPUs."""
     if hasattr(os, "sched_setaffinity"):
-        cpus = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cpus[-threads:])
+        os.sched_setaffinity(0, chosen)
+
+
+def bind(threads: int) -> None:
+    """The same for so many CPUs: JAX takes all it may use."""
+    bind_to(cpus()[-threads:])
 
 
 def measure(

@@ -16,6 +16,7 @@ from benchmarks.machine import machine, versions
 from benchmarks.parts import opened, parts_of
 from benchmarks.peers.registry import missing
 from benchmarks.plots import draw
+from benchmarks.preparing import PEER, compile_share, prepare
 from benchmarks.records import SCHEMA, Row, failures, from_json, merged
 from benchmarks.tables import aligned, by_mode, milliseconds
 from benchmarks.verdicts import verdicts
@@ -29,6 +30,8 @@ def _frameworks(options: argparse.Namespace) -> int:
     if not chosen(options.names):
         print(f"no workload's name contains {' or '.join(options.names)}")
         return 2
+    if options.prepare is not None:
+        return compile_share(_plan(options), options)
     if options.found is not None:
         return _measured(options)
     for name, package in missing(options.peers).items():
@@ -49,6 +52,8 @@ def _raced(options: argparse.Namespace, keep: Path | None = None) -> list[Row]:
     """Measured in fresh processes, for every number of threads."""
     rows: list[Row] = []
     for threads in options.threads:
+        if PEER in options.peers:
+            prepare(_arguments(options), threads)
         found = processes.measure(_arguments(options), threads, options.processes, keep)
         rows += merged([[from_json(r) for r in part] for part in found])
     return rows
@@ -88,15 +93,18 @@ def _arguments(options: argparse.Namespace) -> list[str]:
     ]  # fmt: skip
 
 
-def _measured(options: argparse.Namespace) -> int:
-    """In a measuring process: rows to the file as they are found, without those in it."""
-    plan = Plan(
+def _plan(options: argparse.Namespace) -> Plan:
+    return Plan(
         options.names, options.modes, options.peers, options.rounds, options.shapes,
         options.seconds, not options.no_limits,
     )  # fmt: skip
+
+
+def _measured(options: argparse.Namespace) -> int:
+    """In a measuring process: rows to the file as they are found, without those in it."""
     part = opened(options.found)
     done = {(r["workload"], r["shape"]) for r in part.rows}
-    run(plan, lambda rows: part.add([r.as_json() for r in rows]), done)
+    run(_plan(options), lambda rows: part.add([r.as_json() for r in rows]), done)
     return 0
 
 

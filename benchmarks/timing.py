@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,10 +25,10 @@ BEHIND_S: Final = 5e-4
 ROUNDS_BEHIND: Final = 3
 """A call this many times slower than its best rival, and this slow at all, takes part so often."""
 FAR_BEHIND: Final = 10.0
-ROUNDS_FAR: Final = 5
-"""The best rival takes part so often where it is this many times slower than the fastest."""
+HOPELESS: Final = 2.0
 SLOW_S: Final = 0.05
-"""Slower calls that are far behind their best rival are not called again."""
+"""Calls this slow and so far behind the fastest take part as rarely; not at all where they are
+hopelessly behind their best rival, too."""
 UNCOUNTED_S: Final = 0.3
 """Faster calls run once before each sample."""
 
@@ -96,7 +96,7 @@ def race(
 
     Rounds in which other processes or the hypervisor took CPU time count only if there are too
     few others; up to `extra` (as many again) are added in search of quiet ones. A call far behind
-    its best rival takes part in the first rounds only, or in none: it decides nothing.
+    takes part in the first rounds only, or in none: it decides nothing.
 
     Args:
         calls: by (mode, name).
@@ -107,11 +107,12 @@ def race(
     last = rounds + (rounds if extra is None else extra)
     groups = rivals or {name: [n for _, n in calls] for _, name in calls}
     seen = dict(seen or {})
-    least = {k: max(SLOW_S, FAR_BEHIND * _best(k, seen, groups)) for k in seen}
-    hopeless = {k for k, s in seen.items() if s > least[k]}
-    warm = {k: seen[k] if k in hopeless else _warm_seconds(c, seconds) for k, c in calls.items()}
+    warm = {
+        k: seen[k] if _far_behind(k, seen, HOPELESS, groups) else _warm_seconds(c, seconds)
+        for k, c in calls.items()
+    }
     count = {key: max(1, min(5000, int(seconds / s))) for key, s in warm.items()}
-    most = {k: 0 if k in hopeless else _rounds_of(k, warm, groups, last) for k in calls}
+    most = {k: _rounds_of(k, warm, groups, last) for k in calls}
     samples: dict[Key, list[tuple[int, float]]] = {k: [(0, warm[k])] * (not most[k]) for k in calls}
     noise: list[float] = []
     while len(noise) < last and sum([n < QUIET for n in noise]) < rounds:
@@ -126,22 +127,28 @@ def race(
     return Race(times, len(noise), sum([n < QUIET for n in noise]), foreign)
 
 
-def _best(key: Key, seconds: Mapping[Key, float], rivals: Mapping[str, Sequence[str]]) -> float:
-    mode, name = key
-    return min([s for (m, n), s in seconds.items() if m == mode and n in rivals[name]])
+def _behind(key: Key, seconds: Mapping[Key, float], names: Collection[str]) -> float:
+    """How many times slower than the fastest of these in its mode."""
+    return seconds[key] / min([s for (m, n), s in seconds.items() if m == key[0] and n in names])
+
+
+def _far_behind(
+    key: Key, seconds: Mapping[Key, float], least: float, rivals: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether a slow call is far behind the fastest, and `least` times behind its best rival."""
+    if seconds.get(key, 0.0) < SLOW_S or _behind(key, seconds, rivals) < FAR_BEHIND:
+        return False
+    return _behind(key, seconds, rivals[key[1]]) >= least
 
 
 def _rounds_of(
     key: Key, warm: Mapping[Key, float], rivals: Mapping[str, Sequence[str]], most: int
 ) -> int:
     """In how many rounds a call takes part."""
-    rival = _best(key, warm, rivals)
-    fastest = min([s for (mode, _), s in warm.items() if mode == key[0]])
-    if warm[key] > max(BEHIND * rival, BEHIND_S):
-        return ROUNDS_BEHIND
-    if warm[key] > max(FAR_BEHIND * fastest, SLOW_S):
-        return ROUNDS_FAR
-    return most
+    if _far_behind(key, warm, HOPELESS, rivals):
+        return 0
+    slow = warm[key] > BEHIND_S and _behind(key, warm, rivals[key[1]]) > BEHIND
+    return ROUNDS_BEHIND if slow or _far_behind(key, warm, 1.0, rivals) else most
 
 
 def _warm_seconds(call: Call, seconds: float) -> float:
