@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from benchmarks import limits
+from benchmarks import limits, regions
+from benchmarks.figures import Figures, table
 from benchmarks.machine import machine, versions
 from benchmarks.records import SCHEMA
 
@@ -17,18 +18,22 @@ Command = Callable[[argparse.Namespace], int]
 def _limits(options: argparse.Namespace) -> int:
     found = [limits.measured(threads) for threads in options.threads]
     print(limits.table(found))
+    starts = [regions.measured(threads) for threads in options.threads if threads > 1]
+    if starts:
+        print(f"\n{table(starts)}")
     if options.json is not None:
-        options.json.write_text(json.dumps(_as_json(found), indent=1) + "\n")
+        options.json.write_text(json.dumps(_as_json(found, starts), indent=1) + "\n")
     return 0
 
 
-def _as_json(found: Sequence[limits.Limits]) -> dict[str, Any]:
+def _as_json(found: Sequence[limits.Limits], starts: Sequence[Figures]) -> dict[str, Any]:
     return {
         "schema": SCHEMA, "machine": machine(), "versions": versions(),
         "rows": [f.as_json() for f in found],
+        "regions": [f.as_json() for f in starts],
     }  # fmt: skip
 
 
 COMMANDS: Final[tuple[tuple[str, Command, str], ...]] = (
-    ("limits", _limits, "multiply-adds and bytes per second that the machine reaches"),
+    ("limits", _limits, "multiply-adds and bytes per second of the machine, the start of threads"),
 )

@@ -56,6 +56,8 @@ def compose(folder: Path, page: Path = PAGE, pictures: Path = PICTURES) -> str:
             bodies.append(body)
     if "limits" in found:
         bodies.append(_limits(found["limits"]["rows"]))
+        if found["limits"].get("regions"):
+            bodies.append(table([Figures(**r) for r in found["limits"]["regions"]], True) + "\n")
     if "accuracy" in found:
         bodies.append(_accuracy(found["accuracy"]))
     parts.append(_judged(judged))

@@ -28,8 +28,8 @@ from tensorad.ir.expr import (
 from tensorad.ir.visit import postorder, substitute
 from tensorad.simplify.linear import linear_form
 
-PARALLEL_COST: Final = 300_000
-"""Estimated cycles from which several threads pay."""
+PARALLEL_COST: Final = 200_000
+"""Estimated cycles from which several threads pay, even those that sleep and come 60 us late."""
 HEAVY: Final = 8
 """Cycles of an elementary function for eight lanes; other operations count one."""
 _PLAIN: Final = ("add", "sub", "mul", "div", "neg", "minimum", "maximum", "abs", "and", "or", "not")
