@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import json
 import math
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -189,12 +190,26 @@ def test_names_choose_groups_and_parts() -> None:
     assert 4 <= len(chosen(["small"])) <= 8
 
 
-def test_a_race_finds_who_is_faster_and_spares_who_is_far_behind() -> None:
+@pytest.fixture
+def takes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], timing.Call]:
+    """Calls that take so many seconds of a clock that nothing else moves."""
+    now = [0.0]
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def make(seconds: float) -> timing.Call:
+        return lambda: now.__setitem__(0, now[0] + seconds)
+
+    return make
+
+
+def test_a_race_finds_who_is_faster_and_spares_who_is_far_behind(
+    takes: Callable[[float], timing.Call],
+) -> None:
     calls = {
-        ("fwd", "short"): lambda: time.sleep(0.001),
-        ("fwd", "long"): lambda: time.sleep(0.002),
-        ("fwd", "far"): lambda: time.sleep(0.02),
-        ("grad", "far"): lambda: time.sleep(0.02),
+        ("fwd", "short"): takes(0.001),
+        ("fwd", "long"): takes(0.002),
+        ("fwd", "far"): takes(0.02),
+        ("grad", "far"): takes(0.02),
     }
     found = timing.race(calls, rounds=5, seconds=0.001, extra=0)
     median = {key: t.median_s for key, t in found.times.items()}
