@@ -222,6 +222,16 @@ def test_the_maximum_is_not_searched_again() -> None:
     assert work(dx).multiplications == 4 * N * M
 
 
+def test_the_maximum_is_not_searched_where_the_value_is_read_again() -> None:
+    """Weights of an average: its gradient by what is averaged needs them, stored."""
+    x, v, t = matrix(), matrix(M, 3, name="V"), te.reduce_axis(M, name="t")
+    p = topi.nn.softmax(x)
+    y = te.compute((N, 3), lambda i, c: te.sum(p[i, t] * v[t, c], axis=t), name="Y")
+    found = topological_ops(vjp(y, [x, v], _head(y)))
+    assert any(op.name == "softmax" for op in found)
+    assert not any("winner" in op.name for op in found)
+
+
 # -- the normal form itself ----------------------------------------------------------------------
 
 

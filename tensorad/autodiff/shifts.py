@@ -36,21 +36,22 @@ class Shifts:
         """
         if not isinstance(t.op, Compute) or not occurs(REDUCE, _formula(adjoint)[1]):
             return False
-        between = self._until_paths_meet(t)
-        if between is None:
+        found = self._until_paths_meet(t)
+        if found is None:
             return False
+        between, met = found
         adjoints = [known.get(u) for u in between]
         unfolded = {
             a.tensor: _formula(a)
             for a in adjoints
             if a is not None and a.tensor is not None and isinstance(a.tensor.op, Compute)
         }
-        near = [t, *between, *differentiable_inputs(view(t.op))]
+        near = [t, *between, *met, *differentiable_inputs(view(t.op))]
         values = {u: _value(u) for u in near if isinstance(u.op, Compute)}
         return vanishes(*_formula(adjoint), unfolded, values)
 
-    def _until_paths_meet(self, t: Tensor) -> list[Tensor] | None:
-        """The tensors on the paths from t that part and meet again; None if none do."""
+    def _until_paths_meet(self, t: Tensor) -> tuple[list[Tensor], Sequence[Tensor]] | None:
+        """The tensors on the paths from t that part, and those made where they meet again."""
         self._fill_readers()
         ahead = list(self.readers.get(t, ()))
         between: dict[Tensor, None] = {}
@@ -60,7 +61,7 @@ class Shifts:
                 return None
             n = heapq.heappop(ahead)
             if not ahead and parted:
-                return list(between)
+                return list(between), outputs(self.order[n])
             for made in outputs(self.order[n]):
                 between[made] = None
                 for m in self.readers.get(made, ()):
