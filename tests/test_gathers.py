@@ -44,6 +44,18 @@ def test_what_a_selection_reads_once_is_asked_for_once() -> None:
     np.testing.assert_array_equal(ta.evaluate(db, arrays), [2.0, 3.0])
 
 
+@pytest.mark.parametrize("extent", [0, 1, 2, 5])
+def test_reads_at_own_indices_of_fewer_elements_keep_their_bounds(extent: int) -> None:
+    x = te.placeholder((5, 3), "float64", "X")
+    t = te.compute((5, 3), lambda i, j: x[i, j] * x[i, j], name="T")
+    y = te.compute((extent, 3), lambda i, j: ta.tanh(t[i, j]) + x[i, j], name="Y")
+    dx, h = gradient(y, x)
+    at, head = np.arange(15.0).reshape(5, 3) / 9, np.ones((extent, 3))
+    want = np.zeros((5, 3))
+    want[:extent] = 1 + 2 * at[:extent] / np.cosh(at[:extent] ** 2) ** 2
+    np.testing.assert_allclose(ta.evaluate(dx, {x: at, h: head}), want, atol=1e-12)
+
+
 def test_one_selected_element_of_many_is_found_by_comparing() -> None:
     n, m = te.size("n"), te.size("m")
     x = te.placeholder((m,), "float64", "X")

@@ -8,12 +8,13 @@ from math import prod
 
 from tensorad.autodiff.contributions import Contribution as Contribution
 from tensorad.autodiff.contributions import explicit, merged, scattered_along, sum_of
-from tensorad.autodiff.gathers import best_gather, gather_all
+from tensorad.autodiff.gathers import best_gather, gather_all, in_place
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
     TRUE,
     UNARY_MATH,
+    ZERO,
     Axis,
     Call,
     Const,
@@ -44,9 +45,11 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.affine import axis_conditions, is_affine
 from tensorad.simplify.band import band
+from tensorad.simplify.certificate import is_demanded
 from tensorad.simplify.domain import Piece
 from tensorad.simplify.eliminate import eliminate
 from tensorad.simplify.intervals import surely_false
+from tensorad.simplify.memory import demand_same
 from tensorad.simplify.nonzeroness import (
     both,
     is_static,
@@ -135,8 +138,11 @@ class Target:
         self.contributions = [c for c in self.given if not is_never(c)]
         if not self.contributions:
             return None
+        found = None if stored else self._in_place()
+        if found is not None and may_inline(found.body, uses):
+            return None if is_zero(found.body) else found
         axes = self._axes()
-        gathered, scattered = self._gather(axes)
+        gathered, scattered = self._gather(axes) if found is None else (found.at(axes), [])
         if gathered is not None and not scattered:
             if not stored and is_zero(gathered):
                 return None
@@ -160,6 +166,25 @@ class Target:
             return None
         return self._keep(self._scatter(name, scattered, init), axes)
 
+    def _in_place(self) -> Adjoint | None:
+        """The adjoint over the axes of the only formula that reads the tensor, at these axes."""
+        (c, *others) = self.contributions
+        lead = self._lead()
+        body = None if others else in_place(c, lead, self.of.shape)
+        axes = (*lead, *c.axes)
+        if body is None or scan_output(body, axes) is not None:
+            return None
+        if is_demanded():
+            self._demand_gathered(axes, body)
+        return Adjoint(axes, cast(body, self.of.dtype))
+
+    def _demand_gathered(self, axes: tuple[Axis, ...], body: Expr) -> None:
+        fresh = self._axes()
+        there: dict[Expr, Expr] = dict(zip(axes, fresh, strict=True))
+        gathered, _ = self._gather(fresh)
+        if gathered is None or not is_zero(gathered) or not is_zero(body):
+            demand_same(fresh, substitute(body, there), ZERO if gathered is None else gathered)
+
     def _keep(self, tensor: Tensor, axes: tuple[Axis, ...]) -> Adjoint:
         note(Decision(self.of, "stored", result=tensor))
         return Adjoint(axes, read(tensor, axes), tensor)
@@ -171,8 +196,11 @@ class Target:
             names.append(i.name if isinstance(i, Axis) else f"x{d}")
         if len(set(names)) < len(names):
             names = [f"x{d}" for d in range(len(names))]
-        lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
-        return (*lead, *compute_axes(self.of.shape, tuple(names)))
+        return (*self._lead(), *compute_axes(self.of.shape, tuple(names)))
+
+    def _lead(self) -> tuple[Axis, ...]:
+        """Fresh axes over the head's extra leading axes."""
+        return compute_axes(self.batch, tuple([f"b{d}" for d in range(len(self.batch))]))
 
     def _gather(self, axes: tuple[Axis, ...]) -> tuple[Expr | None, list[Contribution]]:
         """(the sum of what can be gathered, the rest)."""
@@ -234,7 +262,7 @@ class Target:
     def _scatter_group(
         self, name: str, own: tuple[Axis, ...], parts: list[Contribution], init: Tensor | None
     ) -> Tensor:
-        lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
+        lead = self._lead()
         conditions = [_split_static(logical_and(c.condition, c.guard)) for c in parts]
         live = _live_points(own, [index for index, _ in conditions])
         axes, mapping = (*lead, *live.axes), live.values

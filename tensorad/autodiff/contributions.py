@@ -34,6 +34,7 @@ class Contribution:
 
     Attributes:
         sparse: the same contribution over fewer points that can only be scattered.
+        kinds: of the nodes that the weight may have, as far as known.
     """
 
     axes: tuple[Axis, ...]
@@ -42,6 +43,7 @@ class Contribution:
     weight: Weight
     guard: Expr = TRUE
     sparse: Contribution | None = None
+    kinds: int = -1
 
 
 def explicit(c: Contribution) -> Contribution:

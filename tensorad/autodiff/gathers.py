@@ -24,6 +24,7 @@ from tensorad.ir.expr import (
     reduce_expr,
 )
 from tensorad.ir.order import CONDITION, INDEX, INDICATOR, REDUCE, SELECT, occurs
+from tensorad.ir.tensor import Shape, dim_expr
 from tensorad.ir.visit import substitute
 from tensorad.simplify.algebra import simplify_indices
 from tensorad.simplify.certificate import is_demanded
@@ -80,8 +81,8 @@ def _at_own_indices(c: Contribution, own: Sequence[Axis], value: Expr) -> Expr |
 
     Ensures: the formula that `_solved` comes to.
     """
-    if occurs(REDUCE, value) or (occurs(CONDITION, value) and occurs(SELECT | INDICATOR, value)):
-        return None  # it may be zero somewhere
+    if _may_vanish(value.kinds):
+        return None
     at: dict[Expr, Expr] = dict(zip(c.indices, own, strict=True))
     if c.condition is not TRUE or not len(at) == len(own) == len(c.axes):
         return None
@@ -89,6 +90,29 @@ def _at_own_indices(c: Contribution, own: Sequence[Axis], value: Expr) -> Expr |
         return None
     body = substitute(value, at)
     return simplify_indices(own, body) if occurs(INDEX, body) else body
+
+
+def _may_vanish(kinds: int) -> bool:
+    """Whether conditions on indices may decide where a value is zero, or a sum is inside."""
+    return bool(kinds & REDUCE or (kinds & CONDITION and kinds & (SELECT | INDICATOR)))
+
+
+def in_place(c: Contribution, lead: Sequence[Axis], shape: Shape) -> Expr | None:
+    """What `gather` comes to, over the contribution's own axes: they are all its indices, and
+    take each element of a tensor of the shape once.
+
+    None if that is not simple: then it has to be gathered.
+    """
+    if c.sparse is not None or c.condition is not TRUE or len(c.indices) != len(c.axes):
+        return None
+    guard = 0 if c.guard is TRUE else c.guard.kinds | SELECT
+    if is_watched() or _may_vanish(c.kinds | guard):
+        return None
+    for a, i, n in zip(c.axes, c.indices, shape, strict=True):
+        if i is not a or a.upper is not dim_expr(n) or not _same_values(a, a):
+            return None
+    value = guarded(c.guard, c.weight(lead))
+    return simplify_indices(c.axes, value) if occurs(INDEX, value) else value
 
 
 def _same_values(a: Axis, b: Expr) -> bool:

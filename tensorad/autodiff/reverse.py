@@ -426,7 +426,8 @@ def _contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
     axes = (*op.axes, *term.axes)
     summed = term.axes or not _covers(term.read.indices, op.axes)
     guard = logical_and(adjoint.support_at(op.axes), term.guard) if summed else term.guard
-    return Contribution(axes, term.condition, term.read.indices, weight, guard)
+    kinds = adjoint.body.kinds | coefficient.kinds
+    return Contribution(axes, term.condition, term.read.indices, weight, guard, kinds=kinds)
 
 
 def _whole(op: Compute, term: Term) -> Contribution:

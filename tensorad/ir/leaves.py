@@ -31,9 +31,14 @@ ZERO: Final = const(0, INT64)
 ONE: Final = const(1, INT64)
 
 
+_SMALL: Final = {n: const(n, INT64) for n in range(-1, 65)}
+"""Kept: most axes begin at one of them and step by one."""
+
+
 def int_const(value: int) -> Const:
     """An index constant."""
-    return const(value, INT64)
+    known = _SMALL.get(value)
+    return const(value, INT64) if known is None else known
 
 
 def axis(name: str, lower: int | Expr, upper: int | Expr, step: int | Expr = 1) -> Axis:

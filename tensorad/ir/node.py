@@ -51,6 +51,8 @@ class NodeMeta(type):
     """Turns annotations into slots and makes construction intern."""
 
     _setters: tuple[Any, ...]
+    identity: int | None = None
+    """So many fields, in a class where the others follow from them."""
     has_operands = False
     """Set in a class whose fields are (a nominal object, anything, a tuple of nodes): the nodes
     are also called `below`."""
@@ -77,7 +79,7 @@ class NodeMeta(type):
             own = what if type(what) is str else id(what)
             key = (id(cls), id(values[0]), own, *map(id, values[2]))
         else:  # numbers and strings only: the garbage collector need not look into keys
-            key = (id(cls), *[_key(v) for v in values])
+            key = (id(cls), *[_key(v) for v in values[: cls.identity]])
         ref = _table.get(key)
         if ref is not None and (found := ref()) is not None:
             return found

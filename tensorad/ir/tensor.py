@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from os.path import basename
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -31,7 +32,7 @@ def source_line() -> str:
         frame = frame.f_back  # the generated constructor of a dataclass has no file
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return f"{basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +167,7 @@ class Tensor(Node):
     Interned, so one output of one operation is one object. Operators broadcast as NumPy's.
     """
 
+    identity = 2
     op: Op
     index: int
     shape: Shape
