@@ -208,14 +208,18 @@ class _Yardstick:
                 self._need_values(op, values_in_partials(e, self.active[op]))
 
     def _receive_read(self, e: Expr, contexts: Sequence[tuple[Expr, ...]]) -> None:
-        """One distinct read; inside the loops of another occurrence it comes for free."""
+        """One distinct read; around the loops of another occurrence it comes for free.
+
+        Of two occurrences, one around the other, the one with more points counts: inner loops
+        may be empty.
+        """
         if not isinstance(e, Read):
             return
         by_axes: dict[frozenset[Expr], int] = {}
         for items in contexts:
             axes = frozenset([i for i in items if isinstance(i, Axis)])
             by_axes[axes] = max(by_axes.get(axes, 0), self.count(items))
-        points = sum([n for axes, n in by_axes.items() if not any(axes < o for o in by_axes)])
+        points = sum([n for axes, n in by_axes.items() if not _is_covered(axes, n, by_axes)])
         self._receive(e.tensor, points, by_data=depends_on_data(*e.indices))
 
     def _through_folds(self, op: Op, levels: Sequence[Level], sites: Sequence[FoldSite]) -> None:
@@ -308,6 +312,14 @@ class _Yardstick:
                 here, before = self.count(site.points), points.get(site.key, 0)
                 points[site.key] = before + here if site.elements is None else max(before, here)
         return points
+
+
+def _is_covered(axes: frozenset[Expr], points: int, others: Mapping[frozenset[Expr], int]) -> bool:
+    """Whether loops around or inside these visit more points."""
+    return any(
+        (axes < other and points <= n) or (other < axes and points < n)
+        for other, n in others.items()
+    )
 
 
 def _roots(op: Compute | Scatter, heads: Sequence[Tensor]) -> list[tuple[Expr, tuple[Expr, ...]]]:

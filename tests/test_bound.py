@@ -105,6 +105,18 @@ def test_a_read_inside_a_reduction_covers_the_same_read_outside() -> None:
     assert bound(y, [V]) == 48
 
 
+def test_a_read_outside_a_reduction_over_nothing_counts() -> None:
+    i = axis("i", 0, 5)
+    x = tensor("X", 3)
+
+    def y(extent: int) -> Tensor:
+        k = axis("k", 0, extent)
+        return compute((i,), x[i // 2] + fold(SUM, x[i // 2], k))
+
+    assert bound(y(0), [x]) == 5
+    assert bound(y(3), [x]) == 15
+
+
 def test_nonlinear_formulas_need_forward_values() -> None:
     i, j, k = axis("i", 0, 6), axis("j", 0, 5), axis("k", 0, 8)
     dense = compute((i, j), fold(SUM, X[i, k] * W[j, k], k))
