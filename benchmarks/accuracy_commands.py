@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import accuracy, function_speed
 from benchmarks.accuracy import MOST_ULPS, SumError, Worst
 from benchmarks.machine import machine, versions
 from benchmarks.records import SCHEMA
 from benchmarks.tables import aligned, number
+from benchmarks.verdicts import Verdict
 from tensorad import config
 
 SPEED_ROUNDS: Final = 150
 SUMS: Final = "sums"
+SPEED: Final = "functions, libmvec / ours"
 LEAST_RATIO: Final = 1 / 1.1
 """libmvec / ours where ours takes ten percent longer."""
 
@@ -48,11 +50,36 @@ def _accuracy(chosen: argparse.Namespace) -> int:
     if not chosen.names or SUMS in chosen.names:
         cases = [(s, d, n) for s in accuracy.SUMS for d in accuracy.DTYPES for n in accuracy.TERMS]
         sums = [accuracy.sum_error(*case) for case in cases]
-    print(report(rows, sums))
+    found = _as_json(rows, sums)
+    judged = judge(found)
+    print("\n".join([report(rows, sums), "", *[str(v) for v in judged]]))
     if chosen.json is not None:
-        chosen.json.write_text(json.dumps(_as_json(rows, sums), indent=1) + "\n")
-    right = all(w.ulps <= MOST_ULPS for w, _ in rows) and all(s.part <= 1 for s in sums)
-    return 0 if right else 1
+        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
+    return 0 if all(v.holds for v in judged if v.what != SPEED) else 1
+
+
+def judge(found: Mapping[str, Any]) -> list[Verdict]:
+    """What functions and sums are asked, from a run's JSON."""
+    functions = [(f"{r['op']} {r['dtype']}", r) for r in found["functions"]]
+    ratios = {n: _ratio(r["ns"]) for n, r in functions}
+    known = {n: ratio for n, ratio in ratios.items() if not math.isnan(ratio)}
+    verdicts = []
+    if functions:
+        name, most = max(functions, key=lambda pair: pair[1]["ulps"])
+        text = f"most {most['ulps']:.2f} ({name}) of {MOST_ULPS:g} over {len(functions)}"
+        verdicts.append(Verdict("functions, units in the last place", _right(most), text))
+    if known:
+        least = min(known, key=known.__getitem__)
+        text = f"least {known[least]:.2f} ({least}) of {LEAST_RATIO:.2f} over {len(known)}"
+        verdicts.append(Verdict(SPEED, known[least] >= LEAST_RATIO, text))
+    if found["sums"]:
+        part = max([s["part"] for s in found["sums"]])
+        verdicts.append(Verdict("sums, part of the bound", part <= 1, f"most {part:.3f} of 1"))
+    return verdicts
+
+
+def _right(row: Mapping[str, Any]) -> bool:
+    return bool(row["ulps"] <= MOST_ULPS)
 
 
 def report(rows: Sequence[tuple[Worst, Speeds]], sums: Sequence[SumError]) -> str:
@@ -85,7 +112,7 @@ def _cells(w: Worst, speeds: Speeds) -> list[str]:
     return [w.op, w.dtype, f"{w.ulps:.2f}", at, *times, number(_ratio(speeds))]
 
 
-def _as_json(rows: Sequence[tuple[Worst, Speeds]], sums: Sequence[SumError]) -> dict[str, object]:
+def _as_json(rows: Sequence[tuple[Worst, Speeds]], sums: Sequence[SumError]) -> dict[str, Any]:
     functions = [{**accuracy.as_json([w])[0], "ns": speeds} for w, speeds in rows]
     return {
         "schema": SCHEMA,

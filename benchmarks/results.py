@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import scaling_suite
-from benchmarks.figures import Figures, table
+from benchmarks import accuracy_commands, scaling_suite
+from benchmarks.figures import Figures, remarks, table
 from benchmarks.plots import draw, draw_growth
-from benchmarks.records import Row, from_json
+from benchmarks.records import Row, failures, from_json
 from benchmarks.suite_commands import SUITES
 from benchmarks.tables import by_mode, markdown, number
 from benchmarks.timing import QUIET
@@ -51,6 +51,7 @@ def compose(folder: Path, page: Path = PAGE, pictures: Path = PICTURES) -> str:
             judged[suite.name] = suite.judge(figures)
             text = f"{suite.text[0].upper()}{suite.text[1:]}."
             body = f"## {suite.name}\n\n{text}\n\n{table(figures, as_markdown=True)}\n"
+            body += "".join([f"\n- {line}" for line in remarks(figures)]) + "\n"
             if suite is scaling_suite.SUITE:
                 body += _picture(draw_growth(figures, pictures / "growth.png"), page)
             bodies.append(body)
@@ -59,6 +60,7 @@ def compose(folder: Path, page: Path = PAGE, pictures: Path = PICTURES) -> str:
         if found["limits"].get("regions"):
             bodies.append(table([Figures(**r) for r in found["limits"]["regions"]], True) + "\n")
     if "accuracy" in found:
+        judged["accuracy"] = accuracy_commands.judge(found["accuracy"])
         bodies.append(_accuracy(found["accuracy"]))
     parts.append(_judged(judged))
     written = "\n".join([*parts, *bodies])
@@ -87,11 +89,15 @@ def _judged(found: Mapping[str, Sequence[Verdict]]) -> str:
 def _races(rows: Sequence[Row], drawn: Sequence[Path], page: Path) -> str:
     """A table for each group and number of threads, the headline sizes and the drawn ones."""
     noisy = sum([r.foreign > QUIET for r in rows])
-    least = min([r.rounds for r in rows])
+    processes = max([len(r.all_ratios("best")) for r in rows])
+    least = min([r.rounds for r in rows]) // max(1, processes)
     lines = [
         "## Workloads beside frameworks",
         "",
-        f"At least {least} rounds each; {noisy} of {len(rows)} rows while others used the machine.",
+        f"{processes} process{'es' * (processes > 1)}, at least {least} rounds in each; "
+        f"{noisy} of {len(rows)} rows while others used the machine.",
+        "",
+        *[f"- {line}" for line in failures(rows)],
         "",
     ]
     for picture in drawn:

@@ -443,7 +443,10 @@ def test_scaling_cases_compute_the_same_with_symbolic_sizes(name: str) -> None:
 
 def test_the_page_of_results_is_written_from_files(tmp_path: Path) -> None:
     rows = [row("a", torch=9.0, numba=2.0), row("b", jax=0.5)]
+    rows[1].failed["torch"] = "RuntimeError: no"
     write(tmp_path / "frameworks.json", rows)
+    errors = {"functions": [{"op": "exp", "dtype": "float32", "ulps": 4.5, "ns": {}}], "sums": []}
+    (tmp_path / "accuracy.json").write_text(json.dumps({**as_json([]), **errors}))
     calls = as_json([Figures("tensorad", 1, {"us": 0.1}), Figures("numpy", 1, {"us": 0.05})])
     (tmp_path / "calls.json").write_text(json.dumps(calls))
     page = tmp_path / "RESULTS.md"
@@ -453,4 +456,6 @@ def test_the_page_of_results_is_written_from_files(tmp_path: Path) -> None:
     assert "| calls | a call below numpy's, us | **fails** |" in text
     assert "| frameworks | unusual, forward + gradients, 1 thread | **fails** |" in text
     assert "| a | 1.00 | 9.00 | torch | - |" in text
+    assert "- failed  b, torch, fb: RuntimeError: no" in text
+    assert "| accuracy | functions, units in the last place | **fails** |" in text
     assert "numpy 2." in text or "numpy 1." in text
