@@ -7,7 +7,7 @@ So the members may run one after the other for one value of the row at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -32,6 +32,14 @@ class Group:
     steps: tuple[Step, ...]
     shared: tuple[Row, ...] | None
     moved: float
+
+    @property
+    def perhaps(self) -> tuple[Row, ...]:
+        """What its rows are among; known without a plan."""
+        if self.shared is not None:
+            return self.shared
+        (step,) = self.steps
+        return () if step.item is None else tuple([{step: a} for a in step.item.axes])
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -76,14 +84,21 @@ def joined(first: Group, second: Group, position: Mapping[Step, int]) -> Group |
     """Both groups over the rows that all reads between them keep; None without any."""
     edges = [*_edges(first, second)]
     back = [*_edges(second, first)]
-    rows: list[Row] = []
-    for a in first.rows:
-        for b in second.rows:
-            kept = all(e.matches(a, b) for e in edges) and all(e.matches(b, a) for e in back)
-            if kept:
-                rows.append({**a, **b})
-                break
-    if not rows or not (edges or back):
+
+    def common(firsts: Sequence[Row], seconds: Sequence[Row]) -> list[Row]:
+        found: list[Row] = []
+        for a in firsts:
+            for b in seconds:
+                kept = all(e.matches(a, b) for e in edges) and all(e.matches(b, a) for e in back)
+                if kept:
+                    found.append({**a, **b})
+                    break
+        return found
+
+    if not (edges or back) or not common(first.perhaps, second.perhaps):
+        return None
+    rows = common(first.rows, second.rows)
+    if not rows:
         return None
     steps = sorted((*first.steps, *second.steps), key=lambda s: position[s])
     return Group(tuple(steps), tuple(rows), first.moved + second.moved)

@@ -39,7 +39,7 @@ def layers(count: int) -> Outputs:
     for n in range(count):
         w, b = te.placeholder((64, 64), name=f"W{n}"), te.placeholder((64,), name=f"B{n}")
         inputs += [w, b]
-        t = te.compute((64, 64), lambda i, j, t=t, w=w: te.sum(t[k, i] * w[k, j], axis=k))
+        t = te.compute((64, 64), lambda i, j, t=t, w=w: te.sum(t[k, 63 - i] * w[k, j], axis=k))
         t = te.compute((64, 64), lambda i, j, t=t, b=b: te.maximum(t[i, j] + b[j], 0.0))
     return [t], inputs
 
