@@ -26,7 +26,7 @@ from tensorad.codegen.machine import Machine
 from tensorad.ir.expr import Axis, Read
 from tensorad.ir.visit import postorder
 
-MODEL: Final = Machine("model", l2=1 << 20, l3=16 << 20, vector_bytes=64, registers=32)
+MODEL: Final = Machine("model", l2=1 << 20, l3=16 << 20, vector_bytes=64, registers=32, cores=4)
 """Decides whether a nest is run as a contraction, which must not depend on the machine."""
 LEAST_WORK: Final = 4096
 """Multiply-adds below which a nest is left to the ordinary plan."""
@@ -35,7 +35,7 @@ MUCH_WORK: Final = 1 << 27
 """Points up to which equal tiles may be much smaller than the largest, and a little smaller."""
 THREADS_FROM: Final = 200_000
 """Cycles from which several threads pay."""
-ENOUGH: Final = 8
+MOST_SHARED: Final = 8
 """Parallel iterations that any number of threads can share."""
 LONG_ROWS: Final = 1280
 """Lanes from which a row is longer than a page."""
@@ -247,17 +247,23 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
         parallel = points >= THREADS_FROM * b.width
     by_rows = False
     count = outer * ceil(b.flat / panel)
-    if parallel and count < ENOUGH:
+    enough = _enough(target)
+    if parallel and count < enough:
         if b.mode != "panel" and b.tile_rows >= 2 * count:
             by_rows, panel = True, b.flat
             if choices.block is None:
                 split, block = 0, size(c.reduced[0])
         else:
-            panel = _panel(b.flat, step, unit, max(unit, b.flat * outer // ENOUGH))
+            panel = _panel(b.flat, step, unit, max(unit, b.flat * outer // enough))
     if by_rows and block < size(c.reduced[split]):
         by_rows = False
     b = replace(b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel)
     return b if by_rows else _together(b, target, choices)
+
+
+def _enough(target: Machine) -> int:
+    """How many parallel iterations keep all cores busy."""
+    return 1 if target.cores == 1 else min(MOST_SHARED, 2 * target.cores)
 
 
 def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
@@ -387,7 +393,7 @@ def _cost(b: Blocking, target: Machine) -> float:
     stores = prod(size(a) for a in c.nest.axes)
     cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
     shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
-    return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < ENOUGH else cost
+    return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < _enough(target) else cost
 
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:
