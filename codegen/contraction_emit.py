@@ -8,10 +8,11 @@ from math import ceil, prod
 from tensorad.codegen.access import access
 from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import is_symbolic, size
+from tensorad.codegen.contraction_ahead import Ahead, ahead_of
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, points
 from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
 from tensorad.codegen.contraction_plan import Blocking, in_place, store_stride
-from tensorad.codegen.contraction_tiles import Tile, row_tiles
+from tensorad.codegen.contraction_tiles import Tile, lanes_of, row_tiles
 from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.expr import (
@@ -35,9 +36,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
-
-LEAST_LANES = 4
-"""Of a part of a register."""
 
 
 class Emitted:
@@ -87,6 +85,7 @@ class _Emitter:
         self.direct = len(nest.tensors) == 1 and nest.values[0] is self.acc and store_stride(b) == 1
         """Whether sums over some blocks may wait in the result itself."""
         self.sums: Tensor | None = None
+        self.ahead: Ahead | None = None
         self.place: Expr = ZERO
         """Of the panel among those that take a block together."""
         if not b.whole and not self.direct:
@@ -150,6 +149,8 @@ class _Emitter:
             if b.inside and b.whole and b.mode == "panel":
                 self.before = self.pack(digits(ZERO, b.outer), ZERO, b.flat, ZERO)
             return self.in_blocks(lambda k: self.one_panel(panels, ZERO, k))
+        if panels == 1:
+            self.ahead = ahead_of(b, (self.rows_value, self.lanes_value), add(q, ONE))
         return (For(q, self.in_blocks(lambda k: self.one_panel(panels, q, k)), kind),)
 
     def together(self, panels: int, count: Expr, kind: LoopKind) -> tuple[Stmt, ...]:
@@ -330,7 +331,7 @@ class _Emitter:
                 start = select(call("eq", number, ZERO), identity, w)
             statements.append(Assign((a,), (start,)))
         statements.extend(
-            self.folds(accs, places, around, lane, ZERO if number is None else number)
+            self.folds(accs, places, around, lane, ZERO if number is None else number, row)
         )
         statements.extend(self.stores(accs, places, around, row, lane, number))
         return (For(lane, tuple(statements), "vector", lanes_of(t, b.width)),)
@@ -350,6 +351,7 @@ class _Emitter:
         around: Mapping,
         lane: Expr,
         number: Expr,
+        first_row: Expr | None = None,
     ) -> tuple[Stmt, ...]:
         """The reduce loops of a tile."""
         mapping, local = self.reduced(number)
@@ -383,6 +385,11 @@ class _Emitter:
                 for a, p in zip(accs, places, strict=True)
             ]
         )
+        if self.ahead is not None and first_row is not None:
+            flat_step: Expr = ZERO
+            for k in loops:
+                flat_step = add(mul(flat_step, k.upper), k)
+            body = (*self.ahead.part(first_row, len(accs), flat_step, self.c.depth), *body)
         for k in reversed(loops):
             body = (For(k, body),)
         return body
@@ -436,10 +443,3 @@ class _Emitter:
             return tuple(final)
         last = call("eq", number, sub(self.blocks(), ONE))
         return (If(last, tuple(final), tuple(partial)),)
-
-
-def lanes_of(t: Tile, width: int) -> int:
-    """Lanes side by side; a short rest takes a part of a register."""
-    if t.stop - t.start > width // 2:
-        return t.registers * width
-    return max(LEAST_LANES, 1 << (t.stop - t.start - 1).bit_length())

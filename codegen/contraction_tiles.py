@@ -14,6 +14,10 @@ MOST_REGISTERS: Final = 6
 """Logical registers of lanes in one tile."""
 
 
+LEAST_LANES: Final = 4
+"""Of a part of a register."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """Lanes [start, stop) of a panel in groups of `registers`, with `rows` rows at a time."""
@@ -70,6 +74,13 @@ def even_rows(count: int, most: int) -> list[tuple[int, int, int]]:
     if larges < number:
         parts.append((larges * large, count, small))
     return parts
+
+
+def lanes_of(t: Tile, width: int) -> int:
+    """Lanes side by side; a short rest takes a part of a register."""
+    if t.stop - t.start > width // 2:
+        return t.registers * width
+    return max(LEAST_LANES, 1 << (t.stop - t.start - 1).bit_length())
 
 
 RowTiles = tuple[Expr, Expr, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr, Read, read
 from tensorad.ir.tensor import Tensor
@@ -74,6 +74,8 @@ class _Mover:
                 return [s]
             case Check():
                 raise InternalError("a check stands in rows")
+            case Fetch():
+                raise InternalError("a fetch stands in rows")
 
     def _stays(self, t: Tensor) -> bool:
         return t not in self.places or self.places[t].beside

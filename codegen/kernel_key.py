@@ -7,6 +7,7 @@ from typing import cast as static_cast
 from tensorad.codegen.loopir import (
     Assign,
     Check,
+    Fetch,
     Fold,
     For,
     If,
@@ -152,5 +153,8 @@ class _Writer:
             case Check():
                 extent = self.expr(s.extent)
                 self.lines.append(f"check {self.expr(s.read)} {s.dimension} {extent}")
+            case Fetch():
+                where = f"{self.tensor(s.tensor)}[{self.exprs(s.indices)}]"
+                self.lines.append(f"fetch {where} {s.count}")
             case _:
                 raise InternalError(f"unknown statement {type(s).__name__}")

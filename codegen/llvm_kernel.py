@@ -10,9 +10,10 @@ from tensorad.codegen.llvm_guard import guarded_reads
 from tensorad.codegen.llvm_lanes import LaneUse, expressions, lanes_for, statements, store_run
 from tensorad.codegen.llvm_memory import side_by_side
 from tensorad.codegen.llvm_ops import is_constant
+from tensorad.codegen.llvm_stream import fetch
 from tensorad.codegen.llvm_text import Code, Region, Value, Writer, type_text, vector_constant
 from tensorad.codegen.llvm_windows import find_windows
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, INT64
@@ -96,6 +97,8 @@ class Statements:
                 self._store(s)
             case Check():
                 self._check(s)
+            case Fetch():
+                fetch(self.values.memory, self.code, s)
             case Visit():
                 pass
             case _:

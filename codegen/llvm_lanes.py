@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import ONE, Expr, Param
 from tensorad.ir.tensor import Tensor
@@ -40,6 +40,8 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
             return (*s.indices, *s.values)
         case Check():
             return (s.read.indices[s.dimension], s.extent)
+        case Fetch():
+            return s.indices
         case Visit():
             return ()
     raise InternalError(f"unknown statement {type(s).__name__}")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_lanes import expressions
-from tensorad.codegen.llvm_memory import Offset, side_by_side
+from tensorad.codegen.llvm_memory import Memory, Offset, side_by_side
 from tensorad.codegen.llvm_strided import MAX_STRIDE
 from tensorad.codegen.llvm_text import Code, memory_type
 from tensorad.codegen.llvm_windows import direct, of_axes
-from tensorad.codegen.loopir import For, Store
+from tensorad.codegen.loopir import Fetch, For, Store
 from tensorad.ir.expr import Expr, Read, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, substitute
@@ -180,10 +180,19 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
         prefetch(code, memory.shifted(e.tensor, pointer, at, code.depth))
 
 
-def prefetch(code: Code, pointer: str, write: bool = False) -> None:
-    """Ask for a line; it never faults."""
+def fetch(memory: Memory, code: Code, s: Fetch) -> None:
+    """Ask for the lines of a `Fetch`, into the second cache."""
+    place = memory.place(s.tensor, s.indices)
+    if place.offsets is None:
+        for at in range(0, s.count, LINE // s.tensor.dtype.size_bytes):
+            where = memory.shifted(s.tensor, place.pointer.name, place.constant + at, code.depth)
+            prefetch(code, where, near=2)
+
+
+def prefetch(code: Code, pointer: str, write: bool = False, near: int = 3) -> None:
+    """Ask for a line, into the first cache (3) or the second (2); it never faults."""
     code.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
-    code.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 3, i32 1)")
+    code.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {near}, i32 1)")
 
 
 def _bands(constants: Sequence[int], width: int) -> int:

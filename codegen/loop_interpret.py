@@ -11,6 +11,7 @@ import numpy as np
 from tensorad.codegen.loopir import (
     Assign,
     Check,
+    Fetch,
     Fold,
     For,
     If,
@@ -136,6 +137,8 @@ class _Run:
                     array[where] = v
             case Visit():
                 self.visits += 1
+            case Fetch():
+                pass
             case Check():
                 index = self.value(s.read.indices[s.dimension])
                 if not 0 <= index < self.value(s.extent):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.llvm_lanes import expressions, statements
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.ir.expr import Axis, Call, Expr, axis
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.linear import linear_form
@@ -102,6 +102,8 @@ def placed(body: tuple[Stmt, ...], mapping: Mapping[Expr, Expr]) -> tuple[Stmt, 
                 result.append(Fold(s.targets, s.combiner, images(s.values)))
             case Store():
                 result.append(replace(s, indices=images(s.indices), values=images(s.values)))
+            case Fetch():
+                result.append(replace(s, indices=images(s.indices)))
             case Visit() | Check():
                 result.append(s)
     return tuple(result)

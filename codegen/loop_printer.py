@@ -8,6 +8,7 @@ from typing import Final
 from tensorad.codegen.loopir import (
     Assign,
     Check,
+    Fetch,
     Fold,
     For,
     If,
@@ -136,6 +137,9 @@ class _Printer:
                 targets = ", ".join([f"{self.tensor(t)}[{where}]" for t in s.tensors])
                 how = "  # streaming" if s.streaming else ""
                 self.line(depth, f"{targets} = {values}{how}")
+            case Fetch():
+                where = ", ".join(self.exprs(s.indices, depth))
+                self.line(depth, f"fetch {s.count} from {self.tensor(s.tensor)}[{where}]")
             case Visit():
                 self.line(depth, "visit")
             case Check():

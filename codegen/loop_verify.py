@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from tensorad.codegen.loopir import (
     Assign,
     Check,
+    Fetch,
     Fold,
     For,
     If,
@@ -94,6 +95,8 @@ class _Verifier:
                 self.store(s)
             case Check():
                 self.exprs((*s.read.indices, s.extent), scope)
+            case Fetch():
+                self.exprs(s.indices, scope)
             case Visit():
                 pass
             case _:

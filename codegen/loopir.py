@@ -102,7 +102,19 @@ class Check:
     extent: Expr
 
 
-Stmt = For | If | Assign | Fold | Store | Visit | Check
+@dataclass(frozen=True, eq=False)
+class Fetch:
+    """Ask for elements that will be read soon: `count` neighbours from `indices` on.
+
+    A hint: no value depends on it, and it may reach outside of the tensor.
+    """
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+    count: int
+
+
+Stmt = For | If | Assign | Fold | Store | Visit | Check | Fetch
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt, Store, Visit
+from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Kernel, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
@@ -55,6 +55,9 @@ class _Renamer:
             case Store():
                 tensors, indices = self.tensors(s.tensors), self.images(s.indices)
                 return Store(tensors, indices, self.images(s.values), s.streaming)
+            case Fetch():
+                (t,) = self.tensors((s.tensor,))
+                return Fetch(t, self.images(s.indices), s.count)
             case Visit():
                 return s
             case Check():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorad.codegen.choices import OPEN, Choices
-from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store
+from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store
 from tensorad.codegen.loopnest import Nest, share_loops, simplify_nest
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.schedule_borders import emit_bordered
@@ -195,6 +195,6 @@ def strip_visits(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 result.append(For(s.axis, strip_visits(s.body), s.kind, s.width))
             case If():
                 result.append(If(s.cond, strip_visits(s.then), strip_visits(s.orelse)))
-            case Assign() | Fold() | Store() | Check():
+            case Assign() | Fold() | Store() | Check() | Fetch():
                 result.append(s)
     return tuple(result)

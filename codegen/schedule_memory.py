@@ -34,8 +34,10 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
     streamed = streamed_tensors(kernel, schedules)
     if streamed:
         note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
-    every = dict.fromkeys((*kernel.reads, *kernel.writes))
-    far = [t for t in every if (bytes_of(t) or 0) > machine.current().l2]
+    reads = dict.fromkeys(kernel.reads)
+    every = dict.fromkeys((*reads, *kernel.writes))
+    second = machine.current().l2
+    far = [t for t in every if (bytes_of(t) or 0) > (second if t in reads else second // 4)]
     if not streamed and not far:
         return kernel
     return replace(kernel, body=_marked(kernel.body, dict.fromkeys(streamed), dict.fromkeys(far)))

@@ -368,6 +368,27 @@ def test_lines_of_a_large_result_are_fetched_before_its_sums() -> None:
         assert ("i32 1, i32 3, i32 1" in text) is asked
 
 
+def test_the_next_product_of_a_batch_is_fetched_meanwhile() -> None:
+    a, b = ta.placeholder((5, 9, 8), name="A"), ta.placeholder((5, 8, 18), name="B")
+    k = ta.reduce_axis(8, name="k")
+    out = ta.compute((5, 9, 18), lambda s, i, j: ta.sum(a[s, i, k] * b[s, k, j], axis=k), name="C")
+    program = Program(out, (a, b))
+    texts: list[str] = []
+    results: list[np.ndarray] = []
+    for l2 in (2048, 1 << 20):
+        with override(machine=f"registers=32,vector_bytes=64,l2={l2}"):
+            lowered = lower_program([out], [a, b], choices=Choices(contract=True))
+            verify_loops(lowered)
+            assert lowered.kernels
+            (kernel,) = lowered.kernels
+            texts.append(kernel_text(kernel, kernel_key(kernel)[1])[0])
+            results.append(interpreted(program, Choices(contract=True)))
+            shown = ta.lower([out], [a, b], schedule=Choices(contract=True))
+            assert ("fetch 9 from A[q + 1, 0, k*9]" in str(shown)) is (l2 == 2048)
+    assert "i32 0, i32 2, i32 1" in texts[0] and "i32 0, i32 2, i32 1" not in texts[1]
+    assert np.array_equal(results[0], results[1])
+
+
 def test_taps_take_a_block_of_pixels_together() -> None:
     x, w = ta.placeholder((2, 16, 20, 20), name="X"), ta.placeholder((16, 16, 3, 3), name="W")
     y = topi.nn.conv2d(x, w, padding=1)

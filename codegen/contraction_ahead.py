@@ -1,0 +1,93 @@
+"""What the next product of a batch reads, fetched while this one is computed.
+
+Its first tiles would wait for memory otherwise: a product of a batch is short, and its rows start
+anew, so that the processor does not foresee them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Final
+
+from tensorad.codegen import machine
+from tensorad.codegen.affine import substitutor
+from tensorad.codegen.contraction import is_symbolic
+from tensorad.codegen.contraction_digits import Mapping, digits
+from tensorad.codegen.contraction_plan import Blocking
+from tensorad.codegen.loopir import Fetch
+from tensorad.ir.expr import ZERO, Axis, Expr, Read, add, int_const, mul
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import free_leaves
+
+LEAST_PART: Final = 64
+"""The part of the second cache from which the processor does not foresee the next operands."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbouring elements of an operand: all that one product reads of it."""
+
+    tensor: Tensor
+    start: tuple[Expr, ...]
+    """The leading indices; the others start at 0."""
+    count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the elements."""
+        return self.count * self.tensor.dtype.size_bytes
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Pieces of operands, fetched a little in every reduce step: more at once would wait, too."""
+
+    pieces: tuple[Piece, ...]
+    rows: int
+
+    def part(self, row: Expr, rows: int, step: Expr, steps: int) -> tuple[Fetch, ...]:
+        """What one of the reduce steps of `rows` rows from `row` on asks for."""
+        found: list[Fetch] = []
+        for p in self.pieces:
+            each = ceil(p.count / self.rows)
+            part = ceil(rows * each / steps)
+            at = add(mul(row, int_const(each)), mul(step, int_const(part)))
+            inner = [ZERO] * (len(p.tensor.shape) - len(p.start) - 1)
+            found.append(Fetch(p.tensor, (*p.start, *inner, at), part))
+        return tuple(found)
+
+
+def ahead_of(b: Blocking, values: Sequence[Expr], following: Expr) -> Ahead | None:
+    """What the iteration `following` reads, where it would come from behind the second cache."""
+    if is_symbolic((*b.rows.axes, *b.contraction.reduced)) or not b.whole or b.inside:
+        return None
+    mapping = digits(following, b.outer)
+    reads = [v for v in values if isinstance(v, Read)]
+    pieces = [p for p in [_piece(v, b.outer, mapping) for v in reads] if p is not None]
+    second = machine.current().l2
+    each = sum(p.size_bytes for p in pieces)
+    if not second // LEAST_PART <= each <= second // 2:
+        return None
+    whole = [prod(n for n in p.tensor.shape if isinstance(n, int)) for p in pieces]
+    if sum(n * p.tensor.dtype.size_bytes for n, p in zip(whole, pieces, strict=True)) <= second:
+        return None
+    return Ahead(tuple(pieces), b.rows.extent)
+
+
+def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None:
+    """Everything behind the leading indices, which are those of the loops around."""
+    around = dict.fromkeys(outer)
+    used = [[a for a in free_leaves(i) if isinstance(a, Axis)] for i in value.indices]
+    leading = 0
+    while leading < len(used) and used[leading] and all(a in around for a in used[leading]):
+        leading += 1
+    inner = value.tensor.shape[leading:]
+    if leading == 0 or not inner or any(a in around for u in used[leading:] for a in u):
+        return None
+    if not all(isinstance(n, int) for n in inner):
+        return None
+    image = substitutor(mapping)
+    count = prod(n for n in inner if isinstance(n, int))
+    return Piece(value.tensor, tuple([image(i) for i in value.indices[:leading]]), count)
