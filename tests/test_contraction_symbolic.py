@@ -135,5 +135,5 @@ def test_the_analysis_takes_them_by_itself() -> None:
 
 
 def test_rows_of_an_unknown_number_take_ever_smaller_tiles() -> None:
-    assert [t[2] for t in row_tiles(ta.size("n"), 6)] == [6, 3, 1]
-    assert [t[2] for t in row_tiles(int_const(10), 6)] == [5]
+    assert [t[2] for t in row_tiles(ta.size("n"), 6, 1)] == [6, 3, 1]
+    assert [t[2] for t in row_tiles(int_const(10), 6, 1)] == [5]
