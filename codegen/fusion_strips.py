@@ -56,30 +56,33 @@ def join_strips(kernels: Sequence[Kernel], schedules: Schedules) -> list[Kernel]
 def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | None:
     if any(schedules.of(t.name).fuse is False for t in (*first.writes, *second.writes)):
         return None
-    loop, blocks = _single_loop(first), _blocks(second)
+    loop, blocks = _main_loop(first), _blocks(second)
     if loop is None or blocks is None or not _may_run_as(loop, blocks.loop):
         return None
     shared = _shared(first, second)
-    if shared is None or _count(loop.axis) is None or _count(blocks.loop.axis) is None:
-        return None
-    rows = _rows_per_run(loop, blocks, shared)
-    if rows is None:
+    runs, count = _count(loop.axis), _count(blocks.loop.axis)
+    rows = None if shared is None else _rows_per_run(loop, blocks, shared)
+    if shared is None or rows is None or runs is None or count is None:
         return None
     strip = lcm(rows, blocks.step)
-    total = (_count(loop.axis) or 0) * rows
-    if blocks.size % strip or total != blocks.size * (_count(blocks.loop.axis) or 0):
+    if blocks.size % strip or runs * rows < blocks.size * count:
         return None
     moved = sum(bytes_of(t) or 0 for t in shared)
     near = machine.current().l2
-    if moved <= near or moved // total * strip > near // 2:
+    if moved <= near or moved // (runs * rows) * strip > near // 2:
         return None
     if not _in_step(loop, blocks, rows, [t for t in shared if t in dict.fromkeys(first.writes)]):
         return None
     note(second.writes, "sums of rows in strips", "beside the loop that reads the same rows")
-    body = _strips(loop, blocks, rows, strip)
+    body: tuple[Stmt, ...] = (_strips(loop, blocks, rows, strip),)
+    done = blocks.size // rows * count
+    if done < runs:
+        left = axis(loop.axis.name, done, runs)
+        body += (For(left, placed(loop.body, {loop.axis: left})),)
+    body += (*first.body[1:], *second.body[1:])
     reads = tuple(dict.fromkeys((*first.reads, *second.reads)))
     writes = (*first.writes, *second.writes)
-    return Kernel(second.name, (body,), writes, reads, (*first.scratch, *second.scratch))
+    return Kernel(second.name, body, writes, reads, (*first.scratch, *second.scratch))
 
 
 def _may_run_as(loop: For, other: For) -> bool:
@@ -91,17 +94,16 @@ def _may_run_as(loop: For, other: For) -> bool:
     return loop.kind == "parallel" and own and (other.axis.extent or 0) >= FEWEST_BLOCKS
 
 
-def _single_loop(k: Kernel) -> For | None:
-    """The loop that is all of a kernel."""
-    if len(k.body) != 1 or not isinstance(k.body[0], For) or k.body[0].kind == "vector":
-        return None
-    return k.body[0]
+def _main_loop(k: Kernel) -> For | None:
+    """The first loop of a kernel; what follows it is the rest."""
+    first = k.body[0] if k.body else None
+    return first if isinstance(first, For) and first.kind != "vector" else None
 
 
 def _blocks(k: Kernel) -> _Blocks | None:
-    """The kernel as a loop over blocks of rows whose last statement is the loop over rows."""
-    loop = _single_loop(k)
-    if loop is None:
+    """A kernel's first loop, over blocks of rows, whose last statement is the loop over rows."""
+    loop = _main_loop(k)
+    if loop is None or not loop.body:
         return None
     *heads, last = loop.body
     if not isinstance(last, For) or last.kind != "serial":

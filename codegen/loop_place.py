@@ -27,6 +27,8 @@ def joined_strips(s: For) -> JoinedStrips | None:
 
     Loops between would be run once per strip, each over parts of rows.
     """
+    if len(s.body) != 1:
+        return None
     between: list[For] = []
     inner = s.body[0]
     while isinstance(inner, For) and inner.kind == "serial" and not _is_strip(s.axis, inner.axis):
@@ -34,7 +36,7 @@ def joined_strips(s: For) -> JoinedStrips | None:
             return None
         between.append(inner)
         inner = inner.body[0]
-    if len(s.body) != 1 or not between or not isinstance(inner, For):
+    if not between or not isinstance(inner, For):
         return None
     if not _is_strip(s.axis, inner.axis) or _uses(inner.body, s.axis):
         return None

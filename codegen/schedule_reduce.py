@@ -50,6 +50,8 @@ LONG_ALONE: Final = 1 << 20
 """Terms of one sum from which it is split for its accuracy alone."""
 FEWEST_ROWS: Final = 128
 FEWEST_BLOCKS: Final = 4
+STRIP: Final = 8
+"""Rows that loops over rows may take at a time."""
 SHORTEST: Final = 2
 """Terms of a block where blocks are asked for."""
 
@@ -152,12 +154,15 @@ def _contiguous(reads: Sequence[Access], a: Axis) -> bool:
 
 
 def _even(extent: int, blocks: int) -> int:
-    """A block length for about this many blocks, one that leaves no rest if there is one."""
+    """A block length for about this many blocks, one that leaves no rest if there is one.
+
+    Otherwise strips of rows fill all blocks but the last.
+    """
     size = -(-extent // blocks)
     for n in range(size, min(2 * size, extent) + 1):
         if extent % n == 0:
             return n
-    return size
+    return size if size < STRIP else -(-size // STRIP) * STRIP
 
 
 def _part(fold: FoldLoop, position: int, block: Axis, size: int) -> Expr:

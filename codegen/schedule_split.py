@@ -256,18 +256,34 @@ def _targets(nest: Nest, target: Axis | None) -> list[Axis]:
 
 
 def _window_axes(nest: Nest) -> list[Axis]:
-    """Long output axes that bound short reduce axes: inside, windows of neighbours overlap."""
-    if _points(nest) < LARGE:
-        return []
+    """Output axes that are cut for what is inside of them.
+
+    Where long ones bound short reduce axes, windows of neighbours overlap; all blocks but the
+    last have as many values.
+    """
+    large = _points(nest) >= LARGE
     ranges = Ranges(nest.axes)
     found: dict[Expr, None] = {}
     for f in nest.folds:
         for a in f.axes:
-            used = free_leaves(a.lower, a.upper)
-            if 1 < extent_of(a, ranges) <= SHORT:
-                found.update(used)
+            if large and 1 < extent_of(a, ranges) <= SHORT:
+                used = free_leaves(a.lower, a.upper)
+                long = [b for b in nest.axes if (b.extent or 0) >= LONG_WINDOW]
+                found.update(dict.fromkeys(b for b in long if b in used))
+            found.update(dict.fromkeys(b for b in nest.axes if _is_block(a, b)))
             ranges.enter(a)
-    return [a for a in nest.axes if a in found and (a.extent or 0) >= LONG_WINDOW]
+    return [a for a in nest.axes if a in found]
+
+
+def _is_block(a: Axis, number: Axis) -> bool:
+    """Whether a walks through block `number`, the last of which may be shorter."""
+    if not isinstance(a.upper, Call) or a.upper.op != "minimum":
+        return False
+    sizes = [int(e.value) for e in a.upper.args if isinstance(e, Const)]
+    rests = [linear_form(e) for e in a.upper.args if not isinstance(e, Const)]
+    if len(sizes) != 1 or len(rests) != 1 or sizes[0] <= SHORT:
+        return False
+    return dict(rests[0].terms) == {number: -sizes[0]}
 
 
 def _bound_leaves(nest: Nest) -> dict[Expr, None]:

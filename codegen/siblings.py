@@ -13,12 +13,14 @@ from dataclasses import replace
 from tensorad.codegen.fusion_step import Step
 from tensorad.codegen.loopnest import fold_groups, nest_of, share_loops
 from tensorad.codegen.schedule import Item
-from tensorad.ir.expr import Axis, Expr, Read, Reduce
+from tensorad.ir.expr import Axis, Expr, Read, Reduce, int_const
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves, outside_reductions, postorder, substitute_all
+from tensorad.ir.visit import free_leaves, outside_reductions, postorder, substitute, substitute_all
 
 MOST_FOLDS = 4
 """Folds that one loop may hold."""
+PLACE = 1 << 40
+"""Axes in bounds of others are told apart by numbers from here on."""
 MOST_NODES = 400
 """Expression nodes of all formulas of one loop."""
 
@@ -70,7 +72,8 @@ def _key(step: Step) -> Key | None:
     if not folds or any(isinstance(e, Reduce) for e in postorder(*folds[0].sources)):
         return None
     axes = (*step.item.axes, *folds[0].axes)
-    ends = [a.upper if a.extent is None else a.extent for a in axes]
+    places: dict[Expr, Expr] = {a: int_const(PLACE + n) for n, a in enumerate(axes)}
+    ends = [substitute(a.upper, places) if a.extent is None else a.extent for a in axes]
     return step.item.blocks, len(step.item.axes), *ends
 
 

@@ -48,12 +48,29 @@ def test_sums_of_rows_read_them_beside_the_rows() -> None:
     assert [k.body[-1].kind for k in readers(program, "X")] == ["parallel"]  # type: ignore[union-attr]
 
 
-def test_rows_that_do_not_fill_blocks_are_read_again() -> None:
-    assert len(readers(lowered(2053, 256), "X")) == 2
+def test_rows_that_do_not_fill_blocks_come_last() -> None:
+    (kernel,) = readers(lowered(2053, 256), "X")
+    main, *rest = kernel.body
+    assert isinstance(main, For) and main.kind == "parallel" and main.axis.extent == 28
+    assert rest
 
 
-def test_sums_beside_their_rows_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    outputs, inputs = normalised(2048, 256)
+def test_columns_of_another_order_are_added_up_apart() -> None:
+    x = te.placeholder((2048, 512), name="X")
+    k = te.reduce_axis((0, 2048), "k")
+    m = te.reduce_axis((0, 512), "m")
+    rows = te.compute((2048,), lambda i: te.sum(x[i, m], axis=m), "R")
+    late = te.compute((512,), lambda j: te.sum(x[k, j] * rows[2047 - k], axis=k), "Y")
+    with override(machine=SMALL_CACHE):
+        program = lower_program([late], [x])
+    assert len(readers(program, "X")) == 2  # the first rows need what the last ones make
+
+
+@pytest.mark.parametrize("rows", [2048, 2053])
+def test_sums_beside_their_rows_have_the_same_bits(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs, inputs = normalised(rows, 256)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(t.shape).astype("f4") for t in inputs]
     with override(machine=SMALL_CACHE, num_threads=2):
