@@ -16,6 +16,7 @@ from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.planning import Plans, schedule_unit
 from tensorad.codegen.scan_chains import chain_of, scan_chains
+from tensorad.codegen.scan_sources import with_sources
 from tensorad.codegen.schedule import Item, Planned, items_of
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_plan import lanes_of
@@ -196,6 +197,7 @@ def all_steps(
     units: Sequence[tuple[Unit, Sequence[Kernel]]], wanted: Sequence[Tensor], schedules: Schedules
 ) -> list[Step]:
     """The steps of all units; those of a chain of scans become one."""
+    units = with_sources(units, wanted, schedules)
     checked = {unit: bool(checks) for unit, checks in units}
     chained = {}
     for last, members in scan_chains(list(checked), checked, wanted).items():

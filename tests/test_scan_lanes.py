@@ -137,3 +137,19 @@ def test_states_that_are_wanted_are_stored_beside_the_chain() -> None:
     plain = ta.build(wanted, inputs, schedule=ta.Schedule(vector=False, fuse=False))(*given)
     for found, expected in zip(ta.build(wanted, inputs)(*given), plain, strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_short_formulas_are_part_of_the_steps_that_read_them() -> None:
+    a, d, h = [te.placeholder((20, 7), "float64", n) for n in "ADH"]
+    walk = te.comm_reducer(lambda x, y: te.tanh(te.exp(x) * y), lambda _: 0.0, name="walk")
+    both = a + d
+    y = te.scan(both, 1, walk, name="Y")
+    results, inputs = ta.vjp(y, [a], h), [a, d, h]
+    assert len(lower_program(results, inputs).kernels) == 1
+    given = arrays(inputs, (20, 7))
+    lanes = ta.build(results, inputs)(*given)
+    plain = ta.build(results, inputs, schedule=ta.Schedule(fuse=False))(*given)
+    np.testing.assert_array_equal(lanes, plain)
+    total = te.scan(a * d, 1, "sum", name="T")  # rounded as it would be alone
+    assert len(lower_program([total], inputs).kernels) == 2
+    assert [both in k.reads for k in lower_program([both, y], inputs).kernels] == [False, True]
