@@ -139,15 +139,28 @@ class _Writer:
         """What every member does in one run."""
         before: list[Stmt] = []
         body: list[Stmt] = []
-        for unit in units:
-            if isinstance(unit, Inner):
-                body.extend(self.loops(unit.tile, unit.steps, chain))
+        for steps in _together(units, chain[-1].tile):
+            if isinstance(steps, Inner):
+                body.extend(self.loops(steps.tile, steps.steps, chain))
                 continue
-            first, second = self.member(unit, chain)
-            places = self.places(unit, chain)
-            before.extend(moved(first, places))
-            body.extend(moved(second, places))
+            run, inner = chain[-1], chain[-1].inner
+            if len(steps) > 1 and inner is not None and run.base is not None:
+                a = axis(inner.name, inner.lower, inner.upper)
+                single = replace(run, at=(*run.at[:-1], add(run.base, a)), inner=None)
+                rows = [self.placed(s, (*chain[:-1], single))[1] for s in steps]
+                body.append(For(a, tuple([x for made in rows for x in made])))
+                continue
+            for s in steps:
+                first, second = self.placed(s, chain)
+                before.extend(first)
+                body.extend(second)
         return tuple(before), tuple(body)
+
+    def placed(self, s: Step, chain: Chain) -> Written:
+        """What a member does in one run."""
+        first, second = self.member(s, chain)
+        places = self.places(s, chain)
+        return moved(first, places), moved(second, places)
 
     def member(self, s: Step, chain: Chain) -> Written:
         """What a member does in one run, as if all its temporaries were in memory."""
@@ -189,6 +202,30 @@ class _Writer:
         """The kept dimensions, each with where its block begins."""
         bases = {_blocked(home.step, run.tile): run.base for run in chain[: len(home.tiles)]}
         return tuple([(d, bases.get(d)) for d in _kept(home.step, home.tiles)])
+
+
+def _together(units: Sequence[Step | Inner], tile: Tile) -> list[tuple[Step, ...] | Inner]:
+    """The units; neighbours that lose nothing by single rows of a block share a loop over them."""
+    found: list[tuple[Step, ...] | Inner] = []
+    single = False
+    for unit in units:
+        if isinstance(unit, Inner):
+            found.append(unit)
+            single = False
+            continue
+        before = found[-1] if single else None
+        single = _takes_single_rows(unit, tile.rows[-1][unit])
+        if single and isinstance(before, tuple):
+            found[-1] = (*before, unit)
+        else:
+            found.append((unit,))
+    return found
+
+
+def _takes_single_rows(s: Step, row: Axis) -> bool:
+    """Whether no lanes and no register tile run along the row."""
+    plans = [plan for _, plan in s.planned]
+    return s.blocking is None and not any(row is p.vector or row in p.jam for p in plans)
 
 
 def _within(a: Axis, made: Written, kind: LoopKind) -> Written:
