@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tensorad.codegen.access import ASSUMED_EXTENT
+from tensorad.codegen.access import ASSUMED_EXTENT, Access, access
 from tensorad.codegen.affine import COMPARES, Ranges, among, fold_by_ranges
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_body import FoldLoop
@@ -57,10 +57,16 @@ class Part:
     value: Expr
     padded: bool
 
-    @property
+    @cached_property
     def extent(self) -> int:
         """Points of its own axes."""
         return prod(size(a) for a in self.axes)
+
+    @cached_property
+    def accesses(self) -> tuple[Access, ...]:
+        """Its distinct reads; only itself, where it is a read without others inside."""
+        found = [e for e in postorder(self.value) if isinstance(e, Read)]
+        return tuple([access(e.tensor, e.indices) for e in found])
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +81,15 @@ class Contraction:
     right: Part
     combine: Combine
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Points of the reduce axes."""
         return prod(size(a) for a in self.reduced)
+
+    @cached_property
+    def stored(self) -> Access:
+        """Where the first result goes."""
+        return access(self.nest.tensors[0], self.nest.indices)
 
 
 def size(a: Axis) -> int:

@@ -11,7 +11,6 @@ from math import ceil, prod
 from typing import Final, Literal
 
 from tensorad.codegen import machine
-from tensorad.codegen.access import access
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import Contraction, Part, is_affine, is_symbolic, size
@@ -213,7 +212,7 @@ def _rows_mode(c: Contraction, rows: Part) -> Mode:
     value = rows.value
     if not isinstance(value, Read):
         return "panel"
-    uses = access(value.tensor, value.indices).uses
+    uses = rows.accesses[-1].uses  # the value itself comes after what it reads
     if rows.padded or any(uses.get(a, 0) is None for a in c.reduced):
         return "relayout" if can_relayout(rows, None, c) else "panel"
     return "place"
@@ -320,11 +319,9 @@ def _panel(flat: int, step: int, unit: int, most: int) -> int:
 
 def in_place(part: Part, group: Sequence[Axis]) -> bool:
     """Whether the flattened axes are neighbours in memory."""
-    if part.padded or not isinstance(part.value, Read):
+    if part.padded or not isinstance(part.value, Read) or len(part.accesses) > 1:
         return False
-    if any(isinstance(e, Read) for e in postorder(*part.value.indices)):
-        return False
-    uses = access(part.value.tensor, part.value.indices).uses
+    uses = part.accesses[0].uses
     stride = 1
     for a in reversed(group):
         if uses.get(a, 0) != stride:
@@ -398,17 +395,15 @@ def _cost(b: Blocking, target: Machine) -> float:
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:
     """Whether the innermost lane axis is contiguous in every read that uses it."""
-    found = [e for e in postorder(part.value) if isinstance(e, Read)]
     if size(group[-1]) < width // 2 and len(group) > 1:
         return False
-    strides = [access(e.tensor, e.indices).uses.get(group[-1], 0) for e in found]
+    strides = [x.uses.get(group[-1], 0) for x in part.accesses]
     return all(s in (0, 1, 2) for s in strides)
 
 
 def store_stride(b: Blocking) -> int | None:
     """Elements between neighbouring lanes of the result; None where that varies."""
-    nest = b.contraction.nest
-    uses = access(nest.tensors[0], nest.indices).uses
+    uses = b.contraction.stored.uses
     last = uses.get(b.group[-1], 0)
     stride = last
     for a in reversed(b.group):
