@@ -15,6 +15,7 @@ from tensorad.autodiff.products import products
 from tensorad.autodiff.visits import Visits
 from tensorad.bound import bound
 from tensorad.errors import CountError
+from tensorad.ir.collector import old_objects_at_rest
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.facts import facts_about
 from tensorad.ir.order import axes_in, sizes_in
@@ -53,11 +54,13 @@ class Ways:
     others: Mapping[str, Callable[[], list[Tensor]]]
 
 
+@old_objects_at_rest()
 def derive_tidied(ways: Ways) -> list[Tensor]:
     """The gradients, whatever they visit."""
     return ways.tidy(ways.sweep())
 
 
+@old_objects_at_rest()
 def derive_within_bound(
     ways: Ways, y: Tensor, wrt: Sequence[Tensor], given: Sequence[Tensor]
 ) -> list[Tensor]:
