@@ -20,16 +20,16 @@ _LEAST_SECONDS = 2e-3
 
 QUIET: Final = 0.1
 """CPUs that others may use in a quiet round."""
-BEHIND: Final = 3.0
+BEHIND: Final = 2.0
 BEHIND_S: Final = 5e-4
 ROUNDS_BEHIND: Final = 3
 """A call this many times slower than its best rival, and this slow at all, takes part so often."""
-FAR_BEHIND: Final = 10.0
-HOPELESS: Final = 2.0
+FAR_BEHIND: Final = 4.0
+HOPELESS: Final = 3.0
 SLOW_S: Final = 0.05
 """Calls this slow and so far behind the fastest take part as rarely; not at all where they are
 hopelessly behind their best rival, too."""
-UNCOUNTED_S: Final = 0.3
+UNCOUNTED_S: Final = 0.1
 """Faster calls run once before each sample."""
 
 
