@@ -12,12 +12,13 @@ from math import ceil, prod
 from typing import Final
 
 from tensorad.codegen import machine
+from tensorad.codegen.access import access
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.contraction import is_symbolic
 from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.contraction_plan import Blocking
 from tensorad.codegen.loopir import Fetch
-from tensorad.ir.expr import ZERO, Axis, Expr, Read, add, int_const, mul
+from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, int_const, mul
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
 
@@ -91,3 +92,27 @@ def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None
     image = substitutor(mapping)
     count = prod(n for n in inner if isinstance(n, int))
     return Piece(value.tensor, tuple([image(i) for i in value.indices[:leading]]), count)
+
+
+def rows_ahead(b: Blocking, value: Expr, loops: Sequence[Axis], rows: int) -> tuple[Fetch, ...]:
+    """The same rows one step of the second loop from inside later, a little in every step.
+
+    Rows that are short pieces side by side in a large tensor are no streams to the processor.
+    """
+    if len(loops) < 2 or not isinstance(value, Read) or len(b.rows.axes) != 1 or b.inside:
+        return ()
+    inner, outer, tensor = loops[-1], loops[-2], value.tensor
+    if b.rows_mode != "place" or not isinstance(b.rows.value, Read):
+        return ()
+    extents = [n for n in tensor.shape if isinstance(n, int)]
+    size_bytes = prod(extents) * tensor.dtype.size_bytes
+    if len(extents) < len(tensor.shape) or size_bytes <= machine.current().l2:
+        return ()
+    uses = access(tensor, value.indices).uses
+    stride = access(tensor, b.rows.value.indices).uses.get(b.rows.axes[0])
+    if inner.extent is None or uses.get(inner) != 1 or stride != inner.extent:
+        return ()
+    if not uses.get(outer):
+        return ()
+    further = substitutor({outer: add(outer, ONE), inner: mul(inner, int_const(rows))})
+    return (Fetch(tensor, tuple([further(i) for i in value.indices]), rows),)

@@ -20,7 +20,7 @@ from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Fold, For, LoopProgram
+from tensorad.codegen.loopir import Fetch, Fold, For, LoopProgram
 from tensorad.codegen.loopnest import nest_of, simplify_nest
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.machine import Machine
@@ -387,6 +387,20 @@ def test_the_next_product_of_a_batch_is_fetched_meanwhile() -> None:
             assert ("fetch 9 from A[q + 1, 0, k*9]" in str(shown)) is (l2 == 2048)
     assert "i32 0, i32 2, i32 1" in texts[0] and "i32 0, i32 2, i32 1" not in texts[1]
     assert np.array_equal(results[0], results[1])
+
+
+def test_short_rows_of_a_large_tensor_are_fetched_one_step_ahead() -> None:
+    t, d = ta.placeholder((6, 9, 8), name="T"), ta.placeholder((6, 8, 18), name="D")
+    ks = [ta.reduce_axis(6, name="p"), ta.reduce_axis(8, name="q")]
+    p, q = ks
+    out = ta.compute((9, 18), lambda i, j: ta.sum(t[p, i, q] * d[p, q, j], axis=ks), name="C")
+    for l2, asked in ((1024, True), (1 << 20, False)):
+        with override(machine=f"registers=32,vector_bytes=64,l2={l2}"):
+            choices = Choices(contract=True, pack="place", block=100)
+            lowered = lower_program([out], [t, d], choices=choices)
+            verify_loops(lowered)
+            fetched = [s for s in statements(lowered.kernels[0].body) if isinstance(s, Fetch)]
+            assert bool(fetched) is asked
 
 
 def test_taps_take_a_block_of_pixels_together() -> None:
