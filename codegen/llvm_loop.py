@@ -145,7 +145,8 @@ class Loops(Statements):
         code.line("ret i64 0")
         blocks = ["entry:", *code.regions[0].lines, *code.failures]
         blocks.insert(1, "%dummy = alloca i64")
-        head = f"define i64 @{name}({PARAMETERS}) nounwind {{"
+        # registers kept on the stack would cross lines where it is aligned to 16 bytes only
+        head = f'define i64 @{name}({PARAMETERS}) nounwind "stackrealign" {{'
         text = "\n".join([head, *blocks, "}"])
         return FunctionText(
             name, text, parallel, self.sizes(), largest_block(blocks), code.declarations,
