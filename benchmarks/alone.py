@@ -1,4 +1,4 @@
-"""One measurement in a process: `python -m benchmarks.alone compile|memory NAME PEER`."""
+"""One measurement in a process: `python -m benchmarks.alone cold|compile|memory NAME PEER`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def started(kind: str, name: str, peer: str) -> float:
     """
     command = [sys.executable, "-m", "benchmarks.alone", kind, name, peer]
     with tempfile.TemporaryDirectory(prefix="tensorad_bench_") as cold:
-        given = {"TORCHINDUCTOR_CACHE_DIR": cold} if kind == "compile" else RETURNED
+        given = {"TORCHINDUCTOR_CACHE_DIR": cold} if kind != "memory" else RETURNED
         done = subprocess.run(
             command, env={**os.environ, **given}, capture_output=True, text=True, check=True
         )
@@ -41,12 +41,13 @@ def started(kind: str, name: str, peer: str) -> float:
 
 
 def compile_seconds(p: Problem, peer: str) -> float:
-    """From the formula to running code: the first call, less what a second one takes.
+    """The same once the contestant has compiled something else, so that it is set up."""
+    cold_seconds(WORKLOADS[WARM_UP].problem(), peer)
+    return cold_seconds(p, peer)
 
-    Ours is cold; the frameworks have compiled something else before.
-    """
-    if peer != ours.NAME:
-        make(peer, WORKLOADS[WARM_UP].problem(), [MODE], threads=1)
+
+def cold_seconds(p: Problem, peer: str) -> float:
+    """From the formula to running code: the first call, less what a second one takes."""
     start = time.perf_counter()
     c = ours.contestant(p, [MODE]) if peer == ours.NAME else make(peer, p, [MODE], threads=1)
     first = time.perf_counter() - start
@@ -102,8 +103,8 @@ def main() -> int:
     """Measure and print one number."""
     kind, name, peer = sys.argv[1:]
     p = WORKLOADS[name].problem()
-    measure = {"compile": compile_seconds, "memory": peak_bytes}[kind]
-    print(measure(p, peer))
+    kinds = {"cold": cold_seconds, "compile": compile_seconds, "memory": peak_bytes}
+    print(kinds[kind](p, peer))
     return 0
 
 
