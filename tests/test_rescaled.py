@@ -97,8 +97,35 @@ def one_at_other_places(x: Pair, y: Pair) -> Pair:
     return top, x[1] * scales[0] + y[1] * scales[1]
 
 
+def with_a_jump(x: Pair, y: Pair) -> Pair:
+    top, total = plain(x, y)
+    return top, total + te.select(x[1] > 1.2, 1.0, 0.0)
+
+
+def with_its_whole_part(x: Pair, y: Pair) -> Pair:
+    top, total = plain(x, y)
+    return top, total + x[1].astype("int64").astype("float64")
+
+
+def never_scaled(x: Pair, y: Pair) -> Pair:
+    """exp(0), once its operands are seen to be the same: not exp(own - last)."""
+    top, same = te.maximum(x[0], y[0]), te.maximum(y[0], x[0])
+    scales = [te.select(a[0] == top, 1.0, te.exp(same - top)) for a in (x, y)]
+    return top, scales[0] * x[1] + scales[1] * y[1]
+
+
 @pytest.mark.parametrize(
-    "combine", [wrong_sign, not_homogeneous, one_more, squared, one_at_other_places]
+    "combine",
+    [
+        wrong_sign,
+        not_homogeneous,
+        one_more,
+        squared,
+        one_at_other_places,
+        with_a_jump,
+        with_its_whole_part,
+        never_scaled,
+    ],
 )
 def test_other_formulas_are_refused(combine: Callable[..., Any]) -> None:
     assert rescaled(fold(combine, -INF, 2).combiner((FLOAT64, FLOAT64), True)) is None
@@ -130,6 +157,15 @@ def test_the_shift_gets_no_gradient_where_it_cancels(combine: Callable[..., Any]
     x, y, dx = row(5, combine, 2.0)
     assert is_swept(dx)
     assert ta.gradcheck(y, x)
+
+
+def test_a_jump_of_a_step_is_walked_backwards() -> None:
+    x, _, dx = row(3, with_a_jump, 1.0)
+    xs = np.array([0.3, 1.1, 0.7])
+    scales = np.exp(xs - 1.1)  # s jumps by 1 at the last step
+    expected = scales / (scales.sum() + 1)
+    expected[1] += 1 / (scales.sum() + 1)
+    np.testing.assert_allclose(ta.evaluate(dx, {x: xs}), expected, rtol=1e-12)
 
 
 def test_weights_and_values_of_a_row_of_attention() -> None:

@@ -98,35 +98,51 @@ def _is_extremum(combiner: Combiner, c: int, result: Expr) -> bool:
 
 
 def _scale(combiner: Combiner, shift: int, c: int) -> Scale | None:
-    """The scale of component c, if a step is state * scale(state) + element * scale(element)."""
+    """The scale of component c, if a step is state * scale(state) + element * scale(element).
+
+    That is proved of the step itself: a jump of the step has no derivative.
+    """
     x, y, result = combiner.lhs[c], combiner.rhs[c], combiner.results[c]
     if not result.dtype.is_float or combiner.identity[c].value != 0:
         return None
     last = param("last", result.dtype)
     own = (combiner.lhs[shift], combiner.rhs[shift])
     factors: list[Expr] = []
-    for side, operands in zip(own, (combiner.lhs, combiner.rhs), strict=True):
+    rest = result
+    for side, operand, operands in zip(own, (x, y), (combiner.lhs, combiner.rhs), strict=True):
         entry = jacobian_entries(combiner, operands)[c][c]
         if entry is None or entry[0] is not TRUE:
             return None
-        factor = _of_its_own(substitute(entry[1], {combiner.results[shift]: last}), side, own, last)
+        rest = sub(rest, mul(operand, entry[1]))
+        factor = _of_its_own(combiner.results[shift], entry[1], side, own, last)
         if any(leaf is not side and leaf is not last for leaf in free_leaves(factor)):
             return None
         factors.append(factor)
-    zero = const(0, result.dtype)
-    rest = substitute(result, {x: zero, y: zero})
     if substitute(factors[0], {own[0]: own[1]}) is not factors[1] or not vanishes((), rest, {}):
         return None
     rate = _rate(factors[0], own[0], last)
     return None if rate is None else Scale(own[0], last, factors[0], rate)
 
 
-def _of_its_own(factor: Expr, side: Param, own: Sequence[Param], last: Param) -> Expr:
-    """The factor where a side's shift is not the last one: it is the other extremum then."""
+def _of_its_own(
+    largest: Expr, factor: Expr, side: Param, own: Sequence[Param], last: Param
+) -> Expr:
+    """The factor by `last`, which is the largest (or least) of both shifts.
+
+    Where a side's shift is not the last one, it is the other extremum.
+    """
+    found = dict.fromkeys(_extrema(largest, own), last)
+    factor = substitute(factor, found)
     if not isinstance(factor, Select) or not _compares("eq", factor.cond, side, last):
         return factor
-    beside = {call(op, *pair): side for op in _EXTREMA for pair in (own, own[::-1])}
+    beside = {e: side for op in _EXTREMA for e in _extrema(call(op, *own), own) if e not in found}
     return select(factor.cond, factor.then, substitute(factor.orelse, beside))
+
+
+def _extrema(e: Expr, own: Sequence[Param]) -> list[Expr]:
+    """An extremum of two shifts, its operands in either order."""
+    assert isinstance(e, Call)  # two parameters do not fold
+    return [call(e.op, *own), call(e.op, *own[::-1])]
 
 
 def _rate(value: Expr, own: Param, last: Param) -> Fraction | None:
