@@ -211,7 +211,7 @@ class _Yardstick:
         """One distinct read; around the loops of another occurrence it comes for free.
 
         Of two occurrences, one around the other, the one with more points counts: inner loops
-        may be empty.
+        may be empty. All innermost ones together count at least.
         """
         if not isinstance(e, Read):
             return
@@ -219,7 +219,9 @@ class _Yardstick:
         for items in contexts:
             axes = frozenset([i for i in items if isinstance(i, Axis)])
             by_axes[axes] = max(by_axes.get(axes, 0), self.count(items))
-        points = sum([n for axes, n in by_axes.items() if not _is_covered(axes, n, by_axes)])
+        innermost = [n for axes, n in by_axes.items() if not any(axes < o for o in by_axes)]
+        larger = [n for axes, n in by_axes.items() if not _is_covered(axes, n, by_axes)]
+        points = max(sum(innermost), sum(larger))
         self._receive(e.tensor, points, by_data=depends_on_data(*e.indices))
 
     def _through_folds(self, op: Op, levels: Sequence[Level], sites: Sequence[FoldSite]) -> None:

@@ -117,6 +117,16 @@ def test_a_read_outside_a_reduction_over_nothing_counts() -> None:
     assert bound(y(3), [x]) == 15
 
 
+def test_a_read_in_short_loops_beside_each_other_counts_in_each() -> None:
+    i, k, m = axis("i", 0, 5), axis("k", 0, 2), axis("m", 0, 2)
+    x, u, v = tensor("X", 5), tensor("U", 5, 2), tensor("V", 5, 2)
+    inner = [
+        fold(SUM, select(i < 2, x[i] * w[i, a], const(0, x.dtype)), a) for w, a in ((u, k), (v, m))
+    ]
+    assert bound(compute((i,), x[i] + inner[0] + inner[1]), [x]) == 8
+    assert bound(compute((i,), x[i] + inner[0]), [x]) == 5
+
+
 def test_nonlinear_formulas_need_forward_values() -> None:
     i, j, k = axis("i", 0, 6), axis("j", 0, 5), axis("k", 0, 8)
     dense = compute((i, j), fold(SUM, X[i, k] * W[j, k], k))
