@@ -291,3 +291,19 @@ def test_many_more_multiplications_are_no_price_for_a_few_points() -> None:
     dear = te.compute((6,), heavy, name="dX")
     ways = Ways(lambda: [light], lambda _: [dear], {"plain": lambda: [dear]})
     assert derive_within_bound(ways, y, [x], [h]) == [light]
+
+
+def test_what_the_head_is_made_of_does_not_count() -> None:
+    z, h0, k = matrix("Z", 8, 8), matrix("H0", 8, 8), te.reduce_axis(8, "k")
+    h = te.compute((8, 8), lambda i, j: te.sum(h0[i, k] * te.exp(h0[k, j]), axis=k), name="H")
+    y = te.compute((8, 8), lambda i, j: z[i, j] * z[i, j], name="Y")
+    (dz,) = vjp(y, [z], h)
+    assert products([dz], {}, [h]) == products([dz], {}) - 2 * 8**3 == 64
+    swept: list[str] = []
+
+    def other() -> list[Tensor]:
+        swept.append("other")
+        return [dz]
+
+    ways = Ways(lambda: [dz], lambda found: found, {"other": other})
+    assert derive_within_bound(ways, y, [z], [h]) == [dz] and not swept

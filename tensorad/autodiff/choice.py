@@ -116,7 +116,7 @@ class _Limit:
         visited = Visits(found, self.given)
         counts = [visited.count(sizes) for sizes in self.samples]
         above = sum([max(0, n - m) for n, m in zip(counts, self.points, strict=True)])
-        beyond = products(found, self.samples[0]) - _PRODUCTS * self.points[0]
+        beyond = products(found, self.samples[0], self.given) - _PRODUCTS * self.points[0]
         if beyond > 0:
             beyond -= _PRODUCTS * self.forward_products
         return above, max(0, beyond)

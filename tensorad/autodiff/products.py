@@ -17,11 +17,19 @@ _MOST_POINTS: Final = 1 << 17
 """A condition that needs more points listed to be counted counts as always true."""
 
 
-def products(tensors: Sequence[Tensor], sizes: Mapping[Expr, int]) -> int:
-    """Multiplications, divisions and functions in the loops behind the tensors, each once."""
+def products(
+    tensors: Sequence[Tensor], sizes: Mapping[Expr, int], given: Sequence[Tensor] = ()
+) -> int:
+    """Multiplications, divisions and functions in the loops behind the tensors, each once.
+
+    Args:
+        given: what is behind these does not count.
+    """
     counter = _Counter(sizes)
+    before = dict.fromkeys(topological_ops(given))
     for op in topological_ops(tensors):
-        counter.operation(op)
+        if op not in before:
+            counter.operation(op)
     return counter.total
 
 
