@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -44,3 +46,26 @@ def test_what_somebody_else_sets_meanwhile_stays() -> None:
         assert gc.get_threshold() == (900, 11, 12)
     finally:
         gc.set_threshold(*before)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork beside threads
+def test_a_fork_forgets_the_calls_of_other_threads() -> None:
+    before, entered, leave = gc.get_threshold(), Event(), Event()
+
+    def other() -> None:
+        with old_objects_at_rest():
+            entered.set()
+            leave.wait()
+
+    thread = Thread(target=other)
+    thread.start()
+    entered.wait()
+    try:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if gc.get_threshold() == before else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        leave.set()
+        thread.join()
+    assert gc.get_threshold() == before
