@@ -25,7 +25,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.functions import is_stop, stop
 from tensorad.ir.order import AXIS, DATA, FLOAT, INDICATOR, READ, REDUCE, SELECT, SIZE, occurs
-from tensorad.ir.visit import conjuncts
+from tensorad.ir.visit import conjuncts, outside_reductions
 
 
 def is_index_condition(e: Expr) -> bool:
@@ -86,21 +86,9 @@ def lift(root: Expr) -> tuple[Expr, Expr]:
     if not occurs(SELECT | INDICATOR, root):
         return TRUE, root
     lifted: dict[Expr, tuple[Expr, Expr]] = {}
-    for e in _factors(root):
+    for e in outside_reductions((root,), _lift_operands):
         lifted[e] = _lift_node(e, lifted)
     return lifted[root]
-
-
-def _factors(root: Expr) -> list[Expr]:
-    """The nodes a condition can be lifted through, operands first."""
-    found: dict[Expr, None] = {}
-    stack = [root]
-    while stack:
-        e = stack.pop()
-        found.pop(e, None)  # seen again deeper: keep it after (below, once reversed) its users
-        found[e] = None
-        stack.extend(_lift_operands(e))
-    return list(found)[::-1]
 
 
 def switches(root: Expr) -> list[Select]:

@@ -115,3 +115,12 @@ def test_equal_formulas_over_other_tensors_are_solved_once() -> None:
         y = te.compute((6,), lambda i, a=a, k=k: te.sum(a[i, k] * a[k, i], axis=k), name="Y")
         texts.append(ta.PrintTensorRecursively(ta.vjp(y, [a], h)).replace(name, "?"))
     assert texts[0] == texts[1]
+
+
+def test_shared_factors_are_looked_at_once() -> None:
+    i, j = box(i=6, j=6)
+    power = select(i < 3, X[i, j], const(0, X.dtype))
+    for _ in range(60):
+        power = power * power
+    condition, _ = lift(power)
+    assert str(condition) == "i < 3"
