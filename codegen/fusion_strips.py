@@ -16,7 +16,7 @@ from tensorad.codegen.affine import Ranges
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.loop_place import placed
-from tensorad.codegen.loopir import For, Kernel, Stmt, Store
+from tensorad.codegen.loopir import Check, For, Kernel, Stmt, Store
 from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, int_const, mul
@@ -56,6 +56,8 @@ def join_strips(kernels: Sequence[Kernel], schedules: Schedules) -> list[Kernel]
 def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | None:
     if any(schedules.of(t.name).fuse is False for t in (*first.writes, *second.writes)):
         return None
+    if any(isinstance(s, Check) for s in statements(first.body)):
+        return None  # what follows may read by any of the indices that it looks at
     loop, blocks = _main_loop(first), _blocks(second)
     if loop is None or blocks is None or not _may_run_as(loop, blocks.loop):
         return None
@@ -71,7 +73,10 @@ def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | Non
     near = machine.current().l2
     if moved <= near or moved // (runs * rows) * strip > near // 2:
         return None
-    if not _in_step(loop, blocks, rows, [t for t in shared if t in dict.fromkeys(first.writes)]):
+    made = [t for t in shared if t in dict.fromkeys(first.writes)]
+    if not _in_step(loop, blocks, rows, made):
+        return None
+    if not _made_later(first.body[1:], blocks, blocks.size * count, made):
         return None
     note(second.writes, "sums of rows in strips", "beside the loop that reads the same rows")
     body: tuple[Stmt, ...] = (_strips(loop, blocks, rows, strip),)
@@ -185,6 +190,17 @@ def _in_step(loop: For, blocks: _Blocks, rows: int, made: Sequence[Tensor]) -> b
             low, high = ranges.of_linear(form)
             if low < 0 or high >= rows:
                 return False
+    return True
+
+
+def _made_later(body: tuple[Stmt, ...], blocks: _Blocks, end: int, made: Sequence[Tensor]) -> bool:
+    """Whether statements that now run after all blocks have no part in their rows [0, end)."""
+    ranges = Ranges([s.axis for s in statements(body) if isinstance(s, For)])
+    for t in made:
+        (d, *_) = [_row_dimension(i, blocks) for i in _accesses(blocks.rows.body, t)]
+        assert d is not None  # all of them are rows of the second part
+        if any(ranges.of(indices[d])[0] < end for indices in _accesses(body, t)):
+            return False
     return True
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Call, Expr, axis
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.linear import linear_form
@@ -106,6 +107,8 @@ def placed(body: tuple[Stmt, ...], mapping: Mapping[Expr, Expr]) -> tuple[Stmt, 
                 result.append(replace(s, indices=images(s.indices), values=images(s.values)))
             case Fetch():
                 result.append(replace(s, indices=images(s.indices)))
-            case Visit() | Check():
+            case Visit():
                 result.append(s)
+            case Check():
+                raise InternalError("a check does not move with the loops of its indices")
     return tuple(result)

@@ -81,6 +81,36 @@ def test_sums_beside_their_rows_have_the_same_bits(
         assert np.array_equal(have, want)
 
 
+@pytest.mark.parametrize("rows", [2048, 2053])
+def test_sums_wait_for_columns_that_a_later_loop_stores(rows: int) -> None:
+    """The last columns of T are a loop of their own, after that over the others."""
+    x, k = te.placeholder((rows, 256), name="X"), te.reduce_axis(rows, name="k")
+    t = te.compute(
+        (rows, 256), lambda i, j: x[i, j] + te.select(j < 253, x[i, j + 3], 0.0), name="T"
+    )
+    y = te.compute((256,), lambda j: te.sum(t[k, j] * x[k, j], axis=k), name="Y")
+    want = np.where(np.arange(256) < 253, 2.0 * rows, rows)
+    with override(machine=SMALL_CACHE):
+        (_, got) = ta.build([t, y], [x])(np.ones((rows, 256), "f4"))
+    assert np.array_equal(got, want)
+
+
+def test_checks_of_rows_stay_before_what_reads_by_them() -> None:
+    index, w = te.placeholder((2048, 256), "int64", "idx"), te.placeholder((77,), name="W")
+    k = te.reduce_axis(2048, name="k")
+    t = te.compute(index.shape, lambda i, j: w[index[i, j]], name="T")
+    y = te.compute((256,), lambda j: te.sum(index[k, j].astype("float32"), axis=k), name="Y")
+    picked = np.arange(2048 * 256).reshape(2048, 256) % 77
+    table = np.arange(77, dtype="f4")
+    with override(machine=SMALL_CACHE):
+        f = ta.build([t, y], [index, w], schedule=ta.Schedule(parallel=False))
+        rows, sums = f(picked, table)
+        assert np.array_equal(rows, picked) and np.array_equal(sums, picked.sum(0))
+        picked[2047, 255] = 78
+        with pytest.raises(BoundsError, match="78"):
+            f(picked, table)
+
+
 def added_rows(rows: int, width: int, count: int) -> tuple[Tensor, list[Tensor]]:
     """The gradient of picked rows: rows added to those of a table."""
     table, index = te.placeholder((rows, width), name="T"), te.placeholder((count,), "int64", "idx")
