@@ -13,7 +13,6 @@ from tensorad.ir.expr import (
     Call,
     Const,
     Expr,
-    Read,
     Size,
     add,
     floordiv,
@@ -21,6 +20,7 @@ from tensorad.ir.expr import (
     mod,
     mul,
 )
+from tensorad.ir.order import PARAM, READ
 from tensorad.ir.visit import postorder, rewrite
 from tensorad.simplify.linear import Linear, linear_form, linear_parts
 
@@ -28,6 +28,8 @@ Range = tuple[float, float]
 """Smallest and largest value, both inclusive; infinite where unknown; (1, 0)-like if empty."""
 ANY: Range = (-inf, inf)
 _LINEAR = ("add", "sub", "mul", "neg")
+_VALUES = READ | PARAM
+"""Nodes that stand for data."""
 COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -82,10 +84,14 @@ class Ranges:
             return (0, inf)
         if not isinstance(e, Call) or e.dtype is not INT64:
             return ANY
-        if e.op in ("add", "sub", "neg") or linear_parts(e):
-            return self.of_linear(linear_form(e))
-        parts = [self.memo[a] for a in e.args]
-        return _call_range(e.op, parts)
+        linear = e.op in ("add", "sub", "neg") or linear_parts(e)
+        if linear:
+            found = self.of_linear(linear_form(e))
+        else:
+            found = _call_range(e.op, [self.memo[a] for a in e.args])
+        if (linear or e.op == "mul") and _may_wrap(e, found):
+            return ANY
+        return found
 
 
 def joined_digits(form: Linear) -> Linear:
@@ -157,7 +163,17 @@ def comparison(e: Expr) -> tuple[str, Linear] | None:
 
 def wraps(form: Linear) -> bool:
     """Whether the sum holds data, whose arithmetic is modulo 2**64: no bound can be trusted."""
-    return any(isinstance(e, Read) for leaf in form.terms for e in postorder(leaf))
+    return any(leaf.kinds & _VALUES for leaf in form.terms)
+
+
+def _may_wrap(e: Expr, found: Range) -> bool:
+    """Whether a result leaves int64; what axes and sizes alone give does not where it is unbounded.
+
+    max(x, 0) is never negative, but max(x, 0) * 3 is where it exceeds 2**63.
+    """
+    if not e.kinds & _VALUES and (found[0] == -inf or found[1] == inf):
+        return False
+    return found[0] < -(2**63) or found[1] >= 2**63
 
 
 def decide(e: Expr, ranges: Ranges) -> Expr | None:

@@ -223,6 +223,26 @@ def test_integer_powers_wrap() -> None:
     np.testing.assert_array_equal(build(out, [x, y])(a, b), interpret(out, {x: a, y: b}))
 
 
+def test_division_of_what_wrapped_around() -> None:
+    """max(x, 0) is never negative, max(x, 0) * 3 is from 2**63 on."""
+    x = vector_of(9, "X", "int64")
+    ks = [te.reduce_axis((j, j + 1), name=f"k{j}") for j in range(2)]
+    total = [te.sum(te.maximum(x[0], x[k]), axis=k) for k in ks]
+    bodies = [
+        lambda i: te.maximum(x[i], 0) * 3 // 2,
+        lambda i: (te.maximum(x[i], 0) + 5) // 3,
+        lambda i: (te.maximum(x[i], 0) * 6364136223846793005 + 1) % 7,
+        lambda i: x[i] % 1000003 * (1 << 60) % 11,
+        lambda i: te.minimum(te.maximum(x[i], 0) * 4, 1 << 61) // 3,
+        lambda i: (te.maximum(total[0], 0) + 5 + i) // 3,
+        lambda i: te.select(te.maximum(total[1], 0) + 5 >= 0, 1, 2),
+    ]
+    outs = [te.compute((9,), body, name=f"O{n}") for n, body in enumerate(bodies)]
+    a = np.array([2**63 - 1, 1, 5, 2**62, 2**61 + 3, -4, 7, 0, 123456789012345678])
+    for got, want in zip(build(outs, [x])(a), interpret(outs, {x: a}), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_untaken_reads_do_not_fault() -> None:
     x, k = vector_of(8, "X"), vector_of(8, "K", "int64")
 
