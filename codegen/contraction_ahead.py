@@ -19,6 +19,7 @@ from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.contraction_plan import Blocking
 from tensorad.codegen.loopir import Fetch
 from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, int_const, mul
+from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
 
@@ -78,7 +79,12 @@ def ahead_of(b: Blocking, values: Sequence[Expr], following: Expr) -> Ahead | No
 
 
 def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None:
-    """Everything behind the leading indices, which are those of the loops around."""
+    """Everything behind the leading indices, which are those of the loops around.
+
+    None where data says which: that of the iteration after the last one is not there.
+    """
+    if any(i.kinds & READ for i in value.indices):
+        return None
     around = dict.fromkeys(outer)
     used = [[a for a in free_leaves(i) if isinstance(a, Axis)] for i in value.indices]
     leading = 0

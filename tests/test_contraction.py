@@ -389,6 +389,16 @@ def test_the_next_product_of_a_batch_is_fetched_meanwhile() -> None:
     assert np.array_equal(results[0], results[1])
 
 
+def test_what_data_chooses_is_not_fetched_ahead() -> None:
+    """The index of the product after the last one would be read past the end of `idx`."""
+    x, w = ta.placeholder((13, 9, 8), name="X"), ta.placeholder((5, 8, 18), name="W")
+    idx, k = ta.placeholder((13,), dtype="int64", name="idx"), ta.reduce_axis(8, name="k")
+    y = ta.compute((13, 9, 18), lambda q, i, j: ta.sum(x[q, i, k] * w[idx[q], k, j], axis=k))
+    with override(machine="registers=32,vector_bytes=64,l2=2048"):
+        body = lower_program([y], [x, w, idx], choices=Choices(contract=True)).kernels[-1].body
+    assert {s.tensor for s in statements(body) if isinstance(s, Fetch)} == {x}
+
+
 def test_short_rows_of_a_large_tensor_are_fetched_one_step_ahead() -> None:
     t, d = ta.placeholder((6, 9, 8), name="T"), ta.placeholder((6, 8, 18), name="D")
     ks = [ta.reduce_axis(6, name="p"), ta.reduce_axis(8, name="q")]
