@@ -41,6 +41,8 @@ MOST_POINTS = 1 << 16
 """Points at which a guard is compared with the bounds of a tensor."""
 MOST_GROUPS = 6
 """Factors with output axes of their own that are joined to two operands."""
+MOST_FACTORS = 16
+"""Factors, each as often as it counts, that a product is taken apart into."""
 Combine = Callable[[Expr, Expr], Expr]
 
 
@@ -220,27 +222,39 @@ def _start(lows: Sequence[Expr], step: int, ranges: Ranges) -> int | None:
 
 
 def _operands(op: str, root: Expr) -> list[Expr]:
-    """The operands of nested calls of one operation."""
-    found: list[Expr] = []
+    """The distinct operands of nested calls of one operation."""
+    found: dict[Expr, None] = {}
+    seen: dict[Expr, None] = {}
     stack = [root]
     while stack:
         e = stack.pop()
+        if e in seen:
+            continue
+        seen[e] = None
         if isinstance(e, Call) and e.op == op:
             stack.extend(reversed(e.args))
         else:
-            found.append(e)
-    return found
+            found[e] = None
+    return list(found)
 
 
 def _factors(source: Expr, guards: list[Expr]) -> list[Expr]:
-    """The factors of a product; select(c, x, 0) is x guarded by c."""
+    """The factors of a product, itself if they are many; select(c, x, 0) is x guarded by c."""
     found: list[Expr] = []
-    for e in _operands("mul", source):
+    stack = [source]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Call) and e.op == "mul":
+            stack.extend(reversed(e.args))
+            if len(found) + len(stack) > MOST_FACTORS:  # a shared product doubles them
+                return [source]
+        else:
+            found.append(e)
+    for n, e in enumerate(found):
         zero = isinstance(e, Select) and isinstance(e.orelse, Const) and e.orelse.value == 0
         if isinstance(e, Select) and zero and not _reads(e.cond):
             guards.extend(conjuncts(e.cond))
-            e = e.then
-        found.append(e)
+            found[n] = e.then
     return found
 
 
