@@ -96,23 +96,20 @@ def _may_decide(c: Expr) -> bool:
 
 
 def _inside(root: Expr, condition: Expr) -> Expr:
-    """The value where the condition holds: choices that it decides are made, also in itself."""
+    """The value where the condition holds: choices that it decides are made, also in itself.
+
+    What else switches a value to 0 reads as lifting leaves it, however it was written.
+    """
     known = dict.fromkeys(conjuncts(condition))
 
     def rule(e: Expr) -> Expr | None:
         match e:
-            case Select(cond=c, then=a, orelse=b):
-                rest = _undecided(c, known)
-                if rest is not c and is_zero(b):
-                    return guarded(rest, a)
-                other = logical_not(c)
-                rest = _undecided(other, known)
-                if rest is not other and is_zero(a):
-                    return guarded(rest, b)
+            case Select(cond=c, then=a, orelse=b) if is_zero(b):
+                return guarded(_undecided(c, known), a)
+            case Select(cond=c, then=a, orelse=b) if is_zero(a):
+                return guarded(_undecided(logical_not(c), known), b)
             case Cast(value=v) if v.dtype is BOOL:
-                rest = _undecided(v, known)
-                if rest is not v:
-                    return guarded(rest, const(1, e.dtype))
+                return guarded(_undecided(v, known), const(1, e.dtype))
         return None
 
     for part in list(known):  # what holds is also true as it reads where the others hold

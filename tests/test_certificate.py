@@ -12,13 +12,14 @@ from tensorad import config, te
 from tensorad.autodiff import jacobian
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.dtypes import FLOAT32
+from tensorad.ir.dtypes import FLOAT32, FLOAT64
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
     Axis,
     Expr,
     axis,
+    cast,
     const,
     int_const,
     logical_and,
@@ -34,6 +35,7 @@ from tensorad.simplify.certificate import certify, check, checked
 from tensorad.simplify.certified_steps import demand_lifting, demand_stage, nonzero_where
 from tensorad.simplify.domain import Piece, Solution
 from tensorad.simplify.eliminate import eliminate
+from tensorad.simplify.nonzeroness import lift
 from tensorad.simplify.record import Elimination
 from tensorad.simplify.zeros import nonzero_body
 from tests.mutants import mutants
@@ -227,6 +229,26 @@ def test_a_lifted_condition_may_decide_choices_in_its_own_indices() -> None:
         demand_lifting([i, j, b], TRUE, value, lifted, x[i, j] * 2.0)
     with pytest.raises(InternalError, match="is not"):
         demand_lifting([i, j, b], TRUE, value, hit, x[i, j])
+
+
+def test_conditions_on_data_are_lifted_past_in_any_form() -> None:
+    i, j = box(i=3, j=3)
+    x, m = te.placeholder((3, 3), "float64", name="X"), te.placeholder((3, 3), "int64", name="M")
+    positive, small = m[i, j] > 0, m[j, i] < 2
+    one, zero = const(1.0, FLOAT64), const(0.0, FLOAT64)
+    for switched in (
+        cast(positive, FLOAT64),
+        select(positive, zero, one),
+        select(logical_and(positive, small), one, zero),
+        select(logical_and(i + j < 3, positive), zero, one),
+    ):
+        value = select(i >= j, x[i, j] * switched, zero)
+        condition, rest = lift(value)
+        assert condition is (i >= j)
+        demand_lifting([i, j], TRUE, value, condition, rest)
+        for wrong in (x[i, j], x[i, j] * cast(small, FLOAT64), rest * 2.0):
+            with pytest.raises(InternalError, match="is not"):
+                demand_lifting([i, j], TRUE, value, condition, wrong)
 
 
 def test_packing_a_triangle_is_certified() -> None:
