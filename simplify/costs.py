@@ -117,12 +117,8 @@ def _pinned(condition: Expr) -> list[Axis]:
 def _without_shift(e: Expr) -> Expr:
     """a + 1, a - n -> a"""
     if isinstance(e, Call) and e.op in ("add", "sub") and isinstance(e.args[0], Axis):
-        return e.args[0] if not _has_axis(e.args[1]) else e
+        return e.args[0] if not occurs(AXIS, e.args[1]) else e
     return e
-
-
-def _has_axis(e: Expr) -> bool:
-    return occurs(AXIS, e)
 
 
 def multiplications(op: object) -> float:

@@ -77,7 +77,7 @@ def _compare(
 ) -> None:
     known = _known(digits, [*own, *[c for x in claims for c in (*x.tests, *x.equations)]])
     params = [*[s for s in free_parameters((), *known) if isinstance(s, Size)], *digits.outer]
-    sizes = [s for a in digits.inner for s in _sizes(axis_conditions(a))]
+    sizes = [s for a in digits.inner for s in sizes_in(axis_conditions(a))]
     params = [*dict.fromkeys([*sizes, *params])]
     bounds = [axis_conditions(a) for a in inner]
     domain = IntegerSet.of(Space(params, inner), *known, *bounds, *own)
@@ -106,12 +106,7 @@ def _compare(
 def _known(digits: Digits, parts: Sequence[Expr]) -> list[Expr]:
     """Bounds of the outer digits, and what is known of the sizes in sight."""
     bounds = [axis_conditions(a) for a in digits.outer]
-    sizes = dict.fromkeys(
-        s for s in _sizes(*bounds, *parts, *[axis_conditions(a) for a in digits.inner])
-    )
-    facts = [f for f in facts_about(sizes) if all(s in sizes for s in _sizes(f))]
+    inner = [axis_conditions(a) for a in digits.inner]
+    sizes = dict.fromkeys(sizes_in(*bounds, *parts, *inner))
+    facts = [f for f in facts_about(sizes) if all(s in sizes for s in sizes_in(f))]
     return [*[s >= 0 for s in sizes], *facts, *bounds]
-
-
-def _sizes(*roots: Expr) -> list[Size]:
-    return sizes_in(*roots)

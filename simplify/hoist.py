@@ -102,13 +102,9 @@ def narrow_functions(axes: Sequence[Axis], sums: Sequence[Expr]) -> dict[Expr, N
             for part in postorder(*e.sources):
                 if isinstance(part, Call) and part.op in UNARY_MATH and movable(part):
                     free = free_leaves(part)
-                    if not all(a in free for a in around) and not _has_reduction(part):
+                    if not all(a in free for a in around) and not occurs(REDUCE, part):
                         found[part] = None
     return found
-
-
-def _has_reduction(e: Expr) -> bool:
-    return occurs(REDUCE, e)
 
 
 def guard_outside(body: Expr) -> Expr:

@@ -47,11 +47,6 @@ from tensorad.simplify.watched import watched
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
 
 
-def is_reduce(e: Expr) -> bool:
-    """Whether the node is a reduction."""
-    return isinstance(e, Reduce)
-
-
 def is_read(e: Expr) -> bool:
     """Whether the node reads a tensor."""
     return isinstance(e, Read)

@@ -144,7 +144,7 @@ def _tell(found: list[Tensor], heard: Sequence[Record]) -> list[Tensor]:
 def _samples(ops: Sequence[Op]) -> list[Sizes]:
     """Values of the symbolic sizes, the typical ones first: all alike, or one unlike the rest."""
     roots = [e for op in ops for e in (*op_expressions(op), *map(dim_expr, op.shape))]
-    sizes = _sizes_in(roots)
+    sizes = sizes_in(*roots)
     if not sizes:
         return [{}]
     found: list[Sizes] = [dict.fromkeys(sizes, SAMPLE)]
@@ -170,13 +170,9 @@ def _is_short(ops: Sequence[Op]) -> bool:
     return True
 
 
-def _sizes_in(roots: Sequence[Expr]) -> list[Size]:
-    return sizes_in(*roots)
-
-
 def _is_possible(sizes: Sizes, shapes: Sequence[Expr]) -> bool:
     """Whether what is known about the sizes holds, and no shape is negative."""
-    about = [f for f in facts_about(sizes) if all(n in sizes for n in _sizes_in([f]))]
+    about = [f for f in facts_about(sizes) if all(n in sizes for n in sizes_in(f))]
     facts = evaluate(about, {}, sizes)
     return all(map(bool, facts)) and all(n >= 0 for n in evaluate(shapes, {}, sizes))
 

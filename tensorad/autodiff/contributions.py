@@ -151,10 +151,8 @@ def scattered_along(
         if not 0 < len(rest) < len(members):
             continue
         guards = [(c.condition, split_condition(c.guard)[0]) for c in rest]
-        points, elements = (
-            _total([_points((*axes[:n_batch], *own, *g)) for g in guards]),
-            _points(axes),
-        )
+        points = _total([_points((*axes[:n_batch], *own, *g)) for g in guards])
+        elements = _points(axes)
         if points is not None and elements is not None and points < elements:
             found[own] = None
     return found
