@@ -21,7 +21,7 @@ from tensorad.ir.expr import (
     mul,
 )
 from tensorad.ir.order import PARAM, READ
-from tensorad.ir.visit import postorder, rewrite
+from tensorad.ir.visit import children, postorder, rewrite
 from tensorad.simplify.linear import Linear, linear_form, linear_parts
 
 Range = tuple[float, float]
@@ -161,9 +161,12 @@ def comparison(e: Expr) -> tuple[str, Linear] | None:
     return "ge", d.scaled(-1).plus(Linear({}, -1))
 
 
-def wraps(form: Linear) -> bool:
-    """Whether the sum holds data, whose arithmetic is modulo 2**64: no bound can be trusted."""
-    return any(leaf.kinds & _VALUES for leaf in form.terms)
+def wraps(form: Linear, ranges: Ranges) -> bool:
+    """Whether the sum holds data and may leave int64: its arithmetic is modulo 2**64."""
+    if not any(leaf.kinds & _VALUES for leaf in form.terms):
+        return False
+    low, high = ranges.of_linear(form)
+    return low < -(2**63) or high >= 2**63
 
 
 def _may_wrap(e: Expr, found: Range) -> bool:
@@ -182,7 +185,7 @@ def decide(e: Expr, ranges: Ranges) -> Expr | None:
     if found is None:
         return None
     op, d = found
-    if wraps(d):
+    if any(wraps(linear_form(a), ranges) for a in children(e)):
         return None
     low, high = ranges.of_linear(d)
     if op == "ge":
@@ -219,7 +222,7 @@ def _fold_extremum(e: Call, ranges: Ranges) -> Expr | None:
     """max(a, b) -> a where a >= b always"""
     a, b = e.args
     d = linear_form(a).plus(linear_form(b), -1)
-    if wraps(linear_form(a)) or wraps(linear_form(b)):
+    if wraps(linear_form(a), ranges) or wraps(linear_form(b), ranges):
         return None
     low, high = ranges.of_linear(d)
     if low >= 0:
@@ -235,7 +238,7 @@ def fold_division(e: Call, ranges: Ranges) -> Expr | None:
         return None
     divisor = int(e.args[1].value)
     form = linear_form(e.args[0])
-    if wraps(form):
+    if wraps(form, ranges):
         return None
     whole = divisor
     for factor in sorted({gcd(divisor, c) for c in form.terms.values()} | {divisor})[::-1]:
