@@ -8,8 +8,8 @@ import pytest
 
 from tensorad.codegen.access import access, in_bounds, strides
 from tensorad.codegen.affine import Ranges, comparison, fold_by_ranges, linear_form
-from tensorad.ir.dtypes import FLOAT32
-from tensorad.ir.expr import FALSE, TRUE, Axis, Call, Expr, axis, call, int_const, size_var
+from tensorad.ir.dtypes import FLOAT32, INT64
+from tensorad.ir.expr import FALSE, TRUE, Axis, Call, Expr, axis, call, int_const, param, size_var
 from tensorad.ir.tensor import Placeholder, outputs
 from tests.oracles import evaluate, points
 
@@ -102,3 +102,16 @@ def test_reads_are_in_bounds_only_where_that_is_proved() -> None:
     assert not in_bounds(i + 1, n, ranges)
     assert not in_bounds(i - 1, n, ranges)
     assert isinstance(i % 3, Call) and in_bounds(i % 3, int_const(3), ranges)
+
+
+def test_data_of_a_known_range_is_compared_unless_it_may_wrap_around() -> None:
+    p, most = param("p", INT64), int_const(2**63 - 3)
+    ranges = Ranges(known={p: (0, 5)})
+    for e, folded in (
+        (p < 0, FALSE),
+        ((p + 3) // 9, int_const(0)),
+        (call("maximum", p, int_const(-1)), p),
+    ):
+        assert fold_by_ranges(e, ranges, {}) is folded
+    for e in (call("gt", p + most, p), (p + most) // 4, call("maximum", p + most, int_const(0))):
+        assert fold_by_ranges(e, ranges, {}) is e

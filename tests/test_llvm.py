@@ -236,6 +236,8 @@ def test_division_of_what_wrapped_around() -> None:
         lambda i: te.minimum(te.maximum(x[i], 0) * 4, 1 << 61) // 3,
         lambda i: (te.maximum(total[0], 0) + 5 + i) // 3,
         lambda i: te.select(te.maximum(total[1], 0) + 5 >= 0, 1, 2),
+        lambda i: te.select(x[i] % 5 + (2**63 - 3) > x[i] % 5, 1, 2),
+        lambda i: (x[i] % 5 + (2**63 - 3)) // 3,
     ]
     outs = [te.compute((9,), body, name=f"O{n}") for n, body in enumerate(bodies)]
     a = np.array([2**63 - 1, 1, 5, 2**62, 2**61 + 3, -4, 7, 0, 123456789012345678])
