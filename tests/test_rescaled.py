@@ -154,9 +154,22 @@ def test_the_shift_gets_no_gradient_where_it_cancels(combine: Callable[..., Any]
     assert not is_swept(dx)
     assert int(str(ta.work(dx).iterations)) <= bound(y, [x])
     np.testing.assert_allclose(interpret(dx, {x: xs}), np.exp(xs) / np.exp(xs).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("combine", [plain, once])
+def test_what_does_not_cancel_goes_to_the_first_largest(combine: Callable[..., Any]) -> None:
     x, y, dx = row(5, combine, 2.0)
-    assert is_swept(dx)
+    assert not is_swept(dx)
     assert ta.gradcheck(y, x)
+    xs = np.array([0.3, -1.0, 2.0, 2.0, 0.5])
+    expected = 2 * np.exp(xs) / np.exp(xs).sum()
+    expected[2] -= 1
+    units = np.eye(5)
+    v = te.placeholder((5,), "float64", "V")
+    pushed = ta.jvp(y, {x: v})
+    forward = [float(ta.evaluate(pushed, {x: xs, v: u})) for u in units]
+    np.testing.assert_allclose(ta.evaluate(dx, {x: xs}), expected, rtol=1e-12)
+    np.testing.assert_allclose(forward, expected, rtol=1e-12)
 
 
 def test_a_jump_of_a_step_is_walked_backwards() -> None:
@@ -203,3 +216,96 @@ def test_ties_infinities_and_nan(values: list[float], expected: list[float]) -> 
     assert not is_swept(dx)
     for found in (interpret(dx, {x: np.array(values)}), ta.evaluate(dx, {x: np.array(values)})):
         np.testing.assert_array_equal(found, expected)
+
+
+def library(_: Pair, __: Pair) -> Pair:
+    """Stands for te.logsumexp in the tests of all modes."""
+    raise AssertionError
+
+
+def total(combine: Callable[..., Any], n: int) -> tuple[Tensor, Tensor]:
+    """x and log(sum(exp(x)))."""
+    if combine is not library:
+        return row(n, combine, 1.0)[:2]
+    x, k = te.placeholder((n,), "float64", "X"), te.reduce_axis(n, name="k")
+    return x, te.compute((), lambda: te.logsumexp(x[k], axis=k), name="Y")
+
+
+TIES = [[1.0, 2.0, 2.0], [2.0, 2.0, 1.0], [2.0, 1.0, 2.0], [0.5, 0.5, 0.5], [0.3, 1.0, 2.0]]
+INFINITE = {
+    (-INF, -INF, -INF): [1 / 3, 1 / 3, 1 / 3],
+    (1.0, INF, 2.0): [0.0, 1.0, 0.0],
+    (INF, 1.0, INF): [0.5, 0.0, 0.5],
+    (-INF, 2.0, 2.0): [0.0, 0.5, 0.5],
+}
+
+
+@pytest.mark.parametrize("combine", [library, plain, once])
+def test_all_modes_agree_at_ties(combine: Callable[..., Any]) -> None:
+    """The gradient p and the Hessian diag(p) - p p', by every way to them."""
+    points = {tuple(xs): np.exp(xs) / np.exp(xs).sum() for xs in TIES}
+    if combine is not plain:  # inf - inf is NaN in its own value
+        points.update({xs: np.array(p) for xs, p in INFINITE.items()})
+    x, y = total(combine, 3)
+    v = te.placeholder((3,), "float64", "V")
+    (dx,) = ta.vjp(y, [x])
+    every = te.placeholder((2, 3), "float64", "B")
+    ways = [
+        ta.vjp(dx, [x], v)[0],
+        ta.jvp(dx, {x: v}),
+        ta.hvp(y, x, v),
+        ta.vjp(ta.jvp(y, {x: v}), [x])[0],
+    ]
+    pushed, hessian = ta.jvp(y, {x: v}), ta.hessian(y, x)
+    h = te.placeholder((2,), "float64", "H")
+    batch, (many,) = ta.jvp(y, {x: every}), ta.vjp(y, [x], h)
+    for t in (dx, pushed, hessian, batch, many, *ways):
+        assert not is_swept(t)
+    for xs, p in points.items():
+        given, exact = {x: np.array(xs)}, np.diag(p) - np.outer(p, p)
+        units = np.eye(3)
+        np.testing.assert_allclose(ta.evaluate(dx, given), p, atol=1e-15)
+        forward = [float(ta.evaluate(pushed, {**given, v: u})) for u in units]
+        np.testing.assert_allclose(forward, p, atol=1e-15)
+        np.testing.assert_allclose(
+            ta.evaluate(batch, {**given, every: units[:2]}), p[:2], atol=1e-15
+        )
+        found = ta.evaluate(many, {**given, h: np.array([1.0, 2.0])})
+        np.testing.assert_allclose(found, [p, 2 * p], atol=1e-15)
+        np.testing.assert_allclose(ta.evaluate(hessian, given), exact, atol=1e-15)
+        for way in ways:
+            rows = [ta.evaluate(way, {**given, v: u}) for u in units]
+            np.testing.assert_allclose(rows, exact, atol=1e-15)
+
+
+@pytest.mark.parametrize("combine", [library, plain, once])
+def test_nan_makes_all_modes_nan(combine: Callable[..., Any]) -> None:
+    x, y = total(combine, 3)
+    v = te.placeholder((3,), "float64", "V")
+    given = {x: np.array([NAN, 1.0, 2.0]), v: np.ones(3)}
+    for t in (ta.vjp(y, [x])[0], ta.jvp(y, {x: v}), ta.hvp(y, x, v)):
+        assert np.isnan(ta.evaluate(t, given)).all()
+
+
+def test_values_and_scores_of_attention_at_ties_in_both_modes() -> None:
+    q, v = te.placeholder((4,), "float64", "Q"), te.placeholder((4,), "float64", "V")
+    k, step = te.reduce_axis(4, name="k"), fold(weighted, -INF, 3)
+    _, s, o = te.compute((), lambda: step((q[k], ONE, v[k]), axis=k), name="F")
+    y = te.compute((), lambda: o[()] / s[()], name="Y")
+    a, b = te.placeholder((4,), "float64", "A"), te.placeholder((4,), "float64", "C")
+    pushed, (dq, dv) = ta.jvp(y, {q: a, v: b}), ta.vjp(y, [q, v])
+    given = {q: np.array([1.0, 3.0, 0.0, 3.0]), v: np.array([1.0, -2.0, 0.5, 4.0])}
+    rng = np.random.default_rng(0)
+    moves = {a: rng.normal(size=4), b: rng.normal(size=4)}
+    p = np.exp(given[q]) / np.exp(given[q]).sum()
+    by_q, by_v = p * (given[v] - p @ given[v]), p
+    np.testing.assert_allclose(ta.evaluate(dq, given), by_q, atol=1e-15)
+    np.testing.assert_allclose(ta.evaluate(dv, given), by_v, atol=1e-15)
+    found = ta.evaluate(pushed, {**given, **moves})
+    np.testing.assert_allclose(found, by_q @ moves[a] + by_v @ moves[b], rtol=1e-12)
+    crossed = ta.vjp(dq, [v], a)[0]
+    exact = p * moves[a] - p * (p @ moves[a])
+    np.testing.assert_allclose(ta.evaluate(crossed, {**given, **moves}), exact, atol=1e-15)
+    bent = ta.vjp(dq, [q], a)[0], ta.jvp(dq, {q: a})
+    first, second = [ta.evaluate(t, {**given, **moves}) for t in bent]
+    np.testing.assert_allclose(first, second, atol=1e-14)

@@ -12,8 +12,16 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from tensorad.autodiff.box import Box
-from tensorad.autodiff.folds import FoldKey, additive_terms, closure, fold_key, fold_terms
-from tensorad.autodiff.linear import Term, body_terms
+from tensorad.autodiff.folds import (
+    FoldKey,
+    additive_terms,
+    closure,
+    fold_key,
+    fold_outputs,
+    fold_terms,
+)
+from tensorad.autodiff.linear import Term, body_terms, times
+from tensorad.autodiff.rescaled import rescaled, sum_terms
 from tensorad.autodiff.selections import Selection, selected_components, selection
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
@@ -22,6 +30,8 @@ from tensorad.ir.expr import (
     Reduce,
     add,
     call,
+    cast,
+    const,
     floordiv,
     int_const,
     logical_and,
@@ -51,9 +61,36 @@ def reduce_terms(op: Compute, component: int, wanted: Wanted) -> list[Term]:
     if e.index in selected_components(e.combiner):
         note(Decision(made, "winner", "the result always is one of the elements", part=e))
         return _selection_terms(op, component, e, wanted)
+    terms = _rescaled_terms(op, component, e, wanted)
+    if terms is not None:
+        why = "shifting all elements only scales what is summed"
+        note(Decision(made, "scaled sum", why, part=e))
+        return terms
     why = "the state before each step is kept, then the steps are walked backwards"
     note(Decision(made, "sweep", why, part=e))
     return fold_terms(op, component, e, wanted)
+
+
+def _rescaled_terms(op: Compute, component: int, e: Reduce, wanted: Wanted) -> list[Term] | None:
+    """The terms of a sum that is scaled to a shift m: -rate * s for what moves m, and its own.
+
+    None if the fold is none, or nobody has asked for m.
+    """
+    form, numbers = rescaled(e.combiner), fold_outputs(op, e)
+    if form is None or form.shift not in numbers or e.index not in form.scales:
+        return None
+    made, scale, n = outputs(op), form.scales[e.index], numbers[form.shift]
+    last, total = read(made[n], op.axes), read(made[component], op.axes)
+    terms = sum_terms(e, component, scale, form.shift, last, wanted)
+    factor = mul(const(-float(scale.rate), e.dtype), total)
+    moving = _selection_terms(op, n, _reduction(op, n), wanted)
+    return terms + [_scaled(t, component, factor) for t in moving]
+
+
+def _scaled(t: Term, component: int, factor: Expr) -> Term:
+    direct = t.at_winner and _scaled(t.at_winner, component, factor)
+    coefficient = times(factor, cast(t.coefficient, factor.dtype))
+    return replace(t, component=component, coefficient=coefficient, at_winner=direct)
 
 
 def is_empty(e: Reduce) -> bool:

@@ -1,8 +1,8 @@
 """Folds of a shift and of sums that it scales: (largest, sum of exp(e - largest)).
 
 Each step scales what was summed before to the new shift. Where the combiner's formula says so,
-such a sum is sum(t * exp(a * (x - m))) with the last shift m, and differentiates as one: if its
-head and that of the shift cancel, no step has to be walked backwards.
+such a sum is sum(t * exp(a * (x - m))) with the last shift m, and differentiates as one, in every
+mode: no step has to be walked backwards.
 """
 
 from __future__ import annotations
@@ -13,40 +13,32 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from tensorad.autodiff.adjoint import Adjoint, Uses, may_inline, store
-from tensorad.autodiff.folds import fold_adjoint_terms, fold_outputs
 from tensorad.autodiff.linear import Term, body_terms
 from tensorad.autodiff.steps import jacobian_entries
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
-    FALSE,
     TRUE,
     Call,
-    Const,
     Expr,
     Param,
     Read,
     Reduce,
     Select,
     call,
-    cast,
     const,
     mul,
+    neg,
     param,
-    read,
     select,
     sub,
 )
-from tensorad.ir.tensor import Compute, outputs
-from tensorad.ir.visit import free_leaves, rewrite, substitute
+from tensorad.ir.functions import Function, apply
+from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.laurent import TooLong
 from tensorad.simplify.normal import Interned, Normal
-from tensorad.simplify.record import Decision, note
 from tensorad.simplify.vanish import vanishes
 
 _EXTREMA: Final = ("maximum", "minimum")
-_WITHOUT: Final = {"eq": FALSE, "ne": TRUE, "gt": TRUE, "ge": TRUE, "lt": FALSE, "le": FALSE}
-"""What a comparison of a positive number with 0 says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +50,21 @@ class Scale:
         last: stands for the fold's.
         value: the combiner's own formula for it.
         rate: a number.
+        function: (own, last) -> value, with the derivatives of the exponential also where the
+            formula says 1 in its place; None if it never does.
     """
 
     own: Param
     last: Param
     value: Expr
     rate: Fraction
+    function: Function | None
+
+    def at(self, own: Expr, last: Expr) -> Expr:
+        """The scale of a summand with this shift."""
+        if self.function is not None:
+            return apply(self.function, (own, last))
+        return substitute(self.value, {self.own: own, self.last: last})
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,22 @@ def _scale(combiner: Combiner, shift: int, c: int) -> Scale | None:
     if substitute(factors[0], {own[0]: own[1]}) is not factors[1] or not vanishes((), rest, {}):
         return None
     rate = _rate(factors[0], own[0], last)
-    return None if rate is None else Scale(own[0], last, factors[0], rate)
+    if rate is None:
+        return None
+    shown = param("own", own[0].dtype)
+    value = substitute(factors[0], {own[0]: shown})
+    return Scale(shown, last, value, rate, _function(value, shown, last, rate))
+
+
+def _function(value: Expr, own: Param, last: Param, rate: Fraction) -> Function | None:
+    if not isinstance(value, Select):
+        return None
+
+    def partials(value: Param, _: tuple[Param, ...]) -> tuple[Expr, Expr]:
+        slope = mul(const(float(rate), value.dtype), value)
+        return slope, neg(slope)
+
+    return Function("scale", (own, last), value, partials)
 
 
 def _of_its_own(
@@ -165,96 +181,30 @@ def _compares(op: str, e: Expr, x: Expr, y: Expr) -> bool:
     return isinstance(e, Call) and e.op == op and e.args[0] is x and e.args[1] is y
 
 
-def adjoint_terms(
-    op: Compute, e: Reduce, heads: Mapping[int, Adjoint], wanted: Callable[[Read], bool]
+def sum_terms(
+    e: Reduce,
+    component: int,
+    scale: Scale,
+    shift: int,
+    last: Expr,
+    wanted: Callable[[Read], bool],
+    head: Expr | None = None,
 ) -> list[Term]:
-    """Terms whose coefficients are the whole adjoints of their reads: of one sum, or by a sweep.
+    """The terms of one scaled sum as far as its elements go, for a shift that stays.
+
+    Each element's share is the scale for what is summed, and rate * scale * t for its shift.
 
     Args:
-        e: any component of the fold.
-        heads: component -> the adjoint of its output.
+        component: of the terms.
+        shift: the fold's component that is the shift.
+        last: its value.
+        head: what every term is multiplied by.
     """
-    terms = _rescaled_terms(op, e, heads, wanted)
-    if terms is not None:
-        return terms
-    return fold_adjoint_terms(op, e, {c: a.at for c, a in heads.items()}, wanted)
-
-
-def _rescaled_terms(
-    op: Compute, e: Reduce, heads: Mapping[int, Adjoint], wanted: Callable[[Read], bool]
-) -> list[Term] | None:
-    """The terms without a sweep; None if they are not proved.
-
-    A shift m with head g and sums s_c with heads h_c: whatever moves m is worth
-    g - sum(rate_c * h_c * s_c). If that is 0 (as a rational function), each element's own
-    share is left: scale * h_c for what is summed, and rate * scale * t * h_c for its shift.
-    """
-    form, numbers = rescaled(e.combiner), fold_outputs(op, e)
-    if form is None or form.shift not in numbers:
-        return None
-    if any(c != form.shift and c not in form.scales for c in heads):
-        return None
-    made = outputs(op)
-    values = {c: read(made[numbers[c]], op.axes) for c in (form.shift, *heads)}
-    if not _cancels(op, e, form, heads, values):
-        return None
-    about = made[numbers[e.index]]
-    note(Decision(about, "scaled sum", "shifting all elements only scales what is summed", part=e))
-    terms: list[Term] = []
-    for c, scale in form.scales.items():
-        if c not in heads:
-            continue
-        head = heads[c]
-        if not may_inline(head.body, Uses(2, False)):
-            tensor = store(head, f"d{made[numbers[c]].name}")
-            head = Adjoint(head.axes, head.body, tensor)
-        shift, summed = e.sources[form.shift], e.sources[c]
-        factor = substitute(scale.value, {scale.own: shift, scale.last: values[form.shift]})
-        factor = mul(head.at(op.axes), factor)
-        terms += body_terms(c, summed, wanted, e.axes, e.condition, factor)
-        moved = mul(factor, mul(const(float(scale.rate), e.dtype), summed))
-        terms += body_terms(c, shift, wanted, e.axes, e.condition, moved)
-    return terms
-
-
-def _cancels(
-    op: Compute, e: Reduce, form: Rescaled, heads: Mapping[int, Adjoint], values: Mapping[int, Expr]
-) -> bool:
-    """Whether moving the shift alone changes nothing: g - sum(rate_c * h_c * s_c) is 0."""
-    total: Expr = const(0, e.combiner.results[form.shift].dtype)
-    if form.shift in heads:
-        total = _formula(heads[form.shift], op)
-    for c, scale in form.scales.items():
-        if c in heads:
-            part = cast(mul(_formula(heads[c], op), values[c]), total.dtype)
-            total = sub(total, mul(const(float(scale.rate), total.dtype), part))
-    sums = [c for c in heads if c in form.scales and _is_positive(e.sources[c])]
-    positive = dict.fromkeys([values[c] for c in sums])
-    return vanishes(op.axes, _with_positive(total, positive), {})
-
-
-def _formula(adjoint: Adjoint, op: Compute) -> Expr:
-    """The adjoint at the fold's axes as a formula, also if it is stored."""
-    axes, body = adjoint.axes, adjoint.body
-    if adjoint.tensor is not None and isinstance(adjoint.tensor.op, Compute):
-        axes, body = adjoint.tensor.op.axes, adjoint.tensor.op.bodies[adjoint.tensor.index]
-    return substitute(body, dict(zip(axes, op.axes, strict=True)))
-
-
-def _is_positive(e: Expr) -> bool:
-    return isinstance(e, Const) and e.value > 0
-
-
-def _with_positive(e: Expr, values: Mapping[Expr, None]) -> Expr:
-    """A formula wherever some values are positive: sums of positive terms, the largest as it is.
-
-    Without elements such a sum is 0, but then there is nothing to differentiate by.
-    """
-
-    def decided(e: Expr) -> Expr | None:
-        match e:
-            case Call(op=op, args=(x, Const(value=0))) if op in _WITHOUT and x in values:
-                return _WITHOUT[op]
-        return None
-
-    return rewrite(e, decided)
+    own, summed = e.sources[shift], e.sources[e.index]
+    factor = scale.at(own, last)
+    factor = factor if head is None else mul(head, factor)
+    moved = mul(factor, mul(const(float(scale.rate), e.dtype), summed))
+    return [
+        *body_terms(component, summed, wanted, e.axes, e.condition, factor),
+        *body_terms(component, own, wanted, e.axes, e.condition, moved),
+    ]

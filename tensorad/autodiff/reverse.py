@@ -13,6 +13,7 @@ from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.choice import Ways, derive_tidied, derive_within_bound
 from tensorad.autodiff.combiners import fold_groups
 from tensorad.autodiff.dense import note_jacobian
+from tensorad.autodiff.fold_adjoints import adjoint_terms
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import (
@@ -25,7 +26,6 @@ from tensorad.autodiff.overrides import (
 )
 from tensorad.autodiff.plain import PlainTarget, UnstoredTarget
 from tensorad.autodiff.provenance import remember
-from tensorad.autodiff.rescaled import adjoint_terms
 from tensorad.autodiff.scan_forms import scatter_scan, steps_of, traced_scan
 from tensorad.autodiff.scans import Head as ScanHead
 from tensorad.autodiff.scans import Heads as ScanHeads
@@ -433,9 +433,9 @@ def _contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
 def _whole(op: Compute, term: Term) -> Contribution:
     """A term whose coefficient is the whole adjoint of its read."""
     axes = (*op.axes, *term.axes)
-    return Contribution(
-        axes, term.condition, term.read.indices, lambda _: term.coefficient, term.guard
-    )
+    where = (axes, term.condition, term.read.indices)
+    direct = _whole(op, term.at_winner) if term.at_winner else None
+    return Contribution(*where, lambda _: term.coefficient, term.guard, direct)
 
 
 def _pointwise(op: Compute, terms: Sequence[Term]) -> bool:
