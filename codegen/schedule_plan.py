@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import product
 from math import ceil, prod
 
@@ -28,7 +27,7 @@ from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_loads import IN_FLIGHT, crowding, is_streaming, loaded, paging
 from tensorad.codegen.schedule_rows import can_sweep
 from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved, extent_product
-from tensorad.ir.combiner import Combiner
+from tensorad.ir.combiner import Combiner, per_combiner
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
 from tensorad.ir.visit import children, free_leaves, postorder
@@ -372,7 +371,7 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
                 yield Estimate(per_step, vector, lanes * registers, jam)
 
 
-@lru_cache(maxsize=256)
+@per_combiner
 def _combining(c: Combiner) -> tuple[float, float]:
     """(cycles of work, cycles until the state is back) of a step beside its source's operations.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise, product
 from math import inf, isnan, nan
 from typing import Final
@@ -18,7 +17,7 @@ from typing import Final
 from tensorad.codegen.affine import COMPARES, Ranges, fold_by_ranges
 from tensorad.codegen.loopnest import Nest, substitute_nest
 from tensorad.codegen.lower_body import FoldLoop
-from tensorad.ir.combiner import Combiner
+from tensorad.ir.combiner import Combiner, per_combiner
 from tensorad.ir.dtypes import INT32, INT64, DType
 from tensorad.ir.expr import (
     TRUE,
@@ -90,9 +89,11 @@ def _started(nest: Nest, folds: Sequence[FoldLoop]) -> list[FoldLoop] | None:
     if not 0 <= low <= high < inf:
         return None
     narrow = c.identity[0].dtype.bits == 32 and high <= INT32_HIGH
-    begun = _begun(c, narrow)
+    begun = _begun(c)
     if begun is None:
         return None
+    if narrow:
+        begun = _narrow(begun)
     place = first.sources[1]
     for a in reversed(first.axes):
         place = substitute(place, {a: a.lower})
@@ -115,8 +116,8 @@ def _span(nest: Nest, fold: FoldLoop) -> tuple[float, float]:
     return Ranges([*nest.axes, *fold.axes]).of(fold.sources[1])
 
 
-@lru_cache(maxsize=256)
-def _begun(c: Combiner, narrow: bool) -> Combiner | None:
+@per_combiner
+def _begun(c: Combiner) -> Combiner | None:
     """The combiner for places >= 0 that stays right from (identity, first place) on."""
     places = (c.lhs[1], c.rhs[1])
     ranges = Ranges(known=dict.fromkeys(places, (0, INT32_HIGH)))
@@ -131,11 +132,15 @@ def _begun(c: Combiner, narrow: bool) -> Combiner | None:
             env = dict(zip((*c.lhs, *c.rhs), (*tried[1], *element), strict=True))
             if not all(_same(_value(r, env), e) for r, e in zip(tried[0], element, strict=True)):
                 return None
-    if not narrow:
-        return Combiner(c.name, c.lhs, c.rhs, results, c.identity, c.associative)
+    return Combiner(c.name, c.lhs, c.rhs, results, c.identity, c.associative)
+
+
+@per_combiner
+def _narrow(c: Combiner) -> Combiner:
+    """The combiner of 32-bit places."""
     lhs = (c.lhs[0], param(c.lhs[1].name, INT32))
     rhs = (c.rhs[0], param(c.rhs[1].name, INT32))
-    renamed = substitute_all(results, {c.lhs[1]: lhs[1], c.rhs[1]: rhs[1]})
+    renamed = substitute_all(c.results, {c.lhs[1]: lhs[1], c.rhs[1]: rhs[1]})
     identity = (c.identity[0], const(c.identity[1].value, INT32))
     return Combiner(c.name, lhs, rhs, renamed, identity, c.associative)
 
@@ -153,7 +158,7 @@ def _is_ordered(fold: FoldLoop) -> bool:
     return not any(b in free_leaves(t) for t in form.terms for b in fold.axes)
 
 
-@lru_cache(maxsize=256)
+@per_combiner
 def _merging(c: Combiner) -> Combiner | None:
     """The first of the best whatever the order of points: of equals the smaller place."""
     tests = [r.cond for r in c.results if isinstance(r, Select) and r.then in _set(c.rhs)]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
+from dataclasses import replace
+from weakref import ref
+
 import numpy as np
 import pytest
 
 import tensorad as ta
 from tensorad import te, topi
+from tensorad.autodiff.selections import selected_components, selection
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fold
 from tensorad.codegen.lower import lower_program
-from tensorad.ir.dtypes import INT32
-from tensorad.ir.expr import Call
+from tensorad.ir.combiner import Combiner, arg_combiner
+from tensorad.ir.dtypes import FLOAT32, INT32
+from tensorad.ir.expr import Call, reduce_expr
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder
 from tests.test_schedule import all_statements, loops
@@ -149,3 +156,29 @@ def test_a_fold_that_keeps_the_last_of_equals_or_counts_down_keeps_its_order() -
         assert not any(f.axis.extent == 64 for f in loops(program, "vector"))
         np.testing.assert_array_equal(interpret_loops(program, {x: values})[0][0], found)
         np.testing.assert_array_equal(ta.build(y, [x])(values.astype(np.float32)), found)
+
+
+@pytest.mark.parametrize("found_out", [selection, selected_components])
+def test_what_is_known_of_a_combiner_does_not_keep_it(
+    found_out: Callable[[Combiner], object],
+) -> None:
+    combiner = replace(arg_combiner("maximum", FLOAT32))
+    first = found_out(combiner)
+    assert first and found_out(combiner) is first
+    gone = ref(combiner)
+    del combiner
+    assert gone() is None
+
+
+def test_loops_that_are_gone_do_not_keep_their_combiner() -> None:
+    def lowered() -> list[ref[Combiner]]:
+        x, k = te.placeholder((4, 64), name="X"), te.reduce_axis(64, "k")
+        largest = replace(arg_combiner("maximum", FLOAT32))
+        y = te.compute((4,), lambda i: reduce_expr(largest, (x[i, k], k), (k,), index=1), "Y")
+        used = [f.combiner for f in folds_of([y], [x])]
+        assert used and largest not in used
+        return [ref(largest), *map(ref, used)]
+
+    gone = lowered()
+    gc.collect()
+    assert not any(r() for r in gone)

@@ -8,9 +8,8 @@ place, since the identity is no operand.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-from tensorad.ir.combiner import Combiner, beats
+from tensorad.ir.combiner import Combiner, beats, per_combiner
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Call,
@@ -65,7 +64,7 @@ class Selection:
         return made
 
 
-@lru_cache(maxsize=1024)
+@per_combiner
 def selection(combiner: Combiner) -> Selection | None:
     """The combiner with the origins of those float components that only select; None if none."""
     traced = selected_components(combiner)
@@ -89,7 +88,7 @@ def selection(combiner: Combiner) -> Selection | None:
     return Selection(made, traced, _groups(combiner, traced))
 
 
-@lru_cache(maxsize=1024)
+@per_combiner
 def selected_components(combiner: Combiner) -> tuple[int, ...]:
     """The float components that are always one of the float operands of their own kind.
 

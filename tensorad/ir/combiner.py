@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import (
@@ -22,6 +24,8 @@ from tensorad.ir.expr import (
     param,
     select,
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,22 @@ class Combiner:
             return False
         x, y, result = self.lhs[0], self.rhs[0], self.results[0]
         return result is add(x, y) or result is add(y, x)
+
+
+def per_combiner(function: Callable[[Combiner], T]) -> Callable[[Combiner], T]:
+    """The function, its result remembered for as long as the combiner lives.
+
+    Requires: the result does not hold the combiner.
+    """
+    known: WeakKeyDictionary[Combiner, T] = WeakKeyDictionary()
+
+    @wraps(function)
+    def remembered(combiner: Combiner) -> T:
+        if combiner not in known:
+            known[combiner] = function(combiner)
+        return known[combiner]
+
+    return remembered
 
 
 def make_combiner(
