@@ -12,6 +12,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import te, topi
+from tensorad.autodiff.rescaled import rescaled
 from tensorad.autodiff.selections import selected_components, selection
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
@@ -19,7 +20,7 @@ from tensorad.codegen.loopir import Fold
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.combiner import Combiner, arg_combiner
 from tensorad.ir.dtypes import FLOAT32, INT32
-from tensorad.ir.expr import Call, reduce_expr
+from tensorad.ir.expr import Call, Reduce, reduce_expr
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder
 from tests.test_schedule import all_statements, loops
@@ -158,15 +159,18 @@ def test_a_fold_that_keeps_the_last_of_equals_or_counts_down_keeps_its_order() -
         np.testing.assert_array_equal(ta.build(y, [x])(values.astype(np.float32)), found)
 
 
-@pytest.mark.parametrize("found_out", [selection, selected_components])
+@pytest.mark.parametrize("found_out", [selection, selected_components, rescaled])
 def test_what_is_known_of_a_combiner_does_not_keep_it(
     found_out: Callable[[Combiner], object],
 ) -> None:
-    combiner = replace(arg_combiner("maximum", FLOAT32))
+    x, k = te.placeholder((5,), name="X"), te.reduce_axis(5, "k")
+    fold = te.argmax(x[k], axis=k) if found_out is not rescaled else te.logsumexp(x[k], axis=k)
+    (combiner, *_) = [replace(e.combiner) for e in postorder(fold) if isinstance(e, Reduce)]
     first = found_out(combiner)
     assert first and found_out(combiner) is first
     gone = ref(combiner)
     del combiner
+    gc.collect()
     assert gone() is None
 
 

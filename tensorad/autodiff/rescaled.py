@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Final
 
 from tensorad.autodiff.linear import Term, body_terms
 from tensorad.autodiff.steps import jacobian_entries
-from tensorad.ir.combiner import Combiner
+from tensorad.ir.combiner import Combiner, per_combiner
 from tensorad.ir.expr import (
     TRUE,
     Call,
@@ -75,7 +74,7 @@ class Rescaled:
     scales: Mapping[int, Scale]
 
 
-@lru_cache(maxsize=1024)
+@per_combiner
 def rescaled(combiner: Combiner) -> Rescaled | None:
     """The fold's shift and the sums it scales, as far as its formula shows them."""
     for c, result in enumerate(combiner.results):
