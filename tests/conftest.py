@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -59,6 +60,17 @@ def pytest_configure() -> None:
         return made
 
     certificate.demand = counted
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist hands its counts to the process that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["proofs"] = dict(_proofs)
+
+
+@pytest.hookimpl(optionalhook=True)  # known to pytest-xdist only
+def pytest_testnodedown(node: Any) -> None:
+    _proofs.update(getattr(node, "workeroutput", {}).get("proofs", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -29,7 +29,7 @@ def test_the_example_prints_what_is_shown() -> None:
 
 
 def test_the_two_commands() -> None:
-    assert blocks("")[0] == f"{SETUP}tensorad\n{SETUP}pytest -q\n"
+    assert blocks("")[0] == f"{SETUP}tensorad\n{SETUP}pytest -q -n auto\n"
 
 
 def test_every_path_exists() -> None:
