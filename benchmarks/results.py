@@ -64,6 +64,7 @@ def compose(folder: Path, page: Path = PAGE, pictures: Path = PICTURES) -> str:
         bodies.append(_accuracy(found["accuracy"]))
     parts.append(_judged(judged))
     written = "\n".join([*parts, *bodies])
+    page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(written)
     return written
 

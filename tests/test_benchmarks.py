@@ -449,8 +449,8 @@ def test_the_page_of_results_is_written_from_files(tmp_path: Path) -> None:
     (tmp_path / "accuracy.json").write_text(json.dumps({**as_json([]), **errors}))
     calls = as_json([Figures("tensorad", 1, {"us": 0.1}), Figures("numpy", 1, {"us": 0.05})])
     (tmp_path / "calls.json").write_text(json.dumps(calls))
-    page = tmp_path / "RESULTS.md"
-    text = compose(tmp_path, page, tmp_path / "pictures")
+    page = tmp_path / "pages" / "RESULTS.md"
+    text = compose(tmp_path, page, page.parent / "pictures")
     assert page.read_text() == text
     assert "| calls | a call, us | holds |" in text
     assert "| calls | a call below numpy's, us | **fails** |" in text
