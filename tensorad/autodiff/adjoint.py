@@ -174,9 +174,10 @@ class Target:
         axes = (*lead, *c.axes)
         if body is None or scan_output(body, axes) is not None:
             return None
+        body = cast(body, self.of.dtype)
         if is_demanded():
             self._demand_gathered(axes, body)
-        return Adjoint(axes, cast(body, self.of.dtype))
+        return Adjoint(axes, body)
 
     def _demand_gathered(self, axes: tuple[Axis, ...], body: Expr) -> None:
         fresh = self._axes()
