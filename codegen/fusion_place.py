@@ -61,7 +61,7 @@ class _Mover:
     def statement(self, s: Stmt) -> list[Stmt]:
         match s:
             case For():
-                return [For(s.axis, self.block(s.body), s.kind, s.width)]
+                return [For(s.axis, self.block(s.body), s.kind, s.width, lanes=s.lanes)]
             case If():
                 return [If(self.image(s.cond), self.block(s.then), self.block(s.orelse))]
             case Assign():

@@ -132,7 +132,7 @@ class _Writer:
         match s:
             case For():
                 ahead = ",".join([self.tensor(t) for t in s.ahead])
-                self.lines.append(f"for {self.bind(s.axis)} {s.kind} {s.width} {ahead}")
+                self.lines.append(f"for {self.bind(s.axis)} {s.kind} {s.width} {s.lanes} {ahead}")
                 self.block(s.body)
             case If():
                 self.lines.append(f"if {self.expr(s.cond)}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensorad.codegen.llvm_expr import Expressions, Lanes
 from tensorad.codegen.llvm_guard import guarded_reads
-from tensorad.codegen.llvm_lanes import LaneUse, expressions, lanes_for, statements, store_run
+from tensorad.codegen.llvm_lanes import InLanes, LaneUse, expressions, statements, store_run
 from tensorad.codegen.llvm_memory import side_by_side
 from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_stream import fetch
@@ -43,8 +43,7 @@ class Statements:
         scratch: tuple[Tensor, ...] = (),
     ) -> None:
         self.code = Code()
-        self.width = lanes_for((*tensors, *scratch))
-        self.use = LaneUse(body, self.width)
+        self.use = LaneUse(body)
         written = {t: None for s in body for t in self.use.stored[s]}
         self.values = Expressions(self.code, tensors, written, scratch)
         self.partials: dict[tuple[Param, ...], Partial] = {}
@@ -201,28 +200,30 @@ class Statements:
         for targets in list(self.partials):
             if any(p in use.used[s] for p in targets):
                 self._finish(targets)
-        for targets, (fold, count) in use.folded[s].items():
+        for targets, way in use.folded[s].items():
             inner = any(p in use.used[s] for p in targets)
             if targets not in self.partials and not inner:
-                self._begin(targets, fold, count)
+                self._begin(targets, way)
 
-    def _begin(self, targets: tuple[Param, ...], fold: Fold, count: int) -> None:
+    def _begin(self, targets: tuple[Param, ...], way: InLanes) -> None:
         before = tuple([self.values.value(p) for p in targets])
+        combiner, lanes = way.fold.combiner, way.lanes
         start = []
-        for c in fold.combiner.identity:
-            text = vector_constant(c.value, c.dtype, self.width)
-            start.append(Value((text,) * count, c.dtype, self.width, self.code.depth, 0))
-        self.partials[targets] = Partial(fold.combiner, before, start)
+        for c in combiner.identity:
+            text = vector_constant(c.value, c.dtype, lanes)
+            start.append(Value((text,) * way.registers, c.dtype, lanes, self.code.depth, 0))
+        self.partials[targets] = Partial(combiner, before, start)
 
     def _finish(self, targets: tuple[Param, ...]) -> None:
         """The lanes are combined in halves, then with the value from before."""
         p = self.partials.pop(targets)
+        lanes = p.lanes[0].lanes
         parts = [list(v.names) for v in p.lanes]
         while len(parts[0]) > 1:
             half = (len(parts[0]) + 1) // 2
             pairs = len(parts[0]) - half
             merged = [
-                self._tree_step(p, [x[n] for x in parts], [x[n + half] for x in parts], self.width)
+                self._tree_step(p, [x[n] for x in parts], [x[n + half] for x in parts], lanes)
                 for n in range(pairs)
             ]
             parts = [[m[c] for m in merged] + names[pairs:half] for c, names in enumerate(parts)]
@@ -246,7 +247,7 @@ class Statements:
         return [self.values.spread(v, lanes, 1).name for v in results]
 
     def _halve(self, p: Partial, names: list[str]) -> list[Value]:
-        lanes = self.width
+        lanes = p.lanes[0].lanes
         while lanes > 1:
             half = lanes // 2
             left = [

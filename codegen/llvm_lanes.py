@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
@@ -74,9 +75,13 @@ def params_of(s: Stmt) -> list[Param]:
     return [*found, *s.targets] if isinstance(s, (Assign, Fold)) else found
 
 
-def lanes_for(tensors: Iterable[Tensor]) -> int:
-    """Lanes of one register: fixed by the widest element, not by the machine."""
-    return 8 if any(t.dtype.bits == 64 and t.dtype.is_float for t in tensors) else 16
+def lanes_for(values: Iterable[Expr | Tensor]) -> int:
+    """Lanes of one register of a loop: fixed by the widest float, not by the machine."""
+    return 8 if any(_is_wide(e) for e in values) else 16
+
+
+def _is_wide(e: Expr | Tensor) -> bool:
+    return e.dtype.bits == 64 and e.dtype.is_float
 
 
 def registers_for(s: For, lanes: int) -> int:
@@ -88,26 +93,44 @@ def registers_for(s: For, lanes: int) -> int:
     return min(MAX_REGISTERS, wanted)
 
 
+class InLanes(NamedTuple):
+    """How a scalar is folded in lanes."""
+
+    fold: Fold
+    lanes: int
+    registers: int
+
+    def beside(self, other: InLanes | None) -> InLanes:
+        """For this loop and another one that goes on with the same lanes."""
+        if other is None:
+            return self
+        if other.lanes != self.lanes:
+            raise InternalError(f"{self.fold.targets[0].name} is folded in lanes of two kinds")
+        return self._replace(registers=max(self.registers, other.registers))
+
+
 class LaneUse:
     """For every block of a kernel: which scalars it folds in lanes and which it uses as such."""
 
-    def __init__(self, body: Iterable[Stmt], lanes: int) -> None:
-        self.folded: dict[Stmt, dict[tuple[Param, ...], tuple[Fold, int]]] = {}
-        """Per statement: targets set outside that vector loops in it fold into, and the
-        registers needed."""
+    def __init__(self, body: Iterable[Stmt]) -> None:
+        self.lanes: dict[Stmt, int] = {}
+        """Lanes of the registers of every vector loop."""
+        self.folded: dict[Stmt, dict[tuple[Param, ...], InLanes]] = {}
+        """Per statement: targets set outside that vector loops in it fold into, and how."""
         self.used: dict[Stmt, dict[Param, None]] = {}
         """Per statement: scalars read or written otherwise in it."""
         self.assigned: dict[Stmt, dict[Param, None]] = {}
         """Per statement: scalars set in it by any statement."""
         self.stored: dict[Stmt, dict[Tensor, None]] = {}
-        self._lanes = lanes
         order = list(statements(body))
         inside = _vector_loops(order)
+        for loop in dict.fromkeys(inside.values()):
+            self.lanes[loop] = loop.lanes or lanes_for(_evaluated(loop))
         for s in reversed(order):
             self._visit(s, inside.get(s))
 
     def _visit(self, s: Stmt, loop: For | None) -> None:
-        folded: dict[tuple[Param, ...], tuple[Fold, int]] = {}
+        folded: dict[tuple[Param, ...], InLanes] = {}
         used = {e: None for e in postorder(*expressions(s)) if isinstance(e, Param)}
         assigned: dict[Param, None] = {}
         stored: dict[Tensor, None] = {}
@@ -119,7 +142,8 @@ class LaneUse:
         if isinstance(s, Fold):
             assigned.update(dict.fromkeys(s.targets))
             if loop is not None and not _set_inside(s, loop):
-                folded[s.targets] = (s, registers_for(loop, self._lanes))
+                lanes = self.lanes[loop]
+                folded[s.targets] = InLanes(s, lanes, registers_for(loop, lanes))
             else:
                 used.update(dict.fromkeys(s.targets))
         inner = s.body if isinstance(s, For) else (*s.then, *s.orelse) if isinstance(s, If) else ()
@@ -127,9 +151,8 @@ class LaneUse:
             used.update(self.used[c])
             assigned.update(self.assigned[c])
             stored.update(self.stored[c])
-            for targets, (fold, count) in self.folded[c].items():
-                before = folded.get(targets)
-                folded[targets] = (fold, max(count, before[1] if before else 0))
+            for targets, found in self.folded[c].items():
+                folded[targets] = found.beside(folded.get(targets))
         if runs_in_lanes(s):  # each iteration sets its own: nothing is carried in or out
             for c in statements(inner):
                 for p in c.targets if isinstance(c, Assign) else ():
@@ -137,6 +160,12 @@ class LaneUse:
                     assigned.pop(p, None)
         self.folded[s], self.used[s] = folded, used
         self.assigned[s], self.stored[s] = assigned, stored
+
+
+def _evaluated(loop: For) -> list[Expr]:
+    """Everything that a loop evaluates or sets."""
+    roots = [e for c in statements(loop.body) for e in (*expressions(c), *params_of(c))]
+    return postorder(*roots)
 
 
 def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, For]:

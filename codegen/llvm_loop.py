@@ -56,6 +56,9 @@ class Stage:
 class Loops(Statements):
     """Adds loops to the statements."""
 
+    width: int = 0
+    """Lanes of a register of the vector loop being emitted."""
+
     def loop(self, s: For) -> None:
         """Emit a loop of any kind."""
         self.axes[s.axis] = None
@@ -161,6 +164,7 @@ class Loops(Statements):
 
     def _vector_loop(self, s: For) -> None:
         self.values.ranges.enter(s.axis)
+        self.width = self.use.lanes[s]
         for stage in self._stages(s):
             base = axis(s.axis.name, s.axis.lower, s.axis.upper)
             step = str(stage.count * (stage.lanes or self.width))

@@ -156,6 +156,7 @@ class _Printer:
         step += self.expr(a.step, depth) if step else ""
         kind = "" if s.kind == "serial" else f" {s.kind}"
         width = f" {s.width}" if s.width else ""
+        width += f" in lanes of {s.lanes}" if s.lanes else ""
         if a not in self.text:
             self.text[a] = (self.unique(a.name, self.local), _ATOM)
         self.line(depth, f"for {self.text[a][0]} in {bounds}{step}{kind}{width}:")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import (
     Assign,
     Check,
@@ -58,6 +59,8 @@ class _Verifier:
         self.written = dict.fromkeys((*kernel.writes, *kernel.scratch))
         self.declared = dict.fromkeys((*kernel.reads, *kernel.writes, *kernel.scratch))
         self.stored: dict[Tensor, None] = {}
+        self.lanes: dict[Expr, int] = {}
+        """Lanes of a register of every scalar that is folded in lanes."""
 
     def run(self) -> None:
         for t in self.kernel.scratch:
@@ -108,9 +111,22 @@ class _Verifier:
             raise _problem(self.kernel, f"the axis {s.axis.name} is bound twice")
         if s.kind == "parallel" and loops:
             raise _problem(self.kernel, f"the parallel loop over {s.axis.name} is not outermost")
+        if s.lanes and (s.kind != "vector" or s.lanes & (s.lanes - 1)):
+            raise _problem(self.kernel, f"the loop over {s.axis.name} cannot have {s.lanes} lanes")
         if s.kind == "vector" and any(f.kind == "vector" for f in loops):
             raise _problem(self.kernel, f"the vector loop over {s.axis.name} is inside another")
+        if s.kind == "vector":
+            self.folded_in_lanes(s, scope)
         self.block(s.body, {**scope, s.axis: None}, (*loops, s))
+
+    def folded_in_lanes(self, s: For, outside: dict[Expr, None]) -> None:
+        """What the order of a sum depends on is stated, alike in all loops that go on with it."""
+        inner = [*statements(s.body)]
+        own = dict.fromkeys([p for c in inner if isinstance(c, Assign) for p in c.targets])
+        folded = [p for c in inner if isinstance(c, Fold) for p in c.targets]
+        for p in [p for p in folded if p in outside and p not in own]:
+            if not s.lanes or self.lanes.setdefault(p, s.lanes) != s.lanes:
+                raise _problem(self.kernel, f"{p.name} is folded in lanes of unstated number")
 
     def exprs(self, roots: Iterable[Expr], scope: dict[Expr, None]) -> None:
         for e in postorder(*roots):

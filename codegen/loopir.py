@@ -31,6 +31,10 @@ class For:
     flight; a loop that is shorter than a register may ask for a part of one); 0 leaves it to the
     code generator. Iterations beyond a multiple of it are a
     masked or narrower tail.
+
+    `lanes` (vector loops only) is how many of them make one register; 0 leaves it to the code
+    generator. A loop that folds in lanes states it: the order of a float sum depends on it, so
+    it is read off the formula of the sum and off nothing that runs beside it.
     """
 
     axis: Axis
@@ -40,6 +44,7 @@ class For:
     ahead: tuple[Tensor, ...] = ()
     """Vector loops: tensors whose elements are asked for some time before they are read, or
     before the loops inside if they are stored after them."""
+    lanes: int = 0
 
 
 @dataclass(frozen=True, eq=False)

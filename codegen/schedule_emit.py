@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorad.codegen.affine import Ranges, among, fold_by_ranges, substitutor
+from tensorad.codegen.llvm_lanes import lanes_for
 from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest, accumulators_of, fold_groups
 from tensorad.codegen.lower_body import FoldLoop
@@ -181,8 +182,11 @@ class _Emitter:
                 copies = [{**c, a: renewed} for c in copies]
             body = self.reduce_level(folds, rest, unrolled, later, copies)
             is_vector = a is self.plan.vector
-            body = (For(renewed, body, "vector" if is_vector else "serial",
-                        self.plan.width if is_vector else 0),)  # fmt: skip
+            if is_vector:
+                lanes = fold_lanes(self.nest.folds)
+                body = (For(renewed, body, "vector", self.plan.width, lanes=lanes),)
+            else:
+                body = (For(renewed, body),)
         condition = substitute(logical_and(*here), copies[0])
         return body if condition is TRUE else (If(condition, body),)
 
@@ -243,6 +247,12 @@ class _Emitter:
         results = [substitute(r, mapping) for r in fold.combiner.results]
         chosen = tuple([select(test, r, t) for r, t in zip(results, targets, strict=True)])
         return [Assign(targets, chosen)]
+
+
+def fold_lanes(folds: Sequence[FoldLoop]) -> int:
+    """Lanes of one register for folds in lanes, by what they add up alone."""
+    sums = [p for f in folds for p in f.accumulators]
+    return lanes_for(postorder(*sums, *[s for f in folds for s in f.sources]))
 
 
 def strip_width(a: Axis) -> int:

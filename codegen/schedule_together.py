@@ -18,7 +18,7 @@ from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.loopir import Assign, Fold, For, Stmt, Store
 from tensorad.codegen.loopnest import Nest, accumulators_of, fold_groups, substitute_nest
-from tensorad.codegen.schedule_emit import Plan
+from tensorad.codegen.schedule_emit import Plan, fold_lanes
 from tensorad.codegen.schedule_plan import folds_in_lanes, lanes_of
 from tensorad.codegen.schedule_reasons import explain_plan
 from tensorad.codegen.schedule_record import is_listening, note
@@ -185,7 +185,8 @@ def emit_together(pieces: Planned) -> tuple[Stmt, ...]:
     for m, c in zip(members, copies, strict=True):
         for accumulators, identity in accumulators_of(m.nest):
             body.append(Assign(_params(accumulators, c), identity))
-    body.extend(_level(list(zip(members, copies, strict=True)), 0))
+    lanes = fold_lanes([f for m in members for f in m.nest.folds])
+    body.extend(_level(list(zip(members, copies, strict=True)), 0, lanes))
     for m, c in zip(members, copies, strict=True):
         image = substitutor(c)
         values = tuple([image(v) for v in m.nest.values])
@@ -213,23 +214,28 @@ def _params(accumulators: Sequence[Param], copy: Copy) -> tuple[Param, ...]:
     return tuple([p for p in [copy[a] for a in accumulators] if isinstance(p, Param)])
 
 
-def _level(active: Sequence[tuple[Member, Copy]], depth: int) -> list[Stmt]:
+def _level(active: Sequence[tuple[Member, Copy]], depth: int, lanes: int) -> list[Stmt]:
     """The reduce loops from `depth` inwards, in parts between the bounds of the members."""
     axes = [m.loops[depth] for m, _ in active]
     if depth == len(active[0][0].loops) - 1:
-        return _lanes(active, axes)
+        return _lanes(active, axes, lanes)
     body: list[Stmt] = []
     for start, stop, inside in _parts(axes):
         here = axis(axes[0].name, start, stop)
         at: Expr = here if stop - start > 1 else int_const(start)
         held = [(active[n][0], {**active[n][1], axes[n]: at}) for n in inside]
-        inner = _level(held, depth + 1)
+        inner = _level(held, depth + 1, lanes)
         body.extend([For(here, tuple(inner))] if at is here else inner)
     return body
 
 
-def _lanes(active: Sequence[tuple[Member, Copy]], axes: Sequence[Axis]) -> list[Stmt]:
-    """A vector loop for each range of lanes: the members that have it side by side."""
+def _lanes(
+    active: Sequence[tuple[Member, Copy]], axes: Sequence[Axis], registers: int
+) -> list[Stmt]:
+    """A vector loop for each range of lanes: the members that have it side by side.
+
+    All members have registers of as many lanes, or sums would change theirs between the parts.
+    """
     ranges: dict[tuple[int, int], list[int]] = {}
     for n, a in enumerate(axes):
         ranges.setdefault(_bounds(a), []).append(n)
@@ -243,5 +249,6 @@ def _lanes(active: Sequence[tuple[Member, Copy]], axes: Sequence[Axis]) -> list[
             for f in m.nest.folds:
                 values = tuple([image(s) for s in f.sources])
                 folds.append(Fold(_params(f.accumulators, copy), f.combiner, values))
-        body.append(For(lane, tuple(folds), "vector", active[inside[0]][0].plan.width))
+        width = active[inside[0]][0].plan.width
+        body.append(For(lane, tuple(folds), "vector", width, lanes=registers))
     return body
