@@ -69,6 +69,9 @@ class Choices:
     read more than a cache holds."""
     flat: bool | None = None
     """Whether elementwise loops over contiguous axes become one; by itself where rows are short."""
+    across: bool | None = None
+    """Whether rows that are read across those that are stored are taken in blocks, transposed in
+    registers; False: not, True: in narrow strips of rows."""
     streaming: bool | None = None
     """Whether stores pass the caches; by itself where the output is larger than the last one."""
 

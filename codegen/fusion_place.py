@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
@@ -61,7 +61,7 @@ class _Mover:
     def statement(self, s: Stmt) -> list[Stmt]:
         match s:
             case For():
-                return [For(s.axis, self.block(s.body), s.kind, s.width, lanes=s.lanes)]
+                return [replace(s, body=self.block(s.body))]
             case If():
                 return [If(self.image(s.cond), self.block(s.then), self.block(s.orelse))]
             case Assign():

@@ -132,7 +132,10 @@ class _Writer:
         match s:
             case For():
                 ahead = ",".join([self.tensor(t) for t in s.ahead])
-                self.lines.append(f"for {self.bind(s.axis)} {s.kind} {s.width} {s.lanes} {ahead}")
+                kind = f"{s.kind} covering" if s.covering else f"{s.kind}"
+                if s.within is not None:
+                    kind += f" {self.expr(s.within.lower)} {self.expr(s.within.upper)}"
+                self.lines.append(f"for {self.bind(s.axis)} {kind} {s.width} {s.lanes} {ahead}")
                 self.block(s.body)
             case If():
                 self.lines.append(f"if {self.expr(s.cond)}")

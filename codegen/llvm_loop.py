@@ -10,7 +10,14 @@ from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
 from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
 from tensorad.codegen.llvm_ops import iota, is_constant
-from tensorad.codegen.llvm_stream import Stream, ask_ahead, ask_for_stores, head_length, streams_of
+from tensorad.codegen.llvm_stream import (
+    Stream,
+    ahead_of_line,
+    ask_ahead,
+    ask_for_stores,
+    head_length,
+    streams_of,
+)
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loop_place import JoinedStrips, joined_strips
 from tensorad.codegen.loopir import Assign, For, Stmt
@@ -64,6 +71,8 @@ class Loops(Statements):
         self.axes[s.axis] = None
         if runs_in_lanes(s) and self.values.vector is None:
             self._vector_loop(s)
+        elif s.covering:
+            self._covering_loop(s)
         else:
             lower, upper, step = (
                 self.values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step)
@@ -139,6 +148,28 @@ class Loops(Statements):
             self.partials[t].lanes = [
                 self.phi(pair, labels) for pair in zip(first, last, strict=True)
             ]
+
+    def _covering_loop(self, s: For) -> None:
+        """Steps from an aligned start on, the first and the last moved to where they fit."""
+        put, values = self.code.put, self.values
+        bounds = (values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step))
+        lower, upper, step = bounds
+        first = put(f"sub i64 {lower}, {ahead_of_line(self, s, step)}")
+        stop = put(f"add i64 {upper}, {put(f'sub i64 {step}, 1')}")
+        last = put(f"sub i64 {upper}, 1")
+        counter = axis(s.axis.name, s.axis.lower, s.axis.upper, s.axis.step)
+
+        def body() -> None:
+            number = values.value(counter).name
+            early = put(f"icmp slt i64 {number}, {lower}")
+            start = put(f"select i1 {early}, i64 {lower}, i64 {number}")
+            late = put(f"icmp sgt i64 {start}, {last}")
+            start = put(f"select i1 {late}, i64 {last}, i64 {start}")
+            values.ranges.enter(s.axis)
+            values.keep(s.axis, Value((start,), INT64, 0, self.code.depth, 0))
+            self.block(s.body)
+
+        self.counted(s, counter, (first, stop, step), True, body)
 
     def finish(self, name: str, parallel: bool) -> FunctionText:
         """The whole function, declarations and helpers included."""
@@ -224,6 +255,8 @@ class Loops(Statements):
         """A masked head up to an aligned element, whole aligned groups, the masked rest."""
         put = self.code.put
         self.code.streamed = True
+        if s.within is not None:
+            return self._streaming_strip(s, s.within, streams)
         extent = put(f"sub i64 {upper}, {lower}")
         positive = put(f"icmp sgt i64 {extent}, 0")
         extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
@@ -235,6 +268,40 @@ class Loops(Statements):
             Stage(lower, start, 1, True, False),
             Stage(start, middle, count, False, False, streams=streams),
             Stage(middle, upper, 1, True, False),
+        ]
+
+    def _streaming_strip(self, s: For, whole: Axis, streams: tuple[Stream, ...]) -> list[Stage]:
+        """The strip with its borders at aligned elements; only the ends of rows are masked."""
+        put = self.code.put
+        lower, upper, first, last = (
+            self.values.scalar(b).name
+            for b in (s.axis.lower, s.axis.upper, whole.lower, whole.upper)
+        )
+        length = put(f"sub i64 {last}, {first}")
+        head = head_length(self, s, streams, length)
+        never = put(f"icmp eq i64 {head}, {length}")
+        by = put(f"select i1 {never}, i64 0, i64 {head}")
+
+        def moved(border: str, end: str) -> str:
+            there = put(f"add i64 {border}, {by}")
+            over = put(f"icmp sgt i64 {there}, {last}")
+            inside = put(f"select i1 {over}, i64 {last}, i64 {there}")
+            fixed = put(f"icmp eq i64 {border}, {end}")
+            return put(f"select i1 {fixed}, i64 {end}, i64 {inside}")
+
+        start, stop = moved(lower, first), moved(upper, last)
+        after = put(f"add i64 {first}, {head}")
+        early = put(f"icmp slt i64 {start}, {after}")
+        middle = put(f"select i1 {early}, i64 {after}, i64 {start}")
+        short = put(f"icmp sgt i64 {middle}, {stop}")
+        middle = put(f"select i1 {short}, i64 {stop}, i64 {middle}")
+        count = registers_for(s, self.width)
+        rounded = self._rounded(put(f"sub i64 {stop}, {middle}"), self.width * count)
+        end = put(f"add i64 {middle}, {rounded}")
+        return [
+            Stage(start, middle, 1, True, False),
+            Stage(middle, end, count, False, False, streams=streams),
+            Stage(end, stop, 1, True, False),
         ]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Final
 
+from tensorad.codegen.access import access
 from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_lanes import expressions
 from tensorad.codegen.llvm_memory import Memory, Offset, side_by_side
@@ -34,6 +35,8 @@ SHORTEST: Final = 1024
 """Bytes of a row from which its two ends, stored in parts of lines, do not cost too much."""
 ROWS_AHEAD: Final = 8
 """Rows between a stored one and the one whose first line, stored in parts, is asked for."""
+LINES_AHEAD: Final = 4
+"""Lines of a row between a read one and what is asked for where rows are read side by side."""
 AHEAD_ROWS: Final = 2
 """Registers of rows between a read across rows and what is asked for."""
 
@@ -97,16 +100,17 @@ def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) ->
     put = loops.code.put
     head, bad = "0", "false"
     for number, stream in enumerate(streams):
-        start: dict[Expr, Expr] = {s.axis: s.axis.lower}
+        start: dict[Expr, Expr] = {s.axis: s.axis.lower if s.within is None else s.within.lower}
         indices = tuple([substitute(i, start) for i in stream.first])
         place = loops.values.memory.place(stream.tensor, indices)
         pointer = loops.values.memory.shifted(
             stream.tensor, place.pointer.name, place.constant, loops.code.depth
         )
         address = put(f"ptrtoint ptr {pointer} to i64")
-        further = put(f"mul i64 {extent}, {ROWS_AHEAD * stream.step}")
-        edge = put(f"getelementptr i8, ptr {pointer}, i64 {further}")
-        prefetch(loops.code, edge, write=True)
+        if s.within is None:
+            further = put(f"mul i64 {extent}, {ROWS_AHEAD * stream.step}")
+            edge = put(f"getelementptr i8, ptr {pointer}, i64 {further}")
+            prefetch(loops.code, edge, write=True)
         if number == 0:
             missing = put(f"and i64 {put(f'sub i64 0, {address}')}, {stream.align - 1}")
             head = put(f"udiv i64 {missing}, {stream.step}")
@@ -117,6 +121,36 @@ def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) ->
     longer = put(f"icmp sgt i64 {head}, {extent}")
     everything = put(f"or i1 {bad}, {longer}")
     return put(f"select i1 {everything}, i64 {extent}, i64 {head}")
+
+
+def ahead_of_line(loops: Loops, s: For, step: str) -> str:
+    """How many elements before its lower bound a covering loop starts, so that rows are read by
+    whole lines; 0 where rows start at different places of a line."""
+    put, memory = loops.code.put, loops.values.memory
+    lane = next((c for c in s.body if isinstance(c, For) and c.kind == "vector"), None)
+    found = None if lane is None else _across(s, lane)
+    if lane is None or found is None:
+        return "0"
+    start: dict[Expr, Expr] = {s.axis: s.axis.lower, lane.axis: lane.axis.lower}
+    indices = tuple([substitute(i, start) for i in found.indices])
+    place, size = memory.place(found.tensor, indices), found.tensor.dtype.size_bytes
+    pointer = memory.shifted(found.tensor, place.pointer.name, place.constant, loops.code.depth)
+    address = put(f"ptrtoint ptr {pointer} to i64")
+    past = put(f"lshr i64 {put(f'and i64 {address}, {LINE - 1}')}, {size.bit_length() - 1}")
+    return put(f"urem i64 {past}, {step}")
+
+
+def _across(s: For, lane: For) -> Read | None:
+    """The first element of a row that a tile reads, rows being whole lines apart."""
+    for c in direct(lane.body):
+        for e in postorder(*expressions(c)):
+            if not isinstance(e, Read):
+                continue
+            x = access(e.tensor, e.indices)
+            stride = x.stride(lane.axis)
+            if x.stride(s.axis) == 1 and stride and stride * e.tensor.dtype.size_bytes % LINE == 0:
+                return e
+    return None
 
 
 def ask_for_stores(loops: Loops, s: For) -> None:
@@ -164,6 +198,12 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
     count = lanes.lanes * lanes.count
     line = LINE // size
     code, pointer = loops.code, place.pointer.name
+    if s.within is not None and abs(stride) > MAX_STRIDE:  # what follows in each row
+        first = constants[0] + LINES_AHEAD * line
+        for lane in range(count):
+            where = memory.shifted(e.tensor, pointer, first + lane * stride, code.depth)
+            prefetch(code, where, near=2)
+        return
     if abs(stride) > MAX_STRIDE:  # a line of every row that comes AHEAD_ROWS registers later
         wanted = [constants[-1] + (AHEAD_ROWS * count + lane) * stride for lane in range(count)]
     else:

@@ -153,7 +153,10 @@ class _Run:
         lower, upper, step = (int(self.value(b)) for b in (s.axis.lower, s.axis.upper, s.axis.step))
         eager = self.eager
         self.eager = eager or s.kind == "vector"
-        for i in range(lower, upper, step):
+        starts = [*range(lower, upper, step)]
+        if s.covering and starts[-1:] != [upper - 1]:
+            starts.append(upper - 1)
+        for i in starts:
             self.scalars[s.axis] = i
             if s.kind == "parallel":
                 self.clear(self.scratch)

@@ -37,7 +37,7 @@ def joined_strips(s: For) -> JoinedStrips | None:
             return None
         between.append(inner)
         inner = inner.body[0]
-    if not between or not isinstance(inner, For):
+    if not between or not isinstance(inner, For) or inner.within is not None:
         return None
     if not _is_strip(s.axis, inner.axis) or _uses(inner.body, s.axis):
         return None

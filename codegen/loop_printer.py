@@ -154,7 +154,7 @@ class _Printer:
         bounds = f"[{self.expr(a.lower, depth)}, {self.expr(a.upper, depth)})"
         step = "" if isinstance(a.step, Const) and a.step.value == 1 else " step "
         step += self.expr(a.step, depth) if step else ""
-        kind = "" if s.kind == "serial" else f" {s.kind}"
+        kind = " covering" if s.covering else "" if s.kind == "serial" else f" {s.kind}"
         width = f" {s.width}" if s.width else ""
         width += f" in lanes of {s.lanes}" if s.lanes else ""
         if a not in self.text:

@@ -115,6 +115,8 @@ class _Verifier:
             raise _problem(self.kernel, f"the loop over {s.axis.name} cannot have {s.lanes} lanes")
         if s.kind == "vector" and any(f.kind == "vector" for f in loops):
             raise _problem(self.kernel, f"the vector loop over {s.axis.name} is inside another")
+        if s.covering and (s.kind != "serial" or self.folds(s)):
+            raise _problem(self.kernel, f"the loop over {s.axis.name} may not repeat values")
         if s.kind == "vector":
             self.folded_in_lanes(s, scope)
         self.block(s.body, {**scope, s.axis: None}, (*loops, s))
@@ -127,6 +129,9 @@ class _Verifier:
         for p in [p for p in folded if p in outside and p not in own]:
             if not s.lanes or self.lanes.setdefault(p, s.lanes) != s.lanes:
                 raise _problem(self.kernel, f"{p.name} is folded in lanes of unstated number")
+
+    def folds(self, s: For) -> bool:
+        return any(isinstance(c, (Fold, Assign, Check)) for c in statements(s.body))
 
     def exprs(self, roots: Iterable[Expr], scope: dict[Expr, None]) -> None:
         for e in postorder(*roots):

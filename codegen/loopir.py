@@ -41,6 +41,13 @@ class For:
     body: tuple[Stmt, ...]
     kind: LoopKind = "serial"
     width: int = 0
+    within: Axis | None = None
+    """Vector loops: the axis of constant bounds of which this is one strip; together the strips
+    take all of it. The code generator may move the borders between strips by a line's elements."""
+    covering: bool = False
+    """Serial loops in steps: each step takes as many values, and the axis ends at the last start
+    of a whole one, so that the bounds hold for starts. Steps may overlap, and start elsewhere,
+    as long as all values are taken: an element is then stored again, equal."""
     ahead: tuple[Tensor, ...] = ()
     """Vector loops: tensors whose elements are asked for some time before they are read, or
     before the loops inside if they are stored after them."""

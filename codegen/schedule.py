@@ -192,7 +192,7 @@ def strip_visits(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for s in body:
         match s:
             case For():
-                result.append(For(s.axis, strip_visits(s.body), s.kind, s.width, lanes=s.lanes))
+                result.append(replace(s, body=strip_visits(s.body)))
             case If():
                 result.append(If(s.cond, strip_visits(s.then), strip_visits(s.orelse)))
             case Assign() | Fold() | Store() | Check() | Fetch():

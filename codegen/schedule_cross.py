@@ -13,14 +13,21 @@ from typing import Final
 
 from tensorad.codegen.access import Access, extent_of, fold_accesses
 from tensorad.codegen.affine import among
+from tensorad.codegen.choices import Choices
 from tensorad.codegen.llvm_lanes import lanes_for
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule_emit import Plan
-from tensorad.ir.expr import ONE, Axis, Read
+from tensorad.ir.expr import ONE, Axis, Const, Read
 from tensorad.ir.visit import free_leaves, postorder
 
 FAR_APART: Final = 4
 """Lanes closer than this share vectors anyway."""
+SHORTEST_STRIP: Final = 4
+"""Registers of a strip of lanes at least."""
+LONGEST_STRIP: Final = 16
+"""Registers of a strip at most: as many rows as registers have lanes are read side by side."""
+FEWEST_STRIPS: Final = 8
+"""Strips that threads share."""
 MOST_NODES: Final = 60
 """Expression nodes per element from which copies cost more than they save."""
 
@@ -31,8 +38,12 @@ def tile_lanes(nest: Nest) -> int:
     return lanes_for([*nest.tensors, *reads])
 
 
-def crossing_axis(nest: Nest, vector: Axis | None, accesses: Sequence[Access]) -> Axis | None:
+def crossing_axis(
+    nest: Nest, vector: Axis | None, accesses: Sequence[Access], choices: Choices
+) -> Axis | None:
     """The axis along which reads are contiguous whose lanes are far apart."""
+    if choices.across is False:
+        return None
     if vector is None or extent_of(vector) < tile_lanes(nest):
         return None
     if len(postorder(*nest.values, *nest.indices)) > MOST_NODES:
@@ -47,6 +58,22 @@ def crossing_axis(nest: Nest, vector: Axis | None, accesses: Sequence[Access]) -
         if long and any(x.stride(a) == 1 and _is_far(x.stride(vector)) for x in reads):
             return a
     return None
+
+
+def strip_width(nest: Nest, across: Axis, vector: Axis, choices: Choices) -> int:
+    """Lanes that the tiles along `across` take at a time, 0: all.
+
+    Strips of rows are read together from end to end, so that what is fetched of a row is near;
+    each tile stores whole lines of rows.
+    """
+    lanes = tile_lanes(nest)
+    constant = all(isinstance(b, Const) for a in (across, vector) for b in (a.lower, a.upper))
+    if not constant or extent_of(across) < lanes:
+        return 0
+    if choices.across:
+        return 2 * lanes
+    width = min(LONGEST_STRIP * lanes, extent_of(vector) // (FEWEST_STRIPS * lanes) * lanes)
+    return width if width >= SHORTEST_STRIP * lanes else 0
 
 
 def _is_far(stride: int | None) -> bool:

@@ -56,6 +56,8 @@ class Plan:
     unroll: frozenset[Axis] = frozenset()
     """Reduce axes of constant extent unrolled innermost."""
     parallel: bool = False
+    strip: int = 0
+    """Values of the lanes' axis that the loops from the jammed axis inwards take at a time."""
     sweep: int = 0
     """Values of the last reduce axis added in one pass of the lanes over what they store, which
     holds the sums meanwhile; 0: sums stay in registers, and the lanes are outside."""
@@ -81,6 +83,8 @@ class _Emitter:
             return self.inner(copies)
         a = self.plan.order[depth]
         kind: LoopKind = "parallel" if depth == 0 and self.plan.parallel else "serial"
+        if self.plan.strip and a in self.plan.jam:
+            return self.across(a, depth, copies, kind)
         if a is self.plan.vector:
             return self.lanes(a, depth, copies, kind)
         factor = self.plan.jam.get(a, 1)
@@ -93,11 +97,33 @@ class _Emitter:
         width = self.plan.width
         if self.plan.sweep:
             return emit_sweep(self.nest, a, width, self.plan.sweep, self.plan.riders)
+        if self.plan.strip:
+            lane = self.strip_of(a, copies)
+            body = self.level(depth + 1, copies)
+            return (For(lane, body, "vector", width, within=a),)
         if kind != "parallel":
             return (For(a, self.level(depth + 1, copies), "vector", width),)
         outer, lane = strips(a, width or strip_width(a))
         body = self.level(depth + 1, [{**c, a: lane} for c in copies])
         return (For(outer, (For(lane, body, "vector", width),), "parallel"),)
+
+    def across(self, a: Axis, depth: int, copies: list[Copy], kind: LoopKind) -> tuple[Stmt, ...]:
+        """Strips of the lanes, in each of them tiles along `a` that cover it.
+
+        The bounds of both axes are constant.
+        """
+        vector = self.plan.vector
+        assert vector is not None  # strips are planned with lanes
+        factor = self.plan.jam[a]
+        outer, lane = strips(vector, self.plan.strip)
+        tiles = axis(a.name, a.lower, sub(a.upper, int_const(factor - 1)), factor)
+        copies = _tile([{**c, vector: lane} for c in copies], a, tiles, factor)
+        return (For(outer, (For(tiles, self.level(depth + 1, copies), covering=True),), kind),)
+
+    def strip_of(self, a: Axis, copies: list[Copy]) -> Axis:
+        lane = copies[0][a]
+        assert isinstance(lane, Axis)  # `across` has put the strip there
+        return lane
 
     def jammed(
         self, a: Axis, factor: int, depth: int, copies: list[Copy], kind: LoopKind

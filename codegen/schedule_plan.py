@@ -22,7 +22,7 @@ from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
 from tensorad.codegen.parallel_work import PARALLEL_COST
-from tensorad.codegen.schedule_cross import collected_singly, crossing_axis, tile_lanes
+from tensorad.codegen.schedule_cross import collected_singly, crossing_axis, strip_width, tile_lanes
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_loads import IN_FLIGHT, crowding, is_streaming, loaded, paging
 from tensorad.codegen.schedule_rows import can_sweep
@@ -136,12 +136,14 @@ def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
     order += [a for a in nest.axes if a in jam and a is not vector]
     if vector is not None:
         order.insert(len(order) - len(jam), vector)
-    across = None if choices.tile or jam else crossing_axis(nest, vector, accesses)
+    strip = 0
+    across = None if choices.tile or jam else crossing_axis(nest, vector, accesses, choices)
     if across is not None and vector is not None:
         jam = {across: tile_lanes(nest)}
+        strip = strip_width(nest, across, vector, choices)
         order = [*[a for a in order if a is not across and a is not vector], across, vector]
     width = lanes * vectors if vector is not None else 0
-    plan = Plan(reordered(order, vector, choices.order), vector, width, jam)
+    plan = Plan(reordered(order, vector, choices.order), vector, width, jam, strip=strip)
     together = 1 if vector is None else lanes
     cost = extent_product(nest.axes) * (len(accesses) + operations(nest.values)) / together
     cost = max(cost, bytes_moved(nest) / BYTES_PER_CYCLE)

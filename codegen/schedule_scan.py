@@ -212,8 +212,7 @@ def side_by_side(body: Sequence[Stmt], copies: Sequence[Copy]) -> list[Stmt]:
     result: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
-            body = tuple(side_by_side(s.body, copies))
-            result.append(For(s.axis, body, s.kind, s.width, lanes=s.lanes))
+            result.append(replace(s, body=tuple(side_by_side(s.body, copies))))
         elif isinstance(s, If) and any(isinstance(x, For) for x in s.then):
             result.append(If(s.cond, tuple(side_by_side(s.then, copies))))  # no row decides it
         else:

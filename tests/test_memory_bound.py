@@ -214,3 +214,29 @@ def test_one_long_axis_is_shared_in_long_strips() -> None:
     outer, inner = (s for s in statements(kernel.body) if isinstance(s, For))
     assert (outer.kind, inner.kind) == ("parallel", "vector")
     assert outer.axis.extent == -(-3_000_000 // 16384)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("shape", [(48, 80), (45, 83)])
+def test_strips_of_a_transpose_start_anywhere(shape: tuple[int, int], streaming: bool) -> None:
+    y, a = transposed(shape, "float32")
+    f = build(y, [a], schedule=ta.Schedule(across=True, streaming=streaming))
+    n = shape[0] * shape[1]
+    for source, target in ((0, 0), (4, 36), (60, 16)):
+        x = array_at(shape, "float32", source)
+        x[...] = RNG.standard_normal(shape)
+        around = array_at((4 * n + 128,), "uint8", target)
+        got = np.ndarray((*shape[::-1],), "f", around[64:-64])
+        f(x, out=got)
+        np.testing.assert_array_equal(got, x.T)
+        assert (around[:64] == 255).all() and (around[-64:] == 255).all()
+
+
+def test_long_rows_are_transposed_in_strips_that_reach_whole_lines() -> None:
+    y, a = transposed((2048, 100), "float32")
+    loops = [s for s in statements(lower_program([y], [a]).kernels[0].body) if isinstance(s, For)]
+    assert [s.covering for s in loops] == [False, True, False]
+    assert [s.axis.extent for s in loops[:2]] == [8, 6]  # tiles start at 0, 16, .. 80, and at 84
+    assert "gather" not in text_of([y], [a])
+    plain = lower_program([y], [a], choices=ta.Schedule(across=False)).kernels[0].body
+    assert not any(s.covering for s in statements(plain) if isinstance(s, For))
