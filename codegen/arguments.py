@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -20,26 +21,29 @@ READY: Final = 0x101
 """NumPy's flags C_CONTIGUOUS and ALIGNED: native code may read the array."""
 WRITABLE: Final = 0x501
 """The same and WRITEABLE."""
-_DATA_OFFSET: Final = object.__basicsize__
+DATA_OFFSET: Final = object.__basicsize__
+"""Where an array object has the address of its elements, if the layout is known."""
 _KINDS: Final = {"b": 0, "u": 1, "i": 1, "f": 2}
 
 
 def _by_layout(arrays: Iterable[Array]) -> list[int]:
     """The data pointers, read from the array objects (10 times faster than asking them)."""
-    return [_word(id(a) + _DATA_OFFSET).value for a in arrays]
+    return [word_at(id(a) + DATA_OFFSET).value for a in arrays]
 
 
 def _by_interface(arrays: Iterable[Array]) -> list[int]:
     return [int(a.__array_interface__["data"][0]) for a in arrays]
 
 
-def _layout_is_known() -> bool:
+@cache
+def layout_is_known() -> bool:
+    """Whether array objects look in memory as `DATA_OFFSET` says."""
     probe = np.arange(7.0)[3:]
     return _by_layout([probe]) == _by_interface([probe])
 
 
-_word: Final = ctypes.c_ssize_t.from_address
-addresses_of: Final = _by_layout if _layout_is_known() else _by_interface
+word_at: Final = ctypes.c_ssize_t.from_address
+addresses_of: Final = _by_layout if layout_is_known() else _by_interface
 
 
 class Parameter:

@@ -31,7 +31,7 @@ class Driver:
     """The linked driver; it is never unloaded, since threads may be inside it."""
 
     def __init__(self) -> None:
-        self.library = jit.load(driver_text(), _SYMBOLS, ("syscall",))
+        self.library = jit.load(driver_text(), _SYMBOLS, ("syscall",), opt=0)
         addresses = self.library.addresses
         self.worker = addresses["worker"]
         pointer = ctypes.c_void_p

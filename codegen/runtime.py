@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -150,7 +149,6 @@ class Executable:
                 raise InternalError(f"{t.name} is given two slots of one call")
             self._slots[t] = len(self._slots)
         self.n_arguments = len(self._slots)
-        self._pack = struct.Struct(f"={self.n_arguments}q").pack_into
         self.constants, self.temporaries = self._find_buffers(program.kernels)
         self.scratch = [k.scratch for k in program.kernels if k.scratch]
         self.constant_addresses = [a.ctypes.data for a in self.constants]
@@ -227,7 +225,7 @@ class Executable:
         if now is None:
             now = epoch()
         frame = layout.take()
-        self._pack(frame.slots, 0, *addresses)
+        frame.slots[: self.n_arguments] = addresses  # type: ignore[assignment]  # invariant lists
         call = frame.call
         if call[block.EPOCH] != now:
             self._prepare(frame, layout.scratch_bytes, now)

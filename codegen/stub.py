@@ -121,7 +121,8 @@ def _entry(base: type, record_offset: int, new_array: int) -> jit.Library:
     addresses["epoch"] = epoch.ADDRESS
     addresses["new_array"] = new_array
     addresses["run"] = driver().library.addresses["run"]
-    return jit.load(stub_text.stub_text(record_offset), ("call", "take"), (), addresses=addresses)
+    text = stub_text.stub_text(record_offset)
+    return jit.load(text, ("call", "take"), (), opt=0, addresses=addresses)
 
 
 _kept: list[object] = []

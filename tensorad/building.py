@@ -18,6 +18,7 @@ from tensorad.codegen.schedule_record import Decision, listening
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, BoundsError, BuildError
 from tensorad.ir.arguments import check_arrays
+from tensorad.ir.collector import old_objects_at_rest
 from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Outputs = Tensor | Sequence[Tensor]
 
 
+@old_objects_at_rest()
 def build(
     outputs: Outputs,
     inputs: Sequence[Tensor],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 from operator import add
 from typing import Any, Final
@@ -32,6 +33,7 @@ from tensorad.codegen.memory import (
     size_value,
 )
 from tensorad.codegen.memory_use import MemoryUse, memory_use
+from tensorad.codegen.portable import can_be_written_out, written_out
 from tensorad.codegen.runtime import Executable, Layout
 from tensorad.codegen.stub import Binding, NativeType, Record, native_type
 from tensorad.codegen.stub_checks import MAX_OUTPUTS
@@ -53,8 +55,9 @@ class Fixed:
 
     def __init__(
         self, layout: Layout, parameters: Sequence[Parameter], blocks: Sequence[OutputBlocks],
-        shapes: Sequence[tuple[int, ...]],
+        shapes: Sequence[tuple[int, ...]], *, often: bool,
     ) -> None:  # fmt: skip
+        """`often`: whether calls come here each time, not native ones only once."""
         self.layout = layout
         self.shapes = list(shapes)
         inputs = [
@@ -64,8 +67,15 @@ class Fixed:
         outputs = [(b.dtype, s, WRITABLE) for b, s in zip(blocks, shapes, strict=True)]
         self.wanted = [*inputs, *outputs]
         self.size_bytes = [prod(shape) * dtype.itemsize for dtype, shape, _ in self.wanted]
+        self.of_results, self.of_targets = [
+            written_out(self.wanted, self.size_bytes, targets)
+            if often and can_be_written_out(len(self.wanted))
+            else partial(self._addresses, targets)
+            for targets in (0, len(shapes))
+        ]
+        """`_addresses` without targets, and with all outputs as targets."""
 
-    def addresses(self, arrays: Sequence[object], targets: int) -> list[int] | None:
+    def _addresses(self, targets: int, arrays: Sequence[object]) -> list[int] | None:
         """Where the arrays lie, if native code may use them as they are.
 
         Args:
@@ -134,12 +144,13 @@ class CompiledFunction:
         self._sized = sized
         """Operations whose reads are in bounds for some sizes only."""
         self._blocks = [OutputBlocks(np.dtype(str(t.dtype))) for t in outputs]
+        self._record = self._connected()
         self._fixed: Fixed | None = None
         if not self._sizes:
             shapes = [self._output_shape(t, {}) for t in outputs]
             layout = self._executable.layout({}, ())
-            self._fixed = Fixed(layout, self._parameters, self._blocks, shapes)
-        self._record = self._connected()
+            often = self._record is None
+            self._fixed = Fixed(layout, self._parameters, self._blocks, shapes, often=often)
 
     def _connected(self) -> Record | None:
         """The table native calls use; None where there are no such calls."""
@@ -188,15 +199,18 @@ class CompiledFunction:
         if fixed is None or sizes or len(arrays) != len(self._parameters):
             return self._call_slowly(arrays, out, sizes)
         then = epoch()
+        results: list[Any]
         if out is None:
             results = [b.array(s) for b, s in zip(self._blocks, fixed.shapes, strict=True)]
+            addresses = fixed.of_results((*arrays, *results))
         elif self._single and type(out) is _ARRAY:
             results = [out]
+            addresses = fixed.of_targets((*arrays, out))
         elif type(out) in (list, tuple) and len(out) == len(self._blocks):  # type: ignore[arg-type]
             results = list(out)  # type: ignore[call-overload]
+            addresses = fixed.of_targets((*arrays, *results))
         else:
             return self._call_slowly(arrays, out, sizes)
-        addresses = fixed.addresses([*arrays, *results], 0 if out is None else len(results))
         if addresses is None:
             return self._call_slowly(arrays, out, sizes)
         self._executable.run(fixed.layout, addresses, then)
