@@ -45,9 +45,9 @@ class Choices:
     """Whether sums of products run as contractions: operands packed, register tiles of `tile`
     rows and vectors. It may reorder sums. Where `vector`, `order`, `split` or `unroll` is given,
     only True makes them contractions."""
-    pack: Literal["place", "panel", "relayout"] | None = None
+    pack: Literal["place", "panel", "relayout", "gaps"] | None = None
     """Where a contraction's vectors come from, if it can be: the operand itself, panels that are
-    packed, a copy of the tensor."""
+    packed, a copy of the tensor, the operand with what is between its rows."""
     block: int | None = None
     """Steps of the reduce axes that a contraction takes before it goes on to the next tile."""
     fuse: bool | None = None
@@ -88,8 +88,8 @@ class Choices:
         if self.tile is not None:
             _check_tile(self.tile)
             object.__setattr__(self, "tile", tuple(self.tile))
-        if self.pack not in (None, "place", "panel", "relayout"):
-            raise _wrong("pack", self.pack, 'pass "place", "panel" or "relayout".')
+        if self.pack not in (None, "place", "panel", "relayout", "gaps"):
+            raise _wrong("pack", self.pack, 'pass "place", "panel", "relayout" or "gaps".')
         if self.block is not None and (not isinstance(self.block, int) or self.block < 1):
             raise _wrong("block", self.block, "pass a number of steps, 1 or more.")
         for name in switches():

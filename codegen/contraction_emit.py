@@ -57,17 +57,9 @@ class Emitted:
         self.scratch = tuple(scratch)
 
 
-def emit_contraction(b: Blocking, nest: Nest) -> Emitted:
-    """The loops of a contraction that store what `nest` says: copies first, then the tiles."""
-    emitter = _Emitter(b, nest)
-    before = emitter.copies()
-    body = emitter.by_rows() if b.by_rows else emitter.by_panels()
-    if b.inside:
-        return Emitted((*before, *body), (), (*emitter.made, *emitter.scratch), emitter.before)
-    return Emitted((*before, *body), emitter.made, emitter.scratch)
+class Emitter:
+    """Writes the loops of one contraction."""
 
-
-class _Emitter:
     def __init__(self, b: Blocking, nest: Nest) -> None:
         self.b = b
         self.nest = nest
@@ -86,6 +78,8 @@ class _Emitter:
         """Whether sums over some blocks may wait in the result itself."""
         self.sums: Tensor | None = None
         self.ahead: Ahead | None = None
+        self.at: Expr | None = None
+        """The number of the panel, if there are several."""
         self.place: Expr = ZERO
         """Of the panel among those that take a block together."""
         if not b.whole and not self.direct:
@@ -149,7 +143,8 @@ class _Emitter:
             if b.inside and b.whole and b.mode == "panel":
                 self.before = self.pack(digits(ZERO, b.outer), ZERO, b.flat, ZERO)
             return self.in_blocks(lambda k: self.one_panel(panels, ZERO, k))
-        if panels == 1:
+        self.at = q
+        if panels == 1 and b.mode != "gaps":
             self.ahead = ahead_of(b, (self.rows_value, self.lanes_value), add(q, ONE))
         return (For(q, self.in_blocks(lambda k: self.one_panel(panels, q, k)), kind),)
 
@@ -318,7 +313,7 @@ class _Emitter:
         """`rows` rows from `row` on over the lanes of a tile."""
         b = self.b
         lane = axis("l", t.start, t.stop)
-        around = {**outer, **fixed, **digits(add(base, lane), b.group)}
+        around = {**outer, **fixed, **self.lane_places(base, lane)}
         accs = [param(f"acc{n}", self.acc.dtype) for n in range(rows)]
         places = [digits(add(row, int_const(n)), b.rows.axes) for n in range(rows)]
         waiting = [self.waiting({**around, **p}, add(row, int_const(n)), lane)
@@ -335,6 +330,10 @@ class _Emitter:
         )
         statements.extend(self.stores(accs, places, around, row, lane, number))
         return (For(lane, tuple(statements), "vector", lanes_of(t, b.width)),)
+
+    def lane_places(self, base: Expr, lane: Expr) -> Mapping:
+        """What the axes in lanes are, `lane` lanes from the base on."""
+        return digits(add(base, lane), self.b.group)
 
     def waiting(self, mapping: Mapping, row: Expr, lane: Expr) -> Expr:
         """Where a sum waits for the next block."""

@@ -14,6 +14,7 @@ from tensorad.codegen import machine
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import Contraction, Part, is_affine, is_symbolic, size
+from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel, stretched
 from tensorad.codegen.contraction_tiles import (
     Tile,
     even_rows,
@@ -43,7 +44,7 @@ LEAST_DEPTH: Final = 128
 WORST: Final = 2.6
 """Times the cycles of full registers that a contraction may cost."""
 
-Mode = Literal["place", "panel", "relayout"]
+Mode = Literal["place", "panel", "relayout", "gaps"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +60,14 @@ class Blocking:
         most: rows of a tile at most, by its registers.
         scale: the machine's registers in one of ours.
         mode: vectors loaded from the operand itself, from a packed panel in the thread's
-            scratch memory, or from a copy of the tensor with the lanes innermost.
+            scratch memory, or from a copy of the tensor with the lanes innermost; "gaps": from
+            the operand or its window as it lies, and lanes between its rows are of no use.
         rows_mode: the same for the broadcast operand ("panel" is a copy of all its points).
         split, block: reduce axes before number `split` and blocks of that one are outer loops.
         by_rows: several threads share the row tiles; otherwise panels and batches.
         together: panels that take a block of the reduce axes before any takes the next.
         inside: it runs in loops around it: copies are scratch, and threads share nothing.
+        pitch: elements between neighbours along each axis of `group`, if there are gaps.
     """
 
     contraction: Contraction
@@ -84,6 +87,7 @@ class Blocking:
     parallel: bool
     together: int = 1
     inside: bool = False
+    pitch: tuple[int, ...] = ()
 
     @property
     def outer(self) -> tuple[Axis, ...]:
@@ -130,7 +134,11 @@ class Blocking:
 
     def tiles(self, lanes: int) -> list[Tile]:
         """The register tiles of a panel of so many lanes."""
-        return lane_tiles(lanes, self.width, self.registers, self.rows.extent, self.most)
+        most = self.most
+        if self.mode == "gaps":  # one loop over the rows for all of them
+            lanes = stretched(self.group, self.pitch, lanes)
+            most = (most[self.registers],) * len(most)
+        return lane_tiles(lanes, self.width, self.registers, self.rows.extent, most)
 
 
 def plan_contraction(c: Contraction, width: int, choices: Choices = OPEN) -> Blocking | None:
@@ -159,7 +167,7 @@ def _cheapest(
 ) -> Blocking | None:
     best: tuple[float, Blocking] | None = None
     for found in _blockings(c, width, target, choices):
-        if inside and "relayout" in (found.mode, found.rows_mode):
+        if inside and (found.mode == "gaps" or "relayout" in (found.mode, found.rows_mode)):
             continue
         cost = _cost(found, target)
         if choices.pack is not None and found.mode != choices.pack:
@@ -196,7 +204,10 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
                         scale_of(width, element, target), mode, _rows_mode(c, rows), 0,
                         size(c.reduced[0]), False, False,
                     )  # fmt: skip
-                    yield _blocked(draft, target, choices)
+                    if mode == "gaps":
+                        yield _with_gaps(draft, target, choices)
+                    else:
+                        yield _blocked(draft, target, choices)
 
 
 def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:
@@ -204,6 +215,8 @@ def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:
     modes: list[Mode] = ["place", "panel"] if in_place(lanes, group) else ["panel"]
     if not isinstance(lanes.value, Read) or (len(group) == 1 and can_relayout(lanes, group[0], c)):
         modes.append("relayout")
+    if modes[0] != "place" and pitches(lanes, group, c) is not None:
+        modes.append("gaps")
     return modes
 
 
@@ -258,6 +271,26 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
         by_rows = False
     b = replace(b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel)
     return b if by_rows else _together(b, target, choices)
+
+
+def _with_gaps(b: Blocking, target: Machine, choices: Choices) -> Blocking:
+    """The draft with panels whose windows fit the second cache, and loops for threads."""
+    c = b.contraction
+    pitch = pitches(b.lanes, b.group, c)
+    assert pitch is not None
+    parallel = choices.parallel
+    if parallel is None:
+        parallel = c.depth * prod(size(a) for a in c.nest.axes) >= THREADS_FROM * b.width
+    first, further = slab(b.lanes.value, b.group, c)
+    room = target.l2 // (3 * b.lanes.value.dtype.size_bytes)
+    most = 1 + max(0, room - first) // further
+    count = size(b.group[0])
+    outer = prod(size(a) for a in b.outer)
+    if parallel and outer * ceil(count / most) < _enough(target):
+        most = max(1, count * outer // _enough(target))
+    steps = steps_of_panel(b.group, pitch, b.width, most)
+    panel = steps * prod(size(a) for a in b.group[1:])
+    return replace(b, pitch=pitch, panel=panel, parallel=parallel)
 
 
 def _enough(target: Machine) -> int:
@@ -374,8 +407,12 @@ def _cost(b: Blocking, target: Machine) -> float:
     vectors = outer * flat * c.depth / b.width
     element = b.lanes.value.dtype.size_bytes
     packing = 2.0 if _unit_stride(b.lanes, b.group, b.width) else 0.5 * b.width
+    if b.mode == "panel" and not in_place(b.lanes, b.group):
+        packing += 2.0 + 0.4 * b.tile_rows  # parts of rows, and panels that fill a cache
     if b.mode == "panel":
         cost += vectors * packing
+    elif b.mode == "gaps":
+        cost += 3.0 * outer * flat * b.rows.extent / b.width
     elif b.mode == "relayout":
         copied = vectors * packing
         if isinstance(b.lanes.value, Read):

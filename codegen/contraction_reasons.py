@@ -42,6 +42,7 @@ def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:
 _SOURCES = {
     "place": "loaded from the operand itself",
     "panel": "packed into panels",
+    "gaps": "loaded from the operand as it lies, what is between its rows included",
     "relayout": "loaded from a copy that has them side by side",
 }
 

@@ -38,6 +38,7 @@ FORCED = (
     Choices(contract=True, tile=(6, 4), pack="place", parallel=True),
     Choices(contract=True, tile=(5, 1), pack="panel", block=3, parallel=True),
     Choices(contract=True, tile=(2, 3), pack="relayout", parallel=True),
+    Choices(contract=True, tile=(3, 2), pack="gaps", parallel=True),
 )
 
 
@@ -334,7 +335,7 @@ def test_flattened_pixels_are_contiguous() -> None:
 def test_wrong_choices_are_refused() -> None:
     with pytest.raises(BuildError) as error:
         ta.Schedule(pack="tape")  # type: ignore[arg-type]  # the point
-    assert 'pass "place", "panel" or "relayout".' in str(error.value)
+    assert 'pass "place", "panel", "relayout" or "gaps".' in str(error.value)
     with pytest.raises(BuildError, match="pass a number of steps"):
         ta.Schedule(block=0)
 

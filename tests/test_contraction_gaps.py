@@ -1,0 +1,90 @@
+"""Tests of codegen/contraction_gaps.py, contraction_lines.py and contraction_write.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import topi
+from tensorad.building import build
+from tensorad.codegen.choices import Choices
+from tensorad.codegen.contraction import recognise
+from tensorad.codegen.contraction_gaps import pitches, steps_of_panel, stretched
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loop_verify import verify_loops
+from tensorad.codegen.loopir import Fetch, LoopProgram
+from tensorad.codegen.loopnest import nest_of, simplify_nest
+from tensorad.codegen.lower import lower_program
+from tensorad.config import override
+from tensorad.ir.tensor import Compute, Tensor, outputs
+
+MACHINE = "registers=32,vector_bytes=64,cores=1"
+
+
+def lowered(y: Tensor, inputs: list[Tensor], pack: str | None, l2: int = 1 << 20) -> LoopProgram:
+    with override(machine=f"{MACHINE},l2={l2}"):
+        return lower_program([y], inputs, choices=Choices(contract=True, pack=pack))  # type: ignore[arg-type]  # one of four
+
+
+def convolution(
+    c: int, size: tuple[int, ...], pad: int = 0, **given: int
+) -> tuple[Tensor, list[Tensor]]:
+    x, w = ta.placeholder((2, c, *size), name="X"), ta.placeholder((5, c, 3, 3), name="W")
+    return topi.nn.conv2d(x, w, padding=pad, **given), [x, w]
+
+
+def scratch(program: LoopProgram) -> dict[str, tuple[object, ...]]:
+    return {t.name: t.shape for k in program.kernels for t in k.scratch}
+
+
+@pytest.mark.parametrize(("pad", "held"), [(0, {"sums"}), (1, {"sums", "X.window"})])
+def test_windows_are_read_without_a_copy_for_each_tap(pad: int, held: set[str]) -> None:
+    """Nine rows of 20 in rows of 20 or 22: lanes from the first to the last, no panel."""
+    y, inputs = convolution(8, (11 - 2 * pad, 20 - 2 * pad), pad)
+    program = lowered(y, inputs, None)
+    verify_loops(program)
+    assert set(scratch(program)) == held
+    assert scratch(program)["sums"][1] == 8 * 20 + 18
+
+
+def test_results_are_those_of_panels_bit_by_bit() -> None:
+    rng = np.random.default_rng(0)
+    for pad, options in ((1, {}), (2, {"dilation": 2}), (0, {})):
+        y, inputs = convolution(4, (9, 10), pad, **options)
+        given = [rng.normal(size=t.shape).astype(np.float32) for t in inputs]
+        found = []
+        for pack, l2 in (("gaps", 1 << 20), ("gaps", 2048), ("panel", 1 << 20)):
+            program = lowered(y, inputs, pack, l2)
+            verify_loops(program)
+            assert ("panel" in scratch(program)) == (pack == "panel")
+            with override(machine=f"l2={l2}"):
+                choices = Choices(contract=True, pack=pack)  # type: ignore[arg-type]  # one of four
+                found.append(build(y, inputs, schedule=choices)(*given))
+        assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+def test_which_operands_have_gaps() -> None:
+    for options, expected in (({}, (12, 1)), ({"dilation": 2}, (12, 1)), ({"strides": 2}, None)):
+        y, _ = convolution(4, (12, 12), 0, **options)
+        assert isinstance(y.op, Compute)
+        nest = nest_of(y.op.axes, outputs(y.op), y.op.bodies)
+        simple = None if nest is None else simplify_nest(nest)
+        found = None if simple is None else recognise(simple)
+        assert found is not None
+        lanes = found.left if len(found.left.axes) > 1 else found.right
+        group = lanes.axes[-2:]
+        assert pitches(lanes, group, found) == expected
+        assert pitches(lanes, group[:1], found) is None
+        if expected:
+            rows, width = (a.extent for a in group)
+            assert stretched(group, expected, 3 * width) == 2 * 12 + width  # type: ignore[operator]
+            assert 1 <= steps_of_panel(group, expected, 16, 3) <= 3 <= rows  # type: ignore[operator]
+
+
+def test_what_comes_from_memory_is_asked_for_a_panel_ahead() -> None:
+    y, inputs = convolution(8, (20, 20), 1)
+    for l2, asked in ((1 << 14, {y, inputs[0]}), (1 << 22, set())):
+        program = lowered(y, inputs, "gaps", l2)
+        fetched = [s for k in program.kernels for s in statements(k.body) if isinstance(s, Fetch)]
+        assert {s.tensor for s in fetched} == asked
