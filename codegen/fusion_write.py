@@ -19,6 +19,7 @@ from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_flat import flattened
 from tensorad.codegen.schedule_memory import is_large
 from tensorad.codegen.schedule_plan import plan_nest
+from tensorad.codegen.shared_loops import long_shared
 from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul
 from tensorad.ir.tensor import Dim, Placeholder, Tensor, outputs
 from tensorad.ir.visit import free_leaves
@@ -105,7 +106,7 @@ class _Writer:
             body = (*before, *body)
         for a in reversed(loops[:-1]):
             body = (For(a, body, "parallel" if a is loops[0] and tile.parallel else "serial"),)
-        return body
+        return long_shared(body, loops)
 
     def blocks(
         self, tile: Tile, loops: list[Axis], units: Sequence[Step | Inner], chain: Chain

@@ -13,6 +13,7 @@ from tensorad.codegen.lower_body import FoldLoop
 from tensorad.codegen.schedule_reasons import explain_plan
 from tensorad.codegen.schedule_record import is_listening
 from tensorad.codegen.schedule_rows import emit_sweep
+from tensorad.codegen.shared_loops import long_shared
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
@@ -69,7 +70,7 @@ def emit_nest(nest: Nest, plan: Plan) -> tuple[Stmt, ...]:
     """The loops of a nest in the order, tiles and lanes of its plan."""
     if is_listening():
         explain_plan(nest, plan)
-    return _Emitter(nest, plan).level(0, [{}])
+    return long_shared(_Emitter(nest, plan).level(0, [{}]), plan.order)
 
 
 class _Emitter:

@@ -21,15 +21,15 @@ from tensorad.codegen.access import (
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
-from tensorad.codegen.parallel_work import PARALLEL_COST
 from tensorad.codegen.schedule_cross import collected_singly, crossing_axis, strip_width, tile_lanes
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_loads import IN_FLIGHT, crowding, is_streaming, loaded, paging
 from tensorad.codegen.schedule_rows import can_sweep
+from tensorad.codegen.schedule_threads import on_threads
 from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved, extent_product
 from tensorad.ir.combiner import Combiner, per_combiner
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
+from tensorad.ir.expr import Axis, Call, Const, Expr, Select
 from tensorad.ir.visit import children, free_leaves, postorder
 
 REGISTER_BYTES = 64
@@ -147,7 +147,7 @@ def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
     together = 1 if vector is None else lanes
     cost = extent_product(nest.axes) * (len(accesses) + operations(nest.values)) / together
     cost = max(cost, bytes_moved(nest) / BYTES_PER_CYCLE)
-    return _threads(nest, plan, cost, choices.parallel)
+    return on_threads(nest, plan, lanes_of(nest), cost, choices.parallel)
 
 
 def preferred_axis(nest: Nest) -> Axis | None:
@@ -186,37 +186,6 @@ def operations(roots: Sequence[Expr]) -> int:
     return sum(8 if c.op in heavy else 1 for c in calls if c.dtype.is_float or c.op in heavy)
 
 
-def _threads(nest: Nest, plan: Plan, cost: float, wanted: bool | None) -> Plan:
-    """Several threads where the work is worth it; a longer axis goes first if need be."""
-    order = list(plan.order)
-    pays = cost >= PARALLEL_COST or _is_symbolic(nest)  # then a call decides by its sizes
-    if not order or not (pays if wanted is None else wanted):
-        return plan
-
-    def trips(a: Axis) -> int:
-        step = plan.jam.get(a, 1)
-        if a is plan.vector:
-            step = plan.width or lanes_of(nest)
-        return extent_of(a) // step
-
-    if plan.sweep and order[0] is plan.vector:
-        plan = replace(plan, sweep=0)
-    if trips(order[0]) < 8 and not plan.sweep:
-        movable = [a for a in order if a is not plan.vector]
-        longest = max(movable, key=trips, default=order[0])
-        if trips(longest) > 2 * trips(order[0]):
-            order = [longest, *[a for a in order if a is not longest]]
-    if trips(order[0]) < 2:
-        return plan
-    return replace(plan, order=tuple(order), parallel=True)
-
-
-def _is_symbolic(nest: Nest) -> bool:
-    bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)]
-    bounds += [a.upper for a in nest.axes]
-    return any(isinstance(e, Size) for e in postorder(*bounds))
-
-
 def _plan_folds(nest: Nest, choices: Choices) -> Plan:
     unroll = _unrolled(nest) if choices.unroll is not False else frozenset()
     best = _best(list(_estimates(nest, unroll, choices)), choices, lanes_of(nest))
@@ -230,7 +199,7 @@ def _plan_folds(nest: Nest, choices: Choices) -> Plan:
         plan = collected_singly(nest, plan, lanes_of(nest))
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
     cost = max(steps * best.cost, bytes_moved(nest) / BYTES_PER_CYCLE)
-    return _threads(nest, plan, cost, choices.parallel)
+    return on_threads(nest, plan, lanes_of(nest), cost, choices.parallel)
 
 
 def _swept(nest: Nest, plan: Plan, choices: Choices) -> Plan:
