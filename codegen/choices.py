@@ -113,7 +113,11 @@ class Choices:
 
 
 REORDERING: Final = ("vector", "split", "unroll", "contract", "blocks", "siblings", "together")
-"""Decisions that may change in which order sums are added: measurements never make them."""
+"""Decisions that may change in which order sums are added: measurements never try them.
+
+A tile may as well, where a reduce axis is in lanes. Measurements try tiles, and keep none
+with which a bit of a result is another.
+"""
 Schedule = Choices
 """The public name: what users write."""
 OPEN: Final = Choices()

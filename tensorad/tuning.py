@@ -175,7 +175,8 @@ class Search:
 def candidates(given: Choices, axes: Sequence[str]) -> Iterator[tuple[str, object]]:
     """Decisions that are open, each made in several ways: (field, value).
 
-    Those that change the order of a sum are not among them.
+    Decisions that are there to change the order of a sum are not among them. A tile may change it
+    (several vectors of a reduce axis): `Search.attempt` refuses what changes a bit.
     """
     for name in switches():
         if getattr(given, name) is None and name not in REORDERING:

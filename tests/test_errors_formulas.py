@@ -279,6 +279,17 @@ def a_negative_power_of_an_integer() -> None:
 
 
 @CASES.refused(
+    DefinitionError,
+    "i*2305843009213693952 leaves the range of int64, and it is divided, compared or used as an "
+    "index.",
+    "  in: the body of Y\n"
+    "  hint: make its numbers smaller; arithmetic that is to wrap needs data as operand.",
+)
+def arithmetic_of_axes_beyond_int64() -> None:
+    ta.compute((5,), lambda i: (i * (1 << 61)) // 3, name="Y")
+
+
+@CASES.refused(
     DTypeError,
     "the number 300 does not fit into uint8.",
     "  hint: convert the other operand first, e.g. x.astype('int64').",

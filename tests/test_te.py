@@ -417,3 +417,13 @@ def test_nothing_keeps_a_forgotten_reduce_axis_alive() -> None:
     forgotten = axis_of_a_compute()
     gc.collect()
     assert forgotten() is None
+
+
+def test_arithmetic_of_axes_wraps_as_data_does() -> None:
+    wrapped = te.compute((16,), lambda i: i * (1 << 61) + i * i, name="T")
+    third = te.compute((16,), lambda i: wrapped[i] // 3, name="Y")
+    i = np.arange(16)
+    np.testing.assert_array_equal(ta.evaluate(wrapped, {}), i * (1 << 61) + i * i)
+    np.testing.assert_array_equal(ta.evaluate(third, {}), (i * (1 << 61) + i * i) // 3)
+    near = te.compute((4,), lambda i: (i * (1 << 61) + i) // 3, name="Z")
+    np.testing.assert_array_equal(ta.evaluate(near, {}), (i[:4] * (1 << 61) + i[:4]) // 3)

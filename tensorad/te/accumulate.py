@@ -25,6 +25,7 @@ from tensorad.ir.tensor import (
     scan_results,
 )
 from tensorad.simplify.bounds import check_op
+from tensorad.te.arithmetic import check_arithmetic
 from tensorad.te.binding import bind_reductions
 from tensorad.te.checks import (
     axis_names,
@@ -56,6 +57,7 @@ def scatter(
         name: how texts and errors call the tensor.
     Raises:
         BoundsError: an index leaves the shape; computed from data it is checked at the call.
+        DefinitionError: an index needs whole numbers beyond int64.
     """
     text = check_name(name)
     full = check_shape(text, shape)
@@ -69,6 +71,7 @@ def scatter(
     start = _init(text, init, target)
     update = Update(tuple(indices), value)
     op = Scatter(text, full, value.dtype, axes, (update,), combiner, start)
+    check_arithmetic(text, (*indices, value), indices)
     check_op(op)
     return outputs(op)[0]
 

@@ -29,6 +29,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.simplify.bounds import check_reads
+from tensorad.te.arithmetic import check_arithmetic
 from tensorad.te.binding import bind_reductions, note_reduce_axis
 from tensorad.te.checks import axis_names, check_name, check_range, check_shape, element
 
@@ -154,7 +155,7 @@ def compute(shape: Sequence[Dim] | Dim, fcompute: Callable[..., Any], name: str 
         the tensor; for a tuple, a tuple of tensors of one operation.
     Raises:
         BoundsError: a read leaves its tensor.
-        DefinitionError: the body is no formula of its axes.
+        DefinitionError: the body is no formula of its axes, or needs whole numbers beyond int64.
     """
     text = check_name(name)
     full = check_shape(text, shape)
@@ -163,6 +164,7 @@ def compute(shape: Sequence[Dim] | Dim, fcompute: Callable[..., Any], name: str 
     result = fcompute(*axes)
     many = isinstance(result, tuple)
     bodies = bind_reductions(text, axes, _bodies(text, result))
+    check_arithmetic(text, bodies)
     check_reads(text, axes, bodies)
     made = outputs(Compute(text, axes, bodies))
     return made if many else made[0]
