@@ -35,6 +35,9 @@ SHORTEST: Final = 1024
 """Bytes of a row from which its two ends, stored in parts of lines, do not cost too much."""
 ROWS_AHEAD: Final = 8
 """Rows between a stored one and the one whose first line, stored in parts, is asked for."""
+NEAR: Final = 2
+"""The cache that short rows are asked into: more of them are on their way to the second than the
+first can wait for."""
 LINES_AHEAD: Final = 4
 """Lines of a row between a read one and what is asked for where rows are read side by side."""
 AHEAD_ROWS: Final = 2
@@ -202,7 +205,7 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
         first = constants[0] + LINES_AHEAD * line
         for lane in range(count):
             where = memory.shifted(e.tensor, pointer, first + lane * stride, code.depth)
-            prefetch(code, where, near=2)
+            prefetch(code, where, near=NEAR)
         return
     if abs(stride) > MAX_STRIDE:  # a line of every row that comes AHEAD_ROWS registers later
         wanted = [constants[-1] + (AHEAD_ROWS * count + lane) * stride for lane in range(count)]
@@ -217,7 +220,7 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
                 f"getelementptr {memory_type(e.tensor.dtype)}, ptr {pointer}, i64 {more}"
             )
     for at in wanted:
-        prefetch(code, memory.shifted(e.tensor, pointer, at, code.depth))
+        prefetch(code, memory.shifted(e.tensor, pointer, at, code.depth), near=NEAR)
 
 
 def fetch(memory: Memory, code: Code, s: Fetch) -> None:

@@ -17,6 +17,7 @@ from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
 from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
 from tensorad.codegen.schedule_cross import FAR_APART
+from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import Read
 from tensorad.ir.tensor import Tensor
@@ -40,6 +41,8 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
     far = [t for t in every if (bytes_of(t) or 0) > (second if t in reads else second // 4)]
     if not streamed and not far:
         return kernel
+    body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed))
+    kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers))
     return replace(kernel, body=_marked(kernel.body, dict.fromkeys(streamed), dict.fromkeys(far)))
 
 

@@ -1,0 +1,258 @@
+"""Streamed rows that are shorter than a stream, or that begin in the middle of lines.
+
+Only whole lines pass the caches. Where each turn of a loop stores the next stretch of an output,
+without gaps but in short or misaligned rows, several turns store to a buffer in the first cache,
+and one loop copies the buffer: whole lines but for its two ends. No value changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from tensorad.codegen.access import FAR, strides
+from tensorad.codegen.affine import among, joined_digits
+from tensorad.codegen.contraction_pack import buffer
+from tensorad.codegen.llvm_lanes import lanes_for, statements
+from tensorad.codegen.loop_place import placed
+from tensorad.codegen.loopir import Check, For, If, Stmt, Store
+from tensorad.codegen.schedule_emit import strips
+from tensorad.ir.expr import (
+    ONE,
+    Axis,
+    Const,
+    Expr,
+    axis,
+    floordiv,
+    int_const,
+    mod,
+    mul,
+    read,
+    sub,
+)
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import free_leaves
+from tensorad.simplify.linear import Linear, linear_form
+
+LINE: Final = 64
+ALONE: Final = 1024
+"""Bytes of aligned rows from which they stream by themselves."""
+LEAST: Final = 256
+"""Bytes of a block from which copying it pays."""
+BLOCK: Final = 16384
+"""Bytes of a block: with what is read beside it, half of a first cache."""
+MOST_POINTS: Final = 16384
+"""Elements of one turn that are looked at one by one, to see that no two are the same."""
+FEWEST_BLOCKS: Final = 8
+"""Blocks that threads share."""
+REGISTERS: Final = 4
+"""Registers that are copied at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """What one turn of a loop stores of a tensor: `length` elements from where the last ended."""
+
+    tensor: Tensor
+    length: int
+    outer: Linear
+    """The offset of its first element in turn 0, over axes outside of the loop."""
+
+
+def through_buffers(
+    body: Sequence[Stmt], streamed: Mapping[Tensor, None]
+) -> tuple[tuple[Stmt, ...], list[Tensor]]:
+    """The loops with such outputs stored in blocks, and the buffers."""
+    made: list[Tensor] = []
+    return tuple([_looked_into(s, streamed, made) for s in body]), made
+
+
+def _looked_into(s: Stmt, streamed: Mapping[Tensor, None], made: list[Tensor]) -> Stmt:
+    if not isinstance(s, For) or s.kind == "vector":
+        return s
+    found = [x for x in (stretch(s, t) for t in streamed) if x is not None]
+    found = [x for x in found if _pays(s, x)]
+    if found:
+        return _in_blocks(s, found, made)
+    return replace(s, body=tuple([_looked_into(c, streamed, made) for c in s.body]))
+
+
+def _pays(s: For, x: Stretch) -> bool:
+    size = x.tensor.dtype.size_bytes
+    one = x.length * size
+    rows = [_moves(c) * size for c in statements(s.body) if isinstance(c, For)]
+    aligned = all(r % LINE == 0 and r >= ALONE for r in rows) and one % LINE == 0
+    return 2 * one <= BLOCK and one * (s.axis.extent or 0) >= LEAST and not aligned
+
+
+def _moves(loop: For) -> int:
+    """The elements of a row in lanes; a multiple of all lines for other loops."""
+    return (loop.axis.extent or 1) if loop.kind == "vector" else LINE * ALONE
+
+
+def stretch(s: For, t: Tensor) -> Stretch | None:
+    """What every turn of a loop stores of `t`; None where that is not one stretch after another."""
+    if any(isinstance(c, Check) for c in statements(s.body)):  # they stay where they are
+        return None
+    inside = [c for c in statements(s.body) if isinstance(c, For)]
+    plain = all(_is_plain(a) for a in (s.axis, *[c.axis for c in inside]))
+    if not plain or s.axis.extent is None or any(c.covering or c.within for c in inside):
+        return None
+    terms: list[tuple[Linear, tuple[Axis, ...]]] = []
+    for c, loops in _stores(s.body, t):
+        form = _offset(t, c)
+        if loops is None or form is None or prod([a.extent or 0 for a in loops]) > MOST_POINTS:
+            return None
+        terms.append((form, loops))
+    return _one_stretch(s.axis, t, terms) if terms else None
+
+
+def _one_stretch(
+    turn: Axis, t: Tensor, terms: Sequence[tuple[Linear, tuple[Axis, ...]]]
+) -> Stretch | None:
+    length = terms[0][0].terms.get(turn, 0)
+    outer = _others(terms[0][0], (turn, *terms[0][1]))
+    if not 0 < length <= MOST_POINTS or any(turn in free_leaves(e) for e in outer):
+        return None
+    offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    for form, loops in terms:
+        rest = _others(form, (turn, *loops))
+        if rest != outer or form.terms.get(turn, 0) != length:
+            return None
+        if any(a in free_leaves(*rest) for a in loops):
+            return None
+        points = np.array([form.constant], np.int64)
+        for a in loops:
+            steps = np.arange(a.extent or 0) * form.terms.get(a, 0)
+            points = (points[:, None] + (_lower(a) * form.terms.get(a, 0) + steps)).ravel()
+            if points.size > MOST_POINTS:
+                return None
+        offsets.append(points)
+    every = np.unique(np.concatenate(offsets))
+    if every.size != sum([p.size for p in offsets]) or every.size != length:
+        return None
+    if int(every[-1] - every[0]) != length - 1:
+        return None
+    return Stretch(t, length, Linear(outer, int(every[0])))
+
+
+def _others(form: Linear, axes: Sequence[Axis]) -> dict[Expr, int]:
+    return {e: c for e, c in form.terms.items() if not among(e, axes)}
+
+
+def _is_plain(a: Axis) -> bool:
+    constant = isinstance(a.lower, Const) and isinstance(a.upper, Const)
+    return constant and a.step is ONE
+
+
+def _lower(a: Axis) -> int:
+    return int(a.lower.value) if isinstance(a.lower, Const) else 0
+
+
+def _stores(body: Sequence[Stmt], t: Tensor) -> Iterator[tuple[Store, tuple[Axis, ...] | None]]:
+    """The stores to `t` with the loops around them; None for those that may not happen."""
+    stack: list[tuple[Stmt, tuple[Axis, ...] | None]] = [(s, ()) for s in body]
+    while stack:
+        s, loops = stack.pop()
+        if isinstance(s, For):
+            inner = None if loops is None else (*loops, s.axis)
+            stack.extend([(c, inner) for c in s.body])
+        elif isinstance(s, If):
+            stack.extend([(c, None) for c in (*s.then, *s.orelse)])
+        elif isinstance(s, Store) and any(x is t for x in s.tensors):
+            yield s, loops
+
+
+def _offset(t: Tensor, s: Store) -> Linear | None:
+    """Where a store goes, in elements from the start of the tensor."""
+    total: Linear = Linear({}, 0)
+    for index, step in zip(s.indices, strides(t.shape), strict=True):
+        if step == FAR:
+            return None
+        total = total.plus(linear_form(index), step)
+    return joined_digits(total)
+
+
+def _in_blocks(s: For, found: Sequence[Stretch], made: list[Tensor]) -> For:
+    """The loop in blocks of turns that store to buffers, each followed by the copies."""
+    one = sum([x.length * x.tensor.dtype.size_bytes for x in found])
+    turns = max(1, min(BLOCK // one, s.axis.extent or 1))
+    if s.kind == "parallel":
+        turns = max(1, min(turns, (s.axis.extent or 1) // FEWEST_BLOCKS))
+    turns = _even(s.axis.extent or 1, turns)
+    outer, turn = strips(s.axis, turns)
+    buffers = {}
+    for x in found:
+        t = buffer(f"{x.tensor.name}.lines", (turns * x.length,), x.tensor.dtype)
+        buffers[x.tensor] = (x, t)
+        made.append(t)
+    even = (s.axis.extent or 0) % turns == 0
+    count = int_const(turns) if even else sub(turn.upper, turn.lower)
+    body = For(turn, placed(_stored(s.body, buffers, turn.lower), {s.axis: turn}))
+    copies = [_copy(x, t, turn.lower, count) for x, t in buffers.values()]
+    return replace(s, axis=outer, body=(body, *copies))
+
+
+def _even(extent: int, turns: int) -> int:
+    """About as many turns, so that all blocks are alike if that is possible."""
+    divisors = [n for n in range(turns, (turns + 1) // 2, -1) if extent % n == 0]
+    return divisors[0] if divisors else turns
+
+
+def _stored(
+    body: Sequence[Stmt], buffers: Mapping[Tensor, tuple[Stretch, Tensor]], first: Expr
+) -> tuple[Stmt, ...]:
+    """The statements with stores to the outputs turned to their buffers."""
+    result: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            result.append(replace(s, body=_stored(s.body, buffers, first)))
+        elif isinstance(s, Store):
+            result.extend(_store(s, buffers, first))
+        else:
+            result.append(s)
+    return tuple(result)
+
+
+def _store(s: Store, buffers: Mapping[Tensor, tuple[Stretch, Tensor]], first: Expr) -> list[Stmt]:
+    """The store with the elements of turn `first` at the start of the buffer."""
+    pairs = [*zip(s.tensors, s.values, strict=True)]
+    rest = [(t, v) for t, v in pairs if t not in buffers]
+    result: list[Stmt] = []
+    if rest:
+        result.append(
+            replace(s, tensors=tuple(t for t, _ in rest), values=tuple(v for _, v in rest))
+        )
+    for t, value in pairs:
+        if t in buffers:
+            x, into = buffers[t]
+            form = _offset(t, s)
+            assert form is not None  # it was looked at before
+            place = form.plus(x.outer, -1).plus(linear_form(first), -x.length)
+            result.append(Store((into,), (place.to_expr(),), (value,)))
+    return result
+
+
+def _copy(x: Stretch, source: Tensor, first: Expr, turns: Expr) -> For:
+    """The elements of all turns of a block, one after the other."""
+    k = axis("k", 0, mul(turns, int_const(x.length)))
+    start = x.outer.plus(linear_form(first), x.length)
+    number = start.plus(Linear({k: 1}, 0)).to_expr()
+    width = REGISTERS * lanes_for([x.tensor])
+    store = Store((x.tensor,), _digits(number, x.tensor), (read(source, (k,)),))
+    return For(k, (store,), "vector", width)
+
+
+def _digits(number: Expr, t: Tensor) -> tuple[Expr, ...]:
+    """The indices of the element at an offset."""
+    found: list[Expr] = []
+    for d, step in enumerate(strides(t.shape)):
+        digit = floordiv(number, int_const(step))
+        extent = t.shape[d]
+        assert isinstance(extent, int)  # offsets are numbers
+        found.append(digit if d == 0 else mod(digit, int_const(extent)))
+    return tuple(found)
