@@ -72,6 +72,9 @@ class Choices:
     across: bool | None = None
     """Whether rows that are read across those that are stored are taken in blocks, transposed in
     registers; False: not, True: in narrow strips of rows."""
+    passes: bool | None = None
+    """Whether passes over a row that follow each other run as one where the second reads what
+    the first stores at the same place, False: not. No sum is reordered."""
     streaming: bool | None = None
     """Whether stores pass the caches; by itself where the output is larger than the last one."""
 

@@ -6,7 +6,7 @@ the sizes may decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final
@@ -19,7 +19,7 @@ from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
 from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.codegen.schedule_record import note
-from tensorad.ir.expr import Read
+from tensorad.ir.expr import ONE, Axis, Read
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder
 from tensorad.simplify.linear import Linear, linear_form
@@ -77,19 +77,23 @@ def bytes_of(t: Tensor) -> int | None:
 
 
 def _marked(
-    body: Iterable[Stmt], streamed: dict[Tensor, None], far: dict[Tensor, None]
+    body: Iterable[Stmt],
+    streamed: dict[Tensor, None],
+    far: dict[Tensor, None],
+    around: Axis | None = None,
 ) -> tuple[Stmt, ...]:
+    """The statements with their loops' hints; `around` is the axis of the loop they stand in."""
     result: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
-            inner = replace(s, body=_marked(s.body, streamed, far))
+            inner = replace(s, body=_marked(s.body, streamed, far, s.axis))
             if runs_in_lanes(s):
-                inner = replace(inner, ahead=_ahead(inner, far))
+                inner = replace(inner, ahead=_ahead(inner, far, around))
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:
                 result.append(inner)
         elif isinstance(s, If):
-            then, orelse = (_marked(part, streamed, far) for part in (s.then, s.orelse))
+            then, orelse = (_marked(part, streamed, far, around) for part in (s.then, s.orelse))
             result.append(replace(s, then=then, orelse=orelse))
         elif isinstance(s, Store) and all(t in streamed for t in s.tensors):
             result.append(replace(s, streaming=True))
@@ -98,16 +102,19 @@ def _marked(
     return tuple(result)
 
 
-def _ahead(s: For, far: dict[Tensor, None]) -> tuple[Tensor, ...]:
+def _ahead(s: For, far: dict[Tensor, None], around: Axis | None) -> tuple[Tensor, ...]:
     """Large tensors that the loop reads itself in short rows, or across their rows, and those
     that it stores after loops of its own: their lines come while it computes."""
     found: dict[Tensor, None] = {}
+    read: dict[Tensor, dict[Read, None]] = {}
     for c in s.body:
         for e in () if isinstance(c, (For, If)) else postorder(*expressions(c)):
-            if not isinstance(e, Read) or e.tensor not in far:
-                continue
-            if _is_short(s, e.tensor) or _is_across(s, e):
-                found[e.tensor] = None
+            if isinstance(e, Read) and e.tensor in far:
+                read.setdefault(e.tensor, {})[e] = None
+    for t, places in read.items():
+        short = _is_short(s, t) and not _end_to_end(s, [*places], around)
+        if short or any(_is_across(s, e) for e in places):
+            found[t] = None
     if any(isinstance(c, For) for c in s.body):
         stored = [c for c in s.body if isinstance(c, Store) and not c.streaming]
         found.update(dict.fromkeys([t for c in stored for t in c.tensors if t in far]))
@@ -117,6 +124,14 @@ def _ahead(s: For, far: dict[Tensor, None]) -> tuple[Tensor, ...]:
 def _is_short(s: For, t: Tensor) -> bool:
     extent = s.axis.extent
     return extent is not None and extent * t.dtype.size_bytes < SHORT_ROWS
+
+
+def _end_to_end(s: For, places: Sequence[Read], around: Axis | None) -> bool:
+    """Whether the rows lie one after the other, in the order they are read: one stream."""
+    if around is None or len(places) > 1 or around.step is not ONE:
+        return False
+    where = access(places[0].tensor, places[0].indices)
+    return where.stride(s.axis) == 1 and where.stride(around) == s.axis.extent
 
 
 def _is_across(s: For, e: Read) -> bool:

@@ -258,3 +258,13 @@ def test_long_rows_are_transposed_in_strips_that_reach_whole_lines() -> None:
     assert "gather" not in text_of([y], [a])
     plain = lower_program([y], [a], choices=ta.Schedule(across=False)).kernels[0].body
     assert not any(s.covering for s in statements(plain) if isinstance(s, For))
+
+
+def test_short_rows_that_follow_each_other_are_not_asked_for() -> None:
+    """The processor follows one stream by itself, and asking takes its time."""
+    x, k = te.placeholder((8192, 256), name="X"), te.reduce_axis(128, name="k")
+    halves = te.compute((8192,), lambda i: te.sum(x[i, k], axis=k), name="H")
+    k1 = te.reduce_axis(256, name="k1")
+    rows = te.compute((8192,), lambda i: te.sum(x[i, k1], axis=k1), name="S")
+    found = [text_of([t], [x]).count("llvm.prefetch") for t in (rows, halves)]
+    assert found[0] == 0 and found[1] > 0

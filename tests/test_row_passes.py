@@ -1,0 +1,70 @@
+"""Passes over a row: joined where the second reads what the first stores, next rows fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import tensorad as ta
+from tensorad import te
+from tensorad.building import build
+from tensorad.codegen.llvm_lanes import runs_in_lanes, statements
+from tensorad.codegen.loopir import Fetch, Fold, For, Stmt, Store
+from tensorad.codegen.lower import lower_program
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Tensor
+
+N, M = 8, 4096
+
+
+def weights(read: Callable[[Tensor, Expr, Expr], Expr]) -> tuple[Tensor, Tensor]:
+    """A row's exponentials, and their sum in the order that `read` says."""
+    x = te.placeholder((N, M), name="X")
+    e = te.compute((N, M), lambda i, j: te.exp(x[i, j]), name="E")
+    k = te.reduce_axis(M, name="k")
+    s = te.compute((N,), lambda i: te.sum(read(e, i, k), axis=k), name="S")
+    return x, te.compute((N, M), lambda i, j: e[i, j] / s[i], name="Y")
+
+
+def body(x: Tensor, y: Tensor, passes: bool | None = None) -> list[Stmt]:
+    """All statements of its only kernel."""
+    choices = ta.Schedule(fuse=True, passes=passes)
+    (kernel,) = lower_program([y], [x], choices=choices).kernels
+    return [*statements(kernel.body)]
+
+
+def loops(found: list[Stmt]) -> list[For]:
+    """The loops in lanes."""
+    return [s for s in found if isinstance(s, For) and runs_in_lanes(s)]
+
+
+def test_a_sum_runs_in_the_pass_that_stores_its_terms() -> None:
+    x, y = weights(lambda e, i, k: e[i, k])
+    apart = body(x, y, passes=False)
+    found = body(x, y)
+    assert (len(loops(apart)), len(loops(found))) == (3, 2)
+    (loop,) = [s for s in loops(found) if any(isinstance(c, Fold) for c in s.body)]
+    assert any(isinstance(c, Store) for c in loop.body) and loop.width == 64
+    array = np.random.default_rng(3).normal(size=(N, M)).astype("float32")
+    want = build(y, [x], schedule=ta.Schedule(passes=False))(array)
+    np.testing.assert_array_equal(build(y, [x])(array), want)
+
+
+def test_passes_stay_apart_where_another_lane_is_read() -> None:
+    x, y = weights(lambda e, i, k: e[i, M - 1 - k])
+    assert len(loops(body(x, y))) == 3
+
+
+def test_a_later_row_is_fetched_where_several_passes_read_it() -> None:
+    def fetched(rows: int) -> list[Fetch]:
+        x = te.placeholder((rows, M), name="X")
+        k = te.reduce_axis(M, name="k")
+        top = te.compute((rows,), lambda i: te.max(x[i, k], axis=k), name="T")
+        y = te.compute((rows, M), lambda i, j: te.exp(x[i, j] - top[i]), name="Y")
+        k1 = te.reduce_axis(M, name="k1")
+        s = te.compute((rows,), lambda i: te.sum(y[i, k1], axis=k1), name="S")
+        return [f for f in body(x, s) if isinstance(f, Fetch)]
+
+    assert [f.tensor.name for f in fetched(4096)] == ["X"]
+    assert not fetched(16)  # all of it is in the second cache
