@@ -10,8 +10,9 @@ from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import is_symbolic, size
 from tensorad.codegen.contraction_ahead import Ahead, ahead_of, rows_ahead
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, points
+from tensorad.codegen.contraction_layout import in_place
 from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
-from tensorad.codegen.contraction_plan import Blocking, in_place, store_stride
+from tensorad.codegen.contraction_plan import Blocking, store_stride
 from tensorad.codegen.contraction_tiles import Tile, lanes_of, row_tiles
 from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
@@ -101,13 +102,13 @@ class Emitter:
         elif b.mode == "relayout":
             assert isinstance(self.lanes_value, Read)
             axes = (*b.lanes.axes, *c.batch, *c.reduced)
-            relaid = Relaid(self.lanes_value, axes, b.group[0])
+            relaid = Relaid(self.lanes_value, axes, b.group)
             self.lanes_value = relaid.read()
             self.made.append(relaid.tensor)
             body += relaid.fill()
         if b.rows_mode == "relayout":
             assert isinstance(self.rows_value, Read)
-            relaid = Relaid(self.rows_value, (*b.rows.axes, *c.batch, *c.reduced), None)
+            relaid = Relaid(self.rows_value, (*b.rows.axes, *c.batch, *c.reduced))
             self.rows_value = relaid.read()
             self.made.append(relaid.tensor)
             body += relaid.fill()

@@ -13,6 +13,7 @@ from math import ceil, prod
 from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.contraction import Contraction, Part, is_affine, is_symbolic, size
 from tensorad.codegen.contraction_digits import digits
+from tensorad.codegen.contraction_layout import are_same
 from tensorad.ir.expr import ZERO, Axis, Expr, Read, add, axis, int_const, mul, read
 from tensorad.ir.tensor import dim_expr
 from tensorad.ir.visit import substitute
@@ -34,7 +35,7 @@ def pitches(part: Part, group: Sequence[Axis], c: Contraction) -> tuple[int, ...
     for position, index in enumerate(value.indices[:-many] + inner):
         used = [a for a in group if a in linear_form(index).terms]
         own = position - (len(value.indices) - many)
-        if used != ([group[own]] if own >= 0 else []):
+        if not are_same(used, [group[own]] if own >= 0 else []):
             return None
         if own >= 0 and linear_form(index).terms[group[own]] != 1:
             return None

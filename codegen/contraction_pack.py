@@ -51,9 +51,9 @@ def fill(nest: Nest, threads: bool) -> tuple[Stmt, ...]:
 
 
 class Relaid:
-    """A copy of a tensor with zeros around it and one dimension innermost."""
+    """A copy of a tensor with zeros around it and the dimensions of some axes innermost."""
 
-    def __init__(self, value: Read, axes: Sequence[Axis], lane: Axis | None) -> None:
+    def __init__(self, value: Read, axes: Sequence[Axis], lanes: Sequence[Axis] = ()) -> None:
         ranges = Ranges(axes)
         self.value = value
         self.low: list[int] = []
@@ -64,8 +64,9 @@ class Relaid:
             known = isinstance(extent, int)
             extents.append(int(high) - int(low) + 1 if known else extent)
         dims = list(range(len(extents)))
-        self.order = [d for d in dims if value.indices[d] is not lane or lane is None]
-        self.order += [d for d in dims if d not in self.order]
+        forms = [linear_form(i).terms for i in value.indices]
+        inner = [d for a in lanes for d in dims if a in forms[d]]
+        self.order = [d for d in dims if d not in inner] + inner
         shape = [extents[d] for d in self.order]
         self.tensor = buffer(f"{value.tensor.name}.copy", shape, value.dtype)
 

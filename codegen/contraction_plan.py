@@ -13,8 +13,9 @@ from typing import Final, Literal
 from tensorad.codegen import machine
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices
-from tensorad.codegen.contraction import Contraction, Part, is_affine, is_symbolic, size
+from tensorad.codegen.contraction import Contraction, Part, is_symbolic, size
 from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel, stretched
+from tensorad.codegen.contraction_layout import are_same, can_relayout, in_place, tap_groups
 from tensorad.codegen.contraction_tiles import (
     Tile,
     even_rows,
@@ -24,7 +25,6 @@ from tensorad.codegen.contraction_tiles import (
 )
 from tensorad.codegen.machine import Machine
 from tensorad.ir.expr import Axis, Read
-from tensorad.ir.visit import postorder
 
 MODEL: Final = Machine("model", l2=1 << 20, l3=16 << 20, vector_bytes=64, registers=32, cores=4)
 """Decides whether a nest is run as a contraction, which must not depend on the machine."""
@@ -185,7 +185,7 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
         if is_symbolic(rows.axes[1:]) or (rows.padded and not can_relayout(rows, None, c)):
             continue
         groups = [lanes.axes[-n:] for n in range(1, len(lanes.axes) + 1)]
-        groups += [(a,) for a in lanes.axes[:-1]]
+        groups += [(a,) for a in lanes.axes[:-1]] + tap_groups(lanes, c)
         for group in groups:
             if is_symbolic(group):
                 continue
@@ -213,7 +213,8 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
 def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:
     """Where vectors may come from."""
     modes: list[Mode] = ["place", "panel"] if in_place(lanes, group) else ["panel"]
-    if not isinstance(lanes.value, Read) or (len(group) == 1 and can_relayout(lanes, group[0], c)):
+    alone = len(group) == 1 or any(are_same(group, g) for g in tap_groups(lanes, c))
+    if not isinstance(lanes.value, Read) or (alone and can_relayout(lanes, group[-1], c)):
         modes.append("relayout")
     if modes[0] != "place" and pitches(lanes, group, c) is not None:
         modes.append("gaps")
@@ -348,34 +349,6 @@ def _panel(flat: int, step: int, unit: int, most: int) -> int:
         if full * even >= best - 0.01:
             best, chosen = max(best, full * even), n
     return chosen * step
-
-
-def in_place(part: Part, group: Sequence[Axis]) -> bool:
-    """Whether the flattened axes are neighbours in memory."""
-    if part.padded or not isinstance(part.value, Read) or len(part.accesses) > 1:
-        return False
-    uses = part.accesses[0].uses
-    stride = 1
-    for a in reversed(group):
-        if uses.get(a, 0) != stride:
-            return False
-        stride *= size(a)
-    return True
-
-
-def can_relayout(part: Part, lane: Axis | None, c: Contraction) -> bool:
-    """Whether the tensor can be copied with zeros around it and the lane axis innermost."""
-    value = part.value
-    if not isinstance(value, Read):
-        return False
-    for n, index in zip(value.tensor.shape, value.indices, strict=True):
-        if not isinstance(n, int) and not (isinstance(index, Axis) and index.upper is n):
-            return False
-    axes = (*part.axes, *c.batch, *c.reduced)
-    if not all(is_affine(i, axes) for i in value.indices):
-        return False
-    using = [i for i in value.indices if lane is not None and among(lane, postorder(i))]
-    return lane is None or (len(using) == 1 and using[0] is lane)
 
 
 def tile_cost(b: Blocking, lanes: int) -> float:

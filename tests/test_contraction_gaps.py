@@ -7,13 +7,14 @@ import pytest
 
 import tensorad as ta
 from tensorad import topi
+from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.contraction import recognise
 from tensorad.codegen.contraction_gaps import pitches, steps_of_panel, stretched
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Fetch, LoopProgram
+from tensorad.codegen.loopir import Fetch, For, LoopProgram
 from tensorad.codegen.loopnest import nest_of, simplify_nest
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
@@ -88,3 +89,22 @@ def test_what_comes_from_memory_is_asked_for_a_panel_ahead() -> None:
         program = lowered(y, inputs, "gaps", l2)
         fetched = [s for k in program.kernels for s in statements(k.body) if isinstance(s, Fetch)]
         assert {s.tensor for s in fetched} == asked
+
+
+def test_taps_of_a_weight_gradient_lie_next_to_the_channels() -> None:
+    """dW[co, ci, ky, kx] with lanes over (kx, ci): 15 lanes side by side in a copy."""
+    y, inputs = convolution(5, (12, 12))
+    h = ta.placeholder(y.shape, name="H")
+    (dw,) = vjp(y, inputs[1:], h)
+    program = lowered(dw, [inputs[0], h], None)
+    verify_loops(program)
+    (copy,) = [t for k in program.kernels for t in k.writes if t is not dw]
+    assert copy.shape == (2, 12, 12, 5)
+    folds = [s for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
+    assert 15 in [s.axis.extent for s in folds if s.kind == "vector"]
+    given = [
+        np.random.default_rng(0).normal(size=t.shape).astype(np.float32) for t in (inputs[0], h)
+    ]
+    choices = [Choices(contract=True, pack=p) for p in (None, "panel")]
+    one, other = (build(dw, [inputs[0], h], schedule=c)(*given) for c in choices)
+    assert np.array_equal(one, other)
