@@ -29,6 +29,7 @@ from tensorad.codegen.schedule_split import (
 )
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
 from tensorad.codegen.schedule_sweep import free_loops
+from tensorad.codegen.schedule_tables import write_tables
 from tensorad.codegen.schedule_together import emit_together, together
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.selections import start_selections
@@ -46,7 +47,8 @@ class Pass:
 
 
 PASSES: Final = (
-    Pass("cut_quotients", cut_quotients),  # first: an axis that is split stays split
+    Pass("write_tables", write_tables),  # first: cuts see numbers then
+    Pass("cut_quotients", cut_quotients),  # next: an axis that is split stays split
     Pass("split_divisions", split_divisions),  # then: a quotient hides where conditions switch
     Pass("split_conditions", split_conditions),
 )

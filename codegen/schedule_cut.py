@@ -11,6 +11,8 @@ from tensorad.ir.expr import FALSE, TRUE, Axis, Call, Const, Expr, Size, call, i
 from tensorad.ir.visit import free_leaves
 from tensorad.simplify.linear import Linear, linear_form
 
+FEW_PERIODS = 2
+"""Multiples of a divisor that a long axis is cut at."""
 SHORT = 4
 """A mixed border of at most this many values is cut into single values."""
 
@@ -39,21 +41,26 @@ def find_cut(e: Call, axes: Iterable[Axis], ranges: Ranges) -> Cut | None:
 
 
 def _cut_division(e: Call, a: Axis) -> Cut | None:
-    """(a + r) // d switches where a + r passes a multiple of d: cut a short axis there."""
+    """(a + r) // d switches where a + r passes a multiple of d: cut a short axis there, or one
+    that passes few of them."""
     form = linear_form(e.args[0])
     if not isinstance(e.args[1], Const) or a not in form.terms or a.extent is None:
         return None
-    if not isinstance(a.lower, Const) or a.extent > 2 * SHORT:
+    if not isinstance(a.lower, Const):
         return None
-    d = int(e.args[1].value)
-    rest = [t for t, c in form.terms.items() if t is not a and c % d]
+    d, c, k = int(e.args[1].value), form.terms[a], form.constant
+    rest = [t for t, n in form.terms.items() if t is not a and n % d]
     if d <= 0 or rest:
         return None
     low = int(a.lower.value)
-    at = [(form.terms[a] * v + form.constant) // d for v in range(low, low + a.extent)]
-    points = [low + n for n in range(1, a.extent) if at[n] != at[n - 1]]
-    if not points:
+    first, last = (c * low + k) // d, (c * (low + a.extent - 1) + k) // d
+    if first == last or (a.extent > 2 * SHORT and abs(last - first) > FEW_PERIODS):
         return None
+    if c > 0:  # where the quotient becomes m
+        found = [-((k - m * d) // c) for m in range(first + 1, last + 1)]
+    else:  # where it becomes less than m
+        found = [-((m * d - k - 1) // -c) for m in range(first, last, -1)]
+    points = sorted(dict.fromkeys(found))
     return Cut(a, tuple(map(int_const, points)), e, (None,) * (len(points) + 1))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil, prod
+from typing import Final
 
 from tensorad.codegen.access import (
     Access,
@@ -51,6 +52,8 @@ STEP_CYCLES = 4.0
 """Until the result of one operation can be used."""
 MASK_CYCLES = 5.0
 """Until a comparison or a choice by one can be used."""
+FAIR_SHARE = 0.3
+"""Part of the operations that are the same along a short axis from which it is written out."""
 JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
 LANE_COMBINERS = ("add", "mul", "maximum", "minimum", "or", "and")
 
@@ -166,24 +169,42 @@ def preferred_axis(nest: Nest) -> Axis | None:
 
 
 def _replicated(nest: Nest, vector: Axis | None, rows: int) -> dict[Axis, int]:
-    """Short axes along which something stored stays the same: written out beside each other."""
+    """Short axes along which something stays the same, a read or a fair share of the
+    operations: their values are written out beside each other, and that is computed once."""
     jam: dict[Axis, int] = {}
     most = min(rows, most_copies(nest))
     for a in nest.axes:
-        short = a.extent is not None and a.extent <= 4
-        if a is not vector and short and vector is not None and len(nest.axes) > 1:
-            reads = outer_accesses(nest)[len(nest.tensors) :]
-            copies = prod(jam.values()) * (a.extent or 1)
-            if any(a not in x.uses for x in reads) and copies <= min(8, most):
-                jam[a] = a.extent or 1
+        if a is vector or vector is None or a.extent is None or len(nest.axes) < 2:
+            continue
+        reads = outer_accesses(nest)[len(nest.tensors) :]
+        copies = prod(jam.values()) * a.extent
+        alike = a.extent <= 4 and copies <= 8 and any(a not in x.uses for x in reads)
+        if copies <= most and (alike or _shared_share(nest, a, vector) >= FAIR_SHARE):
+            jam[a] = a.extent
     return jam
+
+
+def _shared_share(nest: Nest, a: Axis, vector: Axis) -> float:
+    """Which part of the operations in lanes does not depend on an axis."""
+    every = [e for e in postorder(*nest.values) if isinstance(e, Call) and e.dtype.is_float]
+    lanes = [e for e in every if vector in free_leaves(e)]
+    same = sum([cycles_of(e) for e in lanes if a not in free_leaves(e)])
+    return same / max(1.0, sum([cycles_of(e) for e in lanes]))
+
+
+HEAVY: Final = ("exp", "log", "tanh", "pow", "sin", "cos", "erf", "sigmoid", "atan2")
+"""Functions that take several operations."""
 
 
 def operations(roots: Sequence[Expr]) -> int:
     """How many float operations the expressions take, functions counted as several."""
-    heavy = ("exp", "log", "tanh", "pow", "sin", "cos", "erf", "sigmoid", "atan2")
     calls = [e for e in postorder(*roots) if isinstance(e, Call)]
-    return sum(8 if c.op in heavy else 1 for c in calls if c.dtype.is_float or c.op in heavy)
+    return sum(8 if c.op in HEAVY else 1 for c in calls if c.dtype.is_float or c.op in HEAVY)
+
+
+def cycles_of(e: Call) -> float:
+    """Of one register, about."""
+    return 8.0 if e.op in HEAVY or e.op in ("div", "sqrt", "rsqrt") else 1.0
 
 
 def _plan_folds(nest: Nest, choices: Choices) -> Plan:
