@@ -46,7 +46,10 @@ def access(tensor: Tensor, indices: tuple[Expr, ...]) -> Access:
     """The access at these indices."""
     uses: dict[Expr, int | None] = {}
     steps = strides(tensor.shape)
-    forms = [linear_form(index).scaled(step) for index, step in zip(indices, steps, strict=True)]
+    forms = [
+        Linear({index: step}, 0) if type(index) is Axis else linear_form(index).scaled(step)
+        for index, step in zip(indices, steps, strict=True)
+    ]
     if FAR not in steps and any(type(t) is Call for form in forms for t in form.terms):
         total: Linear = Linear({}, 0)
         for form in forms:

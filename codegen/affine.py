@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 from math import gcd, inf
+from operator import is_
 
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
@@ -20,8 +22,8 @@ from tensorad.ir.expr import (
     mod,
     mul,
 )
-from tensorad.ir.order import PARAM, READ
-from tensorad.ir.visit import children, postorder, rewrite
+from tensorad.ir.order import INDEX, PARAM, READ
+from tensorad.ir.visit import children, common_kinds, postorder, rewrite
 from tensorad.simplify.linear import Linear, linear_form, linear_parts
 
 Range = tuple[float, float]
@@ -35,13 +37,19 @@ COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
 
 def among(a: object, axes: Iterable[Expr]) -> bool:
     """Whether `a` is one of the axes (`in` would build comparisons)."""
-    return any(a is b for b in axes)
+    return any(map(is_, repeat(a), axes))
 
 
 def substitutor(mapping: Mapping[Expr, Expr]) -> Callable[[Expr], Expr]:
     """`substitute` by one mapping, sharing its work between calls."""
     memo: dict[Expr, Expr] = dict(mapping)
-    return lambda e: rewrite(e, lambda _: None, memo)
+    kinds = common_kinds(mapping)
+
+    def image(e: Expr) -> Expr:
+        found = memo.get(e)
+        return rewrite(e, lambda _: None, memo, kinds) if found is None else found
+
+    return image
 
 
 class Ranges:
@@ -215,7 +223,8 @@ def fold_by_ranges(root: Expr, ranges: Ranges, memo: dict[Expr, Expr]) -> Expr:
             return linear_form(e).to_expr()
         return None
 
-    return rewrite(root, fold, memo)
+    found = memo.get(root)
+    return rewrite(root, fold, memo, INDEX) if found is None else found
 
 
 def _fold_extremum(e: Call, ranges: Ranges) -> Expr | None:

@@ -9,7 +9,7 @@ from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, S
 from tensorad.errors import InternalError
 from tensorad.ir.expr import ONE, Expr, Param
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder, reads
+from tensorad.ir.visit import params_in, postorder, reads
 
 MAX_REGISTERS = 8
 """Registers of one lane group at most."""
@@ -71,7 +71,7 @@ def store_run(body: Sequence[Stmt]) -> int:
 
 def params_of(s: Stmt) -> list[Param]:
     """Scalars a statement itself reads or writes."""
-    found = [e for e in postorder(*expressions(s)) if isinstance(e, Param)]
+    found = params_in(*expressions(s))
     return [*found, *s.targets] if isinstance(s, (Assign, Fold)) else found
 
 
@@ -131,7 +131,7 @@ class LaneUse:
 
     def _visit(self, s: Stmt, loop: For | None) -> None:
         folded: dict[tuple[Param, ...], InLanes] = {}
-        used = {e: None for e in postorder(*expressions(s)) if isinstance(e, Param)}
+        used = dict.fromkeys(params_in(*expressions(s)))
         assigned: dict[Param, None] = {}
         stored: dict[Tensor, None] = {}
         if isinstance(s, Store):

@@ -80,15 +80,22 @@ class Memory:
 
     def _make_plan(self, t: Tensor, indices: tuple[Expr, ...]) -> Offset:
         lanes = self.values.vector
-        total: Linear = Linear({}, 0)
+        terms: dict[Expr, int] = {}
+        constant = 0
         for index, stride in zip(indices, self.strides(t), strict=True):
             form = linear_form(index)
             if isinstance(stride, Const):
-                total = total.plus(form, int(stride.value))
+                step = int(stride.value)
+                constant += step * form.constant
+                for leaf, c in form.terms.items():
+                    terms[leaf] = terms.get(leaf, 0) + step * c
                 continue
-            terms = {mul(leaf, stride): c for leaf, c in form.terms.items()}
-            total = total.plus(Linear(terms, 0)).plus(Linear({stride: form.constant}, 0))
-        total = joined_digits(total)
+            for leaf, c in (
+                *[(mul(e, stride), n) for e, n in form.terms.items()],
+                (stride, form.constant),
+            ):
+                terms[leaf] = terms.get(leaf, 0) + c
+        total = joined_digits(Linear(terms, constant))
         if lanes is None:
             return Offset(dict(total.terms), total.constant, 0)
         units = dict(total.terms)

@@ -6,7 +6,7 @@ from math import inf
 from typing import Final, TypeGuard
 
 from tensorad.codegen.affine import Ranges
-from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.loopir import Fold, For, If, Stmt
 from tensorad.ir.expr import (
     ONE,
@@ -25,6 +25,7 @@ from tensorad.ir.expr import (
     mul,
     sub,
 )
+from tensorad.ir.order import SIZE, occurs
 from tensorad.ir.visit import postorder, substitute
 from tensorad.simplify.linear import linear_form
 
@@ -42,6 +43,9 @@ _SHARED: Final = 4096
 
 def symbolic_work(loop: For) -> Expr | None:
     """Cycles of the loop, about, as an expression of sizes; None where they are known before."""
+    loops = [s.axis for s in statements((loop,)) if isinstance(s, For)]
+    if not occurs(SIZE, *[e for a in loops for e in (a.lower, a.upper, a.step)]):
+        return None
     total: Expr = ZERO
     ranges = Ranges()
     outer: dict[Axis, Expr] = {}

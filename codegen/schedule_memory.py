@@ -21,7 +21,7 @@ from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import ONE, Axis, Read
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder
+from tensorad.ir.visit import postorder, reads
 from tensorad.simplify.linear import Linear, linear_form
 
 LINE: Final = 64
@@ -35,10 +35,10 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
     streamed = streamed_tensors(kernel, schedules)
     if streamed:
         note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
-    reads = dict.fromkeys(kernel.reads)
-    every = dict.fromkeys((*reads, *kernel.writes))
+    given = dict.fromkeys(kernel.reads)
+    every = dict.fromkeys((*given, *kernel.writes))
     second = machine.current().l2
-    far = [t for t in every if (bytes_of(t) or 0) > (second if t in reads else second // 4)]
+    far = [t for t in every if (bytes_of(t) or 0) > (second if t in given else second // 4)]
     if not streamed and not far:
         return kernel
     body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed))
@@ -49,10 +49,7 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
 def streamed_tensors(kernel: Kernel, schedules: Schedules) -> list[Tensor]:
     """Tensors that the kernel only writes and that no cache could keep for a later reader."""
     read = dict.fromkeys(
-        e.tensor
-        for s in statements(kernel.body)
-        for e in postorder(*expressions(s))
-        if isinstance(e, Read)
+        [e.tensor for s in statements(kernel.body) for e in reads(*expressions(s))]
     )
     last = machine.current().l3
     total = sum([bytes_of(t) or 0 for t in dict.fromkeys((*kernel.reads, *kernel.writes))])
@@ -108,8 +105,8 @@ def _ahead(s: For, far: dict[Tensor, None], around: Axis | None) -> tuple[Tensor
     found: dict[Tensor, None] = {}
     read: dict[Tensor, dict[Read, None]] = {}
     for c in s.body:
-        for e in () if isinstance(c, (For, If)) else postorder(*expressions(c)):
-            if isinstance(e, Read) and e.tensor in far:
+        for e in () if isinstance(c, (For, If)) else reads(*expressions(c)):
+            if e.tensor in far:
                 read.setdefault(e.tensor, {})[e] = None
     for t, places in read.items():
         short = _is_short(s, t) and not _end_to_end(s, [*places], around)

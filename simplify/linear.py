@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import TRUE, Call, Const, Expr, add, floordiv, int_const, mod, mul, sub
+from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, add, floordiv, int_const, mod, mul, sub
 
 
 class Linear:
@@ -103,6 +103,8 @@ def ceil_div(numerator: Linear, divisor: int) -> Expr:
 
 def linear_form(root: Expr) -> Linear:
     """The int64 expression as a linear combination; nonlinear parts are leaves."""
+    if type(root) is Axis:
+        return Linear({root: 1}, 0)
     found = _short_form(root)
     return _shared_form(root) if found is None else found
 

@@ -15,24 +15,18 @@ class DType(str):
     kind: str
     """One of "bool", "uint", "int", "float"."""
     bits: int
+    is_float: bool
+    is_integer: bool
+    size_bytes: int
 
     def __new__(cls, name: str, kind: str, bits: int) -> DType:
         self = super().__new__(cls, name)
         self.kind = kind
         self.bits = bits
+        self.is_float = kind == "float"
+        self.is_integer = kind in ("int", "uint")
+        self.size_bytes = max(1, bits // 8)
         return self
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_integer(self) -> bool:
-        return self.kind in ("int", "uint")
-
-    @property
-    def size_bytes(self) -> int:
-        return max(1, self.bits // 8)
 
     @property
     def lowest(self) -> int | float:

@@ -18,21 +18,21 @@ def const(value: Number, dtype: DType) -> Const:
     if dtype is BOOL:
         return Const(dtype, bool(value))
     if dtype.is_integer:
-        return Const(dtype, wrap(int(value), dtype))
+        known = _SMALL.get(value) if dtype is INT64 else None  # type: ignore[arg-type]
+        return Const(dtype, wrap(int(value), dtype)) if known is None else known
     if dtype is FLOAT32:
         with np.errstate(over="ignore"):
             return Const(dtype, float(np.float32(value)))
     return Const(dtype, float(value))
 
 
+_SMALL: Final = {n: Const(INT64, n) for n in range(-1, 65)}
+"""Kept: most axes begin at one of them and step by one."""
+
 TRUE: Final = const(True, BOOL)
 FALSE: Final = const(False, BOOL)
 ZERO: Final = const(0, INT64)
 ONE: Final = const(1, INT64)
-
-
-_SMALL: Final = {n: const(n, INT64) for n in range(-1, 65)}
-"""Kept: most axes begin at one of them and step by one."""
 
 
 def int_const(value: int) -> Const:

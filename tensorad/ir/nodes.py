@@ -243,8 +243,12 @@ class Axis(Expr):
     """A loop index over lower, lower+step, ... below upper. Nominal: never interned.
 
     Bounds and step may be expressions of sizes and of axes bound outside this one.
+
+    Attributes:
+        extent: how many values the axis takes; None where its bounds are not constant.
     """
 
+    __slots__ = ("extent", "lower", "name", "serial", "step", "upper")
     own_kinds = AXIS
     name: str
     lower: Expr
@@ -253,13 +257,21 @@ class Axis(Expr):
     serial: int
     """Makes each axis distinct and orders axes by creation; it is never printed."""
 
-    @property
-    def extent(self) -> int | None:
-        """How many values the axis takes, when its bounds are constant."""
+    if TYPE_CHECKING:
+
+        @property
+        def extent(self) -> int | None: ...
+
+    def _complete(self) -> None:
+        super()._complete()
         lower, upper, step = self.lower, self.upper, self.step
+        extent = None
         if type(upper) is Const and type(lower) is Const and type(step) is Const:
-            return max(0, -((lower.value - upper.value) // step.value))  # type: ignore[return-value]
-        return None
+            extent = max(0, -((lower.value - upper.value) // step.value))
+        _set_extent(self, extent)
+
+
+_set_extent: Final = Axis.__dict__["extent"].__set__
 
 
 class Size(Expr):

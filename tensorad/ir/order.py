@@ -17,7 +17,7 @@ from tensorad.ir.nodes import READ as READ
 from tensorad.ir.nodes import REDUCE as REDUCE
 from tensorad.ir.nodes import SELECT as SELECT
 from tensorad.ir.nodes import SIZE as SIZE
-from tensorad.ir.nodes import Axis, Expr, Read, Reduce, Size
+from tensorad.ir.nodes import Axis, Expr, Param, Read, Reduce, Size
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
@@ -102,6 +102,11 @@ def occurs(kinds: int, *roots: Expr) -> bool:
 def reads(*roots: Expr) -> list[Read]:
     """The distinct reads, in post-order."""
     return [e for e in above(READ, *roots) if isinstance(e, Read)]
+
+
+def params_in(*roots: Expr) -> list[Param]:
+    """The distinct operands of combiners, in post-order."""
+    return [e for e in above(PARAM, *roots) if isinstance(e, Param)]
 
 
 def axes_in(*roots: Expr) -> list[Axis]:

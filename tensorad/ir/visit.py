@@ -42,6 +42,7 @@ from tensorad.ir.order import AXIS, PARAM, READ, REDUCE, above, occurs
 from tensorad.ir.order import axes_in as axes_in
 from tensorad.ir.order import children as children
 from tensorad.ir.order import outside_reductions as outside_reductions
+from tensorad.ir.order import params_in as params_in
 from tensorad.ir.order import postorder as postorder
 from tensorad.ir.order import reads as reads
 from tensorad.ir.order import sizes_in as sizes_in
@@ -194,13 +195,19 @@ def substitute(root: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
     return substitute_all((root,), mapping)[0]
 
 
+def common_kinds(nodes: Iterable[Expr]) -> int:
+    """The kinds that occur in all the nodes: what lacks one of them holds none of the nodes."""
+    kinds = -1
+    for e in nodes:
+        kinds &= e.kinds
+    return max(kinds, 0)
+
+
 def substitute_all(roots: Sequence[Expr], mapping: Mapping[Expr, Expr]) -> tuple[Expr, ...]:
     """`substitute` for several roots that share parts (components of one fold stay together)."""
     if not mapping:
         return tuple(roots)
-    kinds = -1
-    for key in mapping:
-        kinds &= key.kinds
+    kinds = common_kinds(mapping)
     if all(kinds & ~r.kinds for r in roots):
         return tuple(roots)
     new: dict[Expr, Expr] = dict(mapping)
