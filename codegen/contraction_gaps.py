@@ -39,9 +39,11 @@ def pitches(part: Part, group: Sequence[Axis], c: Contraction) -> tuple[int, ...
             return None
         if own >= 0 and linear_form(index).terms[group[own]] != 1:
             return None
-    found = [1]
+    found, shared = [1], shared_columns(part, group, c)
     for index, extent in zip(inner[:0:-1], value.tensor.shape[:-many:-1], strict=True):
-        found.append(found[-1] * (_span(index, group, c) if part.padded else _fixed(extent)))
+        places = _span(index, group, c) - shared if part.padded else _fixed(extent)
+        found.append(found[-1] * places)
+        shared = 0
     return tuple(reversed(found)) if found[-1] > 0 else None
 
 
@@ -56,6 +58,23 @@ def _span(index: Expr, group: Sequence[Axis], c: Contraction) -> int:
     form = Linear({a: n for a, n in terms.items() if among(a, local)}, 0)
     low, high = Ranges(local).of_linear(form)
     return int(high) - int(low) + 1
+
+
+def shared_columns(part: Part, group: Sequence[Axis], c: Contraction) -> int:
+    """Zeros after each row of a window that those before the next row can stand for.
+
+    No more than leave the lanes of two rows apart.
+    """
+    value = part.value
+    if not part.padded or not isinstance(value, Read) or len(group) < 2:
+        return 0
+    index, extent = value.indices[-1], value.tensor.shape[-1]
+    local = (*group, *c.reduced)
+    if not isinstance(extent, int) or not all(among(a, local) for a in linear_form(index).terms):
+        return 0
+    low, high = Ranges(local).of_linear(linear_form(index))
+    spare = int(high) - int(low) + 1 - size(group[-1])
+    return max(0, min(-int(low), int(high) + 1 - extent, spare))
 
 
 def stretched(group: Sequence[Axis], pitch: Sequence[int], lanes: int) -> int:

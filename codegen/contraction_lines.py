@@ -33,6 +33,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
+from tensorad.simplify.linear import linear_form
 
 LINE: Final = 64
 """Bytes that come from memory at once."""
@@ -67,11 +68,14 @@ def ask_for_results(
 def ask_for_operand(
     b: Blocking, panel: Mapping, step: Axis, row: Expr, rows: int, lane: Expr, many: int
 ) -> list[Fetch]:
-    """The lines that `many` registers of another panel read first, shared by the row tiles."""
+    """The lines that `many` registers of another panel read last, shared by the row tiles.
+
+    Those they read first, the panel before it has read, unless a batch begins.
+    """
     value = b.lanes.value
     assert isinstance(value, Read)
     outermost, *others = b.contraction.reduced
-    inner = free_leaves(*value.indices[-len(b.group) :])
+    across = linear_form(value.indices[-len(b.group)]).terms
     leading = free_leaves(*value.indices[: -len(b.group)])
     if not _is_far(value.tensor) or any(a in leading for a in others):
         return []
@@ -79,7 +83,7 @@ def ask_for_operand(
     each = ceil(many * b.width / line)
     part = ceil(each / b.tile_rows)
     mapping: Mapping = {**panel, outermost: step}
-    mapping.update({a: sub(a.upper, ONE) if a in inner else ZERO for a in others})
+    mapping.update({a: sub(a.upper, ONE) if across.get(a, 0) > 0 else ZERO for a in others})
     tile = mul(floordiv(row, int_const(rows)), int_const(part))
     found: list[Fetch] = []
     for n in range(part):

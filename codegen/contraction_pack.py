@@ -114,10 +114,13 @@ def padded(test: Expr, value: Expr) -> Expr:
 class Window:
     """The part of a tensor that one panel reads, with zeros outside the tensor.
 
-    An index is a base, fixed for the panel, plus what varies inside it.
+    An index is a base, fixed for the panel, plus what varies inside it. Of the zeros after a
+    row, `shared` are left out: those before the next row follow.
     """
 
-    def __init__(self, value: Read, local: Mapping[Expr, Axis], outer: Ranges) -> None:
+    def __init__(
+        self, value: Read, local: Mapping[Expr, Axis], outer: Ranges, shared: int = 0
+    ) -> None:
         self.value = value
         self.ranges = outer
         self.inside: list[Expr] = []
@@ -132,6 +135,8 @@ class Window:
             self.inside.append(varying.plus(Linear({}, -int(low))).to_expr())
             self.base.append(fixed.plus(Linear({}, int(low))).to_expr())
             extents.append(int(high) - int(low) + 1)
+        if shared:  # one more row has the zeros after the last one
+            extents[-2:] = [extents[-2] + 1, extents[-1] - shared]
         self.tensor = buffer(f"{value.tensor.name}.window", extents, value.dtype)
 
     def read(self) -> Read:

@@ -385,7 +385,8 @@ def _cost(b: Blocking, target: Machine) -> float:
     if b.mode == "panel":
         cost += vectors * packing
     elif b.mode == "gaps":
-        cost += 3.0 * outer * flat * b.rows.extent / b.width
+        dense = stretched(b.group, b.pitch, panel) == panel
+        cost += (1.0 if dense else 3.0) * outer * flat * b.rows.extent / b.width
     elif b.mode == "relayout":
         copied = vectors * packing
         if isinstance(b.lanes.value, Read):

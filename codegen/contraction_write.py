@@ -11,7 +11,7 @@ from tensorad.codegen.affine import substitutor
 from tensorad.codegen.contraction import size
 from tensorad.codegen.contraction_digits import Mapping, digits, points
 from tensorad.codegen.contraction_emit import Emitted, Emitter
-from tensorad.codegen.contraction_gaps import flat_read, stretched
+from tensorad.codegen.contraction_gaps import flat_read, shared_columns, stretched
 from tensorad.codegen.contraction_lines import ask_for_operand, ask_for_results, panel_at
 from tensorad.codegen.contraction_pack import Window, buffer, fill
 from tensorad.codegen.contraction_plan import Blocking
@@ -59,7 +59,10 @@ class _InGaps(Emitter):
         lanes = stretched(b.group, b.pitch, b.panel)
         rows = max(step for *_, step in self.row_tiles())
         self.found = buffer("sums", (rows, lanes), self.acc.dtype)
-        self.scratch.append(self.found)
+        self.is_dense = lanes == b.panel
+        """Whether zeros of a window fill no lanes at all."""
+        if not self.is_dense:
+            self.scratch.append(self.found)
         self.registers = b.registers
         self.here: Mapping = {}
         """Where the panel starts."""
@@ -84,7 +87,8 @@ class _InGaps(Emitter):
             for t in b.tiles(lanes):
                 self.registers = t.registers
                 inner.extend(self.tile(t, outer, base, row, step, {}, None))
-            inner.extend(self.results(outer, start, steps, row, step))
+            if not self.is_dense:
+                inner.extend(self.results(outer, start, steps, row, step))
             body.extend([For(row, tuple(inner))] if isinstance(row, Axis) else inner)
         return tuple(body)
 
@@ -100,7 +104,9 @@ class _InGaps(Emitter):
         first = axis(group[0].name, 0, steps)
         moved = substitutor({**outer, group[0]: add(start, first)})(value)
         assert isinstance(moved, Read)
-        window = Window(moved, {a: a for a in (first, *group[1:], *self.c.reduced)}, self.ranges)
+        local: dict[Expr, Axis] = {a: a for a in (first, *group[1:], *self.c.reduced)}
+        shared = shared_columns(b.lanes, group, self.c)
+        window = Window(moved, local, self.ranges, shared)
         self.scratch.append(window.tensor)
         self.lanes_value = flat_read(window.read(), (first, *group[1:]), PLACE)
         return window.fill()
@@ -132,8 +138,9 @@ class _InGaps(Emitter):
         return (replace(loop, body=(*asked, *loop.body)),)
 
     def lane_places(self, base: Expr, lane: Expr) -> Mapping:
-        """Lanes are places of what is read."""
-        return {PLACE: lane}
+        """Lanes are places of what is read; where there are no gaps, of the result, too."""
+        found: Mapping = {PLACE: lane}
+        return found | super().lane_places(base, lane) if self.is_dense else found
 
     def stores(
         self,
@@ -145,6 +152,8 @@ class _InGaps(Emitter):
         number: Expr | None,
     ) -> tuple[Stmt, ...]:
         """All sums, those of no use too."""
+        if self.is_dense:
+            return super().stores(accs, places, around, row, lane, number)
         return tuple([Store((self.found,), (int_const(n), lane), (a,)) for n, a in enumerate(accs)])
 
     def results(
