@@ -380,7 +380,7 @@ def _cost(b: Blocking, target: Machine) -> float:
     vectors = outer * flat * c.depth / b.width
     element = b.lanes.value.dtype.size_bytes
     packing = 2.0 if _unit_stride(b.lanes, b.group, b.width) else 0.5 * b.width
-    if b.mode == "panel" and not in_place(b.lanes, b.group):
+    if b.mode == "panel" and len(b.group) > 1 and not in_place(b.lanes, b.group):
         packing += 2.0 + 0.4 * b.tile_rows  # parts of rows, and panels that fill a cache
     if b.mode == "panel":
         cost += vectors * packing
