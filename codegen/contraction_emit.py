@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import ceil, prod
 
 from tensorad.codegen.access import access
@@ -10,10 +11,10 @@ from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import is_symbolic, size
 from tensorad.codegen.contraction_ahead import Ahead, ahead_of, rows_ahead
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, points
-from tensorad.codegen.contraction_layout import in_place
-from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
+from tensorad.codegen.contraction_pack import Relaid, buffer, panel_nest
+from tensorad.codegen.contraction_panel import Panel
 from tensorad.codegen.contraction_plan import Blocking, store_stride
-from tensorad.codegen.contraction_tiles import Tile, lanes_of, row_tiles
+from tensorad.codegen.contraction_tiles import RowTiles, Tile, lanes_of, row_block, row_tiles
 from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.expr import (
@@ -69,7 +70,7 @@ class Emitter:
         self.scratch: list[Tensor] = []
         self.rows_value = b.rows.value
         self.lanes_value = b.lanes.value
-        self.panel: Tensor | None = None
+        self.panel: Panel | None = None
         self.before: tuple[Stmt, ...] = ()
         self.ranges = Ranges()
         """Of the loops around the panels."""
@@ -83,6 +84,8 @@ class Emitter:
         """The number of the panel, if there are several."""
         self.place: Expr = ZERO
         """Of the panel among those that take a block together."""
+        self.sliver: Expr = ZERO
+        """Of the panel, that a tile reads."""
         if not b.whole and not self.direct:
             shape = (b.together, dim(points(b.rows.axes)), b.panel)
             self.sums = buffer("sums", shape, self.acc.dtype)
@@ -194,7 +197,7 @@ class Emitter:
             row = add(mul(number, int_const(step)), start)
             inner: list[Stmt] = []
             for t in tiles:
-                inner.extend(self.tile(t, outer, ZERO, row, step, {}, None))
+                inner.extend(self.tile(t, outer, ZERO, row, step, None))
             body.append(For(q, tuple(inner), "parallel"))
         return tuple(body)
 
@@ -242,62 +245,51 @@ class Emitter:
             body.extend(self.pack(outer, base, lanes, number))
         last = None if b.whole else number
         for t in b.tiles(lanes):
-            for start, stop, step in row_tiles(points(b.rows.axes), t.rows, b.alike):
-                if sub(stop, start) is int_const(step):
-                    body.extend(self.tile(t, outer, base, start, step, {}, last))
-                    continue
-                r = axis("r", start, stop, step)
-                inner = self.tile(t, outer, base, r, step, {}, last)
-                body.append(For(r, inner))
+            for rows in row_tiles(points(b.rows.axes), t.rows, b.alike):
+                body.extend(self.sweep(t, outer, base, rows, last))
         return tuple(body)
 
-    # Packing
+    def sweep(
+        self, t: Tile, outer: Mapping, base: Expr, rows: RowTiles, last: Expr | None
+    ) -> tuple[Stmt, ...]:
+        """All tiles of equal height: rows outside of lanes, inside of slivers."""
+        b = self.b
+        start, stop, step = rows
+        if not b.sliver:
+            return self.column(t, outer, base, rows, last)
+        first, number = t.start // b.sliver, (t.stop - t.start) // b.sliver
+        place = first * b.sliver
+        s: Expr = int_const(first) if number < 2 else axis("s", first, first + number)
+        self.sliver = s
+        width = b.sliver if number else t.stop - t.start
+        inside = replace(t, start=t.start - place, stop=t.start - place + width)
+        block = row_block(b.row_block, rows)
+        if block is None:
+            body = self.column(inside, outer, base, rows, last)
+        else:
+            m = axis("m", start, stop, block)
+            end = call("minimum", stop, add(m, int_const(block)))
+            body = self.column(inside, outer, base, (m, end, step), last)
+        if isinstance(s, Axis):
+            body = (For(s, body),)
+        return body if block is None else (For(m, body),)
+
+    def column(
+        self, t: Tile, outer: Mapping, base: Expr, rows: RowTiles, last: Expr | None
+    ) -> tuple[Stmt, ...]:
+        """The same lanes for all rows."""
+        start, stop, step = rows
+        if sub(stop, start) is int_const(step):
+            return self.tile(t, outer, base, start, step, last)
+        r = axis("r", start, stop, step)
+        return (For(r, self.tile(t, outer, base, r, step, last)),)
 
     def pack(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
-        """panel[k, l] = the operand, through a window where it is padded."""
-        b = self.b
+        """The lanes of a block from `base` on, brought into a panel."""
         mapping, local = self.reduced(number)
-        mapping |= outer
         if self.panel is None:
-            self.panel = buffer("panel", (b.depth, b.panel), self.lanes_value.dtype)
-            self.scratch.append(self.panel)
-        inner = prod(size(a) for a in b.group[1:])
-        if in_place(b.lanes, b.group):
-            lane = axis("l", 0, lanes)
-            mapping |= digits(add(base, lane), b.group)
-            return self.packed([*local, lane], self.position(local), lane, mapping)
-        first = axis(b.group[0].name, 0, lanes // inner)
-        others = [axis(a.name, 0, size(a)) for a in b.group[1:]]
-        mapping[b.group[0]] = add(floordiv(base, int_const(inner)), first)
-        mapping.update(zip(b.group[1:], others, strict=True))
-        flat: Expr = first
-        for a in others:
-            flat = add(mul(flat, int_const(size(a))), a)
-        axes = [*local, first, *others]
-        return self.packed(axes, self.position(local), flat, mapping)
-
-    def packed(self, axes: list[Axis], k: Expr, lane: Expr, mapping: Mapping) -> tuple[Stmt, ...]:
-        assert self.panel is not None
-        value = substitutor(mapping)(self.lanes_value)
-        before: tuple[Stmt, ...] = ()
-        if self.b.lanes.padded:
-            assert isinstance(value, Read)
-            whole: dict[Expr, Axis] = {}
-            for a in axes:
-                constant = a if a.extent is not None else axis(a.name, 0, self.b.block)
-                whole[a] = constant
-            window = Window(value, whole, self.ranges)
-            self.scratch.append(window.tensor)
-            before = window.fill()
-            value = substitutor({v: k for k, v in whole.items()})(window.read())
-        return (*before, *panel_nest(self.panel, axes, (k, lane), value, {}))
-
-    def position(self, local: Sequence[Axis]) -> Expr:
-        """The number of a point of a block."""
-        flat: Expr = local[0]
-        for a in local[1:]:
-            flat = add(mul(flat, int_const(size(a))), a)
-        return flat
+            self.panel = Panel(self.b, self.lanes_value, self.scratch)
+        return self.panel.fill(mapping | outer, local, base, lanes, self.ranges)
 
     # Register tiles
 
@@ -308,16 +300,16 @@ class Emitter:
         base: Expr,
         row: Expr,
         rows: int,
-        fixed: Mapping,
         number: Expr | None,
     ) -> tuple[Stmt, ...]:
         """`rows` rows from `row` on over the lanes of a tile."""
         b = self.b
         lane = axis("l", t.start, t.stop)
-        around = {**outer, **fixed, **self.lane_places(base, lane)}
+        at = add(mul(self.sliver, int_const(b.sliver)), lane)
+        around = {**outer, **self.lane_places(base, at)}
         accs = [param(f"acc{n}", self.acc.dtype) for n in range(rows)]
         places = [digits(add(row, int_const(n)), b.rows.axes) for n in range(rows)]
-        waiting = [self.waiting({**around, **p}, add(row, int_const(n)), lane)
+        waiting = [self.waiting({**around, **p}, add(row, int_const(n)), at)
                    for n, p in enumerate(places)]  # fmt: skip
         statements: list[Stmt] = []
         identity = self.c.fold.combiner.identity[0]
@@ -326,10 +318,9 @@ class Emitter:
             if number is not None:
                 start = select(call("eq", number, ZERO), identity, w)
             statements.append(Assign((a,), (start,)))
-        statements.extend(
-            self.folds(accs, places, around, lane, ZERO if number is None else number, row)
-        )
-        statements.extend(self.stores(accs, places, around, row, lane, number))
+        block = ZERO if number is None else number
+        statements.extend(self.folds(accs, places, around, lane, block, row))
+        statements.extend(self.stores(accs, places, around, row, at, number))
         return (For(lane, tuple(statements), "vector", lanes_of(t, b.width)),)
 
     def lane_places(self, base: Expr, lane: Expr) -> Mapping:
@@ -375,7 +366,7 @@ class Emitter:
             flat: Expr = loops[0]
             for k, group in zip(loops[1:], groups[1:], strict=True):
                 flat = add(mul(flat, int_const(prod(size(a) for a in group))), k)
-            other: Expr = read(self.panel, (flat, lane))
+            other: Expr = self.panel.read(flat, self.sliver, lane)
         else:
             other = substitutor({**around, **reduced})(self.lanes_value)
         combiner = self.c.fold.combiner

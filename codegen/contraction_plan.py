@@ -18,8 +18,10 @@ from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel, str
 from tensorad.codegen.contraction_layout import are_same, can_relayout, in_place, tap_groups
 from tensorad.codegen.contraction_tiles import (
     Tile,
+    enough,
     even_rows,
     lane_tiles,
+    panel_lanes,
     rows_by_registers,
     scale_of,
 )
@@ -35,10 +37,10 @@ MUCH_WORK: Final = 1 << 27
 """Points up to which equal tiles may be much smaller than the largest, and a little smaller."""
 THREADS_FROM: Final = 200_000
 """Cycles from which several threads pay."""
-MOST_SHARED: Final = 8
-"""Parallel iterations that any number of threads can share."""
 LONG_ROWS: Final = 1280
 """Lanes from which a row is longer than a page."""
+FEW_SLIVERS: Final = 16
+"""Of a panel in the second cache: with more, results are stored in long rows instead."""
 LEAST_DEPTH: Final = 128
 """Steps of a block from which keeping its sums in memory costs little."""
 WORST: Final = 2.6
@@ -68,6 +70,8 @@ class Blocking:
         together: panels that take a block of the reduce axes before any takes the next.
         inside: it runs in loops around it: copies are scratch, and threads share nothing.
         pitch: elements between neighbours along each axis of `group`, if there are gaps.
+        sliver: lanes that lie side by side in a packed panel; 0: all of them.
+        row_block: rows that meet all slivers before the next rows do; 0: all of them.
     """
 
     contraction: Contraction
@@ -88,6 +92,8 @@ class Blocking:
     together: int = 1
     inside: bool = False
     pitch: tuple[int, ...] = ()
+    sliver: int = 0
+    row_block: int = 0
 
     @property
     def outer(self) -> tuple[Axis, ...]:
@@ -243,16 +249,21 @@ def _is_streamed(b: Blocking, target: Machine) -> bool:
 def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     """The draft with blocks for the caches, panels, and loops for threads."""
     c, element = b.contraction, b.lanes.value.dtype.size_bytes
-    unit, budget = b.registers * b.width, target.l2 // 2
+    unit = b.registers * b.width
+    sliced = _is_sliced(b) and c.depth * unit * element > target.l2 // FEW_SLIVERS
+    budget = target.l2 // 4 if sliced else target.l2 // 2
     split, block = 0, size(c.reduced[0])
     if choices.block is not None:
         split, block = _split(c, choices.block)
     elif c.depth * unit * element > 2 * budget or (b.mode == "panel" and is_symbolic(c.reduced)):
         split, block = _split(c, max(1, budget // (unit * element)))
-    depth = block * prod(size(a) for a in c.reduced[split + 1 :])
+    row_bytes = block * prod(size(a) for a in c.reduced[split + 1 :]) * element
     packs = b.mode == "panel" and not in_place(b.lanes, b.group)
     step = prod(size(a) for a in b.group[1:]) if packs else 1
-    panel = _panel(b.flat, step, unit, max(unit, budget // (depth * element)))
+    rows, room = budget // row_bytes, target.l2 // 2
+    if sliced and b.rows.extent > rows:
+        b, room = replace(b, row_block=max(1, rows)), target.l3 // (4 * target.cores)
+    panel = panel_lanes(b.flat, step, unit, max(unit, room // row_bytes))
     outer = prod(size(a) for a in b.outer)
     points = c.depth * prod(size(a) for a in c.nest.axes)
     parallel = choices.parallel
@@ -260,17 +271,21 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
         parallel = points >= THREADS_FROM * b.width
     by_rows = False
     count = outer * ceil(b.flat / panel)
-    enough = _enough(target)
-    if parallel and count < enough:
+    least = enough(target)
+    if parallel and count < least:
         if b.mode != "panel" and b.tile_rows >= 2 * count:
             by_rows, panel = True, b.flat
             if choices.block is None:
                 split, block = 0, size(c.reduced[0])
         else:
-            panel = _panel(b.flat, step, unit, max(unit, b.flat * outer // enough))
+            most = b.flat * outer // least
+            most = ceil(most / unit) * unit if sliced else max(unit, most)
+            panel = panel_lanes(b.flat, step, unit, most)
     if by_rows and block < size(c.reduced[split]):
         by_rows = False
     b = replace(b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel)
+    if sliced:
+        return replace(b, sliver=unit)
     return b if by_rows else _together(b, target, choices)
 
 
@@ -287,16 +302,17 @@ def _with_gaps(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     most = 1 + max(0, room - first) // further
     count = size(b.group[0])
     outer = prod(size(a) for a in b.outer)
-    if parallel and outer * ceil(count / most) < _enough(target):
-        most = max(1, count * outer // _enough(target))
+    if parallel and outer * ceil(count / most) < enough(target):
+        most = max(1, count * outer // enough(target))
     steps = steps_of_panel(b.group, pitch, b.width, most)
     panel = steps * prod(size(a) for a in b.group[1:])
     return replace(b, pitch=pitch, panel=panel, parallel=parallel)
 
 
-def _enough(target: Machine) -> int:
-    """How many parallel iterations keep all cores busy."""
-    return 1 if target.cores == 1 else min(MOST_SHARED, 2 * target.cores)
+def _is_sliced(b: Blocking) -> bool:
+    """Whether the lanes of a panel are packed register tile by register tile."""
+    neighbours = len(b.group) == 1 or in_place(b.lanes, b.group)
+    return b.mode == "panel" and neighbours and not b.lanes.padded
 
 
 def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
@@ -332,23 +348,6 @@ def _split(c: Contraction, most: int) -> tuple[int, int]:
             block = max(1, most // inner)
             return number, ceil(size(a) / ceil(size(a) / block))
     return len(c.reduced) - 1, 1
-
-
-def _panel(flat: int, step: int, unit: int, most: int) -> int:
-    """Lanes of a panel: a multiple of `step`, at most `most` or one step, little waste."""
-    if step == 1:
-        return min(flat, max(unit, most // unit * unit))
-    count = flat // step
-    best, chosen = 0.0, 1
-    for n in range(1, count + 1):
-        lanes = n * step
-        if lanes > most and n > 1:
-            break
-        full = lanes / (ceil(lanes / unit) * unit)
-        even = count / (ceil(count / n) * n)
-        if full * even >= best - 0.01:
-            best, chosen = max(best, full * even), n
-    return chosen * step
 
 
 def tile_cost(b: Blocking, lanes: int) -> float:
@@ -401,7 +400,7 @@ def _cost(b: Blocking, target: Machine) -> float:
     stores = prod(size(a) for a in c.nest.axes)
     cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
     shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
-    return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < _enough(target) else cost
+    return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < enough(target) else cost
 
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:

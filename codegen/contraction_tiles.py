@@ -13,9 +13,11 @@ from tensorad.ir.expr import ZERO, Const, Expr, add, floordiv, int_const, mul, s
 MOST_REGISTERS: Final = 6
 """Logical registers of lanes in one tile."""
 
-
 LEAST_LANES: Final = 4
 """Of a part of a register."""
+
+MOST_SHARED: Final = 8
+"""Parallel iterations that any number of threads can share."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,28 @@ def lane_tiles(
     return tiles
 
 
+def panel_lanes(flat: int, step: int, unit: int, most: int) -> int:
+    """Lanes of a panel: a multiple of `step`, at most `most` or one step, little waste."""
+    if step == 1:
+        return min(flat, max(unit, most // unit * unit))
+    count = flat // step
+    best, chosen = 0.0, 1
+    for n in range(1, count + 1):
+        lanes = n * step
+        if lanes > most and n > 1:
+            break
+        full = lanes / (ceil(lanes / unit) * unit)
+        even = count / (ceil(count / n) * n)
+        if full * even >= best - 0.01:
+            best, chosen = max(best, full * even), n
+    return chosen * step
+
+
+def enough(target: Machine) -> int:
+    """How many parallel iterations keep all cores busy."""
+    return 1 if target.cores == 1 else min(MOST_SHARED, 2 * target.cores)
+
+
 def even_rows(count: int, most: int) -> list[tuple[int, int, int]]:
     """(start, stop, step) of tiles of at most `most` rows that differ by one at most."""
     number = ceil(count / most)
@@ -110,3 +134,16 @@ def row_tiles(count: Expr, most: int, least: float) -> list[RowTiles]:
         tiles.append((start, stop, rows))
         start = stop
     return tiles
+
+
+def row_block(most: int, rows: RowTiles) -> int | None:
+    """Rows of whole tiles in even blocks of at most `most`; None where all are one block."""
+    start, stop, step = rows
+    if most == 0:
+        return None
+    count = sub(stop, start)
+    whole = max(1, most // step)
+    if not isinstance(count, Const):
+        return whole * step if start is ZERO else None
+    tiles = int(count.value) // step
+    return None if tiles <= whole else ceil(tiles / ceil(tiles / whole)) * step

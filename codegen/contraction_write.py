@@ -86,7 +86,7 @@ class _InGaps(Emitter):
             inner: list[Stmt] = []
             for t in b.tiles(lanes):
                 self.registers = t.registers
-                inner.extend(self.tile(t, outer, base, row, step, {}, None))
+                inner.extend(self.tile(t, outer, base, row, step, None))
             if not self.is_dense:
                 inner.extend(self.results(outer, start, steps, row, step))
             body.extend([For(row, tuple(inner))] if isinstance(row, Axis) else inner)

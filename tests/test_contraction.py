@@ -26,7 +26,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.codegen.machine import Machine
 from tensorad.config import override
 from tensorad.errors import BuildError
-from tensorad.ir.expr import Expr, add, axis, floordiv, int_const, mod, mul
+from tensorad.ir.expr import Const, Expr, add, axis, floordiv, int_const, mod, mul
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.simplify.linear import linear_form
 from tests.generator_contractions import Program, contraction
@@ -388,6 +388,34 @@ def test_the_next_product_of_a_batch_is_fetched_meanwhile() -> None:
             assert ("fetch 9 from A[q + 1, 0, k*9]" in str(shown)) is (l2 == 2048)
     assert "i32 0, i32 2, i32 1" in texts[0] and "i32 0, i32 2, i32 1" not in texts[1]
     assert np.array_equal(results[0], results[1])
+
+
+def test_panels_are_packed_in_the_order_of_their_reads() -> None:
+    p = matmul(100, 150, 64)
+    with override(machine="registers=32,vector_bytes=64,l2=32768,l3=262144,cores=1"):
+        kernel = lower_program([p.output], p.inputs, choices=Choices(contract=True, pack="panel"))
+        loops = [s for s in statements(kernel.kernels[-1].body) if isinstance(s, For)]
+    (panel,) = kernel.kernels[-1].scratch
+    sliver = panel.shape[2]
+    assert panel.shape == (-(-150 // int(sliver)), 64, sliver)  # registers of a tile side by side
+    blocks = [s for s in loops if s.axis.name == "m"]
+    steps = [s.axis.step for s in blocks if isinstance(s.axis.step, Const)]
+    assert steps and all(int(s.value) * 64 * 4 <= 32768 // 4 for s in steps)
+    inside = [s.axis.name for s in statements(blocks[0].body) if isinstance(s, For)]
+    assert inside[:3] == ["s", "r", "l"]  # a block of rows meets all slivers
+
+
+@pytest.mark.parametrize("block", [None, 7])
+def test_blocks_of_rows_change_no_bit(block: int | None) -> None:
+    p = matmul(37, 75, 40)
+    choices = Choices(contract=True, tile=(4, 2), pack="panel", block=block)
+    results = []
+    for machine in ("l2=1048576", "registers=16,l2=1024,l3=65536,cores=2"):
+        with override(machine=machine):
+            results.append(ta.build(p.output, p.inputs, schedule=choices)(*p.arrays(0)))
+    np.testing.assert_array_equal(*results)
+    a, b = p.arrays(0)
+    np.testing.assert_allclose(results[0], a @ b, rtol=1e-4, atol=1e-4)
 
 
 def test_what_data_chooses_is_not_fetched_ahead() -> None:
