@@ -16,6 +16,7 @@ from tensorad.codegen.lower_checks import check_kernel
 from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
 from tensorad.codegen.row_passes import with_row_passes
 from tensorad.codegen.schedule_memory import with_memory_hints
+from tensorad.codegen.schedule_narrow import with_narrow_scratch
 from tensorad.codegen.units import Unit, join
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
@@ -62,7 +63,7 @@ def lower_program(
     chosen.check({op.name: _axis_names(op) for unit in units for op in unit.parts})
     checked = [(unit, [] if assume_in_bounds else unit_checks(unit)) for unit in units]
     if schedule:
-        fused = fuse_units(checked, distinct, chosen)
+        fused = [with_narrow_scratch(k) for k in fuse_units(checked, distinct, chosen)]
         kernels = [with_row_passes(with_memory_hints(k, chosen), chosen) for k in fused]
     else:
         kernels = [k for unit, checks in checked for k in (*checks, lower_unit(unit))]

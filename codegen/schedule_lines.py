@@ -2,7 +2,9 @@
 
 Only whole lines pass the caches. Where each turn of a loop stores the next stretch of an output,
 without gaps but in short or misaligned rows, several turns store to a buffer in the first cache,
-and one loop copies the buffer: whole lines but for its two ends. No value changes.
+and one loop copies the buffer: whole lines but for its two ends. A loop over the same turns that
+stands before it, and whose rows it reads, runs as many turns ahead: memory is read and written at
+the same time. No value changes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 from tensorad.codegen.access import FAR, strides
 from tensorad.codegen.affine import among, joined_digits
 from tensorad.codegen.contraction_pack import buffer
-from tensorad.codegen.llvm_lanes import lanes_for, statements
+from tensorad.codegen.llvm_lanes import expressions, lanes_for, statements
 from tensorad.codegen.loop_place import placed
 from tensorad.codegen.loopir import Check, For, If, Stmt, Store
 from tensorad.codegen.schedule_emit import strips
@@ -26,6 +28,7 @@ from tensorad.ir.expr import (
     Axis,
     Const,
     Expr,
+    Read,
     axis,
     floordiv,
     int_const,
@@ -35,7 +38,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves
+from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.linear import Linear, linear_form
 
 LINE: Final = 64
@@ -68,17 +71,67 @@ def through_buffers(
 ) -> tuple[tuple[Stmt, ...], list[Tensor]]:
     """The loops with such outputs stored in blocks, and the buffers."""
     made: list[Tensor] = []
-    return tuple([_looked_into(s, streamed, made) for s in body]), made
+    return _looked_into(body, streamed, made), made
 
 
-def _looked_into(s: Stmt, streamed: Mapping[Tensor, None], made: list[Tensor]) -> Stmt:
-    if not isinstance(s, For) or s.kind == "vector":
-        return s
-    found = [x for x in (stretch(s, t) for t in streamed) if x is not None]
-    found = [x for x in found if _pays(s, x)]
-    if found:
-        return _in_blocks(s, found, made)
-    return replace(s, body=tuple([_looked_into(c, streamed, made) for c in s.body]))
+def _looked_into(
+    body: Sequence[Stmt], streamed: Mapping[Tensor, None], made: list[Tensor]
+) -> tuple[Stmt, ...]:
+    result: list[Stmt] = []
+    for s in body:
+        if not isinstance(s, For) or s.kind == "vector":
+            result.append(s)
+            continue
+        found = [x for x in (stretch(s, t) for t in streamed) if x is not None]
+        found = [x for x in found if _pays(s, x)]
+        if not found:
+            result.append(replace(s, body=_looked_into(s.body, streamed, made)))
+            continue
+        first = result.pop() if result and _leads_to(result[-1], s) else None
+        result.append(_in_blocks(s, found, made, first if isinstance(first, For) else None))
+    return tuple(result)
+
+
+def _leads_to(first: Stmt, s: For) -> bool:
+    """Whether a loop over as many turns may run a few turns ahead of `s` instead of all: what a
+    turn reads of what the other stores is of the same turn."""
+    if not isinstance(first, For) or first.kind != "serial" or s.kind != "serial":
+        return False
+    if (
+        first.covering
+        or not _is_plain(first.axis)
+        or any(isinstance(c, Check) for c in statements(first.body))
+    ):
+        return False
+    a, b = first.axis, s.axis
+    if a.lower is not b.lower or a.upper is not b.upper:
+        return False
+    stored = [(t, c.indices) for c in _stored_by(first) for t in c.tensors]
+    later = {t: None for c in _stored_by(s) for t in c.tensors}
+    before = {e.tensor: None for e in _reads(first)} | {t: None for t, _ in stored}
+    if any(t in before for t in later):
+        return False
+    rows = {t: _position(indices, a) for t, indices in stored}
+    if any(_position(indices, a) != rows[t] for t, indices in stored):
+        return False
+    read_again = [e for e in _reads(s) if e.tensor in rows]
+    return all(
+        rows[e.tensor] is not None and _position(e.indices, b) == rows[e.tensor] for e in read_again
+    )
+
+
+def _stored_by(s: For) -> list[Store]:
+    return [c for c in statements(s.body) if isinstance(c, Store)]
+
+
+def _reads(s: For) -> list[Read]:
+    every = [e for c in statements(s.body) for e in postorder(*expressions(c))]
+    return [e for e in every if isinstance(e, Read)]
+
+
+def _position(indices: Sequence[Expr], a: Axis) -> int | None:
+    """The dimension whose index is the axis itself."""
+    return next((d for d, index in enumerate(indices) if index is a), None)
 
 
 def _pays(s: For, x: Stretch) -> bool:
@@ -177,7 +230,7 @@ def _offset(t: Tensor, s: Store) -> Linear | None:
     return joined_digits(total)
 
 
-def _in_blocks(s: For, found: Sequence[Stretch], made: list[Tensor]) -> For:
+def _in_blocks(s: For, found: Sequence[Stretch], made: list[Tensor], first: For | None) -> For:
     """The loop in blocks of turns that store to buffers, each followed by the copies."""
     one = sum([x.length * x.tensor.dtype.size_bytes for x in found])
     turns = max(1, min(BLOCK // one, s.axis.extent or 1))
@@ -193,8 +246,12 @@ def _in_blocks(s: For, found: Sequence[Stretch], made: list[Tensor]) -> For:
     even = (s.axis.extent or 0) % turns == 0
     count = int_const(turns) if even else sub(turn.upper, turn.lower)
     body = For(turn, placed(_stored(s.body, buffers, turn.lower), {s.axis: turn}))
+    before: tuple[Stmt, ...] = ()
+    if first is not None:
+        ahead = axis(first.axis.name, turn.lower, turn.upper)
+        before = (replace(first, axis=ahead, body=placed(first.body, {first.axis: ahead})),)
     copies = [_copy(x, t, turn.lower, count) for x, t in buffers.values()]
-    return replace(s, axis=outer, body=(body, *copies))
+    return replace(s, axis=outer, body=(*before, body, *copies))
 
 
 def _even(extent: int, turns: int) -> int:

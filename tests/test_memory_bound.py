@@ -269,3 +269,29 @@ def test_short_rows_that_follow_each_other_are_not_asked_for() -> None:
     texts = [text_of([t], [x], "l2=4096,l3=100000000") for t in (rows, halves)]
     found = [text.count("llvm.prefetch") for text in texts]
     assert found[0] == 0 and found[1] > 0
+
+
+def test_winners_that_wait_in_scratch_take_a_byte_each() -> None:
+    y, x = pool((32, 17, 280, 280), "max")
+    head = te.placeholder(y.shape, name="H")
+    (gradient,) = ta.vjp(y, [x], head)
+    with override(machine="l2=1000000,l3=30000000"):
+        (kernel,) = lower_program([gradient], [x, head]).kernels
+    assert [str(t.dtype) for t in kernel.scratch] == ["int8", "float32"]
+    loops = [s for s in statements(kernel.body) if isinstance(s, For)]
+    (blocks,) = [s for s in loops if sum(isinstance(c, For) for c in s.body) == 3]
+    assert [s.kind for s in blocks.body if isinstance(s, For)] == ["serial", "serial", "vector"]
+
+
+@pytest.mark.parametrize("window", [2, 13])
+def test_narrow_winners_find_the_same_elements(window: int) -> None:
+    x = te.placeholder((3, 5, 26, 39), name="X")
+    y = topi.nn.pool(x, [window] * 2, [window] * 2, [0, 0, 0, 0], "max")
+    head = te.placeholder(y.shape, name="H")
+    (gradient,) = ta.vjp(y, [x], head)
+    a = RNG.integers(0, 3, (3, 5, 26, 39)).astype("f")
+    a[1, 2, 3:9, 4:20] = np.nan
+    h = RNG.standard_normal(tuple(int(n) for n in y.shape)).astype("f")  # type: ignore[arg-type]
+    plain = build(gradient, [x, head], schedule=ta.Schedule(vector=False, fuse=False))(a, h)
+    for choices in (ta.Schedule(fuse=True), ta.Schedule(fuse=True, streaming=True)):
+        np.testing.assert_array_equal(build(gradient, [x, head], schedule=choices)(a, h), plain)
