@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tensorad.codegen.affine import Ranges, among, substitutor
+from tensorad.codegen.choices import OPEN
 from tensorad.codegen.loopir import For, If, Stmt
 from tensorad.codegen.loopnest import Nest, simplify_nest
 from tensorad.codegen.schedule_emit import emit_nest
+from tensorad.codegen.schedule_flat import flattened
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.codegen.schedule_split import has_switches, split_conditions
 from tensorad.ir.dtypes import DType
@@ -44,7 +46,8 @@ def fill(nest: Nest, threads: bool) -> tuple[Stmt, ...]:
         return ()
     pieces = split_conditions(simple) if has_switches(simple) else [simple]
     body: list[Stmt] = []
-    for piece in pieces:
+    for part in pieces:
+        piece = flattened(part, OPEN)  # short axes side by side are a long one
         plan = plan_nest(piece)
         body.extend(emit_nest(piece, replace(plan, parallel=plan.parallel and threads)))
     return tuple(body)
