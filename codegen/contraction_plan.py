@@ -43,6 +43,9 @@ FEW_SLIVERS: Final = 16
 """Of a panel in the second cache: with more, results are stored in long rows instead."""
 LEAST_DEPTH: Final = 128
 """Steps of a block from which keeping its sums in memory costs little."""
+PAGE: Final = 4096
+"""Bytes after which the first cache uses the same places again, of which it has `WAYS`."""
+WAYS: Final = 8
 WORST: Final = 2.6
 """Times the cycles of full registers that a contraction may cost."""
 
@@ -352,15 +355,25 @@ def _split(c: Contraction, most: int) -> tuple[int, int]:
 
 def tile_cost(b: Blocking, lanes: int) -> float:
     """Cycles of one reduce step over a panel: multiply-adds, loads, and waiting for sums."""
-    total = 0.0
+    total, collide = 0.0, _rows_collide(b)
     for t in b.tiles(lanes):
         groups = ceil((t.stop - t.start) / (t.registers * b.width))
         registers = t.registers * b.scale
         for start, stop, step in even_rows(b.rows.extent, t.rows):
             loads = step + registers
             busy = max(step * registers, 0.55 * loads, 4.0) + 0.1 * loads
+            if collide and step > WAYS:
+                busy += 1.3 * step
             total += groups * ((stop - start) // step) * (busy + 20.0 / b.depth)
     return total / b.scale
+
+
+def _rows_collide(b: Blocking) -> bool:
+    """Whether elements of neighbouring rows fall into the same few places of the first cache."""
+    if b.rows_mode != "place" or len(b.rows.axes) != 1:
+        return False
+    stride = b.rows.accesses[0].uses.get(b.rows.axes[0]) or 1
+    return stride * b.rows.value.dtype.size_bytes % PAGE == 0
 
 
 def cycles(b: Blocking) -> float:
