@@ -10,15 +10,19 @@ from threading import Lock, get_ident
 from typing import Final
 
 _NEVER: Final = 1 << 30
+_YOUNG: Final = 20_000
+"""New objects that are walked over at once, at least."""
+_Thresholds = tuple[int, int, int]
 _lock = Lock()
-_inside: list[tuple[int, int]] = []
-"""For each call that is under way: its thread, and the threshold of the oldest generation."""
+_inside: list[tuple[int, _Thresholds]] = []
+"""For each call that is under way: its thread, and the thresholds before the first of them."""
 
 
-def _restore(before: int) -> None:
+def _restore(before: _Thresholds) -> None:
     young, middle, old = gc.get_threshold()
     if old == _NEVER:
-        gc.set_threshold(young, middle, before)
+        ours = young == max(before[0], _YOUNG)
+        gc.set_threshold(before[0] if ours else young, middle, before[2])
 
 
 def _forget_other_threads() -> None:
@@ -36,18 +40,19 @@ os.register_at_fork(after_in_child=_forget_other_threads)
 
 @contextmanager
 def old_objects_at_rest() -> Iterator[None]:
-    """Young objects are collected as ever, those that survived are not looked at again.
+    """Young objects are collected, in larger portions; those that survived are left alone.
 
     Formulas refer to no formula made after them, so counting references frees them; the walks
     over all of them, again each time they have grown by a quarter, took a third of the time of
-    long programs.
+    long programs. Nearly all young objects are formulas in use: looking at 20,000 at a time, in
+    place of 700, saves a tenth.
     """
     with _lock:
-        young, middle, old = gc.get_threshold()
-        call = (get_ident(), _inside[0][1] if _inside else old)
+        now = gc.get_threshold()
+        call = (get_ident(), _inside[0][1] if _inside else now)
         _inside.append(call)
-        if len(_inside) == 1:
-            gc.set_threshold(young, middle, _NEVER)
+        if len(_inside) == 1 and now[0]:  # 0: somebody has turned it off
+            gc.set_threshold(max(now[0], _YOUNG), now[1], _NEVER)
     try:
         yield
     finally:
