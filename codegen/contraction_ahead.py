@@ -13,11 +13,12 @@ from typing import Final
 
 from tensorad.codegen import machine
 from tensorad.codegen.access import access
-from tensorad.codegen.affine import substitutor
+from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.contraction import is_symbolic
 from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.contraction_plan import Blocking
 from tensorad.codegen.loopir import Fetch
+from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, int_const, mul
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
@@ -25,6 +26,8 @@ from tensorad.ir.visit import free_leaves
 
 LEAST_PART: Final = 64
 """The part of the second cache from which the processor does not foresee the next operands."""
+PAGE: Final = 4096
+"""Bytes within which the processor foresees what is read."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,29 @@ def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None
     image = substitutor(mapping)
     count = prod(n for n in inner if isinstance(n, int))
     return Piece(value.tensor, tuple([image(i) for i in value.indices[:leading]]), count)
+
+
+def columns_ahead(b: Blocking, value: Expr, rows: int) -> tuple[Fetch, ...]:
+    """A line of what the next tile's rows read in this step, where each step is on another page.
+
+    Rows that lie side by side are no streams to the processor if the steps are far apart.
+    """
+    if not isinstance(value, Read) or b.rows_mode != "place" or len(b.rows.axes) != 1 or b.inside:
+        return ()
+    assert isinstance(b.rows.value, Read)
+    tensor, own, size_bytes = value.tensor, b.rows.value, value.tensor.dtype.size_bytes
+    whole = bytes_of(tensor)
+    uses = access(tensor, own.indices).uses
+    far = (uses.get(b.contraction.reduced[-1]) or 0) * size_bytes >= PAGE
+    place = [n for n, i in enumerate(own.indices) if among(b.rows.axes[0], free_leaves(i))]
+    if uses.get(b.rows.axes[0]) != 1 or not far or len(place) != 1:
+        return ()
+    if whole is None or whole <= machine.current().l2:
+        return ()
+    indices = list(value.indices)
+    beyond = rows + machine.current().line // size_bytes - 1
+    indices[place[0]] = add(indices[place[0]], int_const(beyond))
+    return (Fetch(tensor, tuple(indices), rows),)
 
 
 def rows_ahead(b: Blocking, value: Expr, loops: Sequence[Axis], rows: int) -> tuple[Fetch, ...]:

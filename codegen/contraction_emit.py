@@ -9,7 +9,7 @@ from math import ceil, prod
 from tensorad.codegen.access import access
 from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import is_symbolic, size
-from tensorad.codegen.contraction_ahead import Ahead, ahead_of, rows_ahead
+from tensorad.codegen.contraction_ahead import Ahead, ahead_of, columns_ahead, rows_ahead
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, points
 from tensorad.codegen.contraction_pack import Relaid, buffer, panel_nest
 from tensorad.codegen.contraction_panel import Panel
@@ -383,6 +383,7 @@ class Emitter:
             body = (*self.ahead.part(first_row, len(accs), flat_step, self.c.depth), *body)
         mine = substitutor({**around, **reduced, **places[0]})(self.rows_value)
         body = (*rows_ahead(self.b, mine, loops, len(accs)), *body)
+        body = (*columns_ahead(self.b, mine, len(accs)), *body)
         for k in reversed(loops):
             body = (For(k, body),)
         return body
