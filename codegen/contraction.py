@@ -53,11 +53,13 @@ class Part:
     Attributes:
         axes: its own output axes, in order.
         padded: the value is a read that counts as 0 outside its tensor.
+        absent: points outside are no terms of the sum at all, not even 0 times the other operand.
     """
 
     axes: tuple[Axis, ...]
     value: Expr
     padded: bool
+    absent: bool = False
 
     @cached_property
     def extent(self) -> int:
@@ -122,6 +124,7 @@ def recognise(nest: Nest) -> Contraction | None:
     if not axes or any(a.extent == 0 for a in axes):
         return None
     sums = fold.combiner.is_sum
+    left_out = dict.fromkeys(guards)
     factors = _factors(source, guards) if sums else [source]
     if guards and not (sums and len(factors) > 1):
         return None
@@ -146,7 +149,7 @@ def recognise(nest: Nest) -> Contraction | None:
         padded = _padded(value, mine, (*own, *batch, *axes))
         if padded is None:
             return None
-        parts.append(Part(own, value, padded))
+        parts.append(Part(own, value, padded, any(g in left_out for g in mine)))
     if not all(any(_belongs(g, s, batch, axes) for s in sides) for g in guards):
         return None
     return Contraction(nest, fold, batch, axes, parts[0], parts[1], combine)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import is_symbolic, recognise
 from tensorad.codegen.contraction_emit import Emitted
+from tensorad.codegen.contraction_exact import added_up_again
 from tensorad.codegen.contraction_pack import fill
 from tensorad.codegen.contraction_plan import Blocking, plan_contraction
 from tensorad.codegen.contraction_reasons import explain_blocking
@@ -63,7 +64,9 @@ def emit_claim(claim: Claim, finished: Callable[[Nest], Nest]) -> Emitted:
 
 def _emitted(b: Blocking, nest: Nest) -> Emitted:
     explain_blocking(b, nest)
-    return emit_contraction(b, nest)
+    made = emit_contraction(b, nest)
+    again, flags = added_up_again(b.contraction, nest)
+    return Emitted((*made.body, *again), made.copies, (*made.scratch, *flags), made.before)
 
 
 def _ways(nest: Nest) -> Iterator[list[Nest]]:

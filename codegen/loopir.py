@@ -56,11 +56,12 @@ class For:
 
 @dataclass(frozen=True, eq=False)
 class If:
-    """One of two blocks."""
+    """One of two blocks; `rare`: the first hardly ever runs, predictions leave it out."""
 
     cond: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
+    rare: bool = False
 
 
 @dataclass(frozen=True, eq=False)

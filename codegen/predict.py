@@ -73,7 +73,8 @@ class _Counter:
                 inside = dict(found)
                 stack.extend((c, runs * trips, inside) for c in reversed(s.body))
             elif isinstance(s, If):
-                stack.extend((c, runs, dict(found)) for c in (*s.then, *s.orelse))
+                taken = s.orelse if s.rare else (*s.then, *s.orelse)
+                stack.extend((c, runs, dict(found)) for c in taken)
 
     def trips(self, a: Axis) -> float:
         """Iterations of a loop, outer axes at the middle of their ranges."""

@@ -47,7 +47,8 @@ class _Renamer:
             case For():
                 return replace(s, body=self.block(s.body), ahead=self.tensors(s.ahead))
             case If():
-                return If(self.image(s.cond), self.block(s.then), self.block(s.orelse))
+                sides = self.block(s.then), self.block(s.orelse)
+                return If(self.image(s.cond), *sides, s.rare)
             case Assign():
                 return Assign(s.targets, self.images(s.values))
             case Fold():

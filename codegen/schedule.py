@@ -196,7 +196,8 @@ def strip_visits(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
             case For():
                 result.append(replace(s, body=strip_visits(s.body)))
             case If():
-                result.append(If(s.cond, strip_visits(s.then), strip_visits(s.orelse)))
+                sides = strip_visits(s.then), strip_visits(s.orelse)
+                result.append(If(s.cond, *sides, s.rare))
             case Assign() | Fold() | Store() | Check() | Fetch():
                 result.append(s)
     return tuple(result)

@@ -239,7 +239,7 @@ def copied(s: Stmt, copy: Copy) -> Stmt:
         case Store():
             return Store(s.tensors, images(s.indices), images(s.values))
         case If():
-            sides = [tuple([copied(x, copy) for x in side]) for side in (s.then, s.orelse)]
-            return If(image(s.cond), *sides)
+            then, orelse = [tuple([copied(x, copy) for x in p]) for p in (s.then, s.orelse)]
+            return If(image(s.cond), then, orelse)
         case _:
             raise InternalError(f"a row holds a {type(s).__name__}")

@@ -43,8 +43,8 @@ def scratch(program: LoopProgram) -> dict[str, tuple[object, ...]]:
     ("pad", "held"),
     [
         (0, {"sums": (5, 8 * 20 + 18)}),
-        (1, {"sums": (5, 8 * 19 + 18), "X.window": (1, 8, 12, 19)}),
-        (2, {"X.window": (1, 8, 12, 18)}),
+        (1, {"sums": (5, 8 * 19 + 18), "X.window": (1, 8, 12, 19), "unusual": ()}),
+        (2, {"X.window": (1, 8, 12, 18), "unusual": ()}),
     ],
 )
 def test_windows_are_read_without_a_copy_for_each_tap(
