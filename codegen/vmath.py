@@ -86,8 +86,8 @@ def _helper(w: Writer, op: str, args: tuple[str, ...]) -> str:
 
 def exp(w: Writer, x: str) -> str:
     """2^n * exp(r), r = x - n ln 2."""
-    n, r = reduce_by_ln2(w, x)
-    return scale(w, exp_of_sum(w, r, None), n)
+    shifted, r = reduce_by_ln2(w, x)
+    return scale(w, exp_of_sum(w, r, None), shifted)
 
 
 def log(w: Writer, x: str) -> str:
@@ -269,8 +269,8 @@ def _pow64(w: Writer, size: str, y: str) -> str:
     rest = w.fma(capped, low, rest)
     moderate = w.compare("olt", absolute(w, product), w.const(800.0))
     rest = w.select(moderate, rest, w.const(0.0))
-    n, r = reduce_by_ln2(w, product)
-    return scale(w, exp_of_sum(w, r, rest), n)
+    shifted, r = reduce_by_ln2(w, product)
+    return scale(w, exp_of_sum(w, r, rest), shifted)
 
 
 def log_two_floats(w: Writer, x: str) -> tuple[str, str]:

@@ -78,11 +78,10 @@ def steps_of_ln2(w: Writer, x: str) -> tuple[str, str]:
 
 
 def reduce_by_ln2(w: Writer, x: str) -> tuple[str, str]:
-    """(n as an integer, r) with x = n ln 2 + r; x is limited to where exp is neither 0 nor inf."""
+    """(n in the low bits of a float, r) with x = n ln 2 + r; x is limited to where exp is neither
+    0 nor inf."""
     low, high = _EXP_RANGE[w.dtype]
-    shifted, r = steps_of_ln2(w, at_most(w, at_least(w, x, low), high))
-    i = integers(w)
-    return i.sub(to_bits(w, shifted), i.const(bits_of(w, MAGIC[w.dtype]))), r
+    return steps_of_ln2(w, at_most(w, at_least(w, x, low), high))
 
 
 def bits_of(w: Writer, value: float) -> int:
@@ -117,19 +116,33 @@ def exp_of_sum(w: Writer, r: str, rest: str | None) -> str:
     return w.add(grown, w.const(1.0))
 
 
-def scale(w: Writer, x: str, n: str) -> str:
-    """x * 2^n for 1/2 < x < 2: one instruction where there is one, otherwise two products.
+def scale(w: Writer, x: str, shifted: str) -> str:
+    """x * 2^n for 1/2 < x < 2 and the n in the low bits of `shifted`: one instruction where there
+    is one, otherwise two products.
 
     The first product is exact, so that subnormal results round once either way.
     """
     i = integers(w)
-    if machine.current().vector_bytes == 64:  # only AVX-512 has it; elsewhere it calls ldexp
+    wide = machine.current().vector_bytes == 64  # only AVX-512 has it; elsewhere it calls ldexp
+    if wide and w.lanes * w.dtype.size_bytes == 64:
+        return _scaled_register(w, x, w.sub(shifted, w.const(MAGIC[w.dtype])))
+    n = i.sub(to_bits(w, shifted), i.const(bits_of(w, MAGIC[w.dtype])))
+    if wide:
         name = f"llvm.ldexp.{mangled(w.dtype, w.lanes)}.{mangled(i.dtype, w.lanes)}"
         w.code.declare(name, w.type, w.type, i.type)
         return w.put(f"call {w.type} @{name}({w.type} {x}, {i.type} {n})")
     half = i.binary("ashr", n, i.const(1))
     first = w.mul(x, _power_of_two(w, half))
     return w.mul(first, _power_of_two(w, i.sub(n, half)))
+
+
+def _scaled_register(w: Writer, x: str, n: str) -> str:
+    """x * 2^n of a whole register; n is a float, as the instruction wants it."""
+    letter = "s" if w.dtype is FLOAT32 else "d"
+    name, mask = f"llvm.x86.avx512.mask.scalef.p{letter}.512", f"i{w.lanes}"
+    w.code.declare(name, w.type, w.type, w.type, w.type, mask, "i32")
+    operands = f"{w.type} {x}, {w.type} {n}, {w.type} {x}, {mask} -1, i32 4"
+    return w.put(f"call {w.type} @{name}({operands})")
 
 
 def scale_within(w: Writer, x: str, shifted: str) -> str:
