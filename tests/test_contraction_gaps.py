@@ -59,11 +59,11 @@ def test_windows_are_read_without_a_copy_for_each_tap(
 
 def test_results_are_those_of_panels_bit_by_bit() -> None:
     rng = np.random.default_rng(0)
-    for pad, options in ((1, {}), (2, {"dilation": 2}), (4, {}), (0, {})):
+    for pad, options in ((2, {"dilation": 2}), (4, {})):
         y, inputs = convolution(4, (9, 10), pad, **options)
         given = [rng.normal(size=t.shape).astype(np.float32) for t in inputs]
         found = []
-        for pack, l2 in (("gaps", 1 << 20), ("gaps", 2048), ("panel", 1 << 20)):
+        for pack, l2 in (("gaps", 2048), ("panel", 1 << 20)):
             program = lowered(y, inputs, pack, l2)
             verify_loops(program)
             assert ("panel" in scratch(program)) == (pack == "panel")
@@ -118,6 +118,7 @@ def test_taps_of_a_weight_gradient_lie_next_to_the_channels() -> None:
     assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_rows_a_page_apart_do_not_share_a_high_tile() -> None:
     """16 rows of 32 x 32 lie 4096 bytes apart: at once they would not stay in the first cache."""
     w = ta.placeholder((16, 3, 7, 7), name="W")
