@@ -50,8 +50,8 @@ PASSES: Final = (
     Pass("write_tables", write_tables),  # first: cuts see numbers then
     Pass("cut_quotients", cut_quotients),  # next: an axis that is split stays split
     Pass("split_divisions", split_divisions),  # then: a quotient hides where conditions switch
-    Pass("split_conditions", split_conditions),
 )
+"""What comes before `split_conditions`, which has to know what each piece is a part of."""
 Planned = tuple[tuple[Nest, Plan], ...]
 """Pieces with their plans."""
 
@@ -175,6 +175,8 @@ def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:
         for p in PASSES:
             parts = [[q] if is_small(q, simple) else p.run(q) for q in pieces]
             pieces = [part for found in parts for part in found]
+        parts = [[q] if is_small(q, simple) else split_conditions(q, simple) for q in pieces]
+        pieces = [part for found in parts for part in found]
     return [start_selections(share_loops(p)) for p in pieces]
 
 

@@ -36,6 +36,9 @@ SHARE = 64
 """Pieces of less than this part of a nest's points are not cut into single values."""
 LEAST = 512
 """Pieces of less than this part are left as they are."""
+MINOR = 32
+"""A piece of less than this part of a nest's points becomes few pieces."""
+MINOR_PIECES = 6
 MOST_SYMBOLIC_PIECES = 12
 """Pieces of a nest with symbolic extents: many of them may be empty at a given size."""
 LARGE = 1 << 18
@@ -181,12 +184,16 @@ def _refold(fold: FoldLoop, mapping: Mapping[Expr, Expr], axes: tuple[Axis, ...]
     return map_fold(replace(fold, axes=axes), substitutor(mapping))
 
 
-def split_conditions(nest: Nest) -> list[Nest]:
+def split_conditions(nest: Nest, of: Nest | None = None) -> list[Nest]:
     """Cut output and reduce axes where comparisons, max and min switch.
 
+    Args:
+        of: what the nest is a piece of; a minor one becomes few pieces.
     Requires and ensures: simplified nests; the pieces cover the points once, in order.
     """
     most, most_folds = most_pieces(nest), len(nest.folds) + MOST_FOLDS
+    if of is not None and _points(nest) < _points(of) // MINOR:
+        most = min(most, MINOR_PIECES)
     floor = _points(nest) // SHARE
     todo: list[tuple[Nest, dict[Expr, None]]] = [(nest, {})]
     whole: list[Nest] = [nest]

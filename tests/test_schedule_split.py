@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorad import te
+from tensorad import te, topi
+from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen.access import unsafe_reads
 from tensorad.codegen.choices import OPEN
@@ -100,3 +101,10 @@ def test_a_guard_that_uses_no_reduce_axis_is_tested_outside_of_lanes() -> None:
     shifted = np.concatenate([np.zeros((band, d), np.float32), z])
     expected = np.stack([(x * shifted[band - w : band - w + n]).sum(1) for w in range(band)], 1)
     np.testing.assert_allclose(build(y, [a, b])(x, z), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_rest_of_a_stride_is_few_pieces() -> None:
+    x, w = te.placeholder((2, 3, 227, 227), name="X"), te.placeholder((64, 3, 11, 11), name="W")
+    y = topi.nn.conv2d(x, w, 4, 2)
+    (dx,) = vjp(y, [x], te.placeholder(y.shape, name="head"))
+    assert pieces(dx) <= 48  # 75 if the rests of both axes were cut as the whole strides are
