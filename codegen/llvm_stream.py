@@ -201,7 +201,8 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
     count = lanes.lanes * lanes.count
     line = LINE // size
     code, pointer = loops.code, place.pointer.name
-    if s.within is not None and abs(stride) > MAX_STRIDE:  # what follows in each row
+    few = s.axis.extent is not None and s.axis.extent <= 2 * AHEAD_ROWS * count
+    if (few or s.within is not None) and abs(stride) > MAX_STRIDE:  # what follows in each row
         first = constants[0] + LINES_AHEAD * line
         for lane in range(count):
             where = memory.shifted(e.tensor, pointer, first + lane * stride, code.depth)

@@ -28,6 +28,8 @@ LONGEST_STRIP: Final = 16
 """Registers of a strip at most: as many rows as registers have lanes are read side by side."""
 FEWEST_STRIPS: Final = 8
 """Strips that threads share."""
+EXCHANGED: Final = 5.0
+"""Cost of one register's worth of a read across, transposed in registers; a load is 1."""
 MOST_NODES: Final = 60
 """Expression nodes per element from which copies cost more than they save."""
 

@@ -26,6 +26,8 @@ from tensorad.simplify.linear import Linear, linear_form
 
 LINE: Final = 64
 """Bytes that go to memory at once."""
+ELSEWHERE: Final = 8192
+"""Bytes between rows from which what lies behind one of them is not read soon."""
 SHORT_ROWS: Final = 2048
 """Rows of at least this many bytes are fetched ahead by the processor itself."""
 
@@ -110,6 +112,7 @@ def _ahead(s: For, far: dict[Tensor, None], around: Axis | None) -> tuple[Tensor
                 read.setdefault(e.tensor, {})[e] = None
     for t, places in read.items():
         short = _is_short(s, t) and not _end_to_end(s, [*places], around)
+        short = short and not any(_is_elsewhere(e, around) for e in places)
         if short or any(_is_across(s, e) for e in places):
             found[t] = None
     if any(isinstance(c, For) for c in s.body):
@@ -121,6 +124,12 @@ def _ahead(s: For, far: dict[Tensor, None], around: Axis | None) -> tuple[Tensor
 def _is_short(s: For, t: Tensor) -> bool:
     extent = s.axis.extent
     return extent is not None and extent * t.dtype.size_bytes < SHORT_ROWS
+
+
+def _is_elsewhere(e: Read, around: Axis | None) -> bool:
+    """Whether the next row is farther away than what would be asked for."""
+    step = 0 if around is None else access(e.tensor, e.indices).stride(around)
+    return step is not None and abs(step) * e.tensor.dtype.size_bytes > ELSEWHERE
 
 
 def _end_to_end(s: For, places: Sequence[Read], around: Axis | None) -> bool:

@@ -22,7 +22,13 @@ from tensorad.codegen.access import (
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
-from tensorad.codegen.schedule_cross import collected_singly, crossing_axis, strip_width, tile_lanes
+from tensorad.codegen.schedule_cross import (
+    EXCHANGED,
+    collected_singly,
+    crossing_axis,
+    strip_width,
+    tile_lanes,
+)
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_loads import IN_FLIGHT, crowding, is_streaming, loaded, paging
 from tensorad.codegen.schedule_rows import can_sweep
@@ -128,7 +134,10 @@ def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
     if choices.vector is not False and not unsafe_reads(nest):
         costs = []
         for position, a in preferred(list(enumerate(nest.axes)), choices.vector):
-            cost = sum(_unit(x.stride(a), lanes) for x in accesses) + 0.5
+            units = [_unit(x.stride(a), lanes) for x in accesses]
+            if not choices.tile and crossing_axis(nest, a, accesses, choices) is not None:
+                units = [min(u, EXCHANGED) for u in units]
+            cost = sum(units) + 0.5
             costs.append((cost / _filled(extent_of(a), lanes), -position, a))
         cost, _, a = min(costs, key=lambda c: c[:2])
         best = (cost, a)

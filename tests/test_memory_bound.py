@@ -295,3 +295,21 @@ def test_narrow_winners_find_the_same_elements(window: int) -> None:
     plain = build(gradient, [x, head], schedule=ta.Schedule(vector=False, fuse=False))(a, h)
     for choices in (ta.Schedule(fuse=True), ta.Schedule(fuse=True, streaming=True)):
         np.testing.assert_array_equal(build(gradient, [x, head], schedule=choices)(a, h), plain)
+
+
+def test_short_rows_are_stored_whole_where_others_are_read_across() -> None:
+    """Lanes along the stored axis, though as many registers of the other one would be full."""
+    b = te.placeholder((2, 30, 10, 11), name="B")
+    y = te.compute((2, 10, 11, 30), lambda n, i, j, c: b[n, c, i, j], "Y")
+    text = text_of([y], [b])
+    assert "scatter" not in text and "gather" not in text.split("define")[1].split("done")[0]
+    x = RNG.standard_normal((2, 30, 10, 11)).astype("f")
+    for choices in (None, ta.Schedule(across=True), ta.Schedule(across=False)):
+        got = build(y, [b], schedule=choices)(x)
+        np.testing.assert_array_equal(got, x.transpose(0, 2, 3, 1))
+
+
+def test_rows_that_lie_apart_are_not_asked_for_beyond_their_ends() -> None:
+    b = te.placeholder((20, 300, 100), name="B")
+    across = te.compute((300, 20, 100), lambda i, n, j: b[n, i, j], "Y")
+    assert "llvm.prefetch" not in text_of([across], [b], "l2=4096,l3=100000000")
