@@ -199,7 +199,7 @@ class Memory:
             return Value((self._load_scalar(t, pointer, level),), t.dtype, 0, level, mask)
         window = self.windows.get(e)
         if window is not None and place.offsets is None and abs(place.stride) > MAX_STRIDE:
-            return load_block(self, e, place, window, level)
+            return load_block(self, e, place, window, level, mask)
         names = [self._load_lanes(e, place, r, level) for r in range(lanes.count)]
         return Value(tuple(names), t.dtype, lanes.lanes, level, mask)
 

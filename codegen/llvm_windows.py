@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_strided import MAX_STRIDE, shuffle
 from tensorad.codegen.llvm_text import Value, memory_suffix, memory_type
-from tensorad.codegen.loopir import For, If, Stmt
+from tensorad.codegen.loopir import For, If, Stmt, Store
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
 from tensorad.ir.visit import postorder
@@ -49,14 +49,22 @@ def of_axes(unit: Expr) -> bool:
 
 
 def find_windows(values: Expressions, body: Sequence[Stmt]) -> dict[Read, Window]:
-    """The windows of more than one offset among the reads a block itself makes in lanes."""
+    """The windows of more than one offset among the reads a block itself makes in lanes.
+
+    Of tensors that the kernel writes only those that are transposed, where no store comes between.
+    """
     memory = values.memory
+    stored = {t for s in statements(body) if isinstance(s, Store) for t in s.tensors}
+    for known in [r for r in memory.windows if r.tensor in stored]:
+        del memory.windows[known]
     groups: dict[object, tuple[int, dict[int, list[Read]]]] = {}
     for e in postorder(*[x for s in direct(body) for x in expressions(s)]):
-        if not isinstance(e, Read) or e.tensor in values.written_level:
+        if not isinstance(e, Read) or e.tensor in stored:
             continue
         plan = memory.plan(e.tensor, e.indices)
         if plan.stride in (0, 1) or not all(of_axes(unit) for unit in plan.units):
+            continue
+        if e.tensor in values.written_level and abs(plan.stride) <= MAX_STRIDE:
             continue
         key = (e.tensor, tuple(plan.units.items()), plan.stride)
         constants = groups.setdefault(key, (plan.stride, {}))[1]
@@ -90,7 +98,9 @@ def _clusters(constants: dict[int, list[Read]], most: int, dense: bool) -> list[
     return result
 
 
-def load_block(memory: Memory, e: Read, place: Place, window: Window, level: int) -> Value:
+def load_block(
+    memory: Memory, e: Read, place: Place, window: Window, level: int, mask: int
+) -> Value:
     """One row per lane, transposed: every read of the window at once."""
     values, t = memory.values, e.tensor
     lanes = values.vector
@@ -105,7 +115,7 @@ def load_block(memory: Memory, e: Read, place: Place, window: Window, level: int
                                        level)  # fmt: skip
             columns[k].append(name)
     for c, reads in window.reads.items():
-        value = Value(tuple(columns[c - window.low]), t.dtype, n, level, place.pointer.mask)
+        value = Value(tuple(columns[c - window.low]), t.dtype, n, level, mask)
         for other in reads:
             if other is not e:
                 values.keep(other, value)

@@ -47,7 +47,8 @@ MOST_BYTES: Final = 1 << 18
 MOST_STATES: Final = 1 << 21
 """Scratch of one strip of long rows: the states between two scans of a chain."""
 LEAST_WORK: Final = 12
-"""Operations of a step from which copies across pay."""
+"""Operations of a step from which copies across pay; fewer do where states stay in scratch, since
+a store for each element of each scan costs as much as the copies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +92,16 @@ def schedule_strips(chain: Chain, choices: Choices) -> Kernel | None:
         return None
     if not all(_fits(op, live) for op, live in chain.scans):
         return None
+    heavy = all(_work(op) >= LEAST_WORK for op, _ in chain.scans)
+    if not heavy and not (chain.inside and all(_is_long(op) for op, _ in chain.scans)):
+        return None
     rows = axes[-1].extent
-    for width in STRIPS:
+    for width in STRIPS if heavy else STRIPS[-1:]:
         made = _Strips(chain, width)
         if made.fits(MOST_BYTES) and (rows is None or rows >= width):
             return made.kernel(choices)
     made = _Strips(chain, LONG, across=False)
-    if made.fits(MOST_STATES) and (rows is None or rows >= LONG):
+    if heavy and made.fits(MOST_STATES) and (rows is None or rows >= LONG):
         return made.kernel(choices)
     return None
 
@@ -108,9 +112,17 @@ def _fits(op: Scan, live: tuple[Tensor, ...]) -> bool:
         return False
     if any(isinstance(e, Axis) for e in free_leaves(lane.lower, lane.upper)):
         return False
-    if operations((*op.sources, *op.combiner.results)) < LEAST_WORK:
-        return False
     return op.condition is TRUE and takes_lanes(op, scan_parts(op, live), lane)
+
+
+def _work(op: Scan) -> int:
+    """Operations of a step."""
+    return operations((*op.sources, *op.combiner.results))
+
+
+def _is_long(op: Scan) -> bool:
+    """Whether a row has as many elements along every axis as are moved across at a time."""
+    return all((a.extent or 0) >= STRIPS[-1] for a in op.along)
 
 
 @dataclass(eq=False)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import tensorad as ta
 from tensorad import te
+from tensorad.codegen.kernel_key import kernel_key
+from tensorad.codegen.llvm import kernel_text
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fold, For
@@ -25,17 +29,26 @@ def product_gradient(n: int, m: int) -> tuple[Tensor, list[Tensor]]:
 
 
 def test_the_scan_backwards_follows_its_states_in_cache() -> None:
-    dx, inputs = product_gradient(64, 256)
+    dx, inputs = product_gradient(64, 12)
     program = lower_program([dx], inputs)
     verify_loops(program)
     (kernel,) = program.kernels
     (kept,) = kernel.scratch
-    assert kept.shape == (4, 256)
+    assert kept.shape == (4, 12)
     assert kernel.writes == (dx,)
     (rows,) = kernel.body
     assert isinstance(rows, For)
     walks = [s for s in rows.body if isinstance(s, For)]
     assert [sum(isinstance(s, Fold) for s in w.body) for w in walks] == [4, 4]
+
+
+def test_long_rows_of_a_chain_run_in_lanes_and_are_turned_in_registers() -> None:
+    dx, inputs = product_gradient(64, 256)
+    (kernel,) = lower_program([dx], inputs).kernels
+    assert [t.shape for t in kernel.scratch] == [(256, 16)] * 3
+    text = kernel_text(kernel, kernel_key(kernel)[1])[0]
+    assert text.count("= call <16 x float> @llvm.masked.gather") <= 1  # left of a strip
+    assert text.count("shufflevector") >= 2 * 64  # what is read and what is stored, 16 x 16 each
 
 
 def test_chains_stay_apart_where_it_was_asked_for() -> None:
@@ -59,8 +72,10 @@ def test_states_that_are_wanted_are_stored_beside_their_chain() -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8, 11])
-@pytest.mark.parametrize("m", [1, 2, 7])
+CASES = [*product((1, 2, 3, 4, 5, 8, 11), (1, 2, 7)), (16, 16), (37, 21)]
+
+
+@pytest.mark.parametrize(("n", "m"), CASES)
 def test_any_number_of_rows(n: int, m: int) -> None:
     dx, inputs = product_gradient(n, m)
     rng = np.random.default_rng([n, m])
