@@ -10,7 +10,7 @@ import pytest
 import tensorad as ta
 from tensorad import te
 from tensorad.codegen.kernel_key import kernel_key
-from tensorad.codegen.llvm import kernel_text
+from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fold, For
