@@ -19,7 +19,10 @@ TILES = ((1, 1), (2, 1), (3, 2), (4, 1), (5, 3), (6, 4), (7, 1), (8, 2), (16, 8)
 def general() -> list[Choices]:
     """Choices that name no axis."""
     found = [Choices(**{name: value}) for name in switches() for value in (True, False)]  # type: ignore[arg-type]  # bools
-    return [*found, Choices(vector=False), *[Choices(tile=tile) for tile in TILES]]
+    packed = [Choices(contract=True, pack=p) for p in ("place", "panel", "relayout", "gaps")]  # type: ignore[arg-type]  # the kinds
+    packed += [Choices(contract=True, block=n) for n in (1, 3)]
+    packed += [Choices(contract=True, tile=tile) for tile in TILES[::3]]
+    return [*found, Choices(vector=False), *[Choices(tile=tile) for tile in TILES], *packed]
 
 
 def by_name(program: Program, tensors: Sequence[Tensor]) -> list[dict[str, Choices]]:
