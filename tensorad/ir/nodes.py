@@ -267,7 +267,8 @@ class Axis(Expr):
         lower, upper, step = self.lower, self.upper, self.step
         extent = None
         if type(upper) is Const and type(lower) is Const and type(step) is Const:
-            extent = max(0, -((lower.value - upper.value) // step.value))
+            if step.value:  # `verify` refuses steps of 0
+                extent = max(0, -((lower.value - upper.value) // step.value))
         _set_extent(self, extent)
 
 
