@@ -267,8 +267,8 @@ class Axis(Expr):
         lower, upper, step = self.lower, self.upper, self.step
         extent = None
         if type(upper) is Const and type(lower) is Const and type(step) is Const:
-            if step.value:  # `verify` refuses steps of 0
-                extent = max(0, -((lower.value - upper.value) // step.value))
+            by = step.value or 1  # `verify` refuses steps of 0
+            extent = max(0, -((lower.value - upper.value) // by))
         _set_extent(self, extent)
 
 
