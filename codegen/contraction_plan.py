@@ -35,7 +35,7 @@ LEAST_WORK: Final = 4096
 LITTLE_WORK: Final = 1 << 23
 MUCH_WORK: Final = 1 << 27
 """Points up to which equal tiles may be much smaller than the largest, and a little smaller."""
-THREADS_FROM: Final = 200_000
+THREADS_FROM: Final = 60_000
 """Cycles from which several threads pay."""
 LONG_ROWS: Final = 1280
 """Lanes from which a row is longer than a page."""

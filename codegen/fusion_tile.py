@@ -7,7 +7,7 @@ against lanes, register tiles and caches that a loop over rows would spoil.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, lcm, prod
 
 from tensorad.codegen import machine
@@ -18,7 +18,7 @@ from tensorad.codegen.fusion_rows import Group, Row, bytes_assumed
 from tensorad.codegen.fusion_step import Part, Step
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.memory import bytes_text
-from tensorad.codegen.parallel_work import PARALLEL_COST
+from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE, lanes_of
 from tensorad.ir.expr import Axis
 from tensorad.ir.tensor import Constant, Tensor
@@ -97,8 +97,22 @@ def best_tile(
     enough = saved / BYTES_PER_CYCLE
     for t, most in tries:
         if _keeps(t, group, outside, most, saved) and _repacking(t, group) < enough:
-            return t
+            return replace(t, parallel=True) if _shared_awake(t, group) else t
     return None
+
+
+def _shared_awake(tile: Tile, group: Group) -> bool:
+    """Whether threads that are awake may share loops that were made for one."""
+    members = [m for s in group.steps for m in s.parts]
+    work = sum(m.cost for m in members)
+    if tile.parallel or work < SHARED_COST or work >= PARALLEL_COST:
+        return False
+    if any(s.item is not None and s.item.choices.parallel is not None for s in group.steps):
+        return False
+    if any(m.contraction is not None for m in members):
+        return False
+    first = _extent(group, tile.rows[0])
+    return (first if len(tile.rows) > 1 else ceil(first / tile.block)) >= FEW_BLOCKS
 
 
 def reason(group: Group, tile: Tile, outside: Mapping[Tensor, None]) -> tuple[str, str]:

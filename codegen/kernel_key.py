@@ -135,7 +135,8 @@ class _Writer:
                 kind = f"{s.kind} covering" if s.covering else f"{s.kind}"
                 if s.within is not None:
                     kind += f" {self.expr(s.within.lower)} {self.expr(s.within.upper)}"
-                self.lines.append(f"for {self.bind(s.axis)} {kind} {s.width} {s.lanes} {ahead}")
+                work = "" if s.work is None else f" {self.expr(s.work)}"
+                self.lines.append(f"for {self.bind(s.axis)} {kind} {s.width} {s.lanes} {ahead}{work}")
                 self.block(s.body)
             case If():
                 self.lines.append(f"if {self.expr(s.cond)}")

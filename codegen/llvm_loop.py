@@ -21,7 +21,8 @@ from tensorad.codegen.llvm_stream import (
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loop_place import JoinedStrips, joined_strips
 from tensorad.codegen.loopir import Assign, For, Stmt
-from tensorad.codegen.parallel_work import PARALLEL_COST, symbolic_work
+from tensorad.codegen.parallel_ir import LIGHT
+from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Param, Size, axis
 from tensorad.ir.tensor import Tensor
@@ -391,7 +392,8 @@ def function_text(
 def _parallel_loop(loops: Loops, s: For, strips: JoinedStrips | None) -> None:
     """Iterations [begin, end) of the loop; end < 0 asks how many there are.
 
-    The answer is negative where threads are not worth while at these sizes.
+    The answer is negative where threads are not worth while at these sizes, and marked as light
+    where they are if they need not be woken.
     """
     code, values = loops.code, loops.values
     lower, upper, step = (values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step))
@@ -401,17 +403,19 @@ def _parallel_loop(loops: Loops, s: For, strips: JoinedStrips | None) -> None:
     rounded = put(f"sub i64 {rounded}, 1")
     positive = put(f"icmp sgt i64 {extent}, 0")
     safe = put(f"select i1 {positive}, i64 {rounded}, i64 0")
-    work = symbolic_work(s)
-    cycles = None if work is None else values.scalar(work).name
+    cycles = None if s.work is None else values.scalar(s.work).name
     query, run = code.fresh("query"), code.fresh("run")
     asked = put("icmp slt i64 %end, 0")
     code.line(f"br i1 {asked}, label %{query}, label %{run}")
     code.start_block(query)
     count = put(f"sdiv i64 {safe}, {step}")
     if cycles is not None:
-        few = put(f"icmp slt i64 {cycles}, {PARALLEL_COST}")
+        marked = put(f"or i64 {count}, {LIGHT}")
+        light = put(f"icmp slt i64 {cycles}, {PARALLEL_COST}")
         less = put(f"sub i64 0, {count}")
-        count = put(f"select i1 {few}, i64 {less}, i64 {count}")
+        few = put(f"icmp slt i64 {cycles}, {SHARED_COST}")
+        more = put(f"select i1 {light}, i64 {marked}, i64 {count}")
+        count = put(f"select i1 {few}, i64 {less}, i64 {more}")
     code.line(f"ret i64 {count}")
     code.start_block(run)
     start = put(f"add i64 {lower}, {put(f'mul i64 %begin, {step}')}")

@@ -52,6 +52,9 @@ class For:
     """Vector loops: tensors whose elements are asked for some time before they are read, or
     before the loops inside if they are stored after them."""
     lanes: int = 0
+    work: Expr | None = None
+    """Parallel loops: cycles of all iterations, about; what starts threads goes by it. None:
+    threads are worth it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, V
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import check_kernel
 from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
+from tensorad.codegen.parallel_work import with_work
 from tensorad.codegen.row_passes import with_row_passes
 from tensorad.codegen.schedule_memory import with_memory_hints
 from tensorad.codegen.schedule_narrow import with_narrow_scratch
@@ -65,6 +66,7 @@ def lower_program(
     if schedule:
         fused = [with_narrow_scratch(k) for k in fuse_units(checked, distinct, chosen)]
         kernels = [with_row_passes(with_memory_hints(k, chosen), chosen) for k in fused]
+        kernels = [with_work(k, chosen) for k in kernels]
     else:
         kernels = [k for unit, checks in checked for k in (*checks, lower_unit(unit))]
     program = LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))

@@ -25,14 +25,20 @@ _OPEN: Final = 1 << 16
 A worker that comes late finds the bit clear and leaves, so the launcher waits only for threads
 that really began.
 """
+LIGHT: Final = 1 << 62
+"""Bit of a kernel's answer where several threads pay if they are awake, and only then."""
+_FINEST: Final = 32
+"""Stretches that a thread's part is cut into at most."""
 _SPINS: Final = 2000
 """Pauses before a waiting thread sleeps: some 50 us."""
 
 # Byte offsets in the pool's block; what different threads write has its own cache line.
-GENERATION, _STATE, _SLEEPERS, _WAITING, _NEXT, _BUSY, _STOP = 0, 64, 128, 192, 256, 320, 384
+GENERATION, _STATE, _SLEEPERS, _WAITING, _BUSY, _STOP = 0, 64, 128, 192, 320, 384
 WORKERS: Final = _BUSY + 8
 _JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr, scratch, bytes
-_ERRORS: Final = 576  # per thread: begin, code, value, extent (64 bytes)
+_ERRORS: Final = 576  # per thread: begin, code, value, extent, next (64 bytes)
+_NEXT: Final = 32
+"""In a thread's words: the first iteration of its part that nobody has taken."""
 ARGUMENTS: Final = _ERRORS + 64 * (MAX_WORKERS + 1)  # per worker: block, number, generation
 ARGUMENT_BYTES: Final = 64
 POOL_BYTES: Final = ARGUMENTS + 64 * (MAX_WORKERS + 1)
@@ -117,27 +123,49 @@ entry:
   %own = add i64 %blocks, %before
   {_field("%local2", "%local", 8 * SCRATCH_WORD)}
   store i64 %own, ptr %local2
-  {_field("%next", "%pool", _NEXT)}
+  {_loaded("%threads", "i64", "%job", 48)}
   %eo = mul i64 %id, 64
   %eo2 = add i64 %eo, {_ERRORS}
   {_field("%mine", "%pool", "%eo2")}
   {_field("%mine1", "%mine", 8)}
   {_field("%mine2", "%mine", 16)}
   {_field("%mine3", "%mine", 24)}
+  br label %share
+share:
+  %whose = phi i64 [%id, %entry], [%other, %done]
+  %tried = phi i64 [1, %entry], [%tried1, %done]
+  %wo = mul i64 %whose, 64
+  %wo2 = add i64 %wo, {_ERRORS + _NEXT}
+  {_field("%next", "%pool", "%wo2")}
+  %whose1 = add i64 %whose, 1
+  %upto = mul i64 %count, %whose1
+  %end = udiv i64 %upto, %threads
   br label %claim
 claim:
-  %b = atomicrmw add ptr %next, i64 %chunk monotonic
-  %more = icmp slt i64 %b, %count
-  br i1 %more, label %run, label %out
+  %b = load atomic i64, ptr %next monotonic, align 8
+  %left = sub i64 %end, %b
+  %more = icmp sgt i64 %left, 0
+  br i1 %more, label %take, label %done
+take:
+  %left1 = add i64 %left, 1
+  %half = lshr i64 %left1, 1
+  %tiny = icmp slt i64 %half, %chunk
+  %size = select i1 %tiny, i64 %chunk, i64 %half
+  %e0 = add i64 %b, %size
+  %small = icmp slt i64 %e0, %end
+  %e = select i1 %small, i64 %e0, i64 %end
+  %pair = cmpxchg ptr %next, i64 %b, i64 %e monotonic monotonic
+  %got = extractvalue {{i64, i1}} %pair, 1
+  br i1 %got, label %run, label %claim
 run:
-  %e0 = add i64 %b, %chunk
-  %small = icmp slt i64 %e0, %count
-  %e = select i1 %small, i64 %e0, i64 %count
   %code = {_kernel("%b", "%e", "%local")}
   %failed = icmp ne i64 %code, 0
   %known = load i64, ptr %mine1
   %first = icmp eq i64 %known, 0
-  %keep = and i1 %failed, %first
+  %before1 = load i64, ptr %mine
+  %lower = icmp slt i64 %b, %before1
+  %wanted = or i1 %first, %lower
+  %keep = and i1 %failed, %wanted
   br i1 %keep, label %note, label %claim
 note:
   store i64 %b, ptr %mine
@@ -148,6 +176,12 @@ note:
   %x = load i64, ptr %local1
   store i64 %x, ptr %mine3
   br label %claim
+done:
+  %around = icmp eq i64 %whose1, %threads
+  %other = select i1 %around, i64 0, i64 %whose1
+  %tried1 = add i64 %tried, 1
+  %all = icmp sge i64 %tried, %threads
+  br i1 %all, label %out, label %share
 out:
   ret void
 }}"""
@@ -240,7 +274,6 @@ entry:
   {_field("%state", "%pool", _STATE)}
   {_field("%sleepers", "%pool", _SLEEPERS)}
   {_field("%waiting", "%pool", _WAITING)}
-  {_field("%next", "%pool", _NEXT)}
   {_field("%job", "%pool", _JOB)}
   store ptr %fn, ptr %job
   {_field("%j1", "%job", 8)}
@@ -251,7 +284,7 @@ entry:
   store ptr %sizes, ptr %j3
   {_field("%j4", "%job", 32)}
   store i64 %count, ptr %j4
-  %parts = mul i64 %threads, 4
+  %parts = mul i64 %threads, {_FINEST}
   %above = add i64 %count, %parts
   %above1 = sub i64 %above, 1
   %chunk = udiv i64 %above1, %parts
@@ -267,7 +300,6 @@ entry:
   {_loaded("%bytes", "i64", "%error", 8 * SCRATCH_WORD + 8)}
   {_field("%j9", "%job", 72)}
   store i64 %bytes, ptr %j9
-  store i64 0, ptr %next
   store atomic i32 0, ptr %waiting seq_cst, align 4
   br label %clear
 clear:
@@ -276,6 +308,10 @@ clear:
   %io1 = add i64 %io, {_ERRORS + 8}
   {_field("%old", "%pool", "%io1")}
   store i64 0, ptr %old
+  {_field("%first", "%old", _NEXT - 8)}
+  %from = mul i64 %count, %i
+  %from1 = udiv i64 %from, %threads
+  store i64 %from1, ptr %first
   %i1 = add i64 %i, 1
   %rest = icmp slt i64 %i1, %threads
   br i1 %rest, label %clear, label %open
@@ -381,13 +417,20 @@ alone:
   br label %result
 ask:
   %answer = {_kernel("0", "-1", "%error")}
-  %n = call i64 @llvm.abs.i64(i64 %answer, i1 false)
+  %positive = call i64 @llvm.abs.i64(i64 %answer, i1 false)
+  %n = and i64 %positive, {LIGHT - 1}
   %empty = icmp eq i64 %n, 0
   br i1 %empty, label %next, label %choose
 choose:
   %wide = icmp sgt i64 %answer, 1
   %try = and i1 %wide, %several
-  br i1 %try, label %lock, label %serial
+  br i1 %try, label %weigh, label %serial
+weigh:
+  %marked = icmp uge i64 %answer, {LIGHT}
+  {_loaded("%sleepers", "i32", "%pool", _SLEEPERS)}
+  %asleep = icmp ne i32 %sleepers, 0
+  %late = and i1 %marked, %asleep
+  br i1 %late, label %serial, label %lock
 lock:
   {_field("%busy", "%pool", _BUSY)}
   %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic

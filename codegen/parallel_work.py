@@ -1,13 +1,16 @@
-"""How much work a loop that threads share has at given sizes: decided when it is called."""
+"""How much work a loop that threads share has: whether it starts them is decided in a call."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final, TypeGuard
 
 from tensorad.codegen.affine import Ranges
-from tensorad.codegen.llvm_lanes import expressions, statements
-from tensorad.codegen.loopir import Fold, For, If, Stmt
+from tensorad.codegen.choices import Schedules
+from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.loopir import Fold, For, If, Kernel, Stmt, Store
 from tensorad.ir.expr import (
     ONE,
     ZERO,
@@ -17,7 +20,7 @@ from tensorad.ir.expr import (
     Expr,
     Param,
     Read,
-    Size,
+    Select,
     add,
     call,
     floordiv,
@@ -25,60 +28,100 @@ from tensorad.ir.expr import (
     mul,
     sub,
 )
-from tensorad.ir.order import SIZE, occurs
-from tensorad.ir.visit import postorder, substitute
+from tensorad.ir.visit import free_leaves, postorder, substitute
 from tensorad.simplify.linear import linear_form
 
 PARALLEL_COST: Final = 200_000
 """Estimated cycles from which several threads pay, even those that sleep and come 60 us late."""
-HEAVY: Final = 8
-"""Cycles of an elementary function for eight lanes; other operations count one."""
+SHARED_COST: Final = 30_000
+"""Estimated cycles from which threads pay that are awake: loops with more are shared."""
+HEAVY: Final = 16
+"""Half cycles of an elementary function for one register of lanes; other operations take one."""
 _PLAIN: Final = ("add", "sub", "mul", "div", "neg", "minimum", "maximum", "abs", "and", "or", "not")
-_LANES: Final = 8
+_LANES: Final = 16
+_MOVED: Final = 2
+"""Half cycles until a register is read, from a cache at hand; a store takes twice as long."""
+_CHAINED: Final = 8
+"""Half cycles of a fold outside of lanes, which waits for the one before."""
 _UNKNOWN: Final = 16
 """Iterations of a loop whose bounds come from data."""
 _SHARED: Final = 4096
 """Most expression nodes looked at."""
 
 
-def symbolic_work(loop: For) -> Expr | None:
-    """Cycles of the loop, about, as an expression of sizes; None where they are known before."""
-    loops = [s.axis for s in statements((loop,)) if isinstance(s, For)]
-    if not occurs(SIZE, *[e for a in loops for e in (a.lower, a.upper, a.step)]):
-        return None
+def with_work(kernel: Kernel, schedules: Schedules) -> Kernel:
+    """The kernel with the work of its parallel loops beside them.
+
+    Threads asked for by hand are started whatever there is to do.
+    """
+    every = (schedules.everywhere, *schedules.named.values())
+    if any(c.parallel for c in every):
+        return kernel
+    shared = [s for s in kernel.body if isinstance(s, For) and s.kind == "parallel"]
+    if not shared:
+        return kernel
+    work = {s: loop_work(s) for s in shared}
+    body = [
+        replace(s, work=work[s]) if isinstance(s, For) and s in work else s for s in kernel.body
+    ]
+    return replace(kernel, body=tuple(body))
+
+
+def loop_work(loop: For) -> Expr:
+    """Cycles of the loop, about: a number, or an expression of sizes."""
     total: Expr = ZERO
     ranges = Ranges()
     outer: dict[Axis, Expr] = {}
-    stack: list[tuple[Stmt, Expr]] = [(loop, ONE)]
+    stack: list[tuple[For, Expr, Axis | None]] = [(loop, ONE, None)]
     looked = 0
     while stack:
-        s, times = stack.pop()
-        if isinstance(s, For):
-            ranges.enter(s.axis)
-            trips = _trips(s.axis, ranges, outer)
-            outer[s.axis] = sub(s.axis.upper, ONE)
-            if s.kind == "vector":
-                trips = floordiv(add(trips, int_const(_LANES - 1)), int_const(_LANES))
-            inside = mul(times, trips)
-            stack.extend((c, inside) for c in s.body)
-            continue
-        if isinstance(s, If):
-            stack.extend((c, times) for c in (*s.then, *s.orelse))
-            continue
-        looked += 1
-        total = add(total, mul(times, int_const(_cycles(s))))
+        s, times, lane = stack.pop()
+        ranges.enter(s.axis)
+        trips = _trips(s.axis, ranges, outer)
+        outer[s.axis] = sub(s.axis.upper, ONE)
+        if s.kind == "vector":
+            trips, lane = floordiv(add(trips, int_const(_LANES - 1)), int_const(_LANES)), s.axis
+        inside = mul(times, trips)
+        simple = [c for c in _flat(s.body) if not isinstance(c, For)]
+        total = add(total, mul(inside, int_const(_half_cycles(simple, lane))))
+        stack.extend((c, inside, lane) for c in _flat(s.body) if isinstance(c, For))
+        looked += len(simple)
         if looked * 8 > _SHARED:
             break  # enough is known: there is much of it
-    return total if any(isinstance(e, Size) for e in postorder(total)) else None
+    return floordiv(mul(total, int_const(3)), int_const(4))  # half as much again is not seen
 
 
-def _cycles(s: Stmt) -> int:
-    """Of one statement for eight lanes."""
-    nodes = postorder(*expressions(s))
-    calls = [e for e in nodes if isinstance(e, Call) and e.dtype.is_float]
-    heavy = sum(c.op not in _PLAIN for c in calls)
-    reads = sum(isinstance(e, Read) for e in nodes)
-    return 1 + isinstance(s, Fold) + len(calls) + (HEAVY - 1) * heavy + reads
+def _flat(body: Sequence[Stmt]) -> list[Stmt]:
+    """The statements of a block, those of both sides of its conditions too."""
+    found: list[Stmt] = []
+    stack = list(reversed(body))
+    while stack:
+        s = stack.pop()
+        if isinstance(s, If):
+            stack.extend(reversed((*s.then, *s.orelse)))
+        else:
+            found.append(s)
+    return found
+
+
+def _half_cycles(body: Sequence[Stmt], lane: Axis | None) -> int:
+    """Of the statements of one body, for one register of lanes where they run in lanes."""
+    total = 0
+    fused: dict[Expr, None] = {}
+    for s in body:
+        if isinstance(s, Fold):
+            total += len(s.targets) * (1 if lane is not None else _CHAINED)
+            fused.update(dict.fromkeys(s.values))
+        elif isinstance(s, Store):
+            total += 2 * _MOVED * len(s.tensors)
+    for e in postorder(*[e for s in body for e in expressions(s)]):
+        if isinstance(e, Read):
+            total += _MOVED * (lane is None or lane in free_leaves(*e.indices))
+        elif isinstance(e, Call) and e.dtype.is_float and not (e in fused and e.op == "mul"):
+            total += 1 if e.op in _PLAIN else HEAVY
+        elif isinstance(e, Select):
+            total += 1
+    return total
 
 
 def _trips(a: Axis, ranges: Ranges, outer: dict[Axis, Expr]) -> Expr:

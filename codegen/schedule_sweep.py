@@ -10,7 +10,7 @@ from tensorad.codegen.choices import Choices, lanes_allowed
 from tensorad.codegen.loopir import For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_parts import lower_update
-from tensorad.codegen.parallel_work import PARALLEL_COST
+from tensorad.codegen.parallel_work import SHARED_COST
 from tensorad.codegen.schedule_emit import emit_nest, strips
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.codegen.schedule_traffic import extent_product
@@ -130,7 +130,7 @@ def _fits_lanes(op: Scatter, a: Axis) -> bool:
 
 def wants_threads(points: float, wanted: bool | None) -> bool:
     """Whether loops over so many points run on several threads."""
-    return points * 4 > PARALLEL_COST if wanted is None else wanted
+    return points * 4 > SHARED_COST if wanted is None else wanted
 
 
 def free_loops(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tensorad.codegen.access import extent_of
 from tensorad.codegen.loopnest import Nest
-from tensorad.codegen.parallel_work import PARALLEL_COST
+from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.shared_loops import FEW_POINTS
@@ -16,11 +16,16 @@ from tensorad.ir.visit import postorder
 
 
 def on_threads(nest: Nest, plan: Plan, lanes: int, cost: float, wanted: bool | None) -> Plan:
-    """Several threads where the work is worth it; a longer axis goes first if need be."""
+    """Several threads where the work is worth it; a longer axis goes first if need be.
+
+    Where threads are not woken for it, the loops stay those of one thread.
+    """
     order = list(plan.order)
-    pays = cost >= PARALLEL_COST or _is_symbolic(nest)  # then a call decides by its sizes
+    symbolic = _is_symbolic(nest)  # then a call decides by its sizes
+    pays = cost >= SHARED_COST or symbolic
     if not order or not (pays if wanted is None else wanted):
         return plan
+    light = wanted is None and cost < PARALLEL_COST and not symbolic
 
     def trips(a: Axis) -> int:
         step = plan.jam.get(a, 1)
@@ -29,8 +34,11 @@ def on_threads(nest: Nest, plan: Plan, lanes: int, cost: float, wanted: bool | N
         return extent_of(a) // step
 
     if plan.sweep and order[0] is plan.vector:
+        if light:
+            return plan
         plan = replace(plan, sweep=0)
-    if trips(order[0]) < 8 and not plan.sweep and not _becomes_long(nest, plan, trips):
+    moves = not plan.sweep and not light
+    if trips(order[0]) < 8 and moves and not _becomes_long(nest, plan, trips):
         movable = [a for a in order if a is not plan.vector]
         longest = max(movable, key=trips, default=order[0])
         if trips(longest) > 2 * trips(order[0]):
