@@ -136,7 +136,9 @@ class _Writer:
                 if s.within is not None:
                     kind += f" {self.expr(s.within.lower)} {self.expr(s.within.upper)}"
                 work = "" if s.work is None else f" {self.expr(s.work)}"
-                self.lines.append(f"for {self.bind(s.axis)} {kind} {s.width} {s.lanes} {ahead}{work}")
+                self.lines.append(
+                    f"for {self.bind(s.axis)} {kind} {s.width} {s.lanes} {ahead}{work}"
+                )
                 self.block(s.body)
             case If():
                 self.lines.append(f"if {self.expr(s.cond)}")

@@ -21,7 +21,7 @@ from tensorad.codegen.llvm_stream import (
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loop_place import JoinedStrips, joined_strips
 from tensorad.codegen.loopir import Assign, For, Stmt
-from tensorad.codegen.parallel_ir import LIGHT
+from tensorad.codegen.parallel_layout import LIGHT
 from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Param, Size, axis

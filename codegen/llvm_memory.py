@@ -17,7 +17,7 @@ from tensorad.codegen.llvm_text import (
     vector_constant,
 )
 from tensorad.codegen.llvm_windows import Window, load_block
-from tensorad.codegen.parallel_ir import SCRATCH_WORD
+from tensorad.codegen.parallel_layout import SCRATCH_WORD
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr, Read, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr

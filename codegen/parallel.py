@@ -13,14 +13,14 @@ import numpy as np
 
 from tensorad.codegen import jit
 from tensorad.codegen.epoch import begin_epoch
-from tensorad.codegen.parallel_ir import (
+from tensorad.codegen.parallel_ir import driver_text
+from tensorad.codegen.parallel_layout import (
     ARGUMENT_BYTES,
     ARGUMENTS,
     GENERATION,
     MAX_WORKERS,
     POOL_BYTES,
     WORKERS,
-    driver_text,
 )
 from tensorad.errors import InternalError
 

@@ -1,48 +1,42 @@
-"""The driver that runs a table of kernels and the thread pool it uses, as LLVM IR.
-
-Call block, pool block and step table are plain memory shared with Python; a step is three
-words: the kernel's address, where its slot numbers start, and whether it is parallel.
-"""
+"""The driver that runs a table of kernels and the thread pool it uses, as LLVM IR."""
 
 from __future__ import annotations
 
 import platform
 from typing import Final
 
-# The call block: 64-bit words that Python fills in and the driver reads.
-STEPS, COUNT, SLOTS, INDICES, SIZES, THREADS, POOL, STEP, CODE, VALUE, EXTENT = range(11)
-SCRATCH, SCRATCH_BYTES = 11, 12
-"""The first thread's block of scratch memory, and the bytes of each thread's."""
-CALL_WORDS: Final = 16
-SCRATCH_WORD: Final = SCRATCH - VALUE
-"""Where a kernel finds its thread's block: in words after the two that hold an error."""
-BUSY, EPOCH = CALL_WORDS - 2, CALL_WORDS - 1
-"""Words of the native entry: whether a call uses the block, and the settings it was made for."""
-MAX_WORKERS: Final = 255
-_OPEN: Final = 1 << 16
-"""Bit of the pool's state while a job takes helpers; below it is the number of those at work.
+from tensorad.codegen.parallel_layout import (
+    CODE,
+    COUNT,
+    ERRORS,
+    FINEST,
+    GENERATION,
+    INDICES,
+    JOB,
+    LIGHT,
+    NEXT,
+    OPEN,
+    POOL,
+    POOL_BUSY,
+    SCRATCH_WORD,
+    SIZES,
+    SLEEPERS,
+    SLOTS,
+    STATE,
+    STEP,
+    STOP,
+    THREADS,
+    VALUE,
+    WAITING,
+    WORKERS,
+    field,
+    kernel_call,
+    loaded,
+)
+from tensorad.codegen.parallel_part import PART
 
-A worker that comes late finds the bit clear and leaves, so the launcher waits only for threads
-that really began.
-"""
-LIGHT: Final = 1 << 62
-"""Bit of a kernel's answer where several threads pay if they are awake, and only then."""
-_FINEST: Final = 32
-"""Stretches that a thread's part is cut into at most."""
 _SPINS: Final = 2000
 """Pauses before a waiting thread sleeps: some 50 us."""
-
-# Byte offsets in the pool's block; what different threads write has its own cache line.
-GENERATION, _STATE, _SLEEPERS, _WAITING, _BUSY, _STOP = 0, 64, 128, 192, 320, 384
-WORKERS: Final = _BUSY + 8
-_JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr, scratch, bytes
-_ERRORS: Final = 576  # per thread: begin, code, value, extent, next (64 bytes)
-_NEXT: Final = 32
-"""In a thread's words: the first iteration of its part that nobody has taken."""
-ARGUMENTS: Final = _ERRORS + 64 * (MAX_WORKERS + 1)  # per worker: block, number, generation
-ARGUMENT_BYTES: Final = 64
-POOL_BYTES: Final = ARGUMENTS + 64 * (MAX_WORKERS + 1)
-
 _X86: Final = platform.machine().lower() in ("x86_64", "amd64")
 _SAVE_MODE: Final = "call void @llvm.x86.sse.stmxcsr(ptr %mode)" if _X86 else ""
 _LOAD_MODE: Final = "call void @llvm.x86.sse.ldmxcsr(ptr %mode)" if _X86 else ""
@@ -51,21 +45,6 @@ _DEFAULT_MODE: Final = 0x1F80
 """All exceptions masked, round to nearest, subnormals kept."""
 _FUTEX: Final = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98}
 _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
-
-
-def _kernel(begin: str, end: str, error: str) -> str:
-    """A call of the kernel %fn on iterations [begin, end)."""
-    shared = "ptr %slots, ptr %index, ptr %sizes"
-    return f"call i64 %fn({shared}, i64 {begin}, i64 {end}, ptr {error})"
-
-
-def _field(name: str, block: str, offset: str | int) -> str:
-    return f"{name} = getelementptr i8, ptr {block}, i64 {offset}"
-
-
-def _loaded(name: str, kind: str, block: str, offset: int) -> str:
-    """A word of a block, of the type `kind`."""
-    return f"{_field(name + '.at', block, offset)}\n  {name} = load {kind}, ptr {name}.at"
 
 
 def driver_text() -> str:
@@ -88,7 +67,7 @@ define internal void @wake(ptr %word) nounwind {{
   %r = {futex} %word, i32 {_WAKE_PRIVATE}, i32 2147483647)
   ret void
 }}
-{_PART}
+{PART}
 {_WORKER}
 {_LAUNCH}
 {_DRIVER}
@@ -106,102 +85,22 @@ def _declarations() -> str:
     )
 
 
-_PART: Final = f"""
-define internal void @part(ptr %pool, i64 %id) nounwind {{
-entry:
-  %local = alloca [3 x i64]
-  {_field("%job", "%pool", _JOB)}
-  %fn = load ptr, ptr %job
-  {_loaded("%slots", "ptr", "%job", 8)}
-  {_loaded("%index", "ptr", "%job", 16)}
-  {_loaded("%sizes", "ptr", "%job", 24)}
-  {_loaded("%count", "i64", "%job", 32)}
-  {_loaded("%chunk", "i64", "%job", 40)}
-  {_loaded("%blocks", "i64", "%job", 64)}
-  {_loaded("%bytes", "i64", "%job", 72)}
-  %before = mul i64 %id, %bytes
-  %own = add i64 %blocks, %before
-  {_field("%local2", "%local", 8 * SCRATCH_WORD)}
-  store i64 %own, ptr %local2
-  {_loaded("%threads", "i64", "%job", 48)}
-  %eo = mul i64 %id, 64
-  %eo2 = add i64 %eo, {_ERRORS}
-  {_field("%mine", "%pool", "%eo2")}
-  {_field("%mine1", "%mine", 8)}
-  {_field("%mine2", "%mine", 16)}
-  {_field("%mine3", "%mine", 24)}
-  br label %share
-share:
-  %whose = phi i64 [%id, %entry], [%other, %done]
-  %tried = phi i64 [1, %entry], [%tried1, %done]
-  %wo = mul i64 %whose, 64
-  %wo2 = add i64 %wo, {_ERRORS + _NEXT}
-  {_field("%next", "%pool", "%wo2")}
-  %whose1 = add i64 %whose, 1
-  %upto = mul i64 %count, %whose1
-  %end = udiv i64 %upto, %threads
-  br label %claim
-claim:
-  %b = load atomic i64, ptr %next monotonic, align 8
-  %left = sub i64 %end, %b
-  %more = icmp sgt i64 %left, 0
-  br i1 %more, label %take, label %done
-take:
-  %left1 = add i64 %left, 1
-  %half = lshr i64 %left1, 1
-  %tiny = icmp slt i64 %half, %chunk
-  %size = select i1 %tiny, i64 %chunk, i64 %half
-  %e0 = add i64 %b, %size
-  %small = icmp slt i64 %e0, %end
-  %e = select i1 %small, i64 %e0, i64 %end
-  %pair = cmpxchg ptr %next, i64 %b, i64 %e monotonic monotonic
-  %got = extractvalue {{i64, i1}} %pair, 1
-  br i1 %got, label %run, label %claim
-run:
-  %code = {_kernel("%b", "%e", "%local")}
-  %failed = icmp ne i64 %code, 0
-  %known = load i64, ptr %mine1
-  %first = icmp eq i64 %known, 0
-  %before1 = load i64, ptr %mine
-  %lower = icmp slt i64 %b, %before1
-  %wanted = or i1 %first, %lower
-  %keep = and i1 %failed, %wanted
-  br i1 %keep, label %note, label %claim
-note:
-  store i64 %b, ptr %mine
-  store i64 %code, ptr %mine1
-  %v = load i64, ptr %local
-  store i64 %v, ptr %mine2
-  {_field("%local1", "%local", 8)}
-  %x = load i64, ptr %local1
-  store i64 %x, ptr %mine3
-  br label %claim
-done:
-  %around = icmp eq i64 %whose1, %threads
-  %other = select i1 %around, i64 0, i64 %whose1
-  %tried1 = add i64 %tried, 1
-  %all = icmp sge i64 %tried, %threads
-  br i1 %all, label %out, label %share
-out:
-  ret void
-}}"""
-
 _WORKER: Final = f"""
 define ptr @worker(ptr %argument) nounwind {{
 entry:
   %mode = alloca i32
   %pool = load ptr, ptr %argument
-  {_field("%a1", "%argument", 8)}
+  {field("%a1", "%argument", 8)}
   %id = load i64, ptr %a1
-  {_field("%a2", "%argument", 16)}
+  {field("%a2", "%argument", 16)}
   %start = load i32, ptr %a2
-  {_field("%gen", "%pool", GENERATION)}
-  {_field("%state", "%pool", _STATE)}
-  {_field("%sleepers", "%pool", _SLEEPERS)}
-  {_field("%waiting", "%pool", _WAITING)}
-  {_field("%stopped", "%pool", _STOP)}
-  {_field("%threads", "%pool", _JOB + 48)}
-  {_field("%jobmode", "%pool", _JOB + 56)}
+  {field("%gen", "%pool", GENERATION)}
+  {field("%state", "%pool", STATE)}
+  {field("%sleepers", "%pool", SLEEPERS)}
+  {field("%waiting", "%pool", WAITING)}
+  {field("%stopped", "%pool", STOP)}
+  {field("%threads", "%pool", JOB + 48)}
+  {field("%jobmode", "%pool", JOB + 56)}
   br label %idle
 idle:
   %last = phi i32 [%start, %entry], [%now, %done], [%now, %finish]
@@ -230,7 +129,7 @@ go:
   br i1 %ends, label %leave, label %work
 work:
   %s = atomicrmw add ptr %state, i32 1 seq_cst
-  %bit = and i32 %s, {_OPEN}
+  %bit = and i32 %s, {OPEN}
   %open = icmp ne i32 %bit, 0
   br i1 %open, label %join, label %after
 join:
@@ -270,45 +169,45 @@ _LAUNCH_ARGUMENTS: Final = (
 _LAUNCH: Final = f"""
 define internal i64 @launch({_LAUNCH_PARAMETERS}) nounwind {{
 entry:
-  {_field("%gen", "%pool", GENERATION)}
-  {_field("%state", "%pool", _STATE)}
-  {_field("%sleepers", "%pool", _SLEEPERS)}
-  {_field("%waiting", "%pool", _WAITING)}
-  {_field("%job", "%pool", _JOB)}
+  {field("%gen", "%pool", GENERATION)}
+  {field("%state", "%pool", STATE)}
+  {field("%sleepers", "%pool", SLEEPERS)}
+  {field("%waiting", "%pool", WAITING)}
+  {field("%job", "%pool", JOB)}
   store ptr %fn, ptr %job
-  {_field("%j1", "%job", 8)}
+  {field("%j1", "%job", 8)}
   store ptr %slots, ptr %j1
-  {_field("%j2", "%job", 16)}
+  {field("%j2", "%job", 16)}
   store ptr %index, ptr %j2
-  {_field("%j3", "%job", 24)}
+  {field("%j3", "%job", 24)}
   store ptr %sizes, ptr %j3
-  {_field("%j4", "%job", 32)}
+  {field("%j4", "%job", 32)}
   store i64 %count, ptr %j4
-  %parts = mul i64 %threads, {_FINEST}
+  %parts = mul i64 %threads, {FINEST}
   %above = add i64 %count, %parts
   %above1 = sub i64 %above, 1
   %chunk = udiv i64 %above1, %parts
-  {_field("%j5", "%job", 40)}
+  {field("%j5", "%job", 40)}
   store i64 %chunk, ptr %j5
-  {_field("%j6", "%job", 48)}
+  {field("%j6", "%job", 48)}
   store i64 %threads, ptr %j6
-  {_field("%j7", "%job", 56)}
+  {field("%j7", "%job", 56)}
   store i32 %mode, ptr %j7
-  {_loaded("%blocks", "i64", "%error", 8 * SCRATCH_WORD)}
-  {_field("%j8", "%job", 64)}
+  {loaded("%blocks", "i64", "%error", 8 * SCRATCH_WORD)}
+  {field("%j8", "%job", 64)}
   store i64 %blocks, ptr %j8
-  {_loaded("%bytes", "i64", "%error", 8 * SCRATCH_WORD + 8)}
-  {_field("%j9", "%job", 72)}
+  {loaded("%bytes", "i64", "%error", 8 * SCRATCH_WORD + 8)}
+  {field("%j9", "%job", 72)}
   store i64 %bytes, ptr %j9
   store atomic i32 0, ptr %waiting seq_cst, align 4
   br label %clear
 clear:
   %i = phi i64 [0, %entry], [%i1, %clear]
   %io = mul i64 %i, 64
-  %io1 = add i64 %io, {_ERRORS + 8}
-  {_field("%old", "%pool", "%io1")}
+  %io1 = add i64 %io, {ERRORS + 8}
+  {field("%old", "%pool", "%io1")}
   store i64 0, ptr %old
-  {_field("%first", "%old", _NEXT - 8)}
+  {field("%first", "%old", NEXT - 8)}
   %from = mul i64 %count, %i
   %from1 = udiv i64 %from, %threads
   store i64 %from1, ptr %first
@@ -316,7 +215,7 @@ clear:
   %rest = icmp slt i64 %i1, %threads
   br i1 %rest, label %clear, label %open
 open:
-  %opened = atomicrmw or ptr %state, i32 {_OPEN} seq_cst
+  %opened = atomicrmw or ptr %state, i32 {OPEN} seq_cst
   %g = atomicrmw add ptr %gen, i32 1 seq_cst
   %s = load atomic i32, ptr %sleepers seq_cst, align 4
   %asleep = icmp ne i32 %s, 0
@@ -326,7 +225,7 @@ rouse:
   br label %work
 work:
   call void @part(ptr %pool, i64 0)
-  %closed = atomicrmw and ptr %state, i32 {~_OPEN} seq_cst
+  %closed = atomicrmw and ptr %state, i32 {~OPEN} seq_cst
   br label %spin
 spin:
   %n = phi i32 [0, %work], [%n1, %again]
@@ -353,9 +252,9 @@ look:
   %best = phi i64 [9223372036854775807, %collect], [%best1, %skip]
   %code = phi i64 [0, %collect], [%code1, %skip]
   %o = mul i64 %t, 64
-  %o1 = add i64 %o, {_ERRORS}
-  {_field("%slot", "%pool", "%o1")}
-  {_field("%slot1", "%slot", 8)}
+  %o1 = add i64 %o, {ERRORS}
+  {field("%slot", "%pool", "%o1")}
+  {field("%slot1", "%slot", 8)}
   %c = load i64, ptr %slot1
   %bad = icmp ne i64 %c, 0
   %b = load i64, ptr %slot
@@ -363,12 +262,12 @@ look:
   %take = and i1 %bad, %lower
   br i1 %take, label %copy, label %skip
 copy:
-  {_field("%slot2", "%slot", 16)}
-  {_field("%slot3", "%slot", 24)}
+  {field("%slot2", "%slot", 16)}
+  {field("%slot3", "%slot", 24)}
   %v = load i64, ptr %slot2
   %x = load i64, ptr %slot3
   store i64 %v, ptr %error
-  {_field("%error1", "%error", 8)}
+  {field("%error1", "%error", 8)}
   store i64 %x, ptr %error1
   br label %skip
 skip:
@@ -390,33 +289,33 @@ entry:
   store i32 {_DEFAULT_MODE}, ptr %mode
   {_LOAD_MODE}
   %table = load ptr, ptr %call
-  {_loaded("%count", "i64", "%call", 8 * COUNT)}
-  {_loaded("%slots", "ptr", "%call", 8 * SLOTS)}
-  {_loaded("%indices", "ptr", "%call", 8 * INDICES)}
-  {_loaded("%sizes", "ptr", "%call", 8 * SIZES)}
-  {_loaded("%threads", "i64", "%call", 8 * THREADS)}
-  {_loaded("%pool", "ptr", "%call", 8 * POOL)}
-  {_field("%error", "%call", 8 * VALUE)}
+  {loaded("%count", "i64", "%call", 8 * COUNT)}
+  {loaded("%slots", "ptr", "%call", 8 * SLOTS)}
+  {loaded("%indices", "ptr", "%call", 8 * INDICES)}
+  {loaded("%sizes", "ptr", "%call", 8 * SIZES)}
+  {loaded("%threads", "i64", "%call", 8 * THREADS)}
+  {loaded("%pool", "ptr", "%call", 8 * POOL)}
+  {field("%error", "%call", 8 * VALUE)}
   %any = icmp sgt i64 %count, 0
   %several = icmp sgt i64 %threads, 1
   br i1 %any, label %step, label %fine
 step:
   %s = phi i64 [0, %entry], [%s1, %next]
   %so = mul i64 %s, 24
-  {_field("%entryp", "%table", "%so")}
+  {field("%entryp", "%table", "%so")}
   %fn = load ptr, ptr %entryp
-  {_field("%e1", "%entryp", 8)}
+  {field("%e1", "%entryp", 8)}
   %where = load i64, ptr %e1
   %index = getelementptr i64, ptr %indices, i64 %where
-  {_field("%e2", "%entryp", 16)}
+  {field("%e2", "%entryp", 16)}
   %kind = load i64, ptr %e2
   %is_parallel = icmp ne i64 %kind, 0
   br i1 %is_parallel, label %ask, label %alone
 alone:
-  %r0 = {_kernel("0", "0", "%error")}
+  %r0 = {kernel_call("0", "0", "%error")}
   br label %result
 ask:
-  %answer = {_kernel("0", "-1", "%error")}
+  %answer = {kernel_call("0", "-1", "%error")}
   %positive = call i64 @llvm.abs.i64(i64 %answer, i1 false)
   %n = and i64 %positive, {LIGHT - 1}
   %empty = icmp eq i64 %n, 0
@@ -427,17 +326,17 @@ choose:
   br i1 %try, label %weigh, label %serial
 weigh:
   %marked = icmp uge i64 %answer, {LIGHT}
-  {_loaded("%sleepers", "i32", "%pool", _SLEEPERS)}
+  {loaded("%sleepers", "i32", "%pool", SLEEPERS)}
   %asleep = icmp ne i32 %sleepers, 0
   %late = and i1 %marked, %asleep
   br i1 %late, label %serial, label %lock
 lock:
-  {_field("%busy", "%pool", _BUSY)}
+  {field("%busy", "%pool", POOL_BUSY)}
   %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
   %got = extractvalue {{i32, i1}} %pair, 1
   br i1 %got, label %together, label %serial
 together:
-  {_field("%workersp", "%pool", WORKERS)}
+  {field("%workersp", "%pool", WORKERS)}
   %workers = load i64, ptr %workersp
   %most = add i64 %workers, 1
   %fewer = icmp slt i64 %threads, %most
@@ -447,7 +346,7 @@ together:
   store atomic i32 0, ptr %busy release, align 4
   br label %result
 serial:
-  %r2 = {_kernel("0", "%n", "%error")}
+  %r2 = {kernel_call("0", "%n", "%error")}
   br label %result
 result:
   %code = phi i64 [%r0, %alone], [%r1, %together], [%r2, %serial]
@@ -458,9 +357,9 @@ next:
   %more = icmp slt i64 %s1, %count
   br i1 %more, label %step, label %fine
 fail:
-  {_field("%c7", "%call", 8 * STEP)}
+  {field("%c7", "%call", 8 * STEP)}
   store i64 %s, ptr %c7
-  {_field("%c8", "%call", 8 * CODE)}
+  {field("%c8", "%call", 8 * CODE)}
   store i64 %code, ptr %c8
   {_LOAD_MODE.replace("%mode", "%old")}
   ret i64 1
@@ -471,20 +370,20 @@ fine:
 
 _CONTROL: Final = f"""
 define i32 @acquire(ptr %pool) nounwind {{
-  {_field("%busy", "%pool", _BUSY)}
+  {field("%busy", "%pool", POOL_BUSY)}
   %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
   %got = extractvalue {{i32, i1}} %pair, 1
   %r = zext i1 %got to i32
   ret i32 %r
 }}
 define void @release(ptr %pool) nounwind {{
-  {_field("%busy", "%pool", _BUSY)}
+  {field("%busy", "%pool", POOL_BUSY)}
   store atomic i32 0, ptr %busy release, align 4
   ret void
 }}
 define void @stop(ptr %pool) nounwind {{
-  {_field("%stopped", "%pool", _STOP)}
-  {_field("%gen", "%pool", GENERATION)}
+  {field("%stopped", "%pool", STOP)}
+  {field("%gen", "%pool", GENERATION)}
   store atomic i32 1, ptr %stopped seq_cst, align 4
   %g = atomicrmw add ptr %gen, i32 1 seq_cst
   call void @wake(ptr %gen)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad import config
-from tensorad.codegen import parallel_ir as block
+from tensorad.codegen import parallel_layout as block
 from tensorad.codegen.epoch import epoch
 from tensorad.codegen.kernels import checks_of, compiled_kernel
 from tensorad.codegen.loopir import Kernel, LoopProgram

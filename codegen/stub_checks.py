@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.parallel_ir import BUSY
+from tensorad.codegen.parallel_layout import BUSY
 
 MAX_OUTPUTS: Final = 32
 MAX_FRAMES: Final = 8

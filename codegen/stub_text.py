@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.parallel_ir import BUSY, EPOCH, SLOTS
+from tensorad.codegen.parallel_layout import BUSY, EPOCH, SLOTS
 from tensorad.codegen.stub_checks import (
     ALLOCATES,
     ARRAY_DATA,

@@ -15,8 +15,9 @@ from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import For
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.memory import size_value
-from tensorad.codegen.parallel_work import PARALLEL_COST, symbolic_work
-from tensorad.ir.expr import size_var
+from tensorad.codegen.parallel_layout import LIGHT
+from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
+from tensorad.ir.expr import Const, size_var
 from tensorad.ir.tensor import Tensor
 
 N = size_var("n")
@@ -56,16 +57,27 @@ def test_work_grows_with_sizes(make: Callable[[object], tuple[Tensor, list[Tenso
     loops = shared(make, te.size("n"))
     assert loops
     for loop in loops:
-        work = symbolic_work(loop)
-        assert work is not None
-        cycles = [size_value(work, {N: n}) for n in (0, 8, 64, 512, 4096)]
+        assert loop.work is not None
+        cycles = [size_value(loop.work, {N: n}) for n in (0, 8, 64, 512, 4096)]
         assert cycles == sorted(cycles) and cycles[1] < PARALLEL_COST
 
 
-def test_known_work_is_not_asked_about() -> None:
-    (loop,) = shared(scaled, 2048)
-    assert symbolic_work(loop) is None
+def test_known_work_is_a_number() -> None:
+    def work(n: int) -> int:
+        (loop,) = shared(scaled, n)
+        assert isinstance(loop.work, Const)
+        return int(loop.work.value)
+
+    assert work(2048) >= PARALLEL_COST
+    assert SHARED_COST <= work(512) < PARALLEL_COST
     assert shared(scaled, 32) == []
+
+
+def test_threads_asked_for_by_hand_always_start() -> None:
+    out, inputs = scaled(32)
+    (kernel,) = lower_program([out], inputs, choices=ta.Schedule(parallel=True)).kernels
+    (loop,) = [s for s in statements(kernel.body) if isinstance(s, For) and s.kind == "parallel"]
+    assert loop.work is None
 
 
 def test_the_answer_says_whether_threads_pay() -> None:
@@ -81,8 +93,8 @@ def test_the_answer_says_whether_threads_pay() -> None:
         slots, index = (word * 4)(), (word * 4)(0, 1, 0, 0)
         return int(ask(slots, index, (word * 2)(n, n), 0, -1, (word * 4)()))
 
-    assert answer(0) == 0
     assert answer(10) == -10 and answer(100) == -100
+    assert answer(500) == 500 | LIGHT
     assert answer(20_000) == 20_000
 
 

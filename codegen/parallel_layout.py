@@ -1,0 +1,56 @@
+"""The memory that Python, the driver and its threads share: which word means what.
+
+Call block, pool block and step table are plain memory; a step is three words: the kernel's
+address, where its slot numbers start, and whether it is parallel.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# The call block: 64-bit words that Python fills in and the driver reads.
+STEPS, COUNT, SLOTS, INDICES, SIZES, THREADS, POOL, STEP, CODE, VALUE, EXTENT = range(11)
+SCRATCH, SCRATCH_BYTES = 11, 12
+"""The first thread's block of scratch memory, and the bytes of each thread's."""
+CALL_WORDS: Final = 16
+SCRATCH_WORD: Final = SCRATCH - VALUE
+"""Where a kernel finds its thread's block: in words after the two that hold an error."""
+BUSY, EPOCH = CALL_WORDS - 2, CALL_WORDS - 1
+"""Words of the native entry: whether a call uses the block, and the settings it was made for."""
+MAX_WORKERS: Final = 255
+OPEN: Final = 1 << 16
+"""Bit of the pool's state while a job takes helpers; below it is the number of those at work.
+
+A worker that comes late finds the bit clear and leaves, so the launcher waits only for threads
+that really began.
+"""
+LIGHT: Final = 1 << 62
+"""Bit of a kernel's answer where several threads pay if they are awake, and only then."""
+FINEST: Final = 32
+"""Stretches that a thread's part is cut into at most."""
+
+# Byte offsets in the pool's block; what different threads write has its own cache line.
+GENERATION, STATE, SLEEPERS, WAITING, POOL_BUSY, STOP = 0, 64, 128, 192, 320, 384
+WORKERS: Final = POOL_BUSY + 8
+JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr, scratch, bytes
+ERRORS: Final = 576  # per thread: begin, code, value, extent, next (64 bytes)
+NEXT: Final = 32
+"""In a thread's words: the first iteration of its part that nobody has taken."""
+ARGUMENTS: Final = ERRORS + 64 * (MAX_WORKERS + 1)  # per worker: block, number, generation
+ARGUMENT_BYTES: Final = 64
+POOL_BYTES: Final = ARGUMENTS + 64 * (MAX_WORKERS + 1)
+
+
+def kernel_call(begin: str, end: str, error: str) -> str:
+    """A call of the kernel %fn on iterations [begin, end)."""
+    shared = "ptr %slots, ptr %index, ptr %sizes"
+    return f"call i64 %fn({shared}, i64 {begin}, i64 {end}, ptr {error})"
+
+
+def field(name: str, block: str, offset: str | int) -> str:
+    return f"{name} = getelementptr i8, ptr {block}, i64 {offset}"
+
+
+def loaded(name: str, kind: str, block: str, offset: int) -> str:
+    """A word of a block, of the type `kind`."""
+    return f"{field(name + '.at', block, offset)}\n  {name} = load {kind}, ptr {name}.at"

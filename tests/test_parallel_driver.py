@@ -1,0 +1,96 @@
+"""The driver with kernels written here: who runs which iterations, and whose error counts."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tensorad.codegen import parallel_layout as block
+from tensorad.codegen.parallel import driver, pool_for
+
+WORD = ctypes.c_int64
+KERNEL = ctypes.CFUNCTYPE(
+    WORD, *[ctypes.c_void_p] * 3, WORD, WORD, ctypes.POINTER(WORD)
+)  # slots, index, sizes, begin, end, error
+
+Run = Callable[[int, int], int]
+"""(begin, end) -> the code of an error, or 0."""
+
+
+def launched(answer: int, run: Run, threads: int) -> tuple[int, list[int]]:
+    """Run one parallel step: (the error's code, the words of the error)."""
+
+    def kernel(_: object, __: object, ___: object, begin: int, end: int, error: object) -> int:
+        if end < 0:
+            return answer
+        error[0] = begin  # type: ignore[index]  # a pointer to words
+        return run(begin, end)
+
+    called = KERNEL(kernel)
+    address = ctypes.cast(called, ctypes.c_void_p).value
+    steps, words = np.array([[address, 0, 1]], np.int64), (WORD * block.CALL_WORDS)()
+    nothing = (WORD * 4)()
+    words[block.STEPS], words[block.COUNT] = steps.ctypes.data, 1
+    for place in (block.SLOTS, block.INDICES, block.SIZES):
+        words[place] = ctypes.addressof(nothing)
+    words[block.THREADS], words[block.POOL] = threads, pool_for(threads)
+    failed = driver().run(ctypes.addressof(words))
+    return (words[block.CODE] if failed else 0), [words[block.VALUE], words[block.STEP]]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [2, 3, 7, 64, 1000])
+def test_every_iteration_runs_once(count: int, threads: int) -> None:
+    taken: list[tuple[int, int]] = []
+
+    def run(begin: int, end: int) -> int:
+        taken.append((begin, end))
+        return 0
+
+    assert launched(count, run, threads)[0] == 0
+    assert sorted([n for begin, end in taken for n in range(begin, end)]) == list(range(count))
+    assert len(taken) <= threads * 12  # halves down to a 32nd
+
+
+def test_threads_begin_with_their_own_half() -> None:
+    first: dict[int, int] = {}
+    met = threading.Barrier(2)
+
+    def run(begin: int, end: int) -> int:
+        if threading.get_ident() not in first:
+            first[threading.get_ident()] = begin
+            met.wait(10)
+        return 0
+
+    launched(100, run, 2)
+    assert sorted(first.values()) == [0, 50]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_the_lowest_error_counts(threads: int) -> None:
+    def run(begin: int, end: int) -> int:
+        return 7 if end > 30 else 0
+
+    code, (value, _) = launched(64, run, threads)
+    assert code == 7 and value <= 30
+
+
+def test_light_loops_do_not_wake_threads() -> None:
+    seen: dict[int, None] = {}
+
+    def run(begin: int, end: int) -> int:
+        seen[threading.get_ident()] = None
+        time.sleep(0.001)
+        return 0
+
+    launched(64, run, 2)
+    assert len(seen) == 2
+    time.sleep(0.05)  # workers sleep after some 50 us
+    seen.clear()
+    launched(64 | block.LIGHT, run, 2)
+    assert len(seen) == 1
