@@ -35,8 +35,10 @@ LEAST_WORK: Final = 4096
 LITTLE_WORK: Final = 1 << 23
 MUCH_WORK: Final = 1 << 27
 """Points up to which equal tiles may be much smaller than the largest, and a little smaller."""
-THREADS_FROM: Final = 60_000
-"""Cycles from which several threads pay."""
+THREADS_FROM: Final = 200_000
+"""Steps of registers from which loops are made for several threads."""
+AWAKE_FROM: Final = 60_000
+"""Steps from which threads that are awake share the loops there are."""
 LONG_ROWS: Final = 1280
 """Lanes from which a row is longer than a page."""
 FEW_SLIVERS: Final = 16
@@ -183,7 +185,13 @@ def _cheapest(
             cost *= 1e6  # as asked where it exists
         if best is None or cost < best[0] * 0.99:
             best = cost, found
-    return None if best is None else replace(best[1], inside=inside)
+    if best is None:
+        return None
+    b = replace(best[1], inside=inside)
+    light = c.depth * prod(size(a) for a in c.nest.axes) >= AWAKE_FROM * width
+    shared = prod(size(a) for a in b.outer) * ceil(b.flat / b.panel) > 1
+    awake = light and shared and not inside and choices.parallel is None
+    return replace(b, parallel=True) if awake else b
 
 
 def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) -> Iterator[Blocking]:
