@@ -326,8 +326,9 @@ choose:
   br i1 %try, label %weigh, label %serial
 weigh:
   %marked = icmp uge i64 %answer, {LIGHT}
-  {loaded("%sleepers", "i32", "%pool", SLEEPERS)}
-  %asleep = icmp ne i32 %sleepers, 0
+  {field("%sleepers", "%pool", SLEEPERS)}
+  %sleeping = load atomic i32, ptr %sleepers monotonic, align 4
+  %asleep = icmp ne i32 %sleeping, 0
   %late = and i1 %marked, %asleep
   br i1 %late, label %serial, label %lock
 lock:
