@@ -15,7 +15,7 @@ from tensorad.codegen import parallel_layout as block
 from tensorad.codegen.epoch import epoch
 from tensorad.codegen.kernels import checks_of, compiled_kernel
 from tensorad.codegen.loopir import Kernel, LoopProgram
-from tensorad.codegen.memory import Array, Lifetime, aligned, new_bytes, plan_arena
+from tensorad.codegen.memory import Array, Lifetime, aligned, new_bytes, plan_arena, scratch_block
 from tensorad.codegen.parallel import driver, pool_for
 from tensorad.codegen.scratch import scratch_bytes
 from tensorad.codegen.stub_checks import MAX_FRAMES
@@ -58,7 +58,7 @@ class Frame:
     def reserve(self, size_bytes: int) -> None:
         """Have at least this much scratch memory; pages are touched when threads use them."""
         if self._scratch is None or self._scratch.nbytes < size_bytes:
-            self._scratch = aligned(new_bytes(size_bytes), size_bytes)
+            self._scratch = scratch_block(size_bytes)
             self.call[block.SCRATCH] = self._scratch.ctypes.data
 
 

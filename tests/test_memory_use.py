@@ -7,6 +7,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import config, te, topi
+from tensorad.codegen.memory import ALIGNMENT, LARGE_PAGE, scratch_block
 from tensorad.codegen.memory_use import MemoryUse
 from tensorad.errors import BindError
 
@@ -66,3 +67,10 @@ def test_constants_are_counted(count: int) -> None:
     x = te.placeholder((100,), name="X")
     f = ta.build(te.compute((count,), lambda i: x[table[i]], "Y"), [x])
     assert f.memory.constants == 8 * count
+
+
+@pytest.mark.parametrize("size", [64, (1 << 20) - 1, 1 << 20, 3 << 20])
+def test_large_scratch_starts_at_a_large_page(size: int) -> None:
+    block = scratch_block(size)
+    assert block.nbytes == size
+    assert block.ctypes.data % (LARGE_PAGE if size >= 1 << 20 else ALIGNMENT) == 0
