@@ -69,7 +69,8 @@ def test_parts_of_a_fold_go_on_in_order() -> None:
     decayed = te.comm_reducer(lambda a, b: a * 0.5 + b, lambda t: te.const(0, t), "decayed")
 
     def formula() -> Expr:
-        return decayed(te.select(k < 1, x[k, m], -x[k, m]), axis=[k, m])
+        total: Expr = decayed(te.select(k < 1, x[k, m], -x[k, m]), axis=[k, m])
+        return total
 
     y = te.compute((), formula, name="Y")
     array = np.random.default_rng(0).normal(size=(2, 4))
