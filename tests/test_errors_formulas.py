@@ -290,6 +290,17 @@ def arithmetic_of_axes_beyond_int64() -> None:
 
 
 @CASES.refused(
+    DefinitionError,
+    "(i//2*1073741824 + 1)*1073741824*30 leaves the range of int64, and it is divided, compared or "
+    "used as an index.",
+    "  in: the body of Y\n"
+    "  hint: make its numbers smaller; arithmetic that is to wrap needs data as operand.",
+)
+def factors_that_are_large_together() -> None:
+    ta.compute((5,), lambda i: ((i // 2 * (1 << 30) + 1) * (1 << 30) * 30) // 7, name="Y")
+
+
+@CASES.refused(
     DTypeError,
     "the number 300 does not fit into uint8.",
     "  hint: convert the other operand first, e.g. x.astype('int64').",

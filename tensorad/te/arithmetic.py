@@ -15,8 +15,8 @@ _EXACT: Final = dict.fromkeys(
     ("floordiv", "mod", "minimum", "maximum", "abs", "sign", *COMPARISONS)
 )
 """Operations whose value for wrapped operands differs from that for exact ones."""
-_LARGE: Final = 1 << 31
-"""Sums of numbers below it, and their multiples by such numbers, cannot wrap."""
+_FEW_BITS: Final = 31
+"""Sums of numbers of so many bits, and their multiples by such numbers, cannot wrap."""
 
 
 def check_arithmetic(name: str, roots: Sequence[Expr], exact: Sequence[Expr] = ()) -> None:
@@ -31,7 +31,7 @@ def check_arithmetic(name: str, roots: Sequence[Expr], exact: Sequence[Expr] = (
         DefinitionError: a formula of axes that must be exact leaves int64.
     """
     nodes = above(INDEX, *roots) if occurs(INDEX, *roots) else []
-    if not any(_may_be_large(e) for e in nodes):
+    if not _may_be_large(nodes):
         return
     parts = _exact_parts([*exact, *[p for e in nodes for p in _must_be_exact(e)]])
     ranges = intervals(parts)
@@ -44,11 +44,24 @@ def check_arithmetic(name: str, roots: Sequence[Expr], exact: Sequence[Expr] = (
             )
 
 
-def _may_be_large(e: Expr) -> bool:
-    if not isinstance(e, Call) or e.dtype is not INT64:
-        return False
-    numbers = [a.value for a in e.args if isinstance(a, Const)]
-    return any(abs(n) >= _LARGE for n in numbers) or (e.op == "mul" and not numbers)
+def _may_be_large(nodes: Sequence[Expr]) -> bool:
+    """Whether factors of an axis have many bits together.
+
+    Args:
+        nodes: operands before what they are in.
+    """
+    bits: dict[Expr, int] = {}
+    for e in nodes:
+        if isinstance(e, Select):
+            bits[e] = max(bits.get(e.then, 0), bits.get(e.orelse, 0))
+        if not isinstance(e, Call) or e.dtype is not INT64:
+            continue
+        numbers = [a.value for a in e.args if isinstance(a, Const)]
+        found = [int(n).bit_length() for n in numbers] + [bits.get(a, 0) for a in e.args]
+        bits[e] = sum(found) if e.op == "mul" else max(found)
+        if bits[e] > _FEW_BITS or (e.op == "mul" and not numbers):
+            return True
+    return False
 
 
 def _must_be_exact(e: Expr) -> tuple[Expr, ...]:
