@@ -43,7 +43,7 @@ def pitches(part: Part, group: Sequence[Axis], c: Contraction) -> tuple[int, ...
     for index, extent in zip(inner[:0:-1], value.tensor.shape[:-many:-1], strict=True):
         places = _span(index, group, c) - shared if part.padded else _fixed(extent)
         found.append(found[-1] * places)
-        shared = 0
+        shared = -1 if shared > 0 else 0  # a window has one more row then
     return tuple(reversed(found)) if found[-1] > 0 else None
 
 

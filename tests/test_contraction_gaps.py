@@ -73,6 +73,20 @@ def test_results_are_those_of_panels_bit_by_bit() -> None:
         assert all(np.array_equal(found[0], other) for other in found[1:])
 
 
+def test_planes_of_a_window_have_one_more_row() -> None:
+    """Lanes over (ci, ky, kx), where rows share the zeros between them."""
+    x, w = ta.placeholder((1, 4, 2, 2), name="X"), ta.placeholder((2, 4, 3, 3), name="W")
+    y = topi.nn.conv2d(x, w, padding=1)
+    h = ta.placeholder(y.shape, name="H")
+    (dw,) = vjp(y, [w], h)
+    assert scratch(lowered(dw, [x, h], "gaps"))["X.window"] == (1, 4, 5, 3)
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=t.shape).astype(np.float32) for t in (x, h)]
+    packs = ("gaps", "panel")
+    made = [build(dw, [x, h], schedule=Choices(contract=True, pack=p)) for p in packs]  # type: ignore[arg-type]  # two of four
+    assert np.array_equal(*[f(*given) for f in made])
+
+
 def test_which_operands_have_gaps() -> None:
     for options, expected in (({}, (12, 1)), ({"dilation": 2}, (12, 1)), ({"strides": 2}, None)):
         y, _ = convolution(4, (12, 12), 0, **options)
