@@ -147,6 +147,10 @@ def store_strided(memory: Memory, t: Tensor, pointer: str, vectors: Sequence[str
             how = f"align {align}" if wide is None else f"align {wide}, !nontemporal !1"
             code.line(f"store {ty} {name}, ptr {where}, {how}")
             continue
+        if mask.count("i1 true") == 1:  # LLVM forgets that such a store narrows what it stores
+            first = code.put(f"extractelement {ty} {name}, i64 0", depth)
+            code.line(f"store {memory_type(t.dtype)} {first}, ptr {where}, align {align}")
+            continue
         full = f"llvm.masked.store.{memory_suffix(t.dtype, n)}.p0"
         code.declare(full, "void", ty, "ptr", "i32", flags)
         args = f"{ty} {name}, ptr {where}, i32 {align}, {flags} {mask}"

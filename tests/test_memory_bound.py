@@ -313,3 +313,15 @@ def test_rows_that_lie_apart_are_not_asked_for_beyond_their_ends() -> None:
     b = te.placeholder((20, 300, 100), name="B")
     across = te.compute((300, 20, 100), lambda i, n, j: b[n, i, j], "Y")
     assert "llvm.prefetch" not in text_of([across], [b], "l2=4096,l3=100000000")
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint8"])
+def test_a_single_lane_left_stores_one_narrow_element(dtype: str) -> None:
+    x = te.placeholder((33, 20), name="X")
+    y = te.compute((20, 33), lambda i, j: x[j, i].astype(dtype), "Y")
+    a = RNG.integers(0, 99, (33, 20)).astype("f")
+    around = np.full(20 * 33 + 64, 7, dtype)
+    got = around[:-64].reshape(20, 33)
+    build(y, [x])(a, out=got)
+    np.testing.assert_array_equal(got, a.T.astype(dtype))
+    assert (around[-64:] == 7).all()
