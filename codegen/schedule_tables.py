@@ -62,10 +62,10 @@ def _tables(e: Expr) -> list[Read]:
 
 
 def _known(nest: Nest, a: Axis, v: int) -> dict[Expr, Expr]:
-    """What tables hold at a value of the axis."""
+    """What tables hold at a value of the axis; shorter ones are not read there, it is guarded."""
     found: dict[Expr, Expr] = {}
     for r in [r for e in nest.expressions() for r in _tables(e)]:
         op = r.tensor.op
-        if r.indices[0] is a and isinstance(op, Constant):
+        if r.indices[0] is a and isinstance(op, Constant) and v < len(op.array):
             found[r] = int_const(int(op.array[v]))
     return found

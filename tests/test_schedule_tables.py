@@ -74,6 +74,17 @@ def test_divisions_through_a_table_see_its_numbers() -> None:
     np.testing.assert_array_equal(ta.build([y], [x])(a), wanted)
 
 
+def test_tables_end_before_the_axis_where_a_guard_says_so() -> None:
+    x = te.placeholder((5, SIZE), name="X")
+    shift = te.const(SHIFTS)
+    y = te.compute(
+        (5, SIZE), lambda s, j: te.select(s < 4, x[s, (j - shift[s]) % SIZE], 0.0), name="Y"
+    )
+    a = np.random.default_rng(1).normal(size=(5, SIZE)).astype(np.float32)
+    rows = [np.roll(a[s], d) for s, d in enumerate(SHIFTS)]
+    np.testing.assert_array_equal(ta.build([y], [x])(a), [*rows, np.zeros(SIZE)])
+
+
 def test_long_axes_of_tables_stay_loops() -> None:
     x = te.placeholder((20, SIZE), name="X")
     shift = te.const(np.arange(20))
