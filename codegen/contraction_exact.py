@@ -89,8 +89,8 @@ def _size(t: Tensor) -> float:
 
 def _is_whole(nest: Nest) -> bool:
     """Whether every element of the result is stored."""
-    places = zip(nest.indices, nest.tensors[0].shape, strict=True)
-    return all(i in dict.fromkeys(nest.axes) and i.extent == n for i, n in places)  # type: ignore[attr-defined]  # an axis
+    places, own = zip(nest.indices, nest.tensors[0].shape, strict=True), dict.fromkeys(nest.axes)
+    return all(i in own and isinstance(n, int) and i.extent == n for i, n in places)  # type: ignore[attr-defined]  # an axis
 
 
 def _elements(t: Tensor) -> tuple[list[Axis], tuple[Expr, ...]]:

@@ -93,6 +93,14 @@ def test_the_formula_runs_only_where_a_factor_is_unusual() -> None:
     assert flops < 1.5 * 3 * 2 * (2 * 4 * 36 * 3 * 9), "what hardly ever runs is not counted"
 
 
+def test_a_small_result_of_unknown_size_is_looked_at() -> None:
+    x = te.placeholder((te.size("n"), 3, 3, 15), name="X")
+    w = te.placeholder((2, 3, 3, 3), name="W")
+    y = topi.nn.conv2d(x, w, padding=1)
+    h = te.placeholder(y.shape, name="H")
+    verify_loops(lower_program([y, *ta.vjp(y, [x, w], h)], [x, w, h], choices=CONTRACT))
+
+
 def check_random(seed: int) -> None:
     """Contractions and their gradients with unusual inputs, as without contractions."""
     made = contraction(seed)
