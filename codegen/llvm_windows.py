@@ -59,7 +59,10 @@ def find_windows(values: Expressions, body: Sequence[Stmt]) -> dict[Read, Window
         del memory.windows[known]
     groups: dict[object, tuple[int, dict[int, list[Read]]]] = {}
     for e in postorder(*[x for s in direct(body) for x in expressions(s)]):
-        if not isinstance(e, Read) or e.tensor in stored:
+        if not isinstance(e, Read):
+            continue
+        memory.windows.pop(e, None)  # of an earlier loop, which may have had more lanes
+        if e.tensor in stored:
             continue
         plan = memory.plan(e.tensor, e.indices)
         if plan.stride in (0, 1) or not all(of_axes(unit) for unit in plan.units):

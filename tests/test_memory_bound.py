@@ -325,3 +325,13 @@ def test_a_single_lane_left_stores_one_narrow_element(dtype: str) -> None:
     build(y, [x])(a, out=got)
     np.testing.assert_array_equal(got, a.T.astype(dtype))
     assert (around[-64:] == 7).all()
+
+
+def test_windows_of_one_loop_are_not_those_of_a_loop_with_more_lanes() -> None:
+    a, b = te.placeholder((10, 50), "int64", name="A"), te.placeholder((97, 10), "int64", name="B")
+    k = te.reduce_axis(10, name="k")
+    c = te.compute((50, 97), lambda i, j: te.sum(a[k, i] * b[j, k], axis=k), name="C")
+    with override(machine="l2=2048,l3=16384"):
+        f = build(c, [a, b], schedule=ta.Schedule(contract=True, block=17))
+    x, y = np.arange(500).reshape(10, 50), np.arange(970).reshape(97, 10)
+    assert (f(x, y) == (y @ x).T).all()
