@@ -30,7 +30,7 @@ from tests.loop_cases import CASES
 Array = np.ndarray
 FEATURES = dict.fromkeys(llvm.host()[1].split(","))
 HAS_AVX2 = "+avx2" in FEATURES and "+fma" in FEATURES
-avx2 = pytest.mark.skipif(not HAS_AVX2, reason="no AVX2 here")
+avx2 = pytest.mark.skipif(not HAS_AVX2, reason="needs AVX2 and FMA")
 MISSING = [t for t in ("aarch64-linux-gnu-gcc", "qemu-aarch64") if shutil.which(t) is None]
 arm = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
 Program = tuple[list[Tensor], dict[Tensor, Array]]
