@@ -121,6 +121,14 @@ class Stream:
         return _on_threads(calls) / self.passes
 
 
+def streams_like(read: float, written: float, threads: int) -> list[Stream]:
+    """Plain and streaming stores, in about the same mix and as many bytes."""
+    share = read / (read + written)
+    reads, writes = min(MIXES, key=lambda m: abs(m[0] / (m[0] + m[1]) - share))
+    hints = (False, True) if writes else (False,)
+    return [Stream(reads, writes, int(read + written), threads, hint) for hint in hints]
+
+
 def aligned_block(size_bytes: int) -> Array:
     """Bytes from an address that is a multiple of 64."""
     block = np.empty(size_bytes + ALIGNED, np.uint8)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tqdm import tqdm
 
 from benchmarks.figures import Figures, Suite, asked, those
-from benchmarks.limits import MIXES, Stream
+from benchmarks.limits import streams_like
 from benchmarks.peers.ours import Program, allocated
 from benchmarks.timing import Call, race
 from benchmarks.verdicts import Verdict
@@ -86,7 +86,7 @@ def _figures(name: str, made: Made, rounds: int, threads: int) -> Figures:
     read, written = _size(placeholders(outputs)), _size(outputs)
     f, out = build(outputs, arguments), allocated(outputs)
     target: Any = out[0] if len(out) == 1 else out
-    streams = _streams(read, written, threads)
+    streams = streams_like(read, written, threads)
     calls: dict[tuple[str, str], Call] = {("ours", "ours"): lambda: f(*arrays, out=target)}
     calls |= {("limit", str(n)): s.seconds for n, s in enumerate(streams)}
     raced = race(calls, rounds)
@@ -101,14 +101,6 @@ def _figures(name: str, made: Made, rounds: int, threads: int) -> Figures:
         "GB/s": reached / 1e9, "stream GB/s": max(rates) / 1e9, "share": reached / max(rates),
     }  # fmt: skip
     return Figures(name, threads, values, foreign=raced.foreign)
-
-
-def _streams(read: float, written: float, threads: int) -> list[Stream]:
-    """Plain and streaming stores, in about the same mix and as many bytes."""
-    share = read / (read + written)
-    reads, writes = min(MIXES, key=lambda m: abs(m[0] / (m[0] + m[1]) - share))
-    hints = (False, True) if writes else (False,)
-    return [Stream(reads, writes, int(read + written), threads, hint) for hint in hints]
 
 
 def _size(tensors: Sequence[Tensor]) -> float:
