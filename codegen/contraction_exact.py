@@ -2,7 +2,8 @@
 
 A contraction adds 0 times the other operand for points that loops leave out. That is nothing
 unless the other operand is infinite or NaN there. So it, or the result if that is smaller, is
-looked at once; in the rare case everything is added up again by the loops of the formula.
+looked at once; in the rare case everything is added up again by the loops of the formula, in
+lanes along an axis that no bound of a loop depends on.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, substitute
 
-AGAIN: Final = Choices(vector=False, tile=(1, 1), unroll=False, parallel=False, rows=False)
-"""Short code: it hardly ever runs."""
+AGAIN: Final = Choices(unroll=False, parallel=False, rows=False)
+"""In lanes, but nothing is cut or written out: it hardly ever runs, and code takes time to make."""
 LOOK: Final = Choices(tile=(1, 4), unroll=False, parallel=False)
 
 

@@ -12,7 +12,7 @@ from tensorad import te, topi
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import If
+from tensorad.codegen.loopir import For, If
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.predict import predict
 from tensorad.ir.expr import Expr
@@ -91,6 +91,14 @@ def test_the_formula_runs_only_where_a_factor_is_unusual() -> None:
     assert not any(isinstance(s, If) and s.rare for k in alone for s in statements(k.body))
     flops = sum(predict(k, {}).flops for k in program.kernels)
     assert flops < 1.5 * 3 * 2 * (2 * 4 * 36 * 3 * 9), "what hardly ever runs is not counted"
+
+
+def test_the_formula_runs_in_lanes_and_is_not_cut() -> None:
+    for k in lower_program(*convolution(14, 20), choices=CONTRACT).kernels:
+        rare = [s for s in statements(k.body) if isinstance(s, If) and s.rare]
+        for again in [s.then for s in rare]:
+            inside = [s for s in statements(again) if isinstance(s, For)]
+            assert sum(s.kind == "vector" for s in inside) == 1
 
 
 def test_a_small_result_of_unknown_size_is_looked_at() -> None:
