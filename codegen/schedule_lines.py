@@ -19,9 +19,9 @@ import numpy as np
 from tensorad.codegen.access import FAR, strides
 from tensorad.codegen.affine import among, joined_digits
 from tensorad.codegen.contraction_pack import buffer
-from tensorad.codegen.llvm_lanes import expressions, lanes_for, statements
+from tensorad.codegen.llvm_lanes import expressions, lanes_for, params_of, statements
 from tensorad.codegen.loop_place import placed
-from tensorad.codegen.loopir import Check, For, If, Stmt, Store
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store
 from tensorad.codegen.schedule_emit import strips
 from tensorad.ir.expr import (
     ONE,
@@ -94,7 +94,8 @@ def _looked_into(
 
 def _leads_to(first: Stmt, s: For) -> bool:
     """Whether a loop over as many turns may run a few turns ahead of `s` instead of all: what a
-    turn reads of what the other stores is of the same turn."""
+    turn reads of what the other stores is of the same turn, and no register that one of them
+    sets is a register of the other."""
     if not isinstance(first, For) or first.kind != "serial" or s.kind != "serial":
         return False
     if (
@@ -109,7 +110,7 @@ def _leads_to(first: Stmt, s: For) -> bool:
     stored = [(t, c.indices) for c in _stored_by(first) for t in c.tensors]
     later = {t: None for c in _stored_by(s) for t in c.tensors}
     before = {e.tensor: None for e in _reads(first)} | {t: None for t, _ in stored}
-    if any(t in before for t in later):
+    if any(t in before for t in later) or _set_for_the_other(first, s):
         return False
     rows = {t: _position(indices, a) for t, indices in stored}
     if any(_position(indices, a) != rows[t] for t, indices in stored):
@@ -118,6 +119,16 @@ def _leads_to(first: Stmt, s: For) -> bool:
     return all(
         rows[e.tensor] is not None and _position(e.indices, b) == rows[e.tensor] for e in read_again
     )
+
+
+def _set_for_the_other(first: For, s: For) -> bool:
+    """Whether a register that one loop sets is used by the other."""
+    own, its = ([*statements(x.body)] for x in (first, s))
+    for some, others in ((own, its), (its, own)):
+        targets = {p: None for c in some if isinstance(c, (Assign, Fold)) for p in c.targets}
+        if any(p in targets for c in others for p in params_of(c)):
+            return True
+    return False
 
 
 def _stored_by(s: For) -> list[Store]:

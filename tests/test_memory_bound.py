@@ -13,9 +13,12 @@ from tensorad.building import build
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.llvm_lanes import statements
-from tensorad.codegen.loopir import For
+from tensorad.codegen.loop_interpret import interpret_loops
+from tensorad.codegen.loopir import Assign, For, Kernel, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
+from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.config import override
+from tensorad.ir.expr import add, axis, const, int_const, param, read
 from tensorad.ir.tensor import Tensor
 
 RNG = np.random.default_rng(5)
@@ -248,6 +251,33 @@ def test_strips_of_a_transpose_start_anywhere(shape: tuple[int, int], streaming:
         f(x, out=got)
         np.testing.assert_array_equal(got, x.T)
         assert (around[:64] == 255).all() and (around[-64:] == 255).all()
+
+
+@pytest.mark.parametrize("register", ["none", "summed", "counted"])
+def test_a_loop_whose_registers_another_uses_does_not_run_beside_it(register: str) -> None:
+    x, y, z = (te.placeholder((64, 60), "float64", name=n) for n in "XYZ")
+    first, i, j, last = axis("i", 0, 64), axis("i", 0, 64), axis("j", 0, 60), axis("j", 0, 60)
+    total, count = param("total", x.dtype), param("count", x.dtype)
+    zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
+    sums = {"none": (), "summed": (total,), "counted": (count,)}[register]
+    adds = [Assign((p,), (add(p, read(x, (first, int_const(0)))),)) for p in sums]
+    before = For(
+        first,
+        (*adds, For(last, (Store((z,), (first, last), (read(x, (first, last)),)),), "vector")),
+    )
+    value = add(read(z, (i, j)), total)
+    body = (
+        Assign((count,), (add(count, one),)),
+        For(j, (Store((y,), (i, j), (value,)),), "vector"),
+    )
+    start = Assign((total, count), (zero, zero))
+    rows, buffers = through_buffers((start, before, For(i, body)), {y: None})
+    assert len(buffers) == 1
+    assert len(rows) == (2 if register == "none" else 3)
+    loops = LoopProgram((x,), (y,), (Kernel("Y", rows, (y, z), (x,), tuple(buffers)),))
+    given = RNG.integers(-9, 10, (64, 60)) * 1.0
+    (have,), _ = interpret_loops(loops, {x: given})
+    np.testing.assert_array_equal(have, given + (given[:, 0].sum() if register == "summed" else 0))
 
 
 def test_long_rows_are_transposed_in_strips_that_reach_whole_lines() -> None:
