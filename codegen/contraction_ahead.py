@@ -15,8 +15,8 @@ from tensorad.codegen import machine
 from tensorad.codegen.access import access
 from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.contraction import is_symbolic
+from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits
-from tensorad.codegen.contraction_plan import Blocking
 from tensorad.codegen.loopir import Fetch
 from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, int_const, mul

@@ -10,10 +10,10 @@ from tensorad.codegen.access import access
 from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import is_symbolic, size
 from tensorad.codegen.contraction_ahead import Ahead, ahead_of, columns_ahead, rows_ahead
+from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, points
 from tensorad.codegen.contraction_pack import Relaid, buffer, panel_nest
 from tensorad.codegen.contraction_panel import Panel
-from tensorad.codegen.contraction_plan import Blocking, store_stride
 from tensorad.codegen.contraction_tiles import RowTiles, Tile, lanes_of, row_block, row_tiles
 from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest

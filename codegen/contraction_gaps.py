@@ -7,7 +7,7 @@ contiguous for every tap; some lanes are of no use, and what they sum is dropped
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, prod
 
 from tensorad.codegen.affine import Ranges, among
@@ -95,17 +95,15 @@ def slab(value: Expr, group: Sequence[Axis], c: Contraction) -> tuple[int, int]:
     return found[0], found[1] - found[0]
 
 
-def steps_of_panel(group: Sequence[Axis], pitch: Sequence[int], unit: int, most: int) -> int:
-    """Steps along the first lane axis, at most so many, that waste few lanes."""
-    inner = prod(size(a) for a in group[1:])
-    count = size(group[0])
-    best, chosen = 0.0, 1
-    for n in range(1, min(count, most) + 1):
-        used = n * inner / (ceil(stretched(group, pitch, n * inner) / unit) * unit)
-        even = count / (ceil(count / n) * n)
-        if used * even >= best - 0.005:
-            best, chosen = max(best, used * even), n
-    return chosen
+def steps_of_panel(count: int, most: int, cost: Callable[[int], float]) -> int:
+    """Steps of each panel, at most so many, so that all `count` of them cost least."""
+    best: tuple[float, int] | None = None
+    for n in dict.fromkeys([ceil(count / parts) for parts in range(1, count + 1)]):
+        whole, left = divmod(count, n)
+        total = whole * cost(n) + (cost(left) if left else 0.0)
+        if n <= max(1, most) and (best is None or total < best[0]):
+            best = total, n
+    return 1 if best is None else best[1]
 
 
 def flat_read(value: Read, group: Sequence[Axis], place: Expr) -> Read:

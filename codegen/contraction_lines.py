@@ -13,8 +13,8 @@ from typing import Final
 from tensorad.codegen import machine
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.contraction import size
+from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_digits import Mapping, digits
-from tensorad.codegen.contraction_plan import Blocking, store_stride
 from tensorad.codegen.loopir import Fetch
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule_memory import bytes_of

@@ -118,11 +118,16 @@ class Window:
     """The part of a tensor that one panel reads, with zeros outside the tensor.
 
     An index is a base, fixed for the panel, plus what varies inside it. Of the zeros after a
-    row, `shared` are left out: those before the next row follow.
+    row, `shared` are left out: those before the next row follow. The last dimensions are `longer`.
     """
 
     def __init__(
-        self, value: Read, local: Mapping[Expr, Axis], outer: Ranges, shared: int = 0
+        self,
+        value: Read,
+        local: Mapping[Expr, Axis],
+        outer: Ranges,
+        shared: int = 0,
+        longer: Sequence[int] = (),
     ) -> None:
         self.value = value
         self.ranges = outer
@@ -140,6 +145,8 @@ class Window:
             extents.append(int(high) - int(low) + 1)
         if shared:  # one more row has the zeros after the last one
             extents[-2:] = [extents[-2] + 1, extents[-1] - shared]
+        for n, more in enumerate(longer, len(extents) - len(longer)):
+            extents[n] += more
         self.tensor = buffer(f"{value.tensor.name}.window", extents, value.dtype)
 
     def read(self) -> Read:

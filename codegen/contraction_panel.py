@@ -7,10 +7,10 @@ from math import ceil, prod
 
 from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import size
+from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.contraction_layout import in_place
 from tensorad.codegen.contraction_pack import Window, buffer, panel_nest
-from tensorad.codegen.contraction_plan import Blocking
 from tensorad.codegen.loopir import Stmt
 from tensorad.ir.expr import Axis, Expr, Read, add, axis, floordiv, int_const, mul, read
 from tensorad.ir.tensor import Tensor

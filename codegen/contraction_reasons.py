@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from tensorad.codegen.contraction import is_symbolic, size
-from tensorad.codegen.contraction_plan import Blocking
+from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule_record import is_listening, note
 from tensorad.ir.expr import Axis

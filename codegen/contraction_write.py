@@ -9,12 +9,12 @@ from typing import Final
 
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.contraction import size
+from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits, points
 from tensorad.codegen.contraction_emit import Emitted, Emitter
 from tensorad.codegen.contraction_gaps import flat_read, shared_columns, stretched
 from tensorad.codegen.contraction_lines import ask_for_operand, ask_for_results, panel_at
 from tensorad.codegen.contraction_pack import Window, buffer, fill
-from tensorad.codegen.contraction_plan import Blocking
 from tensorad.codegen.contraction_tiles import row_tiles
 from tensorad.codegen.loopir import For, Stmt, Store
 from tensorad.codegen.loopnest import Nest
@@ -56,7 +56,7 @@ class _InGaps(Emitter):
 
     def __init__(self, b: Blocking, nest: Nest) -> None:
         super().__init__(b, nest)
-        lanes = stretched(b.group, b.pitch, b.panel)
+        lanes = b.gapped(b.panel)
         rows = max(step for *_, step in self.row_tiles())
         self.found = buffer("sums", (rows, lanes), self.acc.dtype)
         self.is_dense = lanes == b.panel
@@ -106,7 +106,11 @@ class _InGaps(Emitter):
         assert isinstance(moved, Read)
         local: dict[Expr, Axis] = {a: a for a in (first, *group[1:], *self.c.reduced)}
         shared = shared_columns(b.lanes, group, self.c)
-        window = Window(moved, local, self.ranges, shared)
+        lanes = steps * prod(size(a) for a in group[1:])
+        beyond = b.gapped(lanes) - stretched(group, b.pitch, lanes)
+        beyond -= b.pitch[-2] - shared if shared else 0  # zeros after the last row
+        longer = (ceil(max(0, beyond) / b.pitch[0]), *[0 for _ in group[1:]])
+        window = Window(moved, local, self.ranges, shared, longer)
         self.scratch.append(window.tensor)
         self.lanes_value = flat_read(window.read(), (first, *group[1:]), PLACE)
         return window.fill()

@@ -10,7 +10,7 @@ from tensorad.codegen.access import Access, fold_accesses, outer_accesses
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import Choices, Schedules
 from tensorad.codegen.contraction import Contraction
-from tensorad.codegen.contraction_plan import Blocking
+from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.fusion_claim import in_rows, plan_rows
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.loopnest import Nest

@@ -13,7 +13,7 @@ from math import ceil, lcm, prod
 from tensorad.codegen import machine
 from tensorad.codegen.access import Access, extent_of
 from tensorad.codegen.affine import Ranges, among
-from tensorad.codegen.contraction_plan import cycles
+from tensorad.codegen.contraction_cost import cycles
 from tensorad.codegen.fusion_rows import Group, Row, bytes_assumed
 from tensorad.codegen.fusion_step import Part, Step
 from tensorad.codegen.loopnest import Nest

@@ -43,14 +43,17 @@ def scratch(program: LoopProgram) -> dict[str, tuple[object, ...]]:
     ("pad", "held"),
     [
         (0, {"sums": (5, 8 * 20 + 18)}),
-        (1, {"sums": (5, 8 * 19 + 18), "X.window": (1, 8, 12, 19), "unusual": ()}),
+        (1, {"sums": (5, 16 * 11), "X.window": (1, 8, 12, 19), "unusual": ()}),
         (2, {"X.window": (1, 8, 12, 18), "unusual": ()}),
     ],
 )
 def test_windows_are_read_without_a_copy_for_each_tap(
     pad: int, held: dict[str, tuple[int, ...]]
 ) -> None:
-    """Nine rows of 18 from rows of 20, which share the zeros between two: no panel."""
+    """Nine rows of 18 from rows of 20, which share the zeros between two: no panel.
+
+    170 lanes with what is between rows: a window has room for the rest of the last register.
+    """
     y, inputs = convolution(8, (11 - 2 * pad, 20 - 2 * pad), pad)
     program = lowered(y, inputs, None)
     verify_loops(program)
@@ -74,12 +77,12 @@ def test_results_are_those_of_panels_bit_by_bit() -> None:
 
 
 def test_planes_of_a_window_have_one_more_row() -> None:
-    """Lanes over (ci, ky, kx), where rows share the zeros between them."""
-    x, w = ta.placeholder((1, 4, 2, 2), name="X"), ta.placeholder((2, 4, 3, 3), name="W")
+    """Lanes over (ci, ky, kx), where rows share the zeros between them; one more plane is read."""
+    x, w = ta.placeholder((1, 16, 2, 2), name="X"), ta.placeholder((2, 16, 3, 3), name="W")
     y = topi.nn.conv2d(x, w, padding=1)
     h = ta.placeholder(y.shape, name="H")
     (dw,) = vjp(y, [w], h)
-    assert scratch(lowered(dw, [x, h], "gaps"))["X.window"] == (1, 4, 5, 3)
+    assert scratch(lowered(dw, [x, h], "gaps"))["X.window"] == (1, 16 + 1, 5, 3)
     rng = np.random.default_rng(0)
     given = [rng.normal(size=t.shape).astype(np.float32) for t in (x, h)]
     packs = ("gaps", "panel")
@@ -100,9 +103,46 @@ def test_which_operands_have_gaps() -> None:
         assert pitches(lanes, group, found) == expected
         assert pitches(lanes, group[:1], found) is None
         if expected:
-            rows, width = (a.extent for a in group)
+            width = group[-1].extent
             assert stretched(group, expected, 3 * width) == 2 * 12 + width  # type: ignore[operator]
-            assert 1 <= steps_of_panel(group, expected, 16, 3) <= 3 <= rows  # type: ignore[operator]
+
+
+def test_steps_of_a_panel_cost_least_together() -> None:
+    assert steps_of_panel(16, 16, lambda n: 100 + n) == 16
+    assert steps_of_panel(16, 5, lambda n: 100 + n) == 4
+    assert steps_of_panel(16, 16, lambda n: n * n) == 1
+    assert steps_of_panel(7, 3, lambda n: 10 + abs(n - 3)) == 3  # 3, 3 and 1
+    assert steps_of_panel(7, 0, lambda n: n) == 1
+
+
+@pytest.mark.parametrize("batch", [3, "n"])
+def test_small_images_are_one_panel(batch: int | str) -> None:
+    """Rows of 16 fill a register each, but windows of single rows would be copied three times."""
+    n = ta.size("n") if batch == "n" else batch
+    x, w = ta.placeholder((n, 4, 16, 16), name="X"), ta.placeholder((8, 4, 3, 3), name="W")
+    y = topi.nn.conv2d(x, w, padding=1)
+    program = lowered(y, [x, w], None)
+    verify_loops(program)
+    assert scratch(program)["X.window"] == (1, 4, 16 + 3, 17)
+    widths = [s.width for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
+    assert 48 in widths  # several registers of lanes share what is broadcast
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 15, 16, 17, 31, 33])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lanes_in_windows_of_any_width(width: int, dtype: str) -> None:
+    """Registers run on past the last row: what they read there is no part of a result."""
+    x = ta.placeholder((2, 3, 5, width), dtype, name="X")
+    w = ta.placeholder((4, 3, 3, 3), dtype, name="W")
+    y = topi.nn.conv2d(x, w, padding=1)
+    verify_loops(lowered(y, [x, w], "gaps"))
+    rng = np.random.default_rng(width)
+    given = [rng.normal(size=t.shape).astype(dtype) for t in (x, w)]
+    given[0][1, 2, 4, width - 1] = np.inf
+    found = build(y, [x, w], schedule=Choices(contract=True, pack="gaps"))(*given)
+    plain = build(y, [x, w], schedule=Choices(contract=False))(*given)
+    assert np.isinf(plain).sum() + np.isnan(plain).sum() <= 4 * 4
+    assert np.allclose(found, plain, rtol=1e-4 if dtype == "float32" else 1e-12, equal_nan=True)
 
 
 def test_what_comes_from_memory_is_asked_for_a_panel_ahead() -> None:

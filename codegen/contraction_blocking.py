@@ -1,0 +1,136 @@
+"""How a contraction is run: lanes, register tiles, panels, blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Final, Literal
+
+from tensorad.codegen.affine import among
+from tensorad.codegen.contraction import Contraction, Part, is_symbolic, size
+from tensorad.codegen.contraction_gaps import stretched
+from tensorad.codegen.contraction_tiles import Tile, lane_tiles
+from tensorad.ir.expr import Axis
+
+LITTLE_WORK: Final = 1 << 23
+MUCH_WORK: Final = 1 << 27
+"""Points up to which equal tiles may be much smaller than the largest, and a little smaller."""
+
+Mode = Literal["place", "panel", "relayout", "gaps"]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocking:
+    """How a contraction is run.
+
+    Attributes:
+        rows, lanes: the operands that are broadcast and that lie in vectors.
+        group: the own axes of `lanes` that are flattened into lanes, in order.
+        width: elements of one register.
+        panel: lanes that one iteration handles.
+        registers: registers of lanes of a full tile.
+        most: rows of a tile at most, by its registers.
+        scale: the machine's registers in one of ours.
+        mode: vectors loaded from the operand itself, from a packed panel in the thread's
+            scratch memory, or from a copy of the tensor with the lanes innermost; "gaps": from
+            the operand or its window as it lies, and lanes between its rows are of no use.
+        rows_mode: the same for the broadcast operand ("panel" is a copy of all its points).
+        split, block: reduce axes before number `split` and blocks of that one are outer loops.
+        by_rows: several threads share the row tiles; otherwise panels and batches.
+        together: panels that take a block of the reduce axes before any takes the next.
+        inside: it runs in loops around it: copies are scratch, and threads share nothing.
+        pitch: elements between neighbours along each axis of `group`, if there are gaps.
+        sliver: lanes that lie side by side in a packed panel; 0: all of them.
+        row_block: rows that meet all slivers before the next rows do; 0: all of them.
+    """
+
+    contraction: Contraction
+    rows: Part
+    lanes: Part
+    group: tuple[Axis, ...]
+    width: int
+    panel: int
+    registers: int
+    most: tuple[int, ...]
+    scale: int
+    mode: Mode
+    rows_mode: Mode
+    split: int
+    block: int
+    by_rows: bool
+    parallel: bool
+    together: int = 1
+    inside: bool = False
+    pitch: tuple[int, ...] = ()
+    sliver: int = 0
+    row_block: int = 0
+
+    @property
+    def outer(self) -> tuple[Axis, ...]:
+        """Output axes around the panels: the batch, and those of the lanes not flattened."""
+        left = [a for a in self.lanes.axes if not among(a, self.group)]
+        return (*self.contraction.batch, *left)
+
+    @property
+    def flat(self) -> int:
+        """Lanes in all."""
+        return prod(size(a) for a in self.group)
+
+    @property
+    def whole(self) -> bool:
+        """Whether one block has all points of the reduce axes, whatever their sizes."""
+        reduced = self.contraction.reduced
+        if not is_symbolic(reduced):
+            return self.blocks == 1
+        return self.mode != "panel" and self.split == 0 and self.block >= size(reduced[0])
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the reduce axes are cut into, about if they are symbolic."""
+        reduced = self.contraction.reduced
+        parts = ceil(size(reduced[self.split]) / self.block)
+        return prod(size(a) for a in reduced[: self.split]) * parts
+
+    @property
+    def depth(self) -> int:
+        """Points of the reduce axes in one block, at most."""
+        reduced = self.contraction.reduced
+        return self.block * prod(size(a) for a in reduced[self.split + 1 :])
+
+    @property
+    def tile_rows(self) -> int:
+        """Row tiles over all rows, at least."""
+        return ceil(self.rows.extent / self.most[self.registers])
+
+    @property
+    def alike(self) -> float:
+        """The part of a tile's rows that equal tiles have at least: less code, a little slower."""
+        points = self.contraction.depth * prod(size(a) for a in self.contraction.nest.axes)
+        return 0.6 if points < LITTLE_WORK else 0.8 if points < MUCH_WORK else 1.0
+
+    def gapped(self, lanes: int) -> int:
+        """Lanes of a panel with those between rows: whole registers where a window has room."""
+        found = stretched(self.group, self.pitch, lanes)
+        if found == lanes or not self.lanes.padded:
+            return found
+        return ceil(found / self.width) * self.width
+
+    def tiles(self, lanes: int) -> list[Tile]:
+        """The register tiles of a panel of so many lanes."""
+        most = self.most
+        if self.mode == "gaps":  # one loop over the rows for all of them
+            lanes = self.gapped(lanes)
+            most = (most[self.registers],) * len(most)
+        return lane_tiles(lanes, self.width, self.registers, self.rows.extent, most)
+
+
+def store_stride(b: Blocking) -> int | None:
+    """Elements between neighbouring lanes of the result; None where that varies."""
+    uses = b.contraction.stored.uses
+    last = uses.get(b.group[-1], 0)
+    stride = last
+    for a in reversed(b.group):
+        if stride is None or uses.get(a, 0) != stride:
+            return None
+        stride *= size(a)
+    return last

@@ -1,0 +1,126 @@
+"""Estimates the cycles that a contraction takes, so that the cheapest way is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+from typing import Final
+
+from tensorad.codegen import machine
+from tensorad.codegen.contraction import Part, size
+from tensorad.codegen.contraction_blocking import Blocking, store_stride
+from tensorad.codegen.contraction_gaps import stretched
+from tensorad.codegen.contraction_layout import in_place
+from tensorad.codegen.contraction_tiles import enough, even_rows
+from tensorad.codegen.machine import Machine
+from tensorad.ir.expr import Axis, Read
+
+LONG_ROWS: Final = 1280
+"""Lanes from which a row is longer than a page."""
+PAGE: Final = 4096
+"""Bytes after which the first cache uses the same places again, of which it has `WAYS`."""
+WAYS: Final = 8
+PER_ROW: Final = 6.0
+PER_PANEL: Final = 50.0
+"""Cycles of loops around a short row that is copied, and around a panel."""
+
+
+def is_streamed(b: Blocking, target: Machine) -> bool:
+    """Whether the vectors come from memory, in long rows."""
+    rows = in_place(b.lanes, b.group) and b.flat >= LONG_ROWS
+    batch = prod(size(a) for a in b.contraction.batch)
+    points = b.lanes.extent * batch * b.contraction.depth
+    return rows and points * b.lanes.value.dtype.size_bytes > target.l3
+
+
+def tile_cost(b: Blocking, lanes: int) -> float:
+    """Cycles of one reduce step over a panel: multiply-adds, loads, and waiting for sums."""
+    total, collide = 0.0, _rows_collide(b)
+    for t in b.tiles(lanes):
+        groups = ceil((t.stop - t.start) / (t.registers * b.width))
+        registers = t.registers * b.scale
+        for start, stop, step in even_rows(b.rows.extent, t.rows):
+            loads = step + registers
+            busy = max(step * registers, 0.55 * loads, 4.0) + 0.1 * loads
+            if collide and step > WAYS:
+                busy += 1.3 * step
+            total += groups * ((stop - start) // step) * (busy + 20.0 / b.depth)
+    return total / b.scale
+
+
+def _rows_collide(b: Blocking) -> bool:
+    """Whether elements of neighbouring rows fall into the same few places of the first cache."""
+    if b.rows_mode != "place" or len(b.rows.axes) != 1:
+        return False
+    stride = b.rows.accesses[0].uses.get(b.rows.axes[0]) or 1
+    return stride * b.rows.value.dtype.size_bytes % PAGE == 0
+
+
+def gaps_cost(b: Blocking, steps: int, read: int) -> float:
+    """Cycles of a panel with gaps, `steps` along its first lane axis: sums, and what is copied.
+
+    Args:
+        read: elements of the window.
+    """
+    inner = steps * prod(size(a) for a in b.group[1:-1])
+    lanes = b.gapped(inner * size(b.group[-1]))
+    registers = ceil(lanes / b.width)
+    loads = b.tile_rows * registers + b.rows.extent * ceil(registers / b.registers)
+    cycles = b.contraction.depth * (b.rows.extent * registers + 0.1 * loads)
+    if lanes != inner * size(b.group[-1]):
+        cycles += _copied(b.rows.extent * inner, size(b.group[-1]), b.width)
+    if b.lanes.padded:
+        cycles += _copied(ceil(read / b.pitch[-2]), b.pitch[-2], b.width)
+    return cycles + PER_PANEL
+
+
+def _copied(rows: int, lanes: int, width: int) -> float:
+    return rows * (PER_ROW + 2.0 * ceil(lanes / width))
+
+
+def cycles(b: Blocking) -> float:
+    """What a contraction takes, about."""
+    return cycles_on(b, machine.current())
+
+
+def cycles_on(b: Blocking, target: Machine) -> float:
+    """Cycles, about."""
+    c, flat, panel = b.contraction, b.flat, b.panel
+    outer = prod(size(a) for a in b.outer)
+    per_step = tile_cost(b, panel) * (flat // panel)
+    if flat % panel:
+        per_step += tile_cost(b, flat % panel)
+    cost = outer * c.depth * per_step
+    vectors = outer * flat * c.depth / b.width
+    element = b.lanes.value.dtype.size_bytes
+    packing = 2.0 if _unit_stride(b.lanes, b.group, b.width) else 0.5 * b.width
+    if b.mode == "panel" and len(b.group) > 1 and not in_place(b.lanes, b.group):
+        packing += 2.0 + 0.4 * b.tile_rows  # parts of rows, and panels that fill a cache
+    if b.mode == "panel":
+        cost += vectors * packing
+    elif b.mode == "gaps":
+        dense = stretched(b.group, b.pitch, panel) == panel
+        cost += (1.0 if dense else 3.0) * outer * flat * b.rows.extent / b.width
+    elif b.mode == "relayout":
+        copied = vectors * packing
+        if isinstance(b.lanes.value, Read):
+            copied = 0.5 * prod(n for n in b.lanes.value.tensor.shape if isinstance(n, int))
+        cost += copied + 0.25 * vectors
+    elif b.flat * c.depth * element > target.l2 // 2 and b.tile_rows > 4:
+        cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
+    if b.mode != "relayout" and is_streamed(b, target):
+        cost += 20.0 * vectors  # short pieces of long rows: memory waits
+    if b.rows_mode != "place":
+        cost += 3.0 * b.rows.extent * c.depth * prod(size(a) for a in c.batch)
+    stores = prod(size(a) for a in c.nest.axes)
+    cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
+    shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
+    return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < enough(target) else cost
+
+
+def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:
+    """Whether the innermost lane axis is contiguous in every read that uses it."""
+    if size(group[-1]) < width // 2 and len(group) > 1:
+        return False
+    strides = [x.uses.get(group[-1], 0) for x in part.accesses]
+    return all(s in (0, 1, 2) for s in strides)
