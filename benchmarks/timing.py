@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -17,6 +19,8 @@ Key = tuple[str, str]
 ROUNDS = 9
 _LEAST_SECONDS = 2e-3
 """One measurement repeats short calls until it lasts about this long."""
+
+_TASKS: Final = Path("/proc/self/task")
 
 QUIET: Final = 0.1
 """CPUs that others may use in a quiet round."""
@@ -31,6 +35,9 @@ SLOW_S: Final = 0.05
 hopelessly behind their best rival, too."""
 UNCOUNTED_S: Final = 0.1
 """Faster calls run once before each sample."""
+SETTLED_S: Final = 1e-3
+AWAKE_S: Final = 0.25
+"""How often it is asked whether the threads of the contestant before sleep, and for how long."""
 
 
 def repetitions(call: Call) -> int:
@@ -154,6 +161,7 @@ def _rounds_of(
 def _warm_seconds(call: Call, seconds: float) -> float:
     """The fastest of up to three calls: the first one may touch memory for the first time."""
     found = float("inf")
+    settle()
     for turn in range(3):
         start = time.perf_counter()
         call()
@@ -165,12 +173,37 @@ def _warm_seconds(call: Call, seconds: float) -> float:
 
 def _sample(call: Call, count: int, warm: float) -> float:
     """Mean seconds of `count` calls, after one that is not counted."""
+    settle()
     if warm < UNCOUNTED_S:
         call()
     start = time.perf_counter()
     for _ in range(count):
         call()
     return (time.perf_counter() - start) / count
+
+
+def settle() -> None:
+    """Wait until the other threads of this process sleep.
+
+    Pools stay awake for a while after their work (OpenBLAS's 40 ms) and would take a CPU from
+    whoever comes next.
+    """
+    end = time.perf_counter() + AWAKE_S
+    while awake() and time.perf_counter() < end:
+        time.sleep(SETTLED_S)
+
+
+def awake() -> int:
+    """Threads of this process that run or want to, without the caller's; 0 where nobody tells."""
+    own = threading.get_native_id()
+    found = 0
+    for thread in _TASKS.glob("[0-9]*"):
+        try:
+            text = (thread / "stat").read_text()
+        except OSError:
+            continue  # it has ended meanwhile
+        found += int(thread.name) != own and text.rpartition(")")[2].split()[0] == "R"
+    return found
 
 
 def _rounds_used(noise: Sequence[float], rounds: int) -> list[int]:

@@ -196,6 +196,7 @@ def takes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], timing.Call]:
     """Calls that take so many seconds of a clock that nothing else moves."""
     now = [0.0]
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(timing, "awake", lambda: 0)
 
     def make(seconds: float) -> timing.Call:
         return lambda: now.__setitem__(0, now[0] + seconds)

@@ -1,0 +1,63 @@
+"""Races wait until the threads of the contestant before sleep."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+import time
+
+import pytest
+
+from benchmarks import timing
+
+
+def test_every_sample_begins_when_the_others_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that a call leaves spinning ends its work before anyone else's turn."""
+    left: list[int] = []
+    calls: list[str] = []
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        left.pop()
+
+    def spinning() -> None:
+        calls.append("spinning")
+        left[:] = [0, 0, 0]
+
+    def next_one() -> None:
+        calls.append("disturbed" if left else "next")
+
+    monkeypatch.setattr(timing, "awake", lambda: len(left))
+    monkeypatch.setattr(time, "sleep", nap)
+    turns = {("fwd", "spinning"): spinning, ("fwd", "next"): next_one}
+    timing.race(turns, rounds=4, seconds=1e-6, extra=0)
+    assert {"spinning", "next"} == set(calls)
+    assert len(naps) >= 3 * 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the states of threads")
+def test_threads_that_run_are_counted() -> None:
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)
+
+    before = timing.awake()
+    thread = threading.Thread(target=work)
+    thread.start()
+    found = max(timing.awake() for _ in range(200))
+    stop.set()
+    thread.join()
+    assert found > before
+
+
+def test_a_thread_that_never_sleeps_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(timing, "awake", lambda: 1)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    timing.settle()
+    assert timing.AWAKE_S <= now[0] < 2 * timing.AWAKE_S
