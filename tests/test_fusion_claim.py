@@ -46,7 +46,7 @@ def stores_of(body: tuple[Stmt, ...]) -> list[str]:
 def test_products_and_what_is_between_share_their_rows(n: int) -> None:
     made = attention(8, n, 24)
     program, apart = lowered(made), lowered(made, fuse=False)
-    assert len(program.kernels) == 1 and len(apart.kernels) == 6
+    assert len(program.kernels) == 1 and len(apart.kernels) == 7
     moved = traffic(program)
     assert moved.read + moved.written == sum(bytes_of(t, {}) for t in (*made[0], *made[1]))
     assert moved.temporaries == 0

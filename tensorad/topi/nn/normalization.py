@@ -15,10 +15,11 @@ from tensorad.topi.reduction import Axes
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """exp(x - max) / sum(exp(x - max)) along `axis`."""
+    """exp(x - max) / sum(exp(x - max)) along `axis`, one division for each sum (at least 1)."""
     _, exps, sumexps = _shifted_exps("softmax", x, axis)
+    inverse = te.compute(sumexps.shape, lambda *i: 1.0 / sumexps[i], name="inverse")
     made: Tensor = te.compute(
-        x.shape, lambda *i: exps[i] / broadcast_read(sumexps, i), name="softmax"
+        x.shape, lambda *i: exps[i] * broadcast_read(inverse, i), name="softmax"
     )
     return made
 
