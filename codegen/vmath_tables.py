@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-# (exp(r) - 1 - r) / r^2 on |r| <= ln(2)/2
+# exp(r) on |r| <= ln(2)/2, to 23 bits
+POWER32: Final = (
+    1.0,
+    0.9999997019767761,
+    0.4999914765357971,
+    0.16667650640010834,
+    0.041898176074028015,
+    0.008289501070976257,
+)
+# (exp(r) - 1 - r) / r^2 on the same
 EXP32: Final = (
     0.5,
     0.16666573286056519,

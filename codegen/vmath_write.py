@@ -107,10 +107,10 @@ def shifted_inverse(w: Writer, shifted: str, more: int) -> str:
 
 def exp_of_sum(w: Writer, r: str, rest: str | None) -> str:
     """exp(r + rest) for |r| <= ln(2)/2 and a tiny rest."""
+    if rest is None:
+        return horner(w, r, table.POWER32 if w.dtype is FLOAT32 else (1.0, 1.0, *table.EXP64))
     p = horner(w, r, table.EXP32 if w.dtype is FLOAT32 else table.EXP64)
     grown = w.fma(w.mul(r, r), p, r)
-    if rest is None:
-        return w.add(grown, w.const(1.0))
     # exp(r + d) - 1 = (exp(r) - 1) + d exp(r)
     grown = w.add(grown, w.fma(rest, grown, rest))
     return w.add(grown, w.const(1.0))

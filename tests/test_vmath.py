@@ -171,6 +171,24 @@ def test_no_sine_exceeds_one(op: str) -> None:
         assert np.abs(apply(op, dtype, x)).max() == 1
 
 
+@pytest.mark.parametrize(("dtype", "ulps", "products"), [("float32", 2, 8), ("float64", 1, 14)])
+def test_exponentials_take_few_products(dtype: str, ulps: float, products: int) -> None:
+    """And keep what they promise: within 2 and 1 units, never beyond 1 below 0."""
+    (x,) = samples("exp", dtype, 4000)
+    got = apply("exp", dtype, x)
+    errors = [
+        error_in_ulps(y, mpmath.exp(mpmath.mpf(a)), dtype)
+        for a, y in zip(x.tolist(), got.tolist(), strict=True)
+    ]
+    assert 0.5 < max(errors) <= ulps
+    below = -np.abs(np.concatenate([x, 2.0 ** np.arange(-60.0, 3), [0.0]])).astype(dtype)
+    assert apply("exp", dtype, below).max() == 1
+    assert apply("exp", dtype, [0.0, -0.0]).tolist() == [1, 1]
+    kind = FLOAT32 if dtype == "float32" else FLOAT64
+    text = assembly(function_text("exp", kind, 64 // kind.size_bytes, "x86-64-v4"), 2, "x86-64-v4")
+    assert len(re.findall(r"vfn?m(?:add|sub)|vmul", text)) == products
+
+
 ODD = ("log1p", "expm1", "tanh", "sin", "tan", "asin", "atan", "sinh")
 
 
