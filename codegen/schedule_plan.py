@@ -233,11 +233,14 @@ def _plan_folds(nest: Nest, choices: Choices) -> Plan:
 
 
 def _swept(nest: Nest, plan: Plan, choices: Choices) -> Plan:
-    """The plan with its lanes inside of the reduce loops, where rows are long and read once."""
+    """The plan with its lanes inside of the reduce loops, where rows are long and read once.
+
+    Then no other output axis may lie inside of the lanes.
+    """
     lane = plan.vector
     if choices.rows is False or choices.order is not None:
         return plan
-    if lane is None or not among(lane, nest.axes) or plan.jam or not can_sweep(nest):
+    if not plan.order or plan.order[-1] is not lane or plan.jam or not can_sweep(nest):
         return plan
     last = {f.axes[-1]: None for f in nest.folds}
     reads = [x for x in fold_accesses(nest) if any(a in x.uses for a in last)]

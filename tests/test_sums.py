@@ -104,6 +104,26 @@ def test_forced_blocks_and_rows_compute_the_sum(extent: int, over: tuple[int, ..
     np.testing.assert_allclose(found, values.sum(axis=over), rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["two axes", "digits", "sizes"])
+def test_rows_are_not_walked_where_an_axis_lies_inside_of_the_lanes(kind: str) -> None:
+    n, m = (te.size("n"), te.size("m")) if kind == "sizes" else (300, 1200)
+    x, z = te.placeholder((n, m), name="X"), te.placeholder((3, m), name="Z")
+    k = te.reduce_axis(n, name="k")
+    if kind == "two axes":
+        y = te.compute((m, 3), lambda j, i: te.sum(x[k, j] + z[i, j], axis=k), "Y")
+    else:
+        y = te.compute((m * 3,), lambda j: te.sum(x[k, j // 3] + z[j % 3, j // 3], axis=k), "Y")
+    choices = ta.Schedule(parallel=False)
+    verify_loops(lower_program([y], [x, z], choices=choices))
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-9, 10, s).astype(np.float32) for s in ((300, 1200), (3, 1200)))
+    wanted = (a[:, :, None] + b.T[None]).sum(0)
+    found = ta.build(y, [x, z], schedule=choices)(a, b)
+    np.testing.assert_array_equal(found, wanted.reshape(found.shape))
+    if kind == "two axes":
+        np.testing.assert_array_equal(ta.build(y, [x, z])(a, b), wanted)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_with_forced_blocks(seed: int) -> None:
     made = random_program(seed, computes=4)
