@@ -16,10 +16,12 @@ from tensorad.codegen.access import FAR, access, strides
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
 from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
+from tensorad.codegen.parallel_work import loop_work
 from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_lines import through_buffers
+from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule_record import note
-from tensorad.ir.expr import ONE, Axis, Read
+from tensorad.ir.expr import ONE, Axis, Const, Read
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, reads
 from tensorad.simplify.linear import Linear, linear_form
@@ -43,9 +45,28 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
     far = [t for t in every if (bytes_of(t) or 0) > (second if t in given else second // 4)]
     if not streamed and not far:
         return kernel
-    body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed))
-    kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers))
+    if waits_for_memory(kernel):
+        body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed))
+        kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers))
     return replace(kernel, body=_marked(kernel.body, dict.fromkeys(streamed), dict.fromkeys(far)))
+
+
+def waits_for_memory(kernel: Kernel) -> bool:
+    """Whether memory needs longer than what the kernel computes, where sizes are known.
+
+    Copies of whole lines come all at once and nothing is computed meanwhile: they save bytes
+    where there is nothing to compute. Plain stores are brought and taken away beside the rest.
+    """
+    cycles = sum([_cycles(s) for s in kernel.body if isinstance(s, For)])
+    moved = sum([bytes_of(t) or 0 for t in dict.fromkeys(kernel.reads)])
+    moved += 2 * sum([bytes_of(t) or 0 for t in kernel.writes])  # plain stores bring lines, too
+    return cycles * BYTES_PER_CYCLE < moved
+
+
+def _cycles(s: For) -> int:
+    """Cycles of a loop, about; none where they depend on sizes."""
+    work = loop_work(s)
+    return int(work.value) if isinstance(work, Const) else 0
 
 
 def streamed_tensors(kernel: Kernel, schedules: Schedules) -> list[Tensor]:

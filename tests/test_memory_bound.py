@@ -18,7 +18,7 @@ from tensorad.codegen.loopir import Assign, For, Kernel, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.config import override
-from tensorad.ir.expr import add, axis, const, int_const, param, read
+from tensorad.ir.expr import Expr, add, axis, const, int_const, param, read
 from tensorad.ir.tensor import Tensor
 
 RNG = np.random.default_rng(5)
@@ -365,3 +365,27 @@ def test_windows_of_one_loop_are_not_those_of_a_loop_with_more_lanes() -> None:
         f = build(c, [a, b], schedule=ta.Schedule(contract=True, block=17))
     x, y = np.arange(500).reshape(10, 50), np.arange(970).reshape(97, 10)
     assert (f(x, y) == (y @ x).T).all()
+
+
+@pytest.mark.parametrize("functions", [0, 1, 2])
+def test_rows_that_are_long_computed_are_stored_without_copies(functions: int) -> None:
+    """A copy of whole lines saves time where memory is waited for, and costs some elsewhere."""
+    x, s = te.placeholder((512, 100), name="X"), te.placeholder((512,), name="S")
+
+    def term(i: Expr, j: Expr) -> Expr:
+        value = x[i, j]
+        for _ in range(functions):
+            value = te.exp(value)
+        return value
+
+    y = te.compute((512, 100), lambda i, j: term(i, j) * s[i], name="Y")
+    with override(machine="l2=4096,l3=65536"):
+        program = lower_program([y], [x, s])
+    (kernel,) = program.kernels
+    assert ("Y.lines" in [t.name for t in kernel.scratch]) == (not functions)
+    given, by = (RNG.integers(-9, 1, n) / 8 for n in ((512, 100), (512,)))
+    (have,), _ = interpret_loops(program, {x: given.astype(np.float32), s: by.astype(np.float32)})
+    want = given.astype(np.float32)
+    for _ in range(functions):
+        want = np.exp(want)
+    np.testing.assert_allclose(have, want * by[:, None], rtol=1e-5)
