@@ -35,7 +35,7 @@ def is_streamed(b: Blocking, target: Machine) -> bool:
 
 def tile_cost(b: Blocking, lanes: int) -> float:
     """Cycles of one reduce step over a panel: multiply-adds, loads, and waiting for sums."""
-    total, collide = 0.0, _rows_collide(b)
+    total, collide = 0.0, rows_collide(b)
     for t in b.tiles(lanes):
         groups = ceil((t.stop - t.start) / (t.registers * b.width))
         registers = t.registers * b.scale
@@ -48,7 +48,13 @@ def tile_cost(b: Blocking, lanes: int) -> float:
     return total / b.scale
 
 
-def _rows_collide(b: Blocking) -> bool:
+def _relaid(value: Read, group: Sequence[Axis], target: Machine) -> float:
+    """Cycles of a copy of a tensor with other innermost lanes."""
+    points = prod(n for n in value.tensor.shape if isinstance(n, int))
+    return points * (0.5 if points * value.dtype.size_bytes <= target.l2 else 1.3)
+
+
+def rows_collide(b: Blocking) -> bool:
     """Whether elements of neighbouring rows fall into the same few places of the first cache."""
     if b.rows_mode != "place" or len(b.rows.axes) != 1:
         return False
@@ -104,7 +110,7 @@ def cycles_on(b: Blocking, target: Machine) -> float:
     elif b.mode == "relayout":
         copied = vectors * packing
         if isinstance(b.lanes.value, Read):
-            copied = 0.5 * prod(n for n in b.lanes.value.tensor.shape if isinstance(n, int))
+            copied = _relaid(b.lanes.value, b.group, target)
         cost += copied + 0.25 * vectors
     elif b.flat * c.depth * element > target.l2 // 2 and b.tile_rows > 4:
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile

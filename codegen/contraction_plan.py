@@ -14,7 +14,7 @@ from tensorad.codegen import machine
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import Contraction, Part, is_symbolic, size
 from tensorad.codegen.contraction_blocking import Blocking, Mode
-from tensorad.codegen.contraction_cost import cycles_on, gaps_cost
+from tensorad.codegen.contraction_cost import WAYS, cycles_on, gaps_cost, rows_collide
 from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel
 from tensorad.codegen.contraction_layout import are_same, can_relayout, in_place, tap_groups
 from tensorad.codegen.contraction_tiles import (
@@ -107,6 +107,7 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
                     continue
                 if choices.tile is not None:
                     most = tuple([min(m, choices.tile[0]) for m in most])
+                fewer = tuple([min(m, WAYS) for m in most])
                 for mode in modes:
                     draft = Blocking(
                         c, rows, lanes, group, width, flat, registers, most,
@@ -115,8 +116,10 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
                     )  # fmt: skip
                     if mode == "gaps":
                         yield _with_gaps(draft, target, choices)
-                    else:
-                        yield _blocked(draft, target, choices)
+                        continue
+                    yield _blocked(draft, target, choices)
+                    if rows_collide(draft) and most[registers] > WAYS:
+                        yield _blocked(replace(draft, most=fewer), target, choices)
 
 
 def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:

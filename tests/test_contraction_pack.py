@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from tensorad import te, topi
 from tensorad.codegen.choices import Choices
-from tensorad.codegen.loopir import For, Stmt, Store
+from tensorad.codegen.loopir import Fold, For, LoopProgram, Stmt, Store
 from tensorad.codegen.lower import lower_program
+from tensorad.config import override
+from tensorad.ir.expr import Read
+from tensorad.ir.visit import postorder
 
 
 def loops(body: tuple[Stmt, ...]) -> Iterator[For]:
@@ -27,3 +32,40 @@ def test_a_relaid_kernel_of_small_windows_is_turned_in_registers() -> None:
 
 def stores_to(s: For, name: str) -> bool:
     return any(isinstance(c, Store) and c.tensors[0].name == name for c in s.body)
+
+
+MACHINE = "registers=32,vector_bytes=64,l1=32768,l2=1048576,l3=33554432,cores=2"
+
+
+def product_along_rows(n: int, depth: int, m: int) -> LoopProgram:
+    """Dot products of the rows of an (n, depth) and an (m, depth) matrix."""
+    a, b = te.placeholder((n, depth), name="A"), te.placeholder((m, depth), name="B")
+    k = te.reduce_axis(depth, name="k")
+    y = te.compute((n, m), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="Y")
+    with override(machine=MACHINE):
+        return lower_program([y], [a, b])
+
+
+def tiles(program: LoopProgram) -> list[tuple[Stmt, ...]]:
+    """The sums of register tiles: loops that hold nothing else."""
+    found = [s.body for k in program.kernels for s in loops(k.body)]
+    return [body for body in found if all(isinstance(s, Fold) for s in body)]
+
+
+@pytest.mark.parametrize(("n", "depth", "m"), [(128, 16384, 32), (300, 2048, 32), (32, 16384, 128)])
+def test_rows_that_collide_in_the_first_cache_come_in_smaller_tiles(
+    n: int, depth: int, m: int
+) -> None:
+    """Elements a power of two apart fill one place of it each: eight stay, ten do not.
+
+    The longer operand is read where it lies: turning the shorter one is less to copy.
+    """
+    longer = "A" if n > m else "B"
+    for length, collide in ((depth, True), (depth + 16, False)):
+        found = tiles(product_along_rows(n, length, m))
+        assert (max(len(body) for body in found) <= 8) is collide
+        for body in found:
+            fold = body[0]
+            assert isinstance(fold, Fold)
+            read = {e.tensor.name for e in postorder(*fold.values) if isinstance(e, Read)}
+            assert longer in read
