@@ -18,7 +18,7 @@ from tensorad.codegen.affine import substitutor
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, lanes_for, runs_in_lanes, statements
 from tensorad.codegen.loop_place import placed
-from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, Kernel, Stmt, Store
+from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.schedule_memory import SHORT_ROWS, bytes_of
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import (
@@ -65,7 +65,40 @@ def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
     if made.fetched:
         names = ", ".join([t.name for t in made.fetched])
         note(kernel.writes, f"the next row of {names} is fetched", "several passes read a row")
-    return replace(kernel, body=body) if made.joined or made.fetched else kernel
+    if made.joined:
+        return _without_unread(replace(kernel, body=body))
+    return replace(kernel, body=body) if made.fetched else kernel
+
+
+def _without_unread(kernel: Kernel) -> Kernel:
+    """The kernel without scratch that is stored only: all who read it have it in a register."""
+    every = [*statements(kernel.body)]
+    checked = [s.read for s in every if isinstance(s, Check)]
+    found = reads(*_expressions(every), *checked)
+    kept = dict.fromkeys([*kernel.writes, *[e.tensor for e in found]])
+    scratch = tuple([t for t in kernel.scratch if t in kept])
+    if len(scratch) == len(kernel.scratch):
+        return kernel
+    return replace(kernel, body=_storing(kernel.body, kept), scratch=scratch)
+
+
+def _storing(body: Iterable[Stmt], kept: Mapping[Tensor, None]) -> tuple[Stmt, ...]:
+    """The statements with the stores of these tensors only."""
+    result: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            result.append(replace(s, body=_storing(s.body, kept)))
+        elif isinstance(s, If):
+            then, orelse = (_storing(part, kept) for part in (s.then, s.orelse))
+            result.append(replace(s, then=then, orelse=orelse))
+        elif isinstance(s, Store):
+            pairs = [p for p in zip(s.tensors, s.values, strict=True) if p[0] in kept]
+            if pairs:
+                tensors, values = zip(*pairs, strict=True)
+                result.append(replace(s, tensors=tensors, values=values))
+        else:
+            result.append(s)
+    return tuple(result)
 
 
 def _has_passes(s: Stmt) -> bool:

@@ -68,3 +68,21 @@ def test_a_later_row_is_fetched_where_several_passes_read_it() -> None:
 
     assert [f.tensor.name for f in fetched(4096)] == ["X"]
     assert not fetched(16)  # all of it is in the second cache
+
+
+def test_what_only_the_joined_pass_reads_is_not_stored() -> None:
+    """log(sum(exp(x))): the exponentials stay in registers; with y = e/s they are read again."""
+    x = te.placeholder((N, M), name="X")
+    e = te.compute((N, M), lambda i, j: te.exp(x[i, j]), name="E")
+    k = te.reduce_axis(M, name="k")
+    s = te.compute((N,), lambda i: te.sum(e[i, k], axis=k), name="S")
+    y = te.compute((N, M), lambda i, j: x[i, j] - te.log(s[i]), name="Y")
+    stored = [t.name for c in body(x, y) if isinstance(c, Store) for t in c.tensors]
+    assert "E" not in stored and "Y" in stored
+    (kernel,) = lower_program([y], [x], choices=ta.Schedule(fuse=True)).kernels
+    assert "E" not in [t.name for t in kernel.scratch]
+    x2, again = weights(lambda e, i, k: e[i, k])
+    assert "E" in [t.name for c in body(x2, again) if isinstance(c, Store) for t in c.tensors]
+    array = np.random.default_rng(4).normal(size=(N, M)).astype("float32")
+    want = build(y, [x], schedule=ta.Schedule(passes=False))(array)
+    np.testing.assert_array_equal(build(y, [x])(array), want)
