@@ -7,7 +7,7 @@ loop over rows runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.fusion_epilogue import with_epilogues
@@ -31,7 +31,7 @@ def fuse_units(
     units: Sequence[tuple[Unit, Sequence[Kernel]]],
     wanted: Iterable[Tensor],
     schedules: Schedules,
-) -> list[Kernel]:
+) -> Iterator[Kernel]:
     """The kernels of units, each with the kernels that check it, in an order that may run.
 
     Args:
@@ -42,15 +42,17 @@ def fuse_units(
     steps = take_riders(join_siblings(all_steps(units, wanted, schedules)))
     kept = dict.fromkeys(wanted)
     steps = with_epilogues(steps, kept)
-    kernels: list[Kernel] = []
+    return join_strips(_fused(steps, kept), schedules)
+
+
+def _fused(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
     for at in range(0, len(steps), MOST_STEPS):
         stretch = steps[at : at + MOST_STEPS]
         later = [t for s in steps[at + MOST_STEPS :] for t in s.reads]
-        kernels.extend(_fuse(stretch, {**kept, **dict.fromkeys(later)}))
-    return join_strips(kernels, schedules)
+        yield from _fuse(stretch, {**kept, **dict.fromkeys(later)})
 
 
-def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> list[Kernel]:
+def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
     graph = _Graph(steps)
     merged = True
     while merged:  # what did not pay for two alone may pay for their groups
@@ -58,16 +60,14 @@ def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> list[Kernel]:
         for step in steps:
             for before in graph.producers(step):
                 merged = graph.merge(before, step, kept) or merged
-    kernels: list[Kernel] = []
     for group in graph.in_order():
         tile = graph.tiles.get(group)
         if tile is None:
-            kernels.extend([k for s in group.steps for k in s.written()])
+            yield from [k for s in group.steps for k in s.written()]
         else:
             outside = graph.outside(group, kept)
             note(tuple([t for s in group.steps for t in s.writes]), *reason(group, tile, outside))
-            kernels.append(write_group(group, tile, outside))
-    return kernels
+            yield write_group(group, tile, outside)
 
 
 class _Graph:

@@ -41,16 +41,16 @@ class _Blocks:
     step: int
 
 
-def join_strips(kernels: Sequence[Kernel], schedules: Schedules) -> list[Kernel]:
+def join_strips(kernels: Iterable[Kernel], schedules: Schedules) -> Iterator[Kernel]:
     """The kernels, sums over blocks of rows joined to the loop over rows before them."""
-    result: list[Kernel] = []
+    last: Kernel | None = None
     for k in kernels:
-        joined = _joined(result[-1], k, schedules) if result else None
-        if joined is None:
-            result.append(k)
-        else:
-            result[-1] = joined
-    return result
+        joined = None if last is None else _joined(last, k, schedules)
+        if last is not None and joined is None:
+            yield last
+        last = k if joined is None else joined
+    if last is not None:
+        yield last
 
 
 def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | None:

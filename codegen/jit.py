@@ -6,7 +6,7 @@ import ctypes
 import ctypes.util
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -84,13 +84,26 @@ def load(
         return Library(_linker, tracker, symbols)
 
 
+def _c_libraries() -> Iterator[ctypes.CDLL]:
+    """What the process has loaded, which is nearly always enough, then the library of functions.
+
+    To find that one a program is run.
+    """
+    yield _loaded()
+    named = _mathematics()
+    if named is not None:
+        yield named
+
+
 @lru_cache(maxsize=1)
-def _c_libraries() -> tuple[ctypes.CDLL, ...]:
-    libraries = [ctypes.CDLL(None)]
+def _loaded() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+@lru_cache(maxsize=1)
+def _mathematics() -> ctypes.CDLL | None:
     found = ctypes.util.find_library("m")
-    if found is not None:
-        libraries.append(ctypes.CDLL(found))
-    return tuple(libraries)
+    return None if found is None else ctypes.CDLL(found)
 
 
 def c_function(name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tensorad.codegen.llvm_expr import Lanes
@@ -41,6 +41,11 @@ class FunctionText:
     """Instructions of the longest stretch without a branch."""
     declarations: dict[str, str]
     functions: dict[str, str]
+
+    def renamed(self, name: str) -> FunctionText:
+        """The same function under another name."""
+        text = self.text.replace(f"@{self.name}(", f"@{name}(", 1)
+        return replace(self, name=name, text=text)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tensorad import config
 from tensorad.codegen.choices import Given, Schedules, schedules
@@ -45,6 +45,7 @@ def lower_program(
     schedule: bool = True,
     assume_in_bounds: bool = False,
     choices: Given | Schedules = None,
+    made: Callable[[Kernel], None] | None = None,
 ) -> LoopProgram:
     """The loops that compute `outputs` from `inputs`, which may be any tensors of the DAG.
 
@@ -54,6 +55,8 @@ def lower_program(
     Args:
         schedule: False leaves the loops as the formulas are written.
         choices: decisions of the schedule made by hand, for all tensors or by tensor name.
+        made: called with each kernel as soon as it is complete, in order; not with
+            TENSORAD_DEBUG, whose checks come first.
     Raises:
         BuildError: an output needs a placeholder that is not an input, or the choices name what
             is not there or cannot be.
@@ -63,16 +66,29 @@ def lower_program(
     units = needed_units(distinct, inputs)
     chosen.check({op.name: _axis_names(op) for unit in units for op in unit.parts})
     checked = [(unit, [] if assume_in_bounds else unit_checks(unit)) for unit in units]
-    if schedule:
-        fused = [with_narrow_scratch(k) for k in fuse_units(checked, distinct, chosen)]
-        kernels = [with_row_passes(with_memory_hints(k, chosen), chosen) for k in fused]
-        kernels = [with_work(k, chosen) for k in kernels]
-    else:
-        kernels = [k for unit, checks in checked for k in (*checks, lower_unit(unit))]
+    debug = config.current().debug
+    kernels = []
+    for k in _scheduled(checked, distinct, chosen) if schedule else _plain(checked):
+        kernels.append(k)
+        if made is not None and not debug:
+            made(k)
     program = LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
-    if config.current().debug:
-        _inspect(program, config.current().debug)
+    if debug:
+        _inspect(program, debug)
     return program
+
+
+def _scheduled(
+    checked: Sequence[tuple[Unit, list[Kernel]]], wanted: Sequence[Tensor], chosen: Schedules
+) -> Iterator[Kernel]:
+    for k in fuse_units(checked, wanted, chosen):
+        hinted = with_row_passes(with_memory_hints(with_narrow_scratch(k), chosen), chosen)
+        yield with_work(hinted, chosen)
+
+
+def _plain(checked: Sequence[tuple[Unit, list[Kernel]]]) -> Iterator[Kernel]:
+    for unit, checks in checked:
+        yield from (*checks, lower_unit(unit))
 
 
 def unit_checks(unit: Unit) -> list[Kernel]:

@@ -12,8 +12,9 @@ import numpy as np
 
 from tensorad import config
 from tensorad.codegen import parallel_layout as block
+from tensorad.codegen.compiling import Compiler
 from tensorad.codegen.epoch import epoch
-from tensorad.codegen.kernels import checks_of, compiled_kernel
+from tensorad.codegen.kernels import checks_of
 from tensorad.codegen.loopir import Kernel, LoopProgram
 from tensorad.codegen.memory import Array, Lifetime, aligned, new_bytes, plan_arena, scratch_block
 from tensorad.codegen.parallel import driver, pool_for
@@ -138,8 +139,18 @@ class Layout:
 class Executable:
     """Compiled kernels in order. Slots: inputs, outputs, constants, temporaries."""
 
-    def __init__(self, program: LoopProgram, take: TakeFrame | None = None) -> None:
-        """`take`: takes a free frame of a list of frames that native calls use too."""
+    def __init__(
+        self,
+        program: LoopProgram,
+        take: TakeFrame | None = None,
+        compiler: Compiler | None = None,
+    ) -> None:
+        """A program ready to run.
+
+        Args:
+            take: takes a free frame of a list of frames that native calls use too.
+            compiler: has the kernels already, in order.
+        """
         self.take = take
         self._driver = driver()
         self.inputs, self.outputs = program.inputs, program.outputs
@@ -156,7 +167,8 @@ class Executable:
         self._size_numbers: dict[Size, int] = {}
         self._kernels: list[object] = []
         self._kernel_of_step: list[Kernel] = []
-        self.steps, self.indices = self._table(program.kernels)
+        with compiler or Compiler() as used:
+            self.steps, self.indices = self._table(program.kernels, used)
         self._is_parallel = bool(self.steps[:, 2].any())
         self.kernels = program.kernels
         self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
@@ -177,11 +189,11 @@ class Executable:
         arrays = [constant_array(t) for t in constants]
         return arrays, list(lifetimes.values())
 
-    def _table(self, kernels: Sequence[Kernel]) -> tuple[Array, Array]:
+    def _table(self, kernels: tuple[Kernel, ...], compiler: Compiler) -> tuple[Array, Array]:
         steps: list[tuple[int, int, int]] = []
         indices: list[int] = []
-        for kernel in kernels:
-            compiled, tensors = compiled_kernel(kernel)
+        found = compiler.finished(kernels)
+        for kernel, (compiled, tensors) in zip(kernels, found, strict=True):
             self._kernels.append(compiled)
             slots = [self._slots[t] for t in tensors]
             for phase in compiled.phases:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorad.autodiff.dense import check_dense
 from tensorad.codegen.choices import Given, Schedules, schedules
+from tensorad.codegen.compiling import Compiler
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.lower import lower_program, needed_ops
@@ -63,11 +64,13 @@ def build(
     check_dense([t for t in roots if t not in dict.fromkeys(arguments)])
 
     def made(choices: Given | Schedules) -> CompiledFunction:
-        program = lower_program(
-            roots, arguments, assume_in_bounds=assume_in_bounds, choices=choices
-        )
-        check_dense([t for kernel in program.kernels for t in kernel.writes])
-        return CompiledFunction(roots, program, name or roots[0].name, sized)
+        with Compiler() as compiler:
+            program = lower_program(
+                roots, arguments, assume_in_bounds=assume_in_bounds, choices=choices,
+                made=compiler.begin,
+            )  # fmt: skip
+            check_dense([t for kernel in program.kernels for t in kernel.writes])
+            return CompiledFunction(roots, program, name or roots[0].name, sized, compiler)
 
     ops = [op for op, _ in needed_ops(roots, arguments)]
     sized = [op for op in ops if size_conditions(op)]

@@ -22,6 +22,7 @@ from tensorad.codegen.arguments import (
     check_output,
     check_overlap,
 )
+from tensorad.codegen.compiling import Compiler
 from tensorad.codegen.epoch import epoch
 from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.memory import (
@@ -121,6 +122,7 @@ class CompiledFunction:
         program: LoopProgram,
         name: str,
         sized: Sequence[Op] = (),
+        compiler: Compiler | None = None,
     ) -> None:
         self.name = name
         self.inputs: tuple[Tensor, ...] = program.inputs
@@ -128,7 +130,8 @@ class CompiledFunction:
         self._single = len(outputs) == 1
         self._parameters = [Parameter(t) for t in program.inputs]
         native = self._native
-        self._executable = Executable(program, None if native is None else native.take)
+        take = None if native is None else native.take
+        self._executable = Executable(program, take, compiler)
         inner = [life.tensor for life in self._executable.temporaries]
         used = [*program.inputs, *outputs, *inner]
         self._binding = SizeBinding(self._parameters, used, self._executable.sizes)

@@ -1,0 +1,179 @@
+"""Kernels of a program become modules: how many, on which thread, and what ends with a build."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import config, te, topi
+from tensorad.codegen import compiling, jit, kernels
+from tensorad.codegen.compiling import Compiler
+from tensorad.codegen.kernels import compiled_kernel
+from tensorad.codegen.loopir import Kernel
+from tensorad.codegen.lower import lower_program
+from tensorad.errors import InternalError
+from tensorad.ir.tensor import Tensor
+
+Chain = tuple[Tensor, list[Tensor]]
+
+
+def chain(length: int, width: int) -> Chain:
+    """Sums of rows, each scaled by the last: kernels that cannot run as one."""
+    x = te.placeholder((width, width), name="X")
+    made = x
+    for n in range(length):
+        total = topi.sum(made)
+        made = te.compute(
+            (width, width), lambda a, b, t=total, n=n: x[a, b] * t[()] + (n + 1.0), name=f"y{n}"
+        )
+    return made, [x]
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]]:
+    """Of each module that is compiled: its functions, and the thread."""
+    seen: list[tuple[int, str]] = []
+    load = jit.load
+
+    def counted(text: str, symbols: tuple[str, ...], *rest: object) -> jit.Library:
+        seen.append((len(symbols), threading.current_thread().name))
+        return load(text, symbols, *rest)  # type: ignore[arg-type]
+
+    ta.build(*chain(1, 2))  # the driver and the native entry are there
+    monkeypatch.setattr(jit, "load", counted)
+    yield seen
+    assert not [t for t in threading.enumerate() if t.name == "tensorad compiler"]
+
+
+def test_small_kernels_share_a_module(modules: list[tuple[int, str]]) -> None:
+    y, inputs = chain(2, 35)
+    program = lower_program([y], inputs)
+    ta.build(y, inputs)
+    assert len(program.kernels) > 1
+    assert len(modules) == 1
+    assert modules[0] == (modules[0][0], threading.current_thread().name)
+
+
+def test_long_programs_are_compiled_beside(
+    modules: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "available_cpus", lambda: 2)
+    monkeypatch.setattr(compiling, "MODULE_LINES", 1)
+    before = sys.getswitchinterval()
+    y, inputs = chain(3, 37)
+    with config.override(debug=()):  # with checks of the loops they all come first
+        f = ta.build(y, inputs)
+    assert len(modules) > 1
+    assert {name for _, name in modules} == {"tensorad compiler"}
+    assert sys.getswitchinterval() == before
+    x = np.random.default_rng(0).normal(size=(37, 37)).astype(np.float32)
+    want = x
+    for n in range(3):
+        want = x * want.sum() + np.float32(n + 1)
+    np.testing.assert_allclose(f(x), want, rtol=2e-3, atol=1e-2)
+
+
+def test_one_cpu_needs_no_thread(
+    modules: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "available_cpus", lambda: 1)
+    monkeypatch.setattr(compiling, "MODULE_LINES", 1)
+    ta.build(*chain(3, 39))
+    assert len(modules) > 1
+    assert {name for _, name in modules} == {threading.current_thread().name}
+
+
+def test_equal_texts_are_compiled_once(modules: list[tuple[int, str]]) -> None:
+    x = te.placeholder((6, 4, 41), name="X")
+    y = te.compute((24, 41), lambda i, j: x[i // 4, i % 4, j], name="Y")
+    z = te.compute((6, 4, 41), lambda i, j, k: y[4 * i + j, k], name="Z")
+    a = np.arange(6 * 4 * 41, dtype=np.float32).reshape(6, 4, 41)
+    f = ta.build([y, z], [x], schedule=ta.Schedule(fuse=False))
+    flat, back = f(a)
+    np.testing.assert_array_equal(flat, a.reshape(24, 41))
+    np.testing.assert_array_equal(back, a)
+    before = len(modules)
+    ta.build([y, z], [x], schedule=ta.Schedule(fuse=False))
+    assert len(modules) == before
+
+
+def test_code_of_equal_texts_is_shared() -> None:
+    """Two sizes of one number each: the keys differ, the code does not know their names."""
+    found = []
+    for name in ("n", "m"):
+        size = te.size(name)
+        x = te.placeholder((size, 43), name="X")
+        y = te.compute((size, 43), lambda i, j, x=x: x[i, j] * 3.0, name="Y")
+        (kernel,) = lower_program([y], [x]).kernels
+        found.append(compiled_kernel(kernel)[0])
+    assert found[0].phases[0].address == found[1].phases[0].address
+    assert [str(s) for s in found[1].phases[0].sizes] == ["m"]
+
+
+def test_an_error_in_the_thread_is_raised(
+    modules: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "available_cpus", lambda: 2)
+    monkeypatch.setattr(compiling, "MODULE_LINES", 1)
+
+    def refuse(text: str, opt: int, cpu: str) -> bytes:
+        raise InternalError("LLVM refuses the code")
+
+    monkeypatch.setattr(jit, "compile_text", refuse)
+    before = sys.getswitchinterval()
+    with pytest.raises(InternalError, match="refuses"):
+        ta.build(*chain(2, 45))
+    assert sys.getswitchinterval() == before
+    monkeypatch.undo()
+    ta.build(*chain(2, 45))
+
+
+def test_leaving_early_ends_the_thread(
+    modules: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "available_cpus", lambda: 2)
+    monkeypatch.setattr(compiling, "MODULE_LINES", 1)
+    begun: list[Kernel] = []
+
+    class Stop(Exception):
+        pass
+
+    y, inputs = chain(3, 47)
+    with config.override(debug=()), pytest.raises(Stop), Compiler() as compiler:
+
+        def begin(kernel: Kernel) -> None:
+            compiler.begin(kernel)
+            begun.append(kernel)
+            if len(begun) == 2:
+                raise Stop
+
+        lower_program([y], inputs, made=begin)
+    assert len(modules) <= 2
+
+
+def test_a_kernel_twice_is_one_job() -> None:
+    y, inputs = chain(1, 49)
+    kernel, *_ = lower_program([y], inputs).kernels
+    with Compiler() as compiler:
+        compiler.begin(kernel)
+        (first, _), (second, _) = compiler.finished((kernel, kernel))
+    assert first is second
+    assert kernels.compiled_kernel(kernel)[0] is first
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="systems without fork")
+def test_a_forked_child_waits_as_long_as_before() -> None:
+    before = sys.getswitchinterval()
+    with compiling._short_turns():
+        assert sys.getswitchinterval() < before
+        child = os.fork()
+        if child == 0:
+            os._exit(int(sys.getswitchinterval() != before))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sys.getswitchinterval() == before
