@@ -6,7 +6,8 @@ import ctypes
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -63,6 +64,17 @@ class Frame:
             self.call[block.SCRATCH] = self._scratch.ctypes.data
 
 
+class Steps(NamedTuple):
+    """What a call does besides its checks, in order; `new` where `take` raises IndexError."""
+
+    take: Callable[[], Frame]
+    new: Callable[[], Frame]
+    prepare: Callable[[Frame, int], None]
+    run: Callable[[int], int]
+    fail: Callable[[Frame], None]
+    give: Callable[[Frame], None]
+
+
 class Layout:
     """The memory plan of one binding of the sizes, with its frames."""
 
@@ -89,6 +101,19 @@ class Layout:
     def is_busy(self) -> bool:
         """Whether a call is running in one of the frames."""
         return any(frame.call[block.BUSY] for frame in list(self._shared.values()))
+
+    def steps(self) -> Steps:
+        """The parts of `Executable.run` on this plan."""
+        program = self._program
+        private = program.take is None
+        return Steps(
+            self._free.pop if private else self.take,
+            self._frame,
+            partial(program.prepare, self.scratch_bytes),
+            program.driver.run,
+            partial(program.fail, self),
+            self._free.append if private and self._bytes < LARGE_ARENA else self.give,
+        )
 
     def take(self) -> Frame:
         """A frame for one call."""
@@ -152,7 +177,7 @@ class Executable:
             compiler: has the kernels already, in order.
         """
         self.take = take
-        self._driver = driver()
+        self.driver = driver()
         self.inputs, self.outputs = program.inputs, program.outputs
         self._slots: dict[Tensor, int] = {}
         for t in (*program.inputs, *program.outputs):
@@ -240,16 +265,12 @@ class Executable:
         frame.slots[: self.n_arguments] = addresses  # type: ignore[assignment]  # invariant lists
         call = frame.call
         if call[block.EPOCH] != now:
-            self._prepare(frame, layout.scratch_bytes, now)
-        failed = self._driver.run(frame.address)
-        if failed:
-            step, code = call[block.STEP], call[block.CODE]
-            index, extent = call[block.VALUE], call[block.EXTENT]
-            layout.give(frame)
-            self._fail(step, code, index, extent)
+            self.prepare(layout.scratch_bytes, frame, now)
+        if self.driver.run(frame.address):
+            self.fail(layout, frame)
         layout.give(frame)
 
-    def _prepare(self, frame: Frame, scratch_bytes: int, now: int) -> None:
+    def prepare(self, scratch_bytes: int, frame: Frame, now: int) -> None:
         """Have the frame run on as many threads as the settings say now."""
         threads = config.current().num_threads if self._is_parallel else 1
         frame.call[block.THREADS] = threads
@@ -258,7 +279,12 @@ class Executable:
             frame.reserve(max(1, threads) * scratch_bytes)
         frame.call[block.EPOCH] = now
 
-    def _fail(self, step: int, code: int, index: int, extent: int) -> None:
+    def fail(self, layout: Layout, frame: Frame) -> None:
+        """Raise what a call found, and give its frame back."""
+        call = frame.call
+        step, code = call[block.STEP], call[block.CODE]
+        index, extent = call[block.VALUE], call[block.EXTENT]
+        layout.give(frame)
         kernel = self._kernel_of_step[step]
         check = checks_of(kernel)[code - 1]
         t = check.read.tensor

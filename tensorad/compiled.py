@@ -55,11 +55,12 @@ class Fixed:
     """What a call needs that has no symbolic sizes, all in numbers."""
 
     def __init__(
-        self, layout: Layout, parameters: Sequence[Parameter], blocks: Sequence[OutputBlocks],
-        shapes: Sequence[tuple[int, ...]], *, often: bool,
+        self, executable: Executable, parameters: Sequence[Parameter],
+        blocks: Sequence[OutputBlocks], shapes: Sequence[tuple[int, ...]], *, often: bool,
     ) -> None:  # fmt: skip
         """`often`: whether calls come here each time, not native ones only once."""
-        self.layout = layout
+        self.executable = executable
+        self.layout = executable.layout({}, ())
         self.shapes = list(shapes)
         inputs = [
             (p.dtype, p.shape or (), _NEVER if p.is_bool else READY)  # bools are looked at
@@ -68,13 +69,24 @@ class Fixed:
         outputs = [(b.dtype, s, WRITABLE) for b, s in zip(blocks, shapes, strict=True)]
         self.wanted = [*inputs, *outputs]
         self.size_bytes = [prod(shape) * dtype.itemsize for dtype, shape, _ in self.wanted]
-        self.of_results, self.of_targets = [
-            written_out(self.wanted, self.size_bytes, targets)
+        self.count = len(parameters)
+        self.with_new, self.with_given = [
+            written_out(self.wanted, self.size_bytes, len(shapes), self.layout.steps(), given=given)
             if often and can_be_written_out(len(self.wanted))
-            else partial(self._addresses, targets)
-            for targets in (0, len(shapes))
+            else partial(self._run, len(shapes) * given)
+            for given in (False, True)
         ]
-        """`_addresses` without targets, and with all outputs as targets."""
+        """`_run` with results made for the call, and with the caller's."""
+
+    def _run(
+        self, targets: int, then: int, arrays: Sequence[object], results: Sequence[object]
+    ) -> bool:
+        """Run on arrays if native code may use them as they are."""
+        addresses = self._addresses(targets, (*arrays, *results))
+        if addresses is None:
+            return False
+        self.executable.run(self.layout, addresses, then)
+        return True
 
     def _addresses(self, targets: int, arrays: Sequence[object]) -> list[int] | None:
         """Where the arrays lie, if native code may use them as they are.
@@ -151,9 +163,10 @@ class CompiledFunction:
         self._fixed: Fixed | None = None
         if not self._sizes:
             shapes = [self._output_shape(t, {}) for t in outputs]
-            layout = self._executable.layout({}, ())
             often = self._record is None
-            self._fixed = Fixed(layout, self._parameters, self._blocks, shapes, often=often)
+            self._fixed = Fixed(
+                self._executable, self._parameters, self._blocks, shapes, often=often
+            )
 
     def _connected(self) -> Record | None:
         """The table native calls use; None where there are no such calls."""
@@ -199,24 +212,23 @@ class CompiledFunction:
                 TENSORAD_DENSE_JACOBIAN_ELEMENTS.
         """
         fixed = self._fixed
-        if fixed is None or sizes or len(arrays) != len(self._parameters):
+        if fixed is None or sizes or len(arrays) != fixed.count:
             return self._call_slowly(arrays, out, sizes)
         then = epoch()
         results: list[Any]
         if out is None:
             results = [b.array(s) for b, s in zip(self._blocks, fixed.shapes, strict=True)]
-            addresses = fixed.of_results((*arrays, *results))
+            ran = fixed.with_new(then, arrays, results)
         elif self._single and type(out) is _ARRAY:
             results = [out]
-            addresses = fixed.of_targets((*arrays, out))
+            ran = fixed.with_given(then, arrays, results)
         elif type(out) in (list, tuple) and len(out) == len(self._blocks):  # type: ignore[arg-type]
             results = list(out)  # type: ignore[call-overload]
-            addresses = fixed.of_targets((*arrays, *results))
+            ran = fixed.with_given(then, arrays, results)
         else:
             return self._call_slowly(arrays, out, sizes)
-        if addresses is None:
+        if not ran:
             return self._call_slowly(arrays, out, sizes)
-        self._executable.run(fixed.layout, addresses, then)
         if self._record is not None:
             self._learn(fixed.layout, arrays, fixed.shapes, then)  # type: ignore[arg-type]
         return results[0] if self._single else results

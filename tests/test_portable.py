@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,13 @@ import pytest
 
 from tensorad import te
 from tensorad.building import build
-from tensorad.codegen.portable import MOST, addresses_text, can_be_written_out, written_out
+from tensorad.codegen.epoch import epoch
+from tensorad.codegen.parallel_layout import EPOCH
+from tensorad.codegen.portable import MOST, call_text, can_be_written_out, written_out
+from tensorad.codegen.runtime import Steps
 from tensorad.compiled import CompiledFunction
 from tensorad.config import override
+from tensorad.errors import BoundsError
 
 Array = np.ndarray[Any, Any]
 
@@ -44,24 +49,44 @@ def candidates() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("targets", [0, 2])
-def test_what_is_written_out_is_what_the_loop_checks(targets: int) -> None:
+@pytest.mark.parametrize("given", [False, True])
+def test_what_is_written_out_is_what_the_loop_checks(given: bool) -> None:
     fixed = both()._fixed
     assert fixed is not None
-    written = fixed.of_targets if targets else fixed.of_results
+    written = fixed.with_given if given else fixed.with_new
     found = []
-    for arrays in product(candidates(), repeat=3):
-        given = (arrays[0], np.zeros(4, np.int64), *arrays[1:])
-        expected = fixed._addresses(targets, given)
-        assert written(given) == expected
+    for first, *results in product(candidates(), repeat=3):
+        arrays = (first, np.zeros(4, np.int64))
+        expected = fixed._addresses(2 * given, (*arrays, *results))
+        assert written(epoch(), arrays, results) == (expected is not None)
+        if expected is not None:
+            frame = fixed.layout.take()
+            assert frame.slots[:4] == expected
+            fixed.layout.give(frame)
         found.append(expected is not None)
     assert any(found) and not all(found)
+
+
+def test_frames_come_back_after_an_error() -> None:
+    """As many calls fail as there are frames, and one is made at most."""
+    x = te.placeholder((4,), name="X")
+    at = te.placeholder((1,), "int64", name="at")
+    with override(native_calls=False):
+        f = build(te.compute((1,), lambda i: x[at[i]], "Y"), [x, at])
+    a, out = np.arange(4, dtype=np.float32), np.zeros(1, np.float32)
+    f(a, np.array([2]), out=out)
+    assert out[0] == 2
+    for _ in range(3):
+        with pytest.raises(BoundsError, match="index 7"):
+            f(a, np.array([7]), out=out)
+    assert f._fixed is not None
+    assert len(f._fixed.layout._free) == 1
 
 
 def test_calls_without_native_code_run_what_is_written_out() -> None:
     f = both()
     assert f._fixed is not None
-    assert f._fixed.of_targets.__code__.co_filename == "<tensorad call>"  # type: ignore[attr-defined]
+    assert f._fixed.with_given.__code__.co_filename == "<tensorad call>"  # type: ignore[attr-defined]
     x, out = np.ones(4, np.float32), [np.zeros(4, np.float32), np.zeros(4, np.int64)]
     f(x, np.arange(4), out=out)
     np.testing.assert_array_equal(out[0], 2 * x)
@@ -69,14 +94,21 @@ def test_calls_without_native_code_run_what_is_written_out() -> None:
 
 
 def test_every_pair_with_a_target_is_compared() -> None:
-    assert addresses_text(5, 0).count("< p") == 0
-    assert addresses_text(5, 2).count("< p") == 3 + 4
-    assert addresses_text(5, 5).count("< p") == 10
+    assert call_text(5, 2, given=False).count("< p") == 0
+    assert call_text(5, 2, given=True).count("< p") == 3 + 4
+    assert call_text(5, 5, given=True).count("< p") == 10
 
 
 def test_long_lists_are_looped_over() -> None:
     assert can_be_written_out(MOST) and not can_be_written_out(MOST + 1)
     wanted = [(np.dtype(np.float32), (2,), 0x101)] * MOST
     arrays = [np.zeros(2, np.float32) for _ in range(MOST)]
-    found = written_out(wanted, [8] * MOST, 1)(arrays)
-    assert found == [a.__array_interface__["data"][0] for a in arrays]
+    ran: list[object] = []
+    frame = SimpleNamespace(slots=[0] * MOST, call={EPOCH: 3}, address=5)
+    steps = Steps(lambda: frame, lambda: frame, ran.append, ran.append, ran.append, ran.append)  # type: ignore[arg-type]  # no real frame
+    call = written_out(wanted, [8] * MOST, 1, steps, given=True)
+    assert call(3, arrays[:-1], arrays[-1:])
+    assert frame.slots == [a.__array_interface__["data"][0] for a in arrays]
+    assert ran == [5, frame]  # run and given back
+    assert not call(3, [arrays[-1], *arrays[1:-1]], arrays[-1:])
+    assert ran == [5, frame]
