@@ -36,7 +36,8 @@ class Blocking:
             the operand or its window as it lies, and lanes between its rows are of no use.
         rows_mode: the same for the broadcast operand ("panel" is a copy of all its points).
         split, block: reduce axes before number `split` and blocks of that one are outer loops.
-        by_rows: several threads share the row tiles; otherwise panels and batches.
+        by_rows: several threads share the row tiles, and all lanes where those are packed;
+            otherwise panels and batches.
         together: panels that take a block of the reduce axes before any takes the next.
         inside: it runs in loops around it: copies are scratch, and threads share nothing.
         pitch: elements between neighbours along each axis of `group`, if there are gaps.

@@ -112,7 +112,7 @@ def cycles_on(b: Blocking, target: Machine) -> float:
         if isinstance(b.lanes.value, Read):
             copied = _relaid(b.lanes.value, b.group, target)
         cost += copied + 0.25 * vectors
-    elif b.flat * c.depth * element > target.l2 // 2 and b.tile_rows > 4:
+    elif b.flat * c.depth * element > target.l2 // 4 and b.tile_rows > 4:
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
     if b.mode != "relayout" and is_streamed(b, target):
         cost += 20.0 * vectors  # short pieces of long rows: memory waits

@@ -189,6 +189,8 @@ class Emitter:
         most = min(t.rows for t in tiles)
         copies = points(b.outer)
         body: list[Stmt] = []
+        if b.mode == "panel":
+            body.extend(self.pack({}, ZERO, b.flat, ZERO))
         for start, stop, step in row_tiles(points(b.rows.axes), most, b.alike):
             count = floordiv(sub(stop, start), int_const(step))
             q = axis("q", 0, mul(count, copies))
@@ -197,7 +199,9 @@ class Emitter:
             row = add(mul(number, int_const(step)), start)
             inner: list[Stmt] = []
             for t in tiles:
-                inner.extend(self.tile(t, outer, ZERO, row, step, None))
+                s, part = self.within(t) if b.sliver else (ZERO, t)
+                found = self.tile(part, outer, ZERO, row, step, None)
+                inner.extend([For(s, found)] if isinstance(s, Axis) else found)
             body.append(For(q, tuple(inner), "parallel"))
         return tuple(body)
 
@@ -257,12 +261,7 @@ class Emitter:
         start, stop, step = rows
         if not b.sliver:
             return self.column(t, outer, base, rows, last)
-        first, number = t.start // b.sliver, (t.stop - t.start) // b.sliver
-        place = first * b.sliver
-        s: Expr = int_const(first) if number < 2 else axis("s", first, first + number)
-        self.sliver = s
-        width = b.sliver if number else t.stop - t.start
-        inside = replace(t, start=t.start - place, stop=t.start - place + width)
+        s, inside = self.within(t)
         block = row_block(b.row_block, rows)
         if block is None:
             body = self.column(inside, outer, base, rows, last)
@@ -273,6 +272,15 @@ class Emitter:
         if isinstance(s, Axis):
             body = (For(s, body),)
         return body if block is None else (For(m, body),)
+
+    def within(self, t: Tile) -> tuple[Expr, Tile]:
+        """The slivers of a tile, an axis if there are several, and the tile in each of them."""
+        b = self.b
+        first, number = t.start // b.sliver, (t.stop - t.start) // b.sliver
+        place = first * b.sliver
+        self.sliver = int_const(first) if number < 2 else axis("s", first, first + number)
+        width = b.sliver if number else t.stop - t.start
+        return self.sliver, replace(t, start=t.start - place, stop=t.start - place + width)
 
     def column(
         self, t: Tile, outer: Mapping, base: Expr, rows: RowTiles, last: Expr | None
@@ -288,7 +296,8 @@ class Emitter:
         """The lanes of a block from `base` on, brought into a panel."""
         mapping, local = self.reduced(number)
         if self.panel is None:
-            self.panel = Panel(self.b, self.lanes_value, self.scratch)
+            held = self.made if self.b.by_rows else self.scratch
+            self.panel = Panel(self.b, self.lanes_value, held)
         return self.panel.fill(mapping | outer, local, base, lanes, self.ranges)
 
     # Register tiles

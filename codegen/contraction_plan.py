@@ -170,6 +170,8 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     by_rows = False
     count = outer * ceil(b.flat / panel)
     least = enough(target)
+    if parallel and choices.block is None and not sliced and _is_shallow(b, target):
+        return replace(b, panel=b.flat, sliver=unit, by_rows=True, parallel=True)
     if parallel and count < least:
         if b.mode != "panel" and b.tile_rows >= 2 * count:
             by_rows, panel = True, b.flat
@@ -211,6 +213,18 @@ def _is_sliced(b: Blocking) -> bool:
     """Whether the lanes of a panel are packed register tile by register tile."""
     neighbours = len(b.group) == 1 or in_place(b.lanes, b.group)
     return b.mode == "panel" and neighbours and not b.lanes.padded
+
+
+def _is_shallow(b: Blocking, target: Machine) -> bool:
+    """Whether all lanes are packed once, for threads that share row tiles.
+
+    Their results are whole rows then: short pieces of rows keep memory waiting.
+    """
+    c, element = b.contraction, b.lanes.value.dtype.size_bytes
+    if b.outer or is_symbolic(c.reduced) or not _is_sliced(b):
+        return False
+    shared = c.depth * b.flat * element <= target.l3 // 4
+    return shared and b.tile_rows >= 2 * enough(target)
 
 
 def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
