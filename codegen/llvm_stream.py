@@ -225,11 +225,17 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
 
 
 def fetch(memory: Memory, code: Code, s: Fetch) -> None:
-    """Ask for the lines of a `Fetch`, into the second cache."""
+    """Ask for the lines of a `Fetch`, into the second cache.
+
+    Each is asked for at its last element: in rows that begin inside of a line, the line of the
+    first element was asked for with the row before, and nobody else asks for that of the last.
+    """
     place = memory.place(s.tensor, s.indices)
+    step = LINE // s.tensor.dtype.size_bytes
     if place.offsets is None:
-        for at in range(0, s.count, LINE // s.tensor.dtype.size_bytes):
-            where = memory.shifted(s.tensor, place.pointer.name, place.constant + at, code.depth)
+        for at in range(0, s.count, step):
+            last = place.constant + min(at + step, s.count) - 1
+            where = memory.shifted(s.tensor, place.pointer.name, last, code.depth)
             prefetch(code, where, near=2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -389,3 +390,12 @@ def test_rows_that_are_long_computed_are_stored_without_copies(functions: int) -
     for _ in range(functions):
         want = np.exp(want)
     np.testing.assert_allclose(have, want * by[:, None], rtol=1e-5)
+
+
+def test_later_rows_are_asked_for_up_to_the_line_of_their_last_element() -> None:
+    """Rows of whole lines that begin inside of one: their last line is nobody else's first soon."""
+    x = te.placeholder((64, 2048), name="X")
+    text = text_of([topi.nn.softmax(x)], [x], "l2=262144,l3=100000")
+    asked = re.findall(r"llvm.prefetch.p0\(ptr (%\w+), i32 0, i32 2", text)
+    found = [re.search(rf"{p} = getelementptr float, ptr %\w+, i64 (\d+)", text) for p in asked]
+    assert [int(m.group(1)) for m in found if m] == [2048 + 16 * n + 15 for n in range(4)]
