@@ -12,13 +12,7 @@ from itertools import product
 from math import ceil, prod
 from typing import Final
 
-from tensorad.codegen.access import (
-    Access,
-    extent_of,
-    fold_accesses,
-    outer_accesses,
-    unsafe_reads,
-)
+from tensorad.codegen.access import Access, extent_of, fold_accesses, outer_accesses, unsafe_reads
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
