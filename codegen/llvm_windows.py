@@ -2,7 +2,7 @@
 
 Reads of one tensor whose offsets differ by numbers form windows. Where lanes are a few elements
 apart, the reads of a window pick their lanes from the same loaded vectors. Where lanes are far
-apart but the reads are neighbours, whole rows are loaded, one per lane, and transposed.
+apart but the reads are neighbours, pieces of rows are loaded, one row per lane, and transposed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tensorad.codegen import machine
 from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_strided import MAX_STRIDE, shuffle
@@ -18,6 +19,7 @@ from tensorad.codegen.llvm_text import Value, memory_suffix, memory_type
 from tensorad.codegen.loopir import For, If, Stmt, Store
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
+from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 FEWEST_ROWS: Final = 3
 """Neighbours from which a transposed block costs less than reading element by element."""
+LEAST_PIECE: Final = 16
+"""Bytes of a row that are loaded at least."""
+CROWDED: Final = 2048
+"""Bytes between rows, or a multiple, from which they share few places of a first cache: a line is
+gone before many pieces of it are loaded."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +118,8 @@ def load_block(
     n, rows = lanes.lanes, window.high - window.low + 1
     columns: list[list[str]] = [[] for _ in range(rows)]
     for r in range(lanes.count):
-        loaded = [_row(memory, e, place, window, r * n + lane, level) for lane in range(n)]
-        for k, name in enumerate(transposed(memory, memory_type(t.dtype, n), loaded, level)[:rows]):
+        starts = [_start(memory, e, place, window, r * n + lane, level) for lane in range(n)]
+        for k, name in enumerate(_columns(memory, t, starts, rows, place.stride, level)):
             if t.dtype is BOOL:
                 name = values.code.put(f"icmp ne {memory_type(BOOL, n)} {name}, zeroinitializer",
                                        level)  # fmt: skip
@@ -127,44 +134,109 @@ def load_block(
     return result
 
 
-def _row(memory: Memory, e: Read, place: Place, window: Window, lane: int, level: int) -> str:
-    """The elements window.low, ... of one lane; those past window.high are not touched."""
+def _start(
+    memory: Memory, e: Read, place: Place, window: Window, lane: int, level: int
+) -> str | None:
+    """Where the row of one lane starts; None for a lane that is not active."""
     values, t = memory.values, e.tensor
     lanes = values.vector
     assert lanes is not None
-    n, code = lanes.lanes, values.code
+    code = values.code
     pointer = memory.shifted(t, place.pointer.name, window.low, level)
     if lanes.mask is None or (is_constant(lanes.left) and lane < int(lanes.left)):
-        pointer = memory.shifted(t, pointer, lane * place.stride, level)
-    elif is_constant(lanes.left):
-        return "poison"
-    elif lane:  # the last active lane's row once more: lanes beyond it are not stored
+        return memory.shifted(t, pointer, lane * place.stride, level)
+    if is_constant(lanes.left):
+        return None
+    if lane:  # the last active lane's row once more: lanes beyond it are not stored
         inside = code.put(f"icmp slt i64 {lane}, {lanes.left}", level)
         last = code.put(f"sub i64 {lanes.left}, 1", level)
         chosen = code.put(f"select i1 {inside}, i64 {lane}, i64 {last}", level)
         offset = code.put(f"mul i64 {chosen}, {place.stride}", level)
         element = memory_type(t.dtype)
         pointer = code.put(f"getelementptr {element}, ptr {pointer}, i64 {offset}", level)
-    ty, align = memory_type(t.dtype, n), t.dtype.size_bytes
-    rows = window.high - window.low + 1
-    if rows == n:
+    return pointer
+
+
+def _columns(
+    memory: Memory, t: Tensor, starts: Sequence[str | None], rows: int, stride: int, level: int
+) -> list[str]:
+    """`rows` registers, lane l of register k being element k from the start of row l.
+
+    A register takes the same piece of several rows, so that only blocks as wide as a piece are
+    left to exchange: a piece is put beside another while it is loaded.
+    """
+    n = len(starts)
+    piece = _piece(t, n, rows, stride)
+    result: list[str] = []
+    pieces: dict[tuple[int, int], str] = {}
+    for r in range(piece):  # all of a line while it is near
+        for first in range(0, rows, piece):
+            for lane in range(r, n, piece):
+                pieces[first, lane] = _load_piece(
+                    memory, t, starts[lane], first, piece, min(piece, rows - first), level
+                )
+    ty = memory_type(t.dtype, n)
+    for first in range(0, rows, piece):
+        group = [
+            _joined(memory, t, [pieces[first, lane] for lane in range(r, n, piece)], level)
+            for r in range(piece)
+        ]
+        result.extend(transposed(memory, ty, group, n, level))
+    return result[:rows]
+
+
+def _piece(t: Tensor, n: int, rows: int, stride: int) -> int:
+    """Elements of a row that are loaded at a time: half of a register of the machine, but
+    `LEAST_PIECE`: less than that is loaded no faster. Fewer where fewer are wanted."""
+    size = t.dtype.size_bytes
+    crowded = stride * size % CROWDED == 0
+    half = max(machine.current().vector_bytes // 2, LEAST_PIECE * (2 if crowded else 1))
+    wide, least = min(n, half // size), min(n, LEAST_PIECE // size)
+    while wide > least and wide // 2 >= rows:
+        wide //= 2
+    return wide
+
+
+def _load_piece(
+    memory: Memory, t: Tensor, start: str | None, first: int, piece: int, wanted: int, level: int
+) -> str:
+    """`wanted` elements from `first` on; those behind them are not touched."""
+    if start is None:
+        return "poison"
+    code = memory.values.code
+    pointer = memory.shifted(t, start, first, level)
+    ty, align = memory_type(t.dtype, piece), t.dtype.size_bytes
+    if wanted == piece:
         return code.put(f"load {ty}, ptr {pointer}, align {align}{memory.metadata(t)}", level)
-    name, flags = f"llvm.masked.load.{memory_suffix(t.dtype, n)}.p0", f"<{n} x i1>"
+    name, flags = f"llvm.masked.load.{memory_suffix(t.dtype, piece)}.p0", f"<{piece} x i1>"
     code.declare(name, ty, "ptr", "i32", flags, ty)
-    mask = ", ".join(["i1 true" if k < rows else "i1 false" for k in range(n)])
+    mask = ", ".join(["i1 true" if k < wanted else "i1 false" for k in range(piece)])
     args = f"ptr {pointer}, i32 {align}, {flags} <{mask}>, {ty} zeroinitializer"
     return code.put(f"call {ty} @{name}({args})", level)
 
 
-def transposed(memory: Memory, ty: str, rows: Sequence[str], level: int) -> list[str]:
-    """n registers of n lanes, lane l of register k taken from lane k of register l.
+def _joined(memory: Memory, t: Tensor, parts: Sequence[str], level: int) -> str:
+    """Pieces side by side in one register, two neighbours at a time."""
+    lanes = memory.values.vector
+    assert lanes is not None  # only vector loops read in lanes
+    current, width = list(parts), lanes.lanes // len(parts)
+    while len(current) > 1:
+        ty = memory_type(t.dtype, width)
+        pairs = zip(current[::2], current[1::2], strict=True)
+        width *= 2
+        current = [shuffle(memory, ty, pair, range(width), level) for pair in pairs]
+    return current[0]
+
+
+def transposed(memory: Memory, ty: str, rows: Sequence[str], n: int, level: int) -> list[str]:
+    """Lane b + l of register k from lane b + k of register l, b in steps of as many registers.
 
     Blocks of 1, 2, 4, ... lanes change places across the diagonal of the blocks twice as large:
     every shuffle is one instruction, most of them inside 16 bytes.
     """
-    n, size, current = len(rows), 1, list(rows)
-    while size < n:
-        for i in [i for i in range(n) if not i & size]:
+    size, current = 1, list(rows)
+    while size < len(rows):
+        for i in [i for i in range(len(rows)) if not i & size]:
             pair = (current[i], current[i + size])
             current[i], current[i + size] = (
                 shuffle(memory, ty, pair, _exchange(n, size, half), level) for half in (0, 1)

@@ -185,12 +185,38 @@ def test_transposed_copies(shape: tuple[int, ...], dtype: str) -> None:
     np.testing.assert_array_equal(build(y, [a])(x), np.swapaxes(x, -1, -2))
 
 
-def test_a_transposed_block_is_loaded_by_rows_and_shuffled() -> None:
-    y, a = transposed((64, 64), "float32")
-    text = text_of([y], [a], "l2=100000000,l3=100000000")
+@pytest.mark.parametrize(
+    ("register", "columns", "loads", "shuffles"),
+    [
+        (64, 80, {8: 32, 4: 0}, 16 + 3 * 16),  # joins, then rounds of exchanges
+        (32, 80, {8: 0, 4: 64}, 3 * 16 + 2 * 16),
+        (32, 1024, {8: 32, 4: 0}, 16 + 3 * 16),  # rows 4 kB apart: fewer pieces of a line
+        (16, 80, {8: 0, 4: 64}, 3 * 16 + 2 * 16),
+    ],
+)
+def test_a_transposed_block_is_loaded_by_pieces_of_rows_and_shuffled(
+    register: int, columns: int, loads: dict[int, int], shuffles: int
+) -> None:
+    y, a = transposed((64, columns), "float32")
+    text = text_of([y], [a], f"l2=100000000,l3=100000000,vector_bytes={register}")
     assert "gather" not in text
-    counts = [text.count(w) for w in ("= load <16 x float>", "shufflevector", "store <16 x float>")]
-    assert counts == [16, 64, 16]  # 256 elements: four rounds of exchanges
+    assert text.count("= load <16 x float>") == 0
+    assert {n: text.count(f"= load <{n} x float>") for n in loads} == loads
+    assert text.count("shufflevector") == shuffles
+    assert text.count("store <16 x float>") == 16
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("columns", range(1, 34, 3))
+def test_rows_of_few_columns_are_transposed(columns: int, dtype: str) -> None:
+    y, a = transposed((37, columns), dtype)
+    x = RNG.integers(-99, 99, (37, columns)).astype(dtype)
+    np.testing.assert_array_equal(build(y, [a])(x), x.T)
+    across = build(y, [a], schedule=ta.Schedule(across=True, streaming=True))
+    np.testing.assert_array_equal(across(x), x.T)
+
+
+def test_whole_tiles_stream_and_ask_ahead() -> None:
     y, a = transposed((256, 64), "float32")
     streamed = text_of([y], [a])
     assert streamed.count("!nontemporal") == 16

@@ -130,6 +130,17 @@ def test_narrow_registers_are_really_used(cpu: str) -> None:
     assert (narrow is before) == is_home, "kernels of two processors are kept apart"
 
 
+@avx2
+@pytest.mark.parametrize("columns", [3, 5, 9, 16, 31, 1024])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_avx2_code_transposes_pieces_of_rows(columns: int, dtype: str) -> None:
+    x = te.placeholder((35, columns), dtype, name="X")
+    y = te.compute((columns, 35), lambda i, j: x[j, i], "Y")
+    a = np.random.default_rng(3).integers(-99, 99, (35, columns)).astype(dtype)
+    with override(machine="cpu=haswell"):
+        np.testing.assert_array_equal(build(y, [x])(a), a.T)
+
+
 def check_avx2(programs: Iterator[tuple[str, Program]]) -> None:
     for name, program in programs:
         want = at_home(program)
