@@ -161,6 +161,6 @@ class _Writer:
                 self.lines.append(f"check {self.expr(s.read)} {s.dimension} {extent}")
             case Fetch():
                 where = f"{self.tensor(s.tensor)}[{self.exprs(s.indices)}]"
-                self.lines.append(f"fetch {where} {s.count}")
+                self.lines.append(f"fetch {where} {s.count} {s.now}")
             case _:
                 raise InternalError(f"unknown statement {type(s).__name__}")

@@ -11,6 +11,7 @@ from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
 from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
 from tensorad.codegen.llvm_ops import iota, is_constant
 from tensorad.codegen.llvm_stream import (
+    LINE,
     Stream,
     ahead_of_line,
     ask_ahead,
@@ -277,7 +278,7 @@ class Loops(Statements):
         ]
 
     def _streaming_strip(self, s: For, whole: Axis, streams: tuple[Stream, ...]) -> list[Stage]:
-        """The strip with its borders at aligned elements; only the ends of rows are masked."""
+        """The strip with its borders moved back to lines; only the ends of rows are masked."""
         put = self.code.put
         lower, upper, first, last = (
             self.values.scalar(b).name
@@ -286,27 +287,32 @@ class Loops(Statements):
         length = put(f"sub i64 {last}, {first}")
         head = head_length(self, s, streams, length)
         never = put(f"icmp eq i64 {head}, {length}")
-        by = put(f"select i1 {never}, i64 0, i64 {head}")
-
-        def moved(border: str, end: str) -> str:
-            there = put(f"add i64 {border}, {by}")
-            over = put(f"icmp sgt i64 {there}, {last}")
-            inside = put(f"select i1 {over}, i64 {last}, i64 {there}")
-            fixed = put(f"icmp eq i64 {border}, {end}")
-            return put(f"select i1 {fixed}, i64 {end}, i64 {inside}")
-
-        start, stop = moved(lower, first), moved(upper, last)
         after = put(f"add i64 {first}, {head}")
+
+        def moved(border: str) -> str:
+            behind = put(f"and i64 {put(f'sub i64 {border}, {after}')}, {elements - 1}")
+            there = put(f"sub i64 {border}, {behind}")
+            below = put(f"icmp slt i64 {there}, {first}")
+            inside = put(f"select i1 {below}, i64 {first}, i64 {there}")
+            ends = put(f"icmp eq i64 {border}, {last}")
+            fixed = put(f"or i1 {never}, {ends}")
+            return put(f"select i1 {fixed}, i64 {border}, i64 {inside}")
+
+        elements = LINE // streams[0].step
+        start, stop = moved(lower), moved(upper)
         early = put(f"icmp slt i64 {start}, {after}")
         middle = put(f"select i1 {early}, i64 {after}, i64 {start}")
         short = put(f"icmp sgt i64 {middle}, {stop}")
         middle = put(f"select i1 {short}, i64 {stop}, i64 {middle}")
         count = registers_for(s, self.width)
-        rounded = self._rounded(put(f"sub i64 {stop}, {middle}"), self.width * count)
-        end = put(f"add i64 {middle}, {rounded}")
+        left = put(f"sub i64 {stop}, {middle}")
+        groups, end = (
+            put(f"add i64 {middle}, {self._rounded(left, self.width * n)}") for n in (count, 1)
+        )
         return [
             Stage(start, middle, 1, True, False),
-            Stage(middle, end, count, False, False, streams=streams),
+            Stage(middle, groups, count, False, False, streams=streams),
+            Stage(groups, end, 1, False, False, streams=streams),
             Stage(end, stop, 1, True, False),
         ]
 

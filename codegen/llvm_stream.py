@@ -115,7 +115,7 @@ def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) ->
             edge = put(f"getelementptr i8, ptr {pointer}, i64 {further}")
             prefetch(loops.code, edge, write=True)
         if number == 0:
-            missing = put(f"and i64 {put(f'sub i64 0, {address}')}, {stream.align - 1}")
+            missing = put(f"and i64 {put(f'sub i64 0, {address}')}, {LINE - 1}")
             head = put(f"udiv i64 {missing}, {stream.step}")
         ahead = put(f"mul i64 {head}, {stream.step}")
         rest = put(f"and i64 {put(f'add i64 {address}, {ahead}')}, {stream.align - 1}")
@@ -225,14 +225,17 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
 
 
 def fetch(memory: Memory, code: Code, s: Fetch) -> None:
-    """Ask for the lines of a `Fetch`, into the second cache.
+    """Ask for the lines of a `Fetch`, into the second cache, or load its first element now.
 
-    Each is asked for at its last element: in rows that begin inside of a line, the line of the
+    Each line is asked for at its last element: in rows that begin inside of a line, the line of the
     first element was asked for with the row before, and nobody else asks for that of the last.
     """
     place = memory.place(s.tensor, s.indices)
     step = LINE // s.tensor.dtype.size_bytes
-    if place.offsets is None:
+    if s.now:
+        where = memory.shifted(s.tensor, place.pointer.name, place.constant, code.depth)
+        code.put(f"load volatile {memory_type(s.tensor.dtype)}, ptr {where}")
+    elif place.offsets is None:
         for at in range(0, s.count, step):
             last = place.constant + min(at + step, s.count) - 1
             where = memory.shifted(s.tensor, place.pointer.name, last, code.depth)

@@ -139,7 +139,8 @@ class _Printer:
                 self.line(depth, f"{targets} = {values}{how}")
             case Fetch():
                 where = ", ".join(self.exprs(s.indices, depth))
-                self.line(depth, f"fetch {s.count} from {self.tensor(s.tensor)}[{where}]")
+                how = "load" if s.now else f"fetch {s.count} from"
+                self.line(depth, f"{how} {self.tensor(s.tensor)}[{where}]")
             case Visit():
                 self.line(depth, "visit")
             case Check():

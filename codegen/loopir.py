@@ -122,12 +122,14 @@ class Check:
 class Fetch:
     """Ask for elements that will be read soon: `count` neighbours from `indices` on.
 
-    A hint: no value depends on it, and it may reach outside of the tensor.
+    A hint: no value depends on it, and it may reach outside of the tensor, but not with `now`:
+    then the first of them is loaded, and forgotten.
     """
 
     tensor: Tensor
     indices: tuple[Expr, ...]
     count: int
+    now: bool = False
 
 
 Stmt = For | If | Assign | Fold | Store | Visit | Check | Fetch

@@ -58,7 +58,7 @@ class _Renamer:
                 return Store(tensors, indices, self.images(s.values), s.streaming)
             case Fetch():
                 (t,) = self.tensors((s.tensor,))
-                return Fetch(t, self.images(s.indices), s.count)
+                return Fetch(t, self.images(s.indices), s.count, s.now)
             case Visit():
                 return s
             case Check():

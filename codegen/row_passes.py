@@ -244,7 +244,7 @@ def _kept_values(first: For, second: Sequence[Stmt]) -> tuple[Stmt, ...] | None:
     set_before = _targets(first.body)
     used = _expressions(second)
     earlier = [e.tensor for e in reads(*_expressions(first.body))]
-    if len(dict.fromkeys((*made, *after))) < len(made) + len(after):
+    if len(dict.fromkeys(made)) < len(made) or any(t in made for t in after):
         return None
     leaves = free_leaves(*used)
     if any(t in after for t in earlier) or any(p in leaves for p in set_before):

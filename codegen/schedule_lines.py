@@ -2,26 +2,28 @@
 
 Only whole lines pass the caches. Where each turn of a loop stores the next stretch of an output,
 without gaps but in short or misaligned rows, several turns store to a buffer in the first cache,
-and one loop copies the buffer: whole lines but for its two ends. A loop over the same turns that
-stands before it, and whose rows it reads, runs as many turns ahead: memory is read and written at
-the same time. No value changes.
+and one loop copies its whole lines. What is left of the last one stays in front of the buffer for
+the next block: a line stored in parts is read first, and all stores behind it wait. A loop over the
+same turns that stands before it, and whose rows it reads, becomes one with it: memory is read and
+written at the same time. No value changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 import numpy as np
 
-from tensorad.codegen.access import FAR, strides
+from tensorad.codegen.access import FAR, access, strides
 from tensorad.codegen.affine import among, joined_digits
 from tensorad.codegen.contraction_pack import buffer
 from tensorad.codegen.llvm_lanes import expressions, lanes_for, params_of, statements
 from tensorad.codegen.loop_place import placed
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Stmt, Store
+from tensorad.codegen.schedule_bands import digits
 from tensorad.codegen.schedule_emit import strips
 from tensorad.ir.expr import (
     ONE,
@@ -30,12 +32,9 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     axis,
-    floordiv,
     int_const,
-    mod,
     mul,
     read,
-    sub,
 )
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder
@@ -47,9 +46,12 @@ ALONE: Final = 1024
 LEAST: Final = 256
 """Bytes of a block from which copying it pays."""
 BLOCK: Final = 16384
-"""Bytes of a block: with what is read beside it, half of a first cache."""
+"""Bytes that a block reads and stores: half of a first cache, and little enough that memory is read
+and written at nearly the same time."""
 MOST_POINTS: Final = 16384
 """Elements of one turn that are looked at one by one, to see that no two are the same."""
+SMALLEST: Final = 1024
+"""Bytes that a block stores of each output at least, about."""
 FEWEST_BLOCKS: Final = 8
 """Blocks that threads share."""
 REGISTERS: Final = 4
@@ -67,15 +69,18 @@ class Stretch:
 
 
 def through_buffers(
-    body: Sequence[Stmt], streamed: Mapping[Tensor, None]
+    body: Sequence[Stmt], streamed: Mapping[Tensor, None], scratch: Sequence[Tensor]
 ) -> tuple[tuple[Stmt, ...], list[Tensor]]:
     """The loops with such outputs stored in blocks, and the buffers."""
     made: list[Tensor] = []
-    return _looked_into(body, streamed, made), made
+    return _looked_into(body, streamed, made, dict.fromkeys(scratch)), made
 
 
 def _looked_into(
-    body: Sequence[Stmt], streamed: Mapping[Tensor, None], made: list[Tensor]
+    body: Sequence[Stmt],
+    streamed: Mapping[Tensor, None],
+    made: list[Tensor],
+    scratch: Collection[Tensor],
 ) -> tuple[Stmt, ...]:
     result: list[Stmt] = []
     for s in body:
@@ -85,10 +90,11 @@ def _looked_into(
         found = [x for x in (stretch(s, t) for t in streamed) if x is not None]
         found = [x for x in found if _pays(s, x)]
         if not found:
-            result.append(replace(s, body=_looked_into(s.body, streamed, made)))
+            result.append(replace(s, body=_looked_into(s.body, streamed, made, scratch)))
             continue
         first = result.pop() if result and _leads_to(result[-1], s) else None
-        result.append(_in_blocks(s, found, made, first if isinstance(first, For) else None))
+        before = first if isinstance(first, For) else None
+        result.append(_in_blocks(s, found, made, before, scratch))
     return tuple(result)
 
 
@@ -241,38 +247,59 @@ def _offset(t: Tensor, s: Store) -> Linear | None:
     return joined_digits(total)
 
 
-def _in_blocks(s: For, found: Sequence[Stretch], made: list[Tensor], first: For | None) -> For:
+def _in_blocks(
+    s: For,
+    found: Sequence[Stretch],
+    made: list[Tensor],
+    first: For | None,
+    scratch: Collection[Tensor],
+) -> For:
     """The loop in blocks of turns that store to buffers, each followed by the copies."""
-    one = sum([x.length * x.tensor.dtype.size_bytes for x in found])
-    turns = max(1, min(BLOCK // one, s.axis.extent or 1))
-    if s.kind == "parallel":
-        turns = max(1, min(turns, (s.axis.extent or 1) // FEWEST_BLOCKS))
-    turns = _even(s.axis.extent or 1, turns)
+    parts = [x.length * x.tensor.dtype.size_bytes for x in found]
+    loops = (s,) if first is None else (first, s)
+    turns = _turns(s, parts, sum([_read_bytes(c, scratch) for c in loops]))
     outer, turn = strips(s.axis, turns)
     buffers = {}
     for x in found:
-        t = buffer(f"{x.tensor.name}.lines", (turns * x.length,), x.tensor.dtype)
-        buffers[x.tensor] = (x, t)
+        lead = 0 if s.kind == "parallel" else LINE // x.tensor.dtype.size_bytes
+        t = buffer(f"{x.tensor.name}.lines", (lead + turns * x.length,), x.tensor.dtype)
+        buffers[x.tensor] = (x, t, lead)
         made.append(t)
-    even = (s.axis.extent or 0) % turns == 0
-    count = int_const(turns) if even else sub(turn.upper, turn.lower)
-    body = For(turn, placed(_stored(s.body, buffers, turn.lower), {s.axis: turn}))
-    before: tuple[Stmt, ...] = ()
-    if first is not None:
-        ahead = axis(first.axis.name, turn.lower, turn.upper)
-        before = (replace(first, axis=ahead, body=placed(first.body, {first.axis: ahead})),)
-    copies = [_copy(x, t, turn.lower, count) for x, t in buffers.values()]
-    return replace(s, axis=outer, body=(*before, body, *copies))
+    before = () if first is None else placed(first.body, {first.axis: turn})
+    after = placed(_stored(s.body, buffers, turn.lower), {s.axis: turn})
+    copies = [c for x, t, lead in buffers.values() for c in _copies(x, t, lead, s.axis, turn)]
+    return replace(s, axis=outer, body=(For(turn, (*before, *after)), *copies))
 
 
-def _even(extent: int, turns: int) -> int:
-    """About as many turns, so that all blocks are alike if that is possible."""
+def _turns(s: For, parts: Sequence[int], read: int) -> int:
+    """Turns of a block that stores and reads so many bytes a turn; all blocks alike if possible."""
+    extent, stored = s.axis.extent or 1, sum(parts)
+    turns = max(BLOCK // (stored + read), SMALLEST // min(parts), 1)
+    if s.kind == "parallel":  # a block begins and ends in the middle of lines
+        turns = max(1, min(BLOCK // stored, extent // FEWEST_BLOCKS))
+    turns = min(turns, extent)
     divisors = [n for n in range(turns, (turns + 1) // 2, -1) if extent % n == 0]
     return divisors[0] if divisors else turns
 
 
+def _read_bytes(s: For, made: Collection[Tensor]) -> int:
+    """About what a turn reads of tensors that the kernel does not make, beyond the turn before."""
+    inside = [c.axis for c in statements(s.body) if isinstance(c, For)]
+    points: dict[Tensor, int] = {}
+    further: dict[Tensor, int] = {}
+    for e in dict.fromkeys(_reads(s)):
+        if e.tensor not in made:
+            uses = access(e.tensor, e.indices).uses
+            own = prod([a.extent or 1 for a in inside if a in uses])
+            step = uses.get(s.axis, 0)
+            points[e.tensor] = points.get(e.tensor, 0) + own
+            known = points[e.tensor] if step is None else abs(step)
+            further[e.tensor] = max(further.get(e.tensor, 0), known)
+    return sum([min(points[t], further[t]) * t.dtype.size_bytes for t in points])
+
+
 def _stored(
-    body: Sequence[Stmt], buffers: Mapping[Tensor, tuple[Stretch, Tensor]], first: Expr
+    body: Sequence[Stmt], buffers: Mapping[Tensor, tuple[Stretch, Tensor, int]], first: Expr
 ) -> tuple[Stmt, ...]:
     """The statements with stores to the outputs turned to their buffers."""
     result: list[Stmt] = []
@@ -286,7 +313,9 @@ def _stored(
     return tuple(result)
 
 
-def _store(s: Store, buffers: Mapping[Tensor, tuple[Stretch, Tensor]], first: Expr) -> list[Stmt]:
+def _store(
+    s: Store, buffers: Mapping[Tensor, tuple[Stretch, Tensor, int]], first: Expr
+) -> list[Stmt]:
     """The store with the elements of turn `first` at the start of the buffer."""
     pairs = [*zip(s.tensors, s.values, strict=True)]
     rest = [(t, v) for t, v in pairs if t not in buffers]
@@ -297,30 +326,31 @@ def _store(s: Store, buffers: Mapping[Tensor, tuple[Stretch, Tensor]], first: Ex
         )
     for t, value in pairs:
         if t in buffers:
-            x, into = buffers[t]
+            x, into, lead = buffers[t]
             form = _offset(t, s)
             assert form is not None  # it was looked at before
             place = form.plus(x.outer, -1).plus(linear_form(first), -x.length)
+            place = place.plus(Linear({}, lead))
             result.append(Store((into,), (place.to_expr(),), (value,)))
     return result
 
 
-def _copy(x: Stretch, source: Tensor, first: Expr, turns: Expr) -> For:
-    """The elements of all turns of a block, one after the other."""
-    k = axis("k", 0, mul(turns, int_const(x.length)))
-    start = x.outer.plus(linear_form(first), x.length)
-    number = start.plus(Linear({k: 1}, 0)).to_expr()
+def _copies(x: Stretch, source: Tensor, lead: int, every: Axis, turn: Axis) -> list[For]:
+    """The elements of a block's turns, one after the other, and the last of them kept in front.
+
+    Blocks of one thread end with the last whole line: what is left goes with the next block.
+    """
+    length = int_const(x.length)
+    start, stop = mul(turn.lower, length), mul(turn.upper, length)
+    k = axis("k", start, stop)
+    number = x.outer.plus(Linear({k: 1}, 0)).to_expr()
     width = REGISTERS * lanes_for([x.tensor])
-    store = Store((x.tensor,), _digits(number, x.tensor), (read(source, (k,)),))
-    return For(k, (store,), "vector", width)
-
-
-def _digits(number: Expr, t: Tensor) -> tuple[Expr, ...]:
-    """The indices of the element at an offset."""
-    found: list[Expr] = []
-    for d, step in enumerate(strides(t.shape)):
-        digit = floordiv(number, int_const(step))
-        extent = t.shape[d]
-        assert isinstance(extent, int)  # offsets are numbers
-        found.append(digit if d == 0 else mod(digit, int_const(extent)))
-    return tuple(found)
+    place = linear_form(k).plus(linear_form(start), -1).plus(Linear({}, lead)).to_expr()
+    store = Store((x.tensor,), digits(number, x.tensor), (read(source, (place,)),))
+    if not lead:
+        return [For(k, (store,), "vector", width)]
+    within = axis("k", mul(every.lower, length), mul(every.upper, length))
+    kept = axis("k", 0, lead)
+    behind = linear_form(kept).plus(linear_form(stop)).plus(linear_form(start), -1).to_expr()
+    keep = Store((source,), (kept,), (read(source, (behind,)),))
+    return [For(k, (store,), "vector", width, within=within), For(kept, (keep,), "vector")]

@@ -12,11 +12,12 @@ from math import prod
 from typing import Final
 
 from tensorad.codegen import machine
-from tensorad.codegen.access import FAR, access, strides
+from tensorad.codegen.access import access
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
 from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
 from tensorad.codegen.parallel_work import loop_work
+from tensorad.codegen.schedule_bands import bands, offset
 from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE
@@ -24,7 +25,6 @@ from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import ONE, Axis, Const, Read
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, reads
-from tensorad.simplify.linear import Linear, linear_form
 
 LINE: Final = 64
 """Bytes that go to memory at once."""
@@ -46,7 +46,7 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
     if not streamed and not far:
         return kernel
     if waits_for_memory(kernel):
-        body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed))
+        body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed), kernel.scratch)
         kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers))
     return replace(kernel, body=_marked(kernel.body, dict.fromkeys(streamed), dict.fromkeys(far)))
 
@@ -108,7 +108,10 @@ def _marked(
         if isinstance(s, For):
             inner = replace(s, body=_marked(s.body, streamed, far, s.axis))
             if runs_in_lanes(s):
-                inner = replace(inner, ahead=_ahead(inner, far, around))
+                loaded = bands(inner, far)
+                rest = {t: None for t in far if t not in loaded}
+                inner = replace(inner, ahead=_ahead(inner, rest, around))
+                result.extend([line for lines in loaded.values() for line in lines])
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:
                 result.append(inner)
@@ -177,7 +180,7 @@ def _row_by_row(s: For) -> list[For]:
     if any(_is_across(s, e) for e in read):
         return [s]
     t = stores[0].tensors[0]
-    starts = [_offset(t, c) for c in stores]
+    starts = [offset(t, c.indices) for c in stores]
     rows: dict[int, list[Store]] = {}
     for n in sorted(range(len(stores)), key=lambda n: starts[n].constant):
         at, stride = starts[n].constant, starts[n].terms.get(s.axis, 0)
@@ -188,13 +191,3 @@ def _row_by_row(s: For) -> list[For]:
         return [s]
     first, *others = [replace(s, body=tuple(row)) for row in rows.values()]
     return [first, *[replace(row, ahead=()) for row in others]]
-
-
-def _offset(t: Tensor, s: Store) -> Linear:
-    """Where a store goes, in elements from the start of the tensor; {} where that is no number."""
-    total: Linear = Linear({}, 0)
-    for index, step in zip(s.indices, strides(t.shape), strict=True):
-        if step == FAR:
-            return Linear({}, 0)
-        total = total.plus(linear_form(index), step)
-    return total

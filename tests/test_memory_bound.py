@@ -118,17 +118,6 @@ def test_a_pool_loads_every_vector_once() -> None:
     assert text.count("llvm.prefetch") == 0
 
 
-def test_rows_of_a_band_are_asked_for_in_the_order_of_memory() -> None:
-    y, x = pool((2, 3, 64, 256), "max")
-    text = text_of([y], [x], "l2=4096,l3=100000000")
-    loads, lines = (
-        text.count(what) for what in ("= load <16 x float>", "call void @llvm.prefetch")
-    )
-    assert lines == loads > 0
-    large = text_of(*[[t] for t in pool((1, 1, 4, 16384), "max")], machine="l2=4096,l3=100000000")
-    assert "@llvm.prefetch" not in large  # the processor follows long rows by itself
-
-
 def test_short_rows_are_streamed_through_a_buffer() -> None:
     y, x = pool((2, 3, 64, 280), "avg")
     head = te.placeholder(y.shape, name="H")
@@ -298,7 +287,7 @@ def test_a_loop_whose_registers_another_uses_does_not_run_beside_it(register: st
         For(j, (Store((y,), (i, j), (value,)),), "vector"),
     )
     start = Assign((total, count), (zero, zero))
-    rows, buffers = through_buffers((start, before, For(i, body)), {y: None})
+    rows, buffers = through_buffers((start, before, For(i, body)), {y: None}, (z,))
     assert len(buffers) == 1
     assert len(rows) == (2 if register == "none" else 3)
     loops = LoopProgram((x,), (y,), (Kernel("Y", rows, (y, z), (x,), tuple(buffers)),))
@@ -326,18 +315,6 @@ def test_short_rows_that_follow_each_other_are_not_asked_for() -> None:
     texts = [text_of([t], [x], "l2=4096,l3=100000000") for t in (rows, halves)]
     found = [text.count("llvm.prefetch") for text in texts]
     assert found[0] == 0 and found[1] > 0
-
-
-def test_winners_that_wait_in_scratch_take_a_byte_each() -> None:
-    y, x = pool((32, 17, 280, 280), "max")
-    head = te.placeholder(y.shape, name="H")
-    (gradient,) = ta.vjp(y, [x], head)
-    with override(machine="l2=1000000,l3=30000000"):
-        (kernel,) = lower_program([gradient], [x, head]).kernels
-    assert [str(t.dtype) for t in kernel.scratch] == ["int8", "float32"]
-    loops = [s for s in statements(kernel.body) if isinstance(s, For)]
-    (blocks,) = [s for s in loops if sum(isinstance(c, For) for c in s.body) == 3]
-    assert [s.kind for s in blocks.body if isinstance(s, For)] == ["serial", "serial", "vector"]
 
 
 @pytest.mark.parametrize("window", [2, 13])

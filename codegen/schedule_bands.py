@@ -1,0 +1,109 @@
+"""Bands of rows: what a loop reads from several rows side by side is loaded row by row before.
+
+A processor's prefetcher follows one row to its end and goes on with the next; hops from row to row
+stop it. So where a vector loop reads rows of a large tensor at the same time, each of its lines is
+loaded once before, in the order of memory. No value depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorad.codegen import machine
+from tensorad.codegen.access import FAR, strides
+from tensorad.codegen.affine import joined_digits, substitutor
+from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.llvm_strided import MAX_STRIDE
+from tensorad.codegen.loopir import Fetch, For, If, Stmt
+from tensorad.ir.expr import Expr, Read, axis, floordiv, int_const, mod
+from tensorad.ir.order import READ
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import reads
+from tensorad.simplify.linear import Linear, linear_form
+
+SHARE = 4
+"""The part of the first cache that a band may fill."""
+
+
+def bands(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Stmt]]:
+    """Per tensor of which a vector loop reads a band: loads of one element of each line."""
+    found: dict[Tensor, list[Stmt]] = {}
+    for t, places in _direct_reads(s, far).items():
+        rows, stride = _rows(s, t, places)
+        if len(rows) > 1:
+            found[t] = _lines(s, rows, stride)
+    return found
+
+
+def _direct_reads(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Read]]:
+    found: dict[Tensor, dict[Read, None]] = {}
+    for c in s.body:
+        for e in () if isinstance(c, (For, If)) else reads(*expressions(c)):
+            if e.tensor in far:
+                found.setdefault(e.tensor, {})[e] = None
+    return {t: [*places] for t, places in found.items()}
+
+
+def _rows(s: For, t: Tensor, places: Sequence[Read]) -> tuple[list[Read], int]:
+    """One read for each row, as the rows lie in memory, and the elements between lanes; none
+    where the places do not differ by numbers, or where they do not fit."""
+    forms = [offset(t, e.indices) for e in places]
+    stride = forms[0].terms.get(s.axis, 0)
+    alike = all(f.terms == forms[0].terms for f in forms)
+    if not alike or not 0 < stride <= MAX_STRIDE or s.axis.extent is None:
+        return [], stride
+    if any(i.kinds & READ for e in places for i in e.indices):
+        return [], stride
+    length = s.axis.extent * stride
+    found: list[tuple[int, Read]] = []
+    for at, e in sorted(zip([f.constant for f in forms], places, strict=True), key=_first):
+        if not found or at >= found[-1][0] + length:
+            found.append((at, e))
+    size_bytes = len(found) * length * t.dtype.size_bytes
+    fits = SHARE * size_bytes <= machine.current().l1
+    return [e for _, e in found] if fits else [], stride
+
+
+def _first(pair: tuple[int, Read]) -> int:
+    return pair[0]
+
+
+def _lines(s: For, rows: Sequence[Read], stride: int) -> list[Stmt]:
+    """Load an element of each line of all rows, as one stretch if little lies between them."""
+    t = rows[0].tensor
+    step = max(1, machine.current().line // (stride * t.dtype.size_bytes))
+    length = (s.axis.extent or 0) * stride
+    image = substitutor({s.axis: s.axis.lower})
+    first, last = (offset(t, [image(i) for i in e.indices]) for e in (rows[0], rows[-1]))
+    total = last.constant - first.constant + length - stride + 1
+    if total <= len(rows) * length + len(rows) * machine.current().line:
+        k = axis("k", 0, total, step * stride)
+        where = digits(joined_digits(first.plus(Linear({k: 1}, 0))).to_expr(), t)
+        return [For(k, (Fetch(t, where, 1, now=True),))]
+    found: list[Stmt] = []
+    for e in rows:
+        at = axis(s.axis.name, s.axis.lower, s.axis.upper, step)
+        inside = substitutor({s.axis: at})
+        found.append(For(at, (Fetch(t, tuple([inside(i) for i in e.indices]), 1, now=True),)))
+    return found
+
+
+def digits(number: Expr, t: Tensor) -> tuple[Expr, ...]:
+    """The indices of the element at an offset."""
+    found: list[Expr] = []
+    for d, step in enumerate(strides(t.shape)):
+        digit = floordiv(number, int_const(step))
+        extent = t.shape[d]
+        assert isinstance(extent, int)  # offsets are numbers
+        found.append(digit if d == 0 else mod(digit, int_const(extent)))
+    return tuple(found)
+
+
+def offset(t: Tensor, indices: Sequence[Expr]) -> Linear:
+    """Where an element lies, in elements from the start; {} where that is no number."""
+    total: Linear = Linear({}, 0)
+    for index, step in zip(indices, strides(t.shape), strict=True):
+        if step == FAR:
+            return Linear({}, 0)
+        total = total.plus(linear_form(index), step)
+    return total

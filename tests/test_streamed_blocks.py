@@ -1,0 +1,174 @@
+"""Short rows that stream through buffers block by block, and bands that are loaded row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import te, topi
+from tensorad.building import build
+from tensorad.codegen import schedule_lines
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loop_interpret import interpret_loops
+from tensorad.codegen.loopir import Fetch, For, Kernel, Store
+from tensorad.codegen.lower import lower_program
+from tensorad.config import override
+from tensorad.ir.tensor import Tensor
+from tests.guarded import guarded
+from tests.test_memory_bound import RNG, SMALL_CACHES, array_at, pool, text_of
+from tests.test_targets import HAS_AVX2
+
+CPUS = ("", *(("cpu=haswell",) if HAS_AVX2 else ()))
+FAR = "l2=4096,l3=100000000"
+STREAMING = ta.Schedule(streaming=True)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many blocks in arrays of a few kB."""
+    monkeypatch.setattr(schedule_lines, "BLOCK", 900)
+    monkeypatch.setattr(schedule_lines, "SMALLEST", 256)
+
+
+def kernel_of(outputs: list[Tensor], inputs: list[Tensor], machine: str) -> Kernel:
+    with override(machine=machine):
+        (kernel,) = lower_program(outputs, inputs).kernels
+    return kernel
+
+
+def loops_of(kernel: Kernel) -> list[For]:
+    return [s for s in statements(kernel.body) if isinstance(s, For)]
+
+
+def line_loops(kernel: Kernel) -> list[For]:
+    """The loops over the lines of bands."""
+    return [s for s in loops_of(kernel) if any(isinstance(c, Fetch) and c.now for c in s.body)]
+
+
+def gradient_of_pool(shape: tuple[int, ...], dtype: str) -> tuple[Tensor, list[Tensor]]:
+    x = te.placeholder(shape, dtype, name="X")
+    y = topi.nn.pool(x, [2, 2], [2, 2], [0, 0, 0, 0], "max")
+    head = te.placeholder(y.shape, dtype, name="H")
+    (gradient,) = ta.vjp(y, [x], head)
+    return gradient, [x, head]
+
+
+def check_everywhere(out: Tensor, inputs: list[Tensor], cpu: str) -> None:
+    """Streamed stores have the bits of plain ones at any address, and stay in their array."""
+    arrays: list[Any] = []
+    for t in inputs:
+        draw = RNG.integers(-9, 9, t.shape)
+        arrays.append(draw.astype(str(t.dtype)))
+        arrays[-1].flat[3] = np.nan if t.dtype.is_float else 7
+    want = build(out, inputs, schedule=ta.Schedule(streaming=False))(*arrays)
+    with override(machine=cpu):
+        f = build(out, inputs, schedule=STREAMING)
+    size = want.dtype.itemsize
+    for offset in (0, size, 32, 64 - size):
+        around = array_at((want.size + 2 * 16,), str(out.dtype), offset)
+        before = around.copy()
+        f(*arrays, out=around[16:-16].reshape(want.shape))
+        np.testing.assert_array_equal(around[16:-16].reshape(want.shape), want)
+        assert (around[:16].tobytes(), around[-16:].tobytes()) == (
+            before[:16].tobytes(), before[-16:].tobytes(),
+        )  # fmt: skip
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [2, 14, 30, 34, 66])
+def test_blocks_go_on_where_the_last_line_ended(width: int, dtype: str, cpu: str) -> None:
+    check_everywhere(*gradient_of_pool((2, 9, 26, width), dtype), cpu)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 65])
+def test_rows_of_any_length_and_type_fill_blocks(width: int, dtype: str, cpu: str) -> None:
+    x = te.placeholder((3, 40, width + 1), dtype, name="X")
+    y = te.compute((3, 40, width), lambda n, i, j: x[n, i, j] + x[n, i, j + 1], "Y")
+    check_everywhere(y, [x], cpu)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_loops_in_blocks_store_every_element() -> None:
+    out, inputs = gradient_of_pool((2, 9, 26, 22), "float64")
+    arrays = {t: RNG.standard_normal(t.shape) for t in inputs}
+    program = lower_program([out], inputs, choices=STREAMING)
+    assert [s for k in program.kernels for s in loops_of(k) if s.within is not None]
+    (got,) = interpret_loops(program, arrays, {})[0]
+    np.testing.assert_array_equal(got, build(out, inputs)(*arrays.values()))
+
+
+def test_winners_stay_in_registers_where_their_rows_are_scattered() -> None:
+    out, inputs = gradient_of_pool((32, 17, 280, 280), "float32")
+    kernel = kernel_of([out], inputs, "l2=1000000,l3=30000000")
+    assert [str(t.dtype) for t in kernel.scratch] == ["float32"]
+    (blocks,) = [s for s in loops_of(kernel) if sum(isinstance(c, For) for c in s.body) == 3]
+    assert [s.kind for s in blocks.body if isinstance(s, For)] == ["serial", "vector", "vector"]
+    stored = [t for s in statements(kernel.body) if isinstance(s, Store) for t in s.tensors]
+    assert {str(t.dtype) for t in stored} == {"float32"}
+
+
+def test_lines_of_a_block_stream_to_its_end() -> None:
+    out, inputs = gradient_of_pool((32, 17, 280, 280), "float32")
+    text = text_of([out], inputs, "l2=1000000,l3=30000000")
+    assert text.count("!nontemporal") == 5  # four registers at a time, then one
+
+
+def test_rows_of_a_band_are_loaded_in_the_order_of_memory() -> None:
+    y, x = pool((2, 3, 64, 256), "max")
+    text = text_of([y], [x], FAR)
+    assert text.count("load volatile float") == 1 and "@llvm.prefetch" not in text
+    (lines,) = line_loops(kernel_of([y], [x], FAR))
+    assert lines.axis.extent == 32  # two rows of 1 kB are one stretch
+    assert "volatile" not in text_of([y], [x], "l2=100000000,l3=100000000")
+    y, x = pool((1, 1, 4, 16384), "max")  # more than a part of the first cache
+    assert not line_loops(kernel_of([y], [x], FAR))
+    assert "@llvm.prefetch" not in text_of([y], [x], FAR)  # the processor follows long rows
+
+
+def test_rows_that_lie_apart_are_loaded_one_by_one() -> None:
+    x = te.placeholder((64, 3, 160), name="X")
+    y = te.compute((64, 100), lambda i, j: x[i, 0, j] + x[i, 2, j + 3], "Y")
+    rows = line_loops(kernel_of([y], [x], FAR))
+    assert [r.axis.extent for r in rows] == [7, 7]
+    for at_end in (False, True):
+        a = guarded((64, 3, 160), "float32", at_end)
+        a[...] = RNG.standard_normal(a.shape)
+        with override(machine=FAR):
+            got = build(y, [x])(a)
+        np.testing.assert_array_equal(got, a[:, 0, :100] + a[:, 2, 3:103])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("window", [2, 3])
+def test_bands_are_loaded_inside_of_their_array(window: int, dtype: str) -> None:
+    x = te.placeholder((5, 31, 45), dtype, name="X")
+    p, q = (te.reduce_axis(window, name=n) for n in "pq")
+    shape = (5, (31 - window) // 2 + 1, (45 - window) // 2 + 1)
+    y = te.compute(shape, lambda c, i, j: te.max(x[c, 2 * i + p, 2 * j + q], axis=[p, q]), "Y")
+    machine = "l2=1024,l3=100000000"
+    assert line_loops(kernel_of([y], [x], machine))
+    for at_end in (False, True):
+        a = guarded((5, 31, 45), dtype, at_end)
+        a[...] = RNG.integers(-99, 99, a.shape)
+        with override(machine=machine):
+            got = build(y, [x])(a)
+        rows = [a[:, k : k + 2 * shape[1] - 1 : 2] for k in range(window)]
+        parts = [r[:, :, k : k + 2 * shape[2] - 1 : 2] for r in rows for k in range(window)]
+        np.testing.assert_array_equal(got, np.max(parts, axis=0))
+
+
+def test_the_blocks_of_small_caches_are_those_of_large_ones() -> None:
+    out, inputs = gradient_of_pool((4, 3, 64, 280), "float32")
+    arrays = [RNG.standard_normal(t.shape).astype("f") for t in inputs]
+    want = build(out, inputs)(*arrays)
+    for machine in (SMALL_CACHES, FAR, "l1=1024,l2=2048,l3=4096"):
+        with override(machine=machine):
+            np.testing.assert_array_equal(build(out, inputs)(*arrays), want)
