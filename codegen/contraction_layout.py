@@ -25,7 +25,10 @@ def in_place(part: Part, group: Sequence[Axis]) -> bool:
 
 
 def can_relayout(part: Part, lane: Axis | None, c: Contraction) -> bool:
-    """Whether the tensor can be copied with zeros around it and the lane axis innermost."""
+    """Whether the tensor can be copied with zeros around it and the lane axis innermost.
+
+    The batch may share its dimension: groups of channels follow one another.
+    """
     value = part.value
     if not isinstance(value, Read):
         return False
@@ -36,7 +39,10 @@ def can_relayout(part: Part, lane: Axis | None, c: Contraction) -> bool:
     if not all(is_affine(i, axes) for i in value.indices):
         return False
     using = [i for i in value.indices if lane is not None and among(lane, postorder(i))]
-    return lane is None or (len(using) == 1 and using[0] is lane)
+    if lane is None or len(using) != 1:
+        return lane is None
+    terms = dict(linear_form(using[0]).terms)
+    return terms.pop(lane, 0) == 1 and all(among(a, c.batch) for a in terms)
 
 
 def tap_groups(lanes: Part, c: Contraction) -> list[tuple[Axis, ...]]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from tensorad import te, topi
+from tensorad.autodiff import vjp
+from tensorad.building import build
 from tensorad.codegen.choices import Choices
+from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fold, For, LoopProgram, Stmt, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
@@ -69,3 +73,26 @@ def test_rows_that_collide_in_the_first_cache_come_in_smaller_tiles(
             assert isinstance(fold, Fold)
             read = {e.tensor.name for e in postorder(*fold.values) if isinstance(e, Read)}
             assert longer in read
+
+
+@pytest.mark.parametrize(("groups", "own"), [(1, 32), (2, 16), (3, 17)])
+def test_groups_of_channels_lie_side_by_side_in_one_copy(groups: int, own: int) -> None:
+    """Lanes are the channels of a group, the batch its number: no panel for each tap."""
+    x = te.placeholder((2, groups * own, 12, 12), name="X")
+    w = te.placeholder((groups * 16, own, 3, 3), name="W")
+    y = topi.nn.conv2d(x, w, padding=1, groups=groups)
+    h = te.placeholder(y.shape, name="H")
+    (dw,) = vjp(y, [w], h)
+    program = lower_program([dw], [x, h], choices=Choices(contract=True, pack="relayout"))
+    verify_loops(program)
+    copies = [t.shape for k in program.kernels for t in k.writes if t.name == "X.copy"]
+    assert (2, 14, 14, groups * own) in copies or (14, 2, 14, groups * own) in copies
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=t.shape).astype(np.float32) for t in (x, h)]
+    found = [
+        build(dw, [x, h], schedule=Choices(contract=True, pack=p))(*given)  # type: ignore[arg-type]  # two of four
+        for p in ("relayout", "panel")
+    ]
+    assert np.array_equal(*found)
+    plain = build(dw, [x, h], schedule=Choices(contract=False))(*given)
+    assert np.allclose(found[0], plain, rtol=1e-3, atol=1e-3)
