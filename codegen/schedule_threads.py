@@ -43,6 +43,10 @@ def on_threads(nest: Nest, plan: Plan, lanes: int, cost: float, wanted: bool | N
         longest = max(movable, key=trips, default=order[0])
         if trips(longest) > 2 * trips(order[0]):
             order = [longest, *[a for a in order if a is not longest]]
+    if trips(order[0]) < 2 and not plan.sweep and not plan.strip:
+        loops = [a for a in order if trips(a) > 1]  # a tile that takes all of an axis is no loop
+        if loops and loops[0] is not plan.vector:
+            order = [loops[0], *[a for a in order if a is not loops[0]]]
     if trips(order[0]) < 2 and not _becomes_long(nest, plan, trips):
         return plan
     return replace(plan, order=tuple(order), parallel=True)

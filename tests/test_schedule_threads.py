@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad import te
+from tensorad import te, topi
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, LoopProgram
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.shared_loops import runs_of
+from tensorad.config import override
 from tensorad.ir.expr import axis
 from tensorad.ir.tensor import Tensor
 
@@ -60,6 +61,32 @@ def test_short_bodies_are_not_numbered_anew() -> None:
     program = lower_program([y], [x], choices=Choices(parallel=True, flat=False, order=("i", "j")))
     (loop,) = outermost(program)
     assert runs_of(loop.axis) == 12
+
+
+@pytest.mark.parametrize("images", [64, 3])
+def test_a_tile_that_takes_a_whole_axis_is_no_loop(images: int) -> None:
+    """All six channels are summed side by side: threads share the rows of the window."""
+    x, h = te.placeholder((images, 1, 28, 28), name="X"), te.placeholder((images, 6, 28, 28))
+    w = te.placeholder((6, 1, 5, 5), name="W")
+    gradients = ta.vjp(topi.nn.conv2d(x, w, padding=2), [w], h)
+    with override(machine="registers=32,vector_bytes=64,l2=1048576,cores=2"):
+        program = lower_program(gradients, [x, h])
+        verify_loops(program)
+        found = outermost(program)
+        assert [runs_of(s.axis) for s in found] == [5] * 5
+        assert {s.kind for s in found} == {"parallel" if images == 64 else "serial"}
+        f = ta.build(gradients, [x, h])
+    rng = np.random.default_rng(2)
+    a, b = (rng.normal(size=(images, c, 28, 28)).astype(np.float32) for c in (1, 6))
+    results = []
+    for threads in (1, 2, 3):
+        with override(num_threads=threads):
+            results.append(np.asarray(f(a, b)))
+    padded = np.pad(a[:, 0].astype(np.float64), ((0, 0), (2, 2), (2, 2)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), (1, 2))
+    wanted = np.einsum("bcyx,byxuv->cuv", b.astype(np.float64), windows)
+    np.testing.assert_allclose(results[0].reshape(6, 5, 5), wanted, rtol=1e-3, atol=1e-3)
+    assert all(r.tobytes() == results[0].tobytes() for r in results)
 
 
 def test_runs_are_counted_between_numbers() -> None:
