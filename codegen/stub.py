@@ -10,7 +10,6 @@ import ctypes
 import sys
 import threading
 from collections.abc import Sequence
-from functools import cache
 from math import prod
 from typing import Any, Final, Protocol
 
@@ -225,12 +224,13 @@ class Record:
         self._list = shown
 
 
-@cache
-def _native_subtype(base: type) -> NativeType | None:
-    return NativeType(base, new_array_address() or 0) if is_supported() else None
+_types: Final[dict[type, NativeType | None]] = {}
 
 
 def native_type(of: type) -> NativeType | None:
     """The subtype of a class with native calls; None where they are impossible."""
-    with jit.lock:
-        return _native_subtype(of)
+    if of not in _types:  # LLVM may hold the lock for another kernel: only the first build waits
+        with jit.lock:
+            if of not in _types:
+                _types[of] = NativeType(of, new_array_address() or 0) if is_supported() else None
+    return _types[of]

@@ -28,7 +28,7 @@ def _words(address: int, count: int) -> list[int]:
 def _is_cpython() -> bool:
     return (
         sys.implementation.name == "cpython"
-        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and not (sys.version_info >= (3, 13) and sysconfig.get_config_var("Py_GIL_DISABLED"))
         and struct.calcsize("P") == 8
         and sys.byteorder == "little"
         and HEAD == 16

@@ -456,7 +456,8 @@ def test_unknown_objects_mean_no_native_calls(monkeypatch: pytest.MonkeyPatch) -
         patch.setattr(stub_abi, "HEAD", 24)
         assert not stub_abi._is_cpython()
     monkeypatch.setattr(stub, "is_supported", lambda: False)
-    assert stub._native_subtype.__wrapped__(CompiledFunction) is None
+    monkeypatch.setattr(stub, "_types", {})
+    assert stub.native_type(CompiledFunction) is None
 
 
 def test_fields_elsewhere_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
