@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Final
@@ -26,26 +27,32 @@ MODULE_LINES: Final = 400
 _TURN_S: Final = 1e-4
 """How long a thread waits before it asks for the interpreter while two take turns."""
 
+Task = Callable[[], object]
 Compiled = tuple[CompiledKernel, tuple[Tensor, ...]]
 
 
 class Compiler:
     """Compiles kernels in the order they come; leaving the context ends its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: Task | None = None) -> None:
+        """`first`: what may be done beside the work that comes before the first kernel."""
+        self._first = first
         self._begun: list[tuple[Job, tuple[Tensor, ...]]] = []
         self._jobs: dict[str, Job] = {}
         """Those begun here, by key."""
         self._gathered: list[Job] = []
         """The next module."""
-        self._modules: SimpleQueue[list[Job]] = SimpleQueue()
-        """For the thread; an empty one is the last."""
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        """For the thread; None is the last."""
         self._thread: threading.Thread | None = None
         self._turns = ExitStack()
         self._is_left = False
         self._error: InternalError | None = None
 
     def __enter__(self) -> Compiler:
+        first, self._first = self._first, None  # who is given a compiler may enter it again
+        if first is not None and self._is_started():
+            self._tasks.put(first)
         return self
 
     def __exit__(
@@ -92,7 +99,7 @@ class Compiler:
         if self._thread is None and not self._is_started():
             self._compile_here()
         elif self._gathered:
-            self._modules.put(self._gathered)
+            self._tasks.put(partial(load_together, self._gathered))
             self._gathered = []
 
     def _compile_here(self) -> None:
@@ -112,9 +119,9 @@ class Compiler:
         return True
 
     def _work(self) -> None:
-        while (module := self._modules.get()) and not self._is_left:
+        while (task := self._tasks.get()) is not None and not self._is_left:
             try:
-                load_together(module)
+                task()
             except InternalError as error:  # raised in the thread that waits for the code
                 self._error = error
                 return
@@ -122,7 +129,7 @@ class Compiler:
     def _join(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._modules.put([])
+            self._tasks.put(None)
             thread.join()
             self._turns.close()
 

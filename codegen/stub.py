@@ -227,6 +227,11 @@ class Record:
 _types: Final[dict[type, NativeType | None]] = {}
 
 
+def is_known(of: type) -> bool:
+    """Whether `native_type` has its answer already."""
+    return of in _types
+
+
 def native_type(of: type) -> NativeType | None:
     """The subtype of a class with native calls; None where they are impossible."""
     if of not in _types:  # LLVM may hold the lock for another kernel: only the first build waits

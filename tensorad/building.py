@@ -16,7 +16,7 @@ from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.memory import Array, shape_values
 from tensorad.codegen.schedule_record import Decision, listening
-from tensorad.compiled import CompiledFunction
+from tensorad.compiled import CompiledFunction, preparation
 from tensorad.errors import BindError, BoundsError, BuildError
 from tensorad.ir.arguments import check_arrays
 from tensorad.ir.collector import old_objects_at_rest
@@ -64,7 +64,7 @@ def build(
     check_dense([t for t in roots if t not in dict.fromkeys(arguments)])
 
     def made(choices: Given | Schedules) -> CompiledFunction:
-        with Compiler() as compiler:
+        with Compiler(preparation()) as compiler:
             program = lower_program(
                 roots, arguments, assume_in_bounds=assume_in_bounds, choices=choices,
                 made=compiler.begin,

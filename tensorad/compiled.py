@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from operator import add
@@ -36,7 +36,7 @@ from tensorad.codegen.memory import (
 from tensorad.codegen.memory_use import MemoryUse, memory_use
 from tensorad.codegen.portable import can_be_written_out, written_out
 from tensorad.codegen.runtime import Executable, Layout
-from tensorad.codegen.stub import Binding, NativeType, Record, native_type
+from tensorad.codegen.stub import Binding, NativeType, Record, is_known, native_type
 from tensorad.codegen.stub_checks import MAX_OUTPUTS
 from tensorad.codegen.stub_work import is_long
 from tensorad.errors import BindError, ShapeError
@@ -108,6 +108,13 @@ class Fixed:
             if not are_apart(found, ends, len(found) - targets):
                 return None
         return found
+
+
+def preparation() -> Callable[[], object] | None:
+    """What the first build of a process needs for its calls, whatever its formulas are."""
+    if is_known(CompiledFunction) or not config.current().native_calls:
+        return None
+    return partial(native_type, CompiledFunction)
 
 
 class CompiledFunction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from tensorad.codegen.compiling import Compiler
 from tensorad.codegen.kernels import compiled_kernel
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.lower import lower_program
+from tensorad.compiled import preparation
 from tensorad.errors import InternalError
 from tensorad.ir.tensor import Tensor
 
@@ -177,3 +179,55 @@ def test_a_forked_child_waits_as_long_as_before() -> None:
             os._exit(int(sys.getswitchinterval() != before))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert sys.getswitchinterval() == before
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_what_comes_first_runs_beside_or_not_at_all(
+    cpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "available_cpus", lambda: cpus)
+    ran: list[str] = []
+    y, inputs = chain(1, 51)
+    (kernel, *_) = lower_program([y], inputs).kernels
+    compiler = Compiler(lambda: ran.append(threading.current_thread().name))
+    with compiler, compiler as again:  # who is given one enters it again
+        ((made, _),) = again.finished((kernel,))
+    assert made is compiled_kernel(kernel)[0]
+    assert ran == ["tensorad compiler"] * (cpus - 1)
+    assert not [t for t in threading.enumerate() if t.name == "tensorad compiler"]
+
+
+def test_the_first_build_prepares_calls() -> None:
+    with config.override(native_calls=False):
+        assert preparation() is None
+    ta.build(*chain(1, 2))
+    assert preparation() is None
+
+
+PREPARED = """
+import threading
+from tensorad import config, te
+from tensorad.building import build
+from tensorad.codegen import jit
+from tensorad.codegen.compiling import Compiler
+from tensorad.compiled import preparation
+config.available_cpus = lambda: 2
+threads, load = [], jit.load
+def seen(text, *rest, **options):
+    threads.append(threading.current_thread().name)
+    return load(text, *rest, **options)
+jit.load = seen
+with Compiler(preparation()) as compiler:
+    compiler.finished(())
+print(*sorted(set(threads)))
+before = len(threads)
+x = te.placeholder((4,), name="X")
+build(te.compute((4,), lambda i: x[i] * 2.0), [x])
+print(len(threads) - before)
+"""
+
+
+def test_the_entry_and_the_driver_are_compiled_beside() -> None:
+    done = subprocess.run([sys.executable, "-c", PREPARED], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.split("\n")[:2] == ["tensorad compiler", "1"]
