@@ -15,7 +15,7 @@ from tensorad.codegen.affine import joined_digits, substitutor
 from tensorad.codegen.llvm_lanes import expressions
 from tensorad.codegen.llvm_strided import MAX_STRIDE
 from tensorad.codegen.loopir import Fetch, For, If, Stmt
-from tensorad.ir.expr import Expr, Read, axis, floordiv, int_const, mod
+from tensorad.ir.expr import Axis, Expr, Read, axis, floordiv, int_const, mod
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
@@ -23,13 +23,19 @@ from tensorad.simplify.linear import Linear, linear_form
 
 SHARE = 4
 """The part of the first cache that a band may fill."""
+LONGEST = 2048
+"""Bytes of rows that the processor does not follow to their ends by itself."""
 
 
-def bands(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Stmt]]:
-    """Per tensor of which a vector loop reads a band: loads of one element of each line."""
+def bands(s: For, far: Mapping[Tensor, None], around: Axis | None) -> dict[Tensor, list[Stmt]]:
+    """Per tensor of which a vector loop reads a band: loads of one element of each line.
+
+    Not where the next turn of the loop `around` reads some of the rows again: there is more to
+    compute for each line, and those that are asked for arrive meanwhile.
+    """
     found: dict[Tensor, list[Stmt]] = {}
     for t, places in _direct_reads(s, far).items():
-        rows, stride = _rows(s, t, places)
+        rows, stride = _rows(s, t, places, around)
         if len(rows) > 1:
             found[t] = _lines(s, rows, stride)
     return found
@@ -44,7 +50,7 @@ def _direct_reads(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Read]
     return {t: [*places] for t, places in found.items()}
 
 
-def _rows(s: For, t: Tensor, places: Sequence[Read]) -> tuple[list[Read], int]:
+def _rows(s: For, t: Tensor, places: Sequence[Read], around: Axis | None) -> tuple[list[Read], int]:
     """One read for each row, as the rows lie in memory, and the elements between lanes; none
     where the places do not differ by numbers, or where they do not fit."""
     forms = [offset(t, e.indices) for e in places]
@@ -61,7 +67,11 @@ def _rows(s: For, t: Tensor, places: Sequence[Read]) -> tuple[list[Read], int]:
             found.append((at, e))
     size_bytes = len(found) * length * t.dtype.size_bytes
     fits = SHARE * size_bytes <= machine.current().l1
-    return [e for _, e in found] if fits else [], stride
+    further = 0 if around is None else abs(forms[0].terms.get(around, 0))
+    again = 0 < further <= found[-1][0] - found[0][0]
+    if not fits or again or length * t.dtype.size_bytes > LONGEST:
+        return [], stride
+    return [e for _, e in found], stride
 
 
 def _first(pair: tuple[int, Read]) -> int:

@@ -108,7 +108,7 @@ def _marked(
         if isinstance(s, For):
             inner = replace(s, body=_marked(s.body, streamed, far, s.axis))
             if runs_in_lanes(s):
-                loaded = bands(inner, far)
+                loaded = bands(inner, far, around)
                 rest = {t: None for t in far if t not in loaded}
                 inner = replace(inner, ahead=_ahead(inner, rest, around))
                 result.extend([line for lines in loaded.values() for line in lines])

@@ -146,13 +146,23 @@ def test_rows_that_lie_apart_are_loaded_one_by_one() -> None:
         np.testing.assert_array_equal(got, a[:, 0, :100] + a[:, 2, 3:103])
 
 
+def test_rows_that_are_long_or_read_again_are_not_loaded_before() -> None:
+    x = te.placeholder((64, 600), name="X")
+    p, i = te.reduce_axis(3, name="p"), 500
+    again = te.compute((31, i), lambda y, j: te.sum(x[2 * y + p, j], axis=p), "Y")
+    apart = te.compute((21, i), lambda y, j: te.sum(x[3 * y + p, j], axis=p), "Y")
+    long = te.compute((21, 600), lambda y, j: te.sum(x[3 * y + p, j], axis=p), "Y")
+    found = [bool(line_loops(kernel_of([y], [x], FAR))) for y in (again, apart, long)]
+    assert found == [False, True, False]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 @pytest.mark.parametrize("window", [2, 3])
 def test_bands_are_loaded_inside_of_their_array(window: int, dtype: str) -> None:
     x = te.placeholder((5, 31, 45), dtype, name="X")
     p, q = (te.reduce_axis(window, name=n) for n in "pq")
-    shape = (5, (31 - window) // 2 + 1, (45 - window) // 2 + 1)
-    y = te.compute(shape, lambda c, i, j: te.max(x[c, 2 * i + p, 2 * j + q], axis=[p, q]), "Y")
+    shape = (5, 31 // window, (45 - window) // 2 + 1)
+    y = te.compute(shape, lambda c, i, j: te.max(x[c, window * i + p, 2 * j + q], axis=[p, q]), "Y")
     machine = "l2=1024,l3=100000000"
     assert line_loops(kernel_of([y], [x], machine))
     for at_end in (False, True):
@@ -160,7 +170,7 @@ def test_bands_are_loaded_inside_of_their_array(window: int, dtype: str) -> None
         a[...] = RNG.integers(-99, 99, a.shape)
         with override(machine=machine):
             got = build(y, [x])(a)
-        rows = [a[:, k : k + 2 * shape[1] - 1 : 2] for k in range(window)]
+        rows = [a[:, k : window * shape[1] : window] for k in range(window)]
         parts = [r[:, :, k : k + 2 * shape[2] - 1 : 2] for r in rows for k in range(window)]
         np.testing.assert_array_equal(got, np.max(parts, axis=0))
 
