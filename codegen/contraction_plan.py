@@ -218,13 +218,15 @@ def _is_sliced(b: Blocking) -> bool:
 def _is_shallow(b: Blocking, target: Machine) -> bool:
     """Whether all lanes are packed once, for threads that share row tiles.
 
-    Their results are whole rows then: short pieces of rows keep memory waiting.
+    Their results are whole rows then: short pieces of rows keep memory waiting, where the results
+    leave the second cache.
     """
     c, element = b.contraction, b.lanes.value.dtype.size_bytes
     if b.outer or is_symbolic(c.reduced) or not _is_sliced(b):
         return False
     shared = c.depth * b.flat * element <= target.l3 // 4
-    return shared and b.tile_rows >= 2 * enough(target)
+    results = prod(size(a) for a in c.nest.axes) * element
+    return shared and results > target.l2 and b.tile_rows >= 2 * enough(target)
 
 
 def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:

@@ -16,8 +16,8 @@ from tensorad.config import override
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
 
-MACHINE = "registers=32,vector_bytes=64,cores=2,l2=1048576,l3=33554432"
-AVX2 = "registers=16,vector_bytes=32,cores=2,l2=262144,l3=4194304"
+MACHINE = "registers=32,vector_bytes=64,cores=2,l2=262144,l3=33554432"
+AVX2 = "registers=16,vector_bytes=32,cores=2,l2=65536,l3=4194304"
 
 
 def product(n: int | Size, k: int, m: int, dtype: str = "float32") -> tuple[Tensor, list[Tensor]]:
@@ -53,6 +53,7 @@ def test_all_lanes_are_packed_before_the_rows() -> None:
     ("n", "k", "m"),
     [
         (24, 32, 1000),  # too few row tiles for the threads
+        (60, 32, 1000),  # results that stay in the second cache
         (120, 600, 1000),  # deep: a panel of slivers for some lanes at a time
         (120, 200, 1 << 17),  # it would not stay in the last cache
     ],
@@ -74,7 +75,7 @@ def test_batches_are_packed_one_by_one() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("machine", [MACHINE, AVX2])
 def test_bits_are_those_of_other_ways(m: int, dtype: str, machine: str) -> None:
-    y, inputs = product(101, 19, m, dtype)
+    y, inputs = product(1001, 19, m, dtype)
     rng = np.random.default_rng(m)
     given = [rng.normal(size=t.shape).astype(dtype) for t in inputs]
     given[0][3, 7], given[1][5, m - 1] = np.inf, np.nan
