@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tensorad.codegen.llvm_expr import Lanes
+from tensorad.codegen.llvm_groups import group_of
 from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
 from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
 from tensorad.codegen.llvm_ops import iota, is_constant
@@ -230,7 +231,7 @@ class Loops(Statements):
         values.vector = None
 
     def _stages(self, s: For) -> list[Stage]:
-        lanes, count = self.width, registers_for(s, self.width)
+        lanes, count = self.width, group_of(s, self.width)
         lower, upper = self.values.scalar(s.axis.lower).name, self.values.scalar(s.axis.upper).name
         streams = tuple(streams_of(self, s))
         if streams:
@@ -269,12 +270,17 @@ class Loops(Statements):
         extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
         head = head_length(self, s, streams, extent)
         start = put(f"add i64 {lower}, {head}")
-        whole = self._rounded(put(f"sub i64 {extent}, {head}"), self.width * count)
-        middle = put(f"add i64 {start}, {whole}")
+        rest = put(f"sub i64 {extent}, {head}")
+        middle = put(f"add i64 {start}, {self._rounded(rest, self.width * count)}")
+        last, singles = middle, []
+        if count > 1:  # whole registers after the last whole group stream, too
+            last = put(f"add i64 {start}, {self._rounded(rest, self.width)}")
+            singles = [Stage(middle, last, 1, False, False, streams=streams)]
         return [
             Stage(lower, start, 1, True, False),
             Stage(start, middle, count, False, False, streams=streams),
-            Stage(middle, upper, 1, True, False),
+            *singles,
+            Stage(last, upper, 1, True, False),
         ]
 
     def _streaming_strip(self, s: For, whole: Axis, streams: tuple[Stream, ...]) -> list[Stage]:

@@ -49,8 +49,8 @@ def pool(shape: tuple[int, ...], kind: str) -> tuple[Tensor, Tensor]:
 def test_only_outputs_beyond_the_last_cache_are_streamed() -> None:
     a, b = (te.placeholder((64, 256), name=n) for n in "AB")
     y = te.compute((64, 256), lambda i, j: a[i, j] + b[i, j], "Y")
-    text = text_of([y], [a, b])
-    assert text.count("!nontemporal") == 1
+    text = text_of([y], [a, b], f"{SMALL_CACHES},vector_bytes=64,registers=32")
+    assert text.count("!nontemporal") == 4 + 1  # groups of registers, then single ones
     assert text.count("fence seq_cst") == 1
     assert "!nontemporal" not in text_of([y], [a, b], "l3=100000000")
 
@@ -127,11 +127,11 @@ def test_short_rows_are_streamed_through_a_buffer() -> None:
     (lines,) = kernel.scratch
     assert lines.shape == (6 * 560,)  # of 192 turns: the most below 16 kB that divide them
     text = text_of([gradient], [head])
-    assert text.count("!nontemporal") == 4  # one loop that copies
+    assert text.count("!nontemporal") == 4 + 1  # one loop that copies, and the rest of it
     y, x = pool((2, 3, 64, 256), "avg")
     head = te.placeholder(y.shape, name="H")
     text = text_of(list(ta.vjp(y, [x], head)), [head])
-    assert text.count("fadd") + text.count("!nontemporal") == 4  # whole lines: no buffer
+    assert text.count("fadd") + text.count("!nontemporal") == 4 + 1  # the same for whole lines
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 7, 9), (1, 2, 31, 3), (2, 2, 13, 34)])

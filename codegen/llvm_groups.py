@@ -1,0 +1,89 @@
+"""How many registers a loop that stores takes at a time where the schedule leaves it open.
+
+A processor compares the addresses of loads with those of earlier stores by their last bits: the
+element after the one that is stored, read from an array that begins a few bytes earlier in its
+page, seems to be what is stored and waits for it. So the reads of several registers come before
+their stores. Values do not depend on it: the machine may decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tensorad.codegen import machine
+from tensorad.codegen.access import access
+from tensorad.codegen.llvm_lanes import expressions, registers_for
+from tensorad.codegen.loopir import Assign, For, Store
+from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Call, Const, Expr, Param, Read, Select
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import children, free_leaves, postorder
+
+GROUPS: Final = (4, 2)
+"""Registers at a time that are tried; more gain nothing."""
+SHORTEST: Final = 16
+"""Registers of a loop that is worth the longer code."""
+MOST_CALLS: Final = 16
+"""Operations of a loop; a longer one computes while it waits, and takes long to compile."""
+
+
+def group_of(s: For, lanes: int) -> int:
+    """Registers of the lane group of a vector loop, the code generator's choice included."""
+    if s.width or s.within is not None or not _only_stores(s, lanes):
+        return registers_for(s, lanes)
+    order = postorder(*[e for c in s.body for e in expressions(c)])
+    floats = [e for e in order if e.dtype.is_float]
+    varying = {e: None for e in floats if isinstance(e, Param) or s.axis in free_leaves(e)}
+    calls = [e for e in varying if isinstance(e, Call)]
+    if len(calls) > MOST_CALLS or any(e.op in UNARY_MATH or e.op in BINARY_MATH for e in calls):
+        return 1
+    if not _side_by_side(s, order):
+        return 1
+    size = max([e.dtype.size_bytes for e in order if isinstance(e, Read)])
+    parts = -(-lanes * size // machine.current().vector_bytes)
+    fixed, most = _held(varying)
+    room = machine.current().registers - fixed * parts
+    beside = sum(isinstance(c, Store) for c in s.body)
+    fitting = [n for n in GROUPS if n * most * parts <= room and n * beside <= GROUPS[0]]
+    return fitting[0] if fitting else 1
+
+
+def _only_stores(s: For, lanes: int) -> bool:
+    """Whether it only computes and stores, for long enough; loops of unknown length do so past the
+    caches, where the elements beyond whole groups have a loop of their own."""
+    if not all(isinstance(c, (Assign, Store)) for c in s.body):
+        return False
+    stores = [c for c in s.body if isinstance(c, Store)]
+    if s.axis.extent is None:
+        return bool(stores) and all(c.streaming for c in stores)
+    return bool(stores) and s.axis.extent >= SHORTEST * lanes
+
+
+def _side_by_side(s: For, order: Sequence[Expr]) -> bool:
+    """Whether lanes read and store neighbours, or all read one element; some are read that are
+    not stored."""
+    stored = [(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
+    read = [(e.tensor, e.indices) for e in order if isinstance(e, Read)]
+    kept: dict[Tensor, None] = dict.fromkeys([t for t, _ in stored])
+    strides = [access(t, indices).stride(s.axis) for t, indices in (*stored, *read)]
+    moving = any(
+        t not in kept and stride == 1
+        for (t, _), stride in zip(read, strides[len(stored) :], strict=True)
+    )
+    return moving and all(stride in (0, 1) for stride in strides)
+
+
+def _held(varying: Mapping[Expr, None]) -> tuple[int, int]:
+    """Values that are the same for all lanes, and the most that differ and are held at a time."""
+    order = [*varying]
+    last = {x: n for n, e in enumerate(order) for x in children(e) if x in varying}
+    held: dict[Expr, None] = {}
+    most = 1
+    for n, e in enumerate(order):
+        held[e] = None
+        most = max(most, len(held))
+        for x in [x for x in held if last.get(x, n) <= n]:
+            del held[x]
+    used = [x for e in order if isinstance(e, (Call, Select)) for x in children(e)]
+    fixed = [x for x in used if x.dtype.is_float and x not in varying and not isinstance(x, Const)]
+    return len(dict.fromkeys(fixed)), most
