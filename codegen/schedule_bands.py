@@ -102,10 +102,11 @@ def digits(number: Expr, t: Tensor) -> tuple[Expr, ...]:
     """The indices of the element at an offset."""
     found: list[Expr] = []
     for d, step in enumerate(strides(t.shape)):
-        digit = floordiv(number, int_const(step))
-        extent = t.shape[d]
-        assert isinstance(extent, int)  # offsets are numbers
-        found.append(digit if d == 0 else mod(digit, int_const(extent)))
+        digit, extent = floordiv(number, int_const(step)), t.shape[d]
+        if d:  # the first extent may be symbolic
+            assert isinstance(extent, int)  # offsets are numbers
+            digit = mod(digit, int_const(extent))
+        found.append(digit)
     return tuple(found)
 
 

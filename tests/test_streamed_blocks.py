@@ -96,6 +96,19 @@ def test_rows_of_any_length_and_type_fill_blocks(width: int, dtype: str, cpu: st
 
 
 @pytest.mark.usefixtures("small_blocks")
+def test_blocks_of_a_symbolic_number_of_images() -> None:
+    n = te.size("n")
+    x, b = te.placeholder((n, 40, 18), name="X"), te.placeholder((40, 18), name="B")
+    y = te.compute((n, 40, 17), lambda m, i, j: x[m, i, j] + b[i, j + 1], "Y")
+    f = build(y, [x, b], schedule=STREAMING)
+    w = RNG.standard_normal((40, 18)).astype("f")
+    for images in (0, 1, 5):
+        a = RNG.standard_normal((images, 40, 18)).astype("f")
+        got = array_at((images, 40, 17), "float32", 20)
+        np.testing.assert_array_equal(f(a, w, out=got), a[:, :, :17] + w[:, 1:])
+
+
+@pytest.mark.usefixtures("small_blocks")
 def test_the_loops_in_blocks_store_every_element() -> None:
     out, inputs = gradient_of_pool((2, 9, 26, 22), "float64")
     arrays = {t: RNG.standard_normal(t.shape) for t in inputs}
