@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Final
 
 from tensorad import config
+from tensorad.codegen import jit
 from tensorad.codegen.kernels import CompiledKernel, Job, job_of, load_together
 from tensorad.codegen.loopir import Kernel
-from tensorad.errors import InternalError
 from tensorad.ir.tensor import Tensor
 
 MODULE_LINES: Final = 400
@@ -47,7 +47,7 @@ class Compiler:
         self._thread: threading.Thread | None = None
         self._turns = ExitStack()
         self._is_left = False
-        self._error: InternalError | None = None
+        self._error: BaseException | None = None
 
     def __enter__(self) -> Compiler:
         first, self._first = self._first, None  # who is given a compiler may enter it again
@@ -107,34 +107,41 @@ class Compiler:
         self._gathered = []
 
     def _is_started(self) -> bool:
-        if config.available_cpus() < 2:
+        if config.available_cpus() < 2 or jit.is_held():  # a thread would wait for this one
             return False
         thread = threading.Thread(target=self._work, name="tensorad compiler", daemon=True)
         try:
             thread.start()
+            self._thread = thread
+            self._turns.enter_context(_short_turns())
         except RuntimeError:  # the system gives no thread
             return False
-        self._turns.enter_context(_short_turns())
-        self._thread = thread
+        except BaseException:  # an interrupt: the thread may be there already
+            self._tasks.put(None)
+            raise
         return True
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None and not self._is_left:
             try:
                 task()
-            except InternalError as error:  # raised in the thread that waits for the code
+            except BaseException as error:  # noqa: BLE001  # raised in the thread that waits
                 self._error = error
                 return
 
     def _join(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._tasks.put(None)
-            thread.join()
+        if self._thread is None:
+            return
+        self._tasks.put(None)
+        try:
+            self._thread.join()
+        finally:  # an interrupt ends the wait
             self._turns.close()
+        self._thread = None
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
+"""Reentrant, as finalizers and handlers of signals may build."""
 _taking_turns = 0
 _before = 0.0
 
@@ -163,7 +170,7 @@ def _short_turns() -> Iterator[None]:
 def _forget() -> None:
     """Builds of other threads do not go on in a forked child."""
     global _lock, _taking_turns
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     if _taking_turns:
         _taking_turns = 0
         sys.setswitchinterval(_before)

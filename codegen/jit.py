@@ -23,6 +23,11 @@ lock = threading.RLock()
 """Held while code is compiled or linked."""
 
 
+def is_held() -> bool:
+    """Whether the calling thread holds the lock: it builds in a finalizer or a signal's handler."""
+    return lock._is_owned()  # type: ignore[attr-defined, no-any-return]  # as Condition asks it
+
+
 class Linker:
     """One LLJIT; it lives as long as any library linked by it."""
 

@@ -91,7 +91,8 @@ class Job:
         return found
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
+"""Reentrant, as finalizers and handlers of signals may build."""
 _compiled: weakref.WeakValueDictionary[str, CompiledKernel] = weakref.WeakValueDictionary()
 _recent: OrderedDict[str, CompiledKernel] = OrderedDict()
 _codes: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
@@ -100,7 +101,7 @@ _codes: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
 
 def _forget_threads() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forget_threads)

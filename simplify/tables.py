@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 from math import prod
-from threading import Lock
+from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -41,7 +41,7 @@ MOST_ROWS: Final = 1 << 20
 """Values of the outer axes up to which a list of ranges is kept."""
 Array = np.ndarray[Any, np.dtype[Any]]
 _tables: WeakValueDictionary[tuple[str, tuple[int, ...], bytes], Tensor] = WeakValueDictionary()
-_lock = Lock()
+_lock = RLock()
 
 
 def tabulate(

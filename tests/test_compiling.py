@@ -136,6 +136,84 @@ def test_an_error_in_the_thread_is_raised(
     ta.build(*chain(2, 45))
 
 
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_other_errors_are_the_same_on_any_thread(
+    cpus: int, modules: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "available_cpus", lambda: cpus)
+    monkeypatch.setattr(compiling, "MODULE_LINES", 1)
+
+    def refuse(text: str, opt: int, cpu: str) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr(jit, "compile_text", refuse)
+    with pytest.raises(MemoryError):
+        ta.build(*chain(2, 70 + cpus))
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_finalizers_may_build_while_code_is_compiled(
+    cpus: int, modules: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever holds LLVM's lock compiles where it is: a thread would wait for it."""
+    monkeypatch.setattr(config, "available_cpus", lambda: cpus)
+    compile_text = jit.compile_text
+    inner: list[object] = []
+
+    def interrupted(text: str, opt: int, cpu: str) -> bytes:
+        if not inner:
+            inner.append(None)
+            monkeypatch.setattr(config, "available_cpus", lambda: 2)
+            inner.append(ta.build(*chain(2, 64 + cpus)))
+        return compile_text(text, opt, cpu)
+
+    monkeypatch.setattr(compiling, "MODULE_LINES", 1)
+    monkeypatch.setattr(jit, "compile_text", interrupted)
+    with config.override(debug=()):
+        f = ta.build(*chain(2, 66 + cpus))
+    assert len(inner) == 2
+    x = np.zeros((66 + cpus, 66 + cpus), np.float32)
+    np.testing.assert_array_equal(f(x), x + 2)
+
+
+def test_finalizers_may_build_while_kernels_are_looked_up() -> None:
+    y, inputs = chain(1, 59)
+    (kernel, *_) = lower_program([y], inputs).kernels
+    with kernels._lock, compiling._lock:
+        made, _ = compiled_kernel(kernel)
+        ta.build(*chain(1, 61))
+    assert made.phases
+
+
+@pytest.mark.parametrize("method", ["start", "join"])
+def test_interrupts_leave_no_thread(
+    method: str, modules: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes while the builder waits for its thread."""
+    monkeypatch.setattr(config, "available_cpus", lambda: 2)
+    monkeypatch.setattr(compiling, "MODULE_LINES", 1)
+    wait = getattr(threading.Thread, method)
+    threads: list[threading.Thread] = []
+
+    def interrupted(self: threading.Thread) -> None:
+        if threads or self.name != "tensorad compiler":
+            wait(self)
+            return
+        threads.append(self)
+        if method == "start":
+            wait(self)
+        raise KeyboardInterrupt
+
+    before = sys.getswitchinterval()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, method, interrupted)
+        with config.override(debug=()), pytest.raises(KeyboardInterrupt):
+            ta.build(*chain(3, 63))
+    assert sys.getswitchinterval() == before
+    threads[0].join(timeout=60)
+    assert not threads[0].is_alive()
+
+
 def test_leaving_early_ends_the_thread(
     modules: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

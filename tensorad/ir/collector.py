@@ -6,14 +6,14 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from typing import Final
 
 _NEVER: Final = 1 << 30
 _YOUNG: Final = 20_000
 """New objects that are walked over at once, at least."""
 _Thresholds = tuple[int, int, int]
-_lock = Lock()
+_lock = RLock()
 _inside: list[tuple[int, _Thresholds]] = []
 """For each call that is under way: its thread, and the thresholds before the first of them."""
 
@@ -28,7 +28,7 @@ def _restore(before: _Thresholds) -> None:
 def _forget_other_threads() -> None:
     """A fork copies the calls that other threads are in, but not the threads."""
     global _lock
-    _lock = Lock()
+    _lock = RLock()
     mine = [call for call in _inside if call[0] == get_ident()]
     if _inside and not mine:
         _restore(_inside[0][1])
