@@ -159,7 +159,9 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     packs = b.mode == "panel" and not in_place(b.lanes, b.group)
     step = prod(size(a) for a in b.group[1:]) if packs else 1
     rows, room = budget // row_bytes, target.l2 // 2
-    if sliced and b.rows.extent > rows:
+    if sliced and rows < b.rows.extent <= target.l2 // (2 * row_bytes):
+        room = unit * row_bytes  # all rows and a sliver stay in the second cache
+    elif sliced and b.rows.extent > rows:
         b, room = replace(b, row_block=max(1, rows)), target.l3 // (4 * target.cores)
     panel = panel_lanes(b.flat, step, unit, max(unit, room // row_bytes))
     outer = prod(size(a) for a in b.outer)

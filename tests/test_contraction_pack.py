@@ -96,3 +96,15 @@ def test_groups_of_channels_lie_side_by_side_in_one_copy(groups: int, own: int) 
     assert np.array_equal(*found)
     plain = build(dw, [x, h], schedule=Choices(contract=False))(*given)
     assert np.allclose(found[0], plain, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "slivers"), [(128, 1), (200, 16)])
+def test_few_rows_need_one_sliver_at_a_time(rows: int, slivers: int) -> None:
+    """All of them stay in the second cache beside it; more rows come in blocks."""
+    x, w = te.placeholder((rows, 784), name="X"), te.placeholder((784, 1024), name="W")
+    r = te.reduce_axis(784, name="r")
+    y = te.compute((rows, 1024), lambda i, j: te.sum(x[i, r] * w[r, j], axis=r), name="Y")
+    with override(machine="registers=32,vector_bytes=64,cores=1,l2=1048576,l3=33554432"):
+        program = lower_program([y], [x, w], choices=Choices(contract=True, pack="panel"))
+    (panel,) = [t for k in program.kernels for t in k.scratch]
+    assert panel.shape == (slivers, 784, 64)
