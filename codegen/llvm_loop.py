@@ -12,14 +12,8 @@ from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
 from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
 from tensorad.codegen.llvm_ops import iota, is_constant
 from tensorad.codegen.llvm_stream import (
-    LINE,
-    Stream,
-    ahead_of_line,
-    ask_ahead,
-    ask_for_stores,
-    head_length,
-    streams_of,
-)
+    LINE, Stream, ahead_of_line, ask_ahead, ask_for_stores, head_length, streams_of,
+)  # fmt: skip
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loop_place import JoinedStrips, joined_strips
 from tensorad.codegen.loopir import Assign, For, Stmt
