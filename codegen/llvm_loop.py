@@ -12,7 +12,12 @@ from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
 from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
 from tensorad.codegen.llvm_ops import iota, is_constant
 from tensorad.codegen.llvm_stream import (
-    LINE, Stream, ahead_of_line, ask_ahead, ask_for_stores, head_length, streams_of,
+    Stream,
+    ahead_of_line,
+    ask_ahead,
+    ask_for_stores,
+    head_length,
+    streams_of,
 )  # fmt: skip
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loop_place import JoinedStrips, joined_strips
@@ -298,7 +303,7 @@ class Loops(Statements):
             fixed = put(f"or i1 {never}, {ends}")
             return put(f"select i1 {fixed}, i64 {border}, i64 {inside}")
 
-        elements = LINE // streams[0].step
+        elements = streams[0].steps_of_line
         start, stop = moved(lower), moved(upper)
         early = put(f"icmp slt i64 {start}, {after}")
         middle = put(f"select i1 {early}, i64 {after}, i64 {start}")

@@ -56,6 +56,11 @@ class Stream:
     align: int
     """What all of them are aligned to when the first is."""
 
+    @property
+    def steps_of_line(self) -> int:
+        """Iterations that fill a line."""
+        return LINE // self.step
+
 
 def streams_of(loops: Loops, s: For) -> list[Stream]:
     """The tensors whose stores in a vector loop may stream."""
