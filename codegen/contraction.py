@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -19,6 +19,7 @@ from tensorad.codegen.access import ASSUMED_EXTENT, Access, access
 from tensorad.codegen.affine import COMPARES, Ranges, among, fold_by_ranges
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_body import FoldLoop
+from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import (
     TRUE,
     Axis,

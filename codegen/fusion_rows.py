@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 from tensorad.codegen.fusion_step import Step
+from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import Axis, Read
 from tensorad.ir.tensor import Tensor
 

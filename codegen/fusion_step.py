@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from tensorad.codegen.access import Access, fold_accesses, outer_accesses
 from tensorad.codegen.affine import among
@@ -23,6 +22,7 @@ from tensorad.codegen.schedule_plan import lanes_of
 from tensorad.codegen.schedule_scan import schedule_chain
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.units import Unit
+from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, add, axis
 from tensorad.ir.tensor import Compute, Tensor
 from tensorad.ir.visit import postorder, reads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import RLock
@@ -185,6 +186,11 @@ class BodyMemory:
         self._lock = RLock()
         self._capacity = capacity
         on_forget(self._known.clear)
+        os.register_at_fork(after_in_child=self._forget_lock)
+
+    def _forget_lock(self) -> None:
+        """A forked child may inherit the lock held by a thread that does not exist there."""
+        self._lock = RLock()
 
     def get(
         self, axes: Sequence[Axis], body: Expr, solve: Callable[[Sequence[Axis], Expr], Expr]

@@ -8,6 +8,7 @@ the extents.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from hashlib import blake2b
 from math import prod
@@ -42,6 +43,15 @@ MOST_ROWS: Final = 1 << 20
 Array = np.ndarray[Any, np.dtype[Any]]
 _tables: WeakValueDictionary[tuple[str, tuple[int, ...], bytes], Tensor] = WeakValueDictionary()
 _lock = RLock()
+
+
+def _forget_lock() -> None:
+    """A forked child may inherit the lock held by a thread that does not exist there."""
+    global _lock
+    _lock = RLock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def tabulate(

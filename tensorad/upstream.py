@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from tensorad.checking.tally import distance
 from tensorad.counting import work
 from tensorad.errors import DefinitionError, GradError, ShapeError
 from tensorad.ir.arguments import check_tensor, check_tensors
+from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import Expr, Param, Read, const
 from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.symbolic_points import Count

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -15,6 +15,7 @@ from tensorad.autodiff.products import products
 from tensorad.autodiff.visits import Visits
 from tensorad.bound import bound
 from tensorad.errors import CountError
+from tensorad.ir.cached import cached_property
 from tensorad.ir.collector import old_objects_at_rest
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.facts import facts_about

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from os.path import basename
 from pathlib import Path
 from typing import Final, NoReturn
@@ -13,6 +12,7 @@ from typing import Final, NoReturn
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.cached import cached_property
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, as_expr, int_const, read

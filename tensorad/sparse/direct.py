@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 from tensorad import config
@@ -14,6 +13,7 @@ from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.lower_checks import check_kernel
 from tensorad.codegen.memory import Array
 from tensorad.compiled import CompiledFunction
+from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.expr import Expr, cast, int_const
 from tensorad.ir.tensor import Constant, Placeholder, Tensor, outputs
