@@ -16,6 +16,7 @@ from tensorad import config, te, topi
 from tensorad.codegen import compiling, jit, kernels
 from tensorad.codegen.compiling import Compiler
 from tensorad.codegen.kernels import compiled_kernel
+from tensorad.codegen.llvm import compile_text
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.lower import lower_program
 from tensorad.compiled import preparation
@@ -157,7 +158,6 @@ def test_finalizers_may_build_while_code_is_compiled(
 ) -> None:
     """Whoever holds LLVM's lock compiles where it is: a thread would wait for it."""
     monkeypatch.setattr(config, "available_cpus", lambda: cpus)
-    compile_text = jit.compile_text
     inner: list[object] = []
 
     def interrupted(text: str, opt: int, cpu: str) -> bytes:
