@@ -62,22 +62,26 @@ class Gradient:
     Attributes:
         tensor: the gradient, derived anew.
         outputs: what was differentiated.
-        wrt: by which tensor.
-        stories: the adjoints on the way, the output's side first.
+        wrt: by which tensors: one, or for a jvp all those that have a direction.
+        about: the tensor whose adjoint it is; for a jvp the output.
+        stories: the adjoints on the way, the output's side first; of a jvp the choices.
         others: domains solved outside adjoints (all of them in forward mode).
         work: what the gradient costs, everything behind it included; None where no count is
             known without sizes.
-        bound: the yardstick B for its iterations; None without values of symbolic sizes, and
-            for a Jacobian.
+        bound: the yardstick B for its iterations; None without values of symbolic sizes, for a
+            Jacobian and for a jvp.
+        along: whether it is a jvp.
     """
 
     tensor: Tensor
     outputs: tuple[Tensor, ...]
-    wrt: Tensor
+    wrt: tuple[Tensor, ...]
+    about: Tensor
     stories: tuple[Story, ...]
     others: tuple[Certificate, ...]
     work: Work | None
     bound: int | None
+    along: bool = False
 
     @property
     def certificates(self) -> list[Certificate]:
@@ -112,7 +116,7 @@ def explain(
     """How each gradient was made: its reads, sets, loops, plans, work and certificates.
 
     Args:
-        gradients: results of vjp, JacobianRecursive, jacobian, hessian.
+        gradients: results of vjp, jvp, JacobianRecursive, jacobian, hessian, hvp.
         sizes: values of symbolic sizes for the counts; without them they are polynomials.
     Raises:
         GradError: a tensor is no result of these.
@@ -129,34 +133,40 @@ def _explain_one(t: Tensor, sizes: Mapping[str, int] | None) -> Gradient:
         raise GradError(
             "explain tells how a gradient was made, but this is no gradient.",
             where=repr(t),
-            hint="pass a result of vjp, JacobianRecursive, jacobian or hessian.",
+            hint="pass a result of vjp, jvp, JacobianRecursive, jacobian, hessian or hvp.",
         )
     with listening() as heard:
         again = found.again()
-    wrt = found.wrt[found.position]
+    wrt = found.wrt if found.along else (found.wrt[found.position],)
     stories, others = _stories(heard, _Counter(sizes), _between(wrt))
     modes = [r.plan for r in heard if isinstance(r, Decision) and r.plan in _MODES]
-    if modes[-1:] == ["forward mode"]:
-        stories = tuple([_choices_only(s) for s in stories if s.about is wrt])
+    if found.along:
+        stories = tuple([_choices_only(s) for s in stories if s.choices])
+    elif modes[-1:] == ["forward mode"]:
+        stories = tuple([_choices_only(s) for s in stories if s.about is found.about])
     elif modes:
         others = ()  # of the mode that was not taken
     work, most = _work(t, sizes), _bound(found, t, sizes)
-    return Gradient(again[found.position], found.outputs, wrt, stories, others, work, most)
+    about, result = found.about, again[found.position]
+    return Gradient(
+        result, found.outputs, wrt, about, stories, others, work, most, along=found.along
+    )
 
 
 def _choices_only(s: Story) -> Story:
     return Story(s.about, [], s.choices)
 
 
-def _between(wrt: Tensor) -> Callable[[Tensor], bool]:
-    """Whether a tensor's adjoint is on the way to that of `wrt`."""
+def _between(wrt: Sequence[Tensor]) -> Callable[[Tensor], bool]:
+    """Whether a tensor's adjoint is on the way to that of one of `wrt`."""
     known: dict[Op, bool] = {}
+    tensors, ops = dict.fromkeys(wrt), dict.fromkeys([t.op for t in wrt])
 
     def depends(t: Tensor) -> bool:
         for op in topological_ops([t], stop=known):
             if op not in known:
-                known[op] = op is wrt.op or any(known[u.op] for u in op_inputs(op))
-        return t is wrt or (known[t.op] and t.op is not wrt.op)
+                known[op] = op in ops or any(known[u.op] for u in op_inputs(op))
+        return t in tensors or (known[t.op] and t.op not in ops)
 
     return depends
 
@@ -246,10 +256,9 @@ def _work(t: Tensor, sizes: Mapping[str, int] | None) -> Work | None:
 
 
 def _bound(found: Derivation, t: Tensor, sizes: Mapping[str, int] | None) -> int | None:
-    wrt = found.wrt[found.position]
-    if len(found.outputs) != 1 or t.ndim != wrt.ndim:
+    if found.along or len(found.outputs) != 1 or t.ndim != found.about.ndim:
         return None
     try:
-        return bound(found.outputs[0], [wrt], sizes)
+        return bound(found.outputs[0], [found.about], sizes)
     except UserError:
         return None

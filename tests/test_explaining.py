@@ -110,10 +110,24 @@ def hessian() -> list[Tensor]:
     return [ta.hessian(y, x)]
 
 
+def along() -> list[Tensor]:
+    dx, dw = te.placeholder((4, 6), name="dX"), te.placeholder((3, 6), name="dW")
+    y = dense()
+    return ta.jvp([y, topi.nn.softmax(y)], {X: dx, W: dw})
+
+
+def along_twice() -> list[Tensor]:
+    x, v = te.placeholder((6,), name="X"), te.placeholder((6,), name="V")
+    k = te.reduce_axis(6, name="k")
+    y = te.compute((), lambda: te.sum(te.exp(x[k]) * x[5 - k], axis=k), name="y")
+    return [ta.hvp(y, x, v), *ta.vjp(ta.jvp(y, {x: v}), [x])]
+
+
 CASES = {
     f.__name__: f
     for f in (
         conv, flatten, max_pool, softmax, embedding, product, symbolic, jacobian, hessian,
+        along, along_twice,
     )
 }  # fmt: skip
 
@@ -202,6 +216,29 @@ def test_second_derivatives_name_their_origin() -> None:
     assert str(ta.explain(hessian())).startswith("dX is the second derivative of y by X and X")
 
 
+def test_a_derivative_along_directions() -> None:
+    dy, dsoftmax = (str(ta.explain(t)).splitlines() for t in along())
+    assert dy[:6] == [
+        "dY is the derivative of Y along directions of X, W",
+        "  work     72 iterations, 144 multiplications, forward values it needs included",
+        "",
+        "dY : float32 [4, 3]",
+        "  result   dY[i, j] = sum(dX[i, k]*W[j, k] + dW[j, k]*X[i, k], axes (k : [0, 5]))",
+        "",
+    ]
+    assert dsoftmax[0] == "dsoftmax is the derivative of softmax along directions of X, W"
+    assert "  choice   max over k: through the position of its winner: the result" in "".join(
+        dsoftmax
+    )
+    one, other = (str(ta.explain(t)).splitlines()[0] for t in along_twice())
+    assert one == (
+        "ddX is the derivative of dX, itself the gradient of y by X, along directions of X"
+    )
+    assert other == (
+        "dX is the gradient of dy, itself the derivative of y along directions of X, by X"
+    )
+
+
 def test_the_mode_of_a_jacobian_is_told() -> None:
     _, forward, chosen = (str(ta.explain(t)) for t in jacobian())
     assert "a domain solved on the way" in forward
@@ -214,7 +251,7 @@ def test_other_tensors_have_no_explanation() -> None:
     assert str(raised.value).splitlines() == [
         "explain tells how a gradient was made, but this is no gradient.",
         "  in: Tensor(X, shape=(4, 6), dtype=float32)",
-        "  hint: pass a result of vjp, JacobianRecursive, jacobian or hessian.",
+        "  hint: pass a result of vjp, jvp, JacobianRecursive, jacobian, hessian or hvp.",
     ]
 
 

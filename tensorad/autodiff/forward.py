@@ -11,6 +11,7 @@ from tensorad.autodiff.adjoint import Adjoint, Uses, banded, may_inline, store, 
 from tensorad.autodiff.checks import check_outputs, check_wrt, leading_axes
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import Override, Rule, Rules, check_override, derivation_order
+from tensorad.autodiff.provenance import remember_along
 from tensorad.autodiff.reverse import vjp, whole
 from tensorad.autodiff.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.scans import tangent_scan
@@ -84,7 +85,13 @@ def jvp(
         )
     given, batch = directions(tangents)
     push = Push(given, batch, check_override(override))
-    results = push.run([t for t in ys if t.dtype.is_float])
+    floats = [t for t in ys if t.dtype.is_float]
+    along = dict(tangents)
+
+    def again() -> list[Tensor]:
+        return jvp(floats, along, override=override)
+
+    results = remember_along(push.run(floats), floats, list(given), again)
     return results if many else results[0]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tensorad.autodiff.provenance import derivation
+from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.autodiff.views import derivation_order, view
 from tensorad.explaining import Flow, Gradient, Story
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
@@ -78,14 +78,28 @@ def heading(g: Gradient) -> str:
     """What was differentiated by what."""
     y = g.outputs[0]
     of = derivation(y) if len(g.outputs) == 1 else None
-    jacobian = len(g.outputs) == 1 and y.ndim > 0 and g.tensor.ndim == y.ndim + g.wrt.ndim
-    names = ", ".join(t.name for t in g.outputs)
-    if of is None:
-        return f"the {'Jacobian' if jacobian else 'gradient'} of {names} by {g.wrt.name}"
-    first, by = ", ".join(t.name for t in of.outputs), of.wrt[of.position]
+    names, by = _names_of(g.outputs), _names_of(g.wrt)
+    origin = "" if of is None else f", itself {_origin(of)},"
+    if g.along:
+        return f"the derivative of {names}{origin} along directions of {by}"
+    jacobian = len(g.outputs) == 1 and y.ndim > 0 and g.tensor.ndim == y.ndim + g.about.ndim
+    if of is None or (jacobian and of.along):
+        return f"the {'Jacobian' if jacobian else 'gradient'} of {names}{origin} by {by}"
     if jacobian:
-        return f"the second derivative of {first} by {by.name} and {g.wrt.name}"
-    return f"the gradient of {names}, itself the gradient of {first} by {by.name}, by {g.wrt.name}"
+        first = _names_of(of.outputs)
+        return f"the second derivative of {first} by {of.about.name} and {by}"
+    return f"the gradient of {names}{origin} by {by}"
+
+
+def _origin(of: Derivation) -> str:
+    outputs_ = _names_of(of.outputs)
+    if of.along:
+        return f"the derivative of {outputs_} along directions of {_names_of(of.wrt)}"
+    return f"the gradient of {outputs_} by {of.about.name}"
+
+
+def _names_of(tensors: Sequence[Tensor]) -> str:
+    return ", ".join([t.name for t in tensors])
 
 
 def summary(g: Gradient) -> list[Row]:
@@ -115,9 +129,10 @@ def cards(g: Gradient) -> list[Card]:
     """One per adjoint on the way, the output's side first."""
     readers = _readers(g.outputs)
     made = {op.name: outputs(op) for op in topological_ops([g.tensor])}
-    found = [_card(s, g, readers, made) for s in g.stories if _says_something(s)]
-    if all(s.about is not g.wrt for s in g.stories):
-        found.append(_card(Story(g.wrt), g, readers, made))
+    told = [s for s in g.stories if s.about is g.about or _says_something(s)]
+    found = [_card(s, g, readers, made) for s in told]
+    if all(s.about is not g.about for s in g.stories):
+        found.append(_card(Story(g.about), g, readers, made))
     for c in g.others:
         found.append(Card(["a domain solved on the way"], [*_certificate_rows(c, None), _proof(c)]))
     return found
@@ -130,7 +145,7 @@ def _says_something(s: Story) -> bool:
 def _card(
     s: Story, g: Gradient, readers: Mapping[Expr, Tensor], made: Mapping[str, Sequence[Tensor]]
 ) -> Card:
-    final = s.about is g.wrt
+    final = s.about is g.about
     name = g.tensor.name if final else f"d{s.about.name}"
     result = g.tensor if final else None
     if s.outcome is not None and s.outcome.result is not None and not final:
