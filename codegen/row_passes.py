@@ -16,34 +16,30 @@ from tensorad.codegen import machine
 from tensorad.codegen.access import access
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.choices import Schedules
-from tensorad.codegen.llvm_lanes import expressions, lanes_for, runs_in_lanes, statements
-from tensorad.codegen.loop_place import placed
-from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Kernel, Stmt, Store
+from tensorad.codegen.llvm_lanes import runs_in_lanes, statements
+from tensorad.codegen.loopir import Check, Fetch, For, If, Kernel, Stmt, Store
+from tensorad.codegen.row_joins import (
+    ELEMENTARY,
+    all_expressions,
+    is_simple,
+    same_bounds,
+    with_pass,
+)
 from tensorad.codegen.schedule_memory import SHORT_ROWS, bytes_of
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import (
-    BINARY_MATH,
-    UNARY_MATH,
     Axis,
     Call,
-    Const,
-    Expr,
     Param,
     Read,
     add,
     int_const,
     mul,
-    param,
 )
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads
 
-ELEMENTARY: Final = frozenset((*UNARY_MATH, *BINARY_MATH, "pow"))
-MOST_ELEMENTARY: Final = 2
-"""Elementary functions in the body of a pass; with more of them registers run out."""
-MOST_STORES: Final = 3
-"""Tensors that one pass stores."""
 FUNCTION_COST: Final = 16
 AHEAD: Final = 8192
 """Bytes of the rows between one and the one that is asked for."""
@@ -60,7 +56,7 @@ def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
     made = _Passes(kernel, schedules)
     body = made.block(kernel.body)
     if made.joined:
-        why = "what one stores the next reads at the same place"
+        why = "one reads what the other stores or reads at the same place"
         note(kernel.writes, "passes over a row as one", why)
     if made.fetched:
         names = ", ".join([t.name for t in made.fetched])
@@ -74,7 +70,7 @@ def _without_unread(kernel: Kernel) -> Kernel:
     """The kernel without scratch that is stored only: all who read it have it in a register."""
     every = [*statements(kernel.body)]
     checked = [s.read for s in every if isinstance(s, Check)]
-    found = reads(*_expressions(every), *checked)
+    found = reads(*all_expressions(every), *checked)
     kept = dict.fromkeys([*kernel.writes, *[e.tensor for e in found]])
     scratch = tuple([t for t in kernel.scratch if t in kept])
     if len(scratch) == len(kernel.scratch):
@@ -132,29 +128,18 @@ class _Passes:
         return replace(s, body=inner)
 
     def join(self, body: Sequence[Stmt]) -> list[Stmt]:
-        """Every pass that may run with the one before it does."""
+        """Every pass that may run with one before it does."""
+        made = [t for s in statements(body) if isinstance(s, Store) for t in s.tensors]
+        wanted = [self.schedules.of(t.name).passes for t in dict.fromkeys(made)]
         result: list[Stmt] = []
         for s in body:
-            at = _pass_before(result)
-            last = result[at] if at >= 0 else None
-            if isinstance(s, For) and isinstance(last, For):
-                together = self._joined(last, s)
-                if together is not None:
-                    result[at:] = [*result[at + 1 :], together]
-                    self.joined += 1
-                    continue
-            result.append(s)
+            together = None
+            if isinstance(s, For) and False not in wanted:
+                together = with_pass(result, s, free=None not in wanted)
+            if together is not None:
+                self.joined += 1
+            result = [*result, s] if together is None else together
         return result
-
-    def _joined(self, first: For, second: For) -> For | None:
-        """Both loops as one if they may be, and should."""
-        stores = [s for s in (*first.body, *second.body) if isinstance(s, Store)]
-        stored = dict.fromkeys([t for s in stores for t in s.tensors])
-        wanted = [self.schedules.of(t.name).passes for t in stored]
-        if False in wanted or not stored:
-            return None
-        crowded = len(stored) > MOST_STORES or _count(first, second) > MOST_ELEMENTARY
-        return None if crowded and None in wanted else _joined(first, second)
 
     def ask_ahead(self, row: Axis, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
         """The passes, each of which may ask for what others read in the next row."""
@@ -175,134 +160,16 @@ class _Passes:
         return tuple(found)
 
 
-def _pass_before(body: Sequence[Stmt]) -> int:
-    """Where the last loop is, with nothing but new sums behind it; -1 where it is not so."""
-    at = len(body) - 1
-    while at >= 0:
-        s = body[at]
-        if not isinstance(s, Assign):
-            return at
-        if not all(isinstance(v, Const) for v in s.values):
-            return -1
-        at -= 1
-    return -1
-
-
-# Passes that run together
-
-
-def _joined(first: For, second: For) -> For | None:
-    """Both loops as one; None where it would change a value, or saves nothing."""
-    if not (_is_simple(first) and _is_simple(second)):
-        return None
-    a, b = first.axis, second.axis
-    if a.lower is not b.lower or a.upper is not b.upper:
-        return None
-    width = _common_width(first, second)
-    if width is None or _lanes(first) != _lanes(second):
-        return None
-    kept = _kept_values(first, placed(second.body, {b: a}))
-    if kept is None:
-        return None
-    ahead = tuple(dict.fromkeys((*first.ahead, *second.ahead)))
-    lanes = max(first.lanes, second.lanes)
-    return For(a, kept, "vector", width, ahead=ahead, lanes=lanes)
-
-
-def _is_simple(s: For) -> bool:
-    """Whether it runs in lanes and only computes, folds, and stores to the caches."""
-    if not runs_in_lanes(s) or s.within is not None:
-        return False
-    return all(
-        isinstance(c, (Assign, Fold)) or (isinstance(c, Store) and not c.streaming) for c in s.body
-    )
-
-
-def _common_width(first: For, second: For) -> int | None:
-    """Elements at a time: folds keep theirs, since it says how they are added up."""
-    folding = [s.width for s in (first, second) if any(isinstance(c, Fold) for c in s.body)]
-    if len(dict.fromkeys(folding)) > 1:
-        return None
-    return folding[0] if folding else max(first.width, second.width)
-
-
-def _lanes(s: For) -> int:
-    """How many make one register."""
-    return s.lanes or lanes_for(postorder(*_expressions(s.body)))
-
-
-def _count(*loops: For) -> int:
-    nodes = postorder(*[e for s in loops for c in s.body for e in expressions(c)])
-    return sum(isinstance(e, Call) and e.op in ELEMENTARY for e in nodes)
-
-
-def _kept_values(first: For, second: Sequence[Stmt]) -> tuple[Stmt, ...] | None:
-    """The statements of both: what is stored and read again stays in a scalar of the lane."""
-    stores = [s for s in first.body if isinstance(s, Store)]
-    made = [t for s in stores for t in s.tensors]
-    after = [t for s in second if isinstance(s, Store) for t in s.tensors]
-    set_before = _targets(first.body)
-    used = _expressions(second)
-    earlier = [e.tensor for e in reads(*_expressions(first.body))]
-    if len(dict.fromkeys(made)) < len(made) or any(t in made for t in after):
-        return None
-    leaves = free_leaves(*used)
-    if any(t in after for t in earlier) or any(p in leaves for p in set_before):
-        return None
-    if any(p in set_before for p in _targets(second)):
-        return None
-    homes = {t: s for s in stores for t in s.tensors}
-    again = {e: homes[e.tensor] for e in reads(*used) if e.tensor in homes}
-    if not again or not all(_same_place(e, s, first.axis) for e, s in again.items()):
-        return None
-    return _with_scalars(first.body, second, again)
-
-
-def _same_place(e: Read, s: Store, lane: Axis) -> bool:
-    """Whether a read sees what its own lane stores, and no other lane stores it."""
-    same = len(e.indices) == len(s.indices) and all(
-        x is y for x, y in zip(e.indices, s.indices, strict=True)
-    )
-    return same and bool(access(e.tensor, e.indices).stride(lane))
-
-
-def _with_scalars(
-    first: Sequence[Stmt], second: Sequence[Stmt], again: Mapping[Read, Store]
-) -> tuple[Stmt, ...]:
-    scalars: dict[Tensor, Param] = {e.tensor: param("v", e.dtype) for e in again}
-    result: list[Stmt] = []
-    for s in first:
-        if isinstance(s, Store):
-            values = [scalars.get(t, v) for t, v in zip(s.tensors, s.values, strict=True)]
-            for t, v in zip(s.tensors, s.values, strict=True):
-                if t in scalars:
-                    result.append(Assign((scalars[t],), (v,)))
-            result.append(replace(s, values=tuple(values)))
-        else:
-            result.append(s)
-    result.extend(placed(tuple(second), {e: scalars[e.tensor] for e in again}))
-    return tuple(result)
-
-
-def _targets(body: Iterable[Stmt]) -> dict[Param, None]:
-    """The scalars that statements set."""
-    return {p: None for s in body if isinstance(s, (Assign, Fold)) for p in s.targets}
-
-
-def _expressions(body: Iterable[Stmt]) -> list[Expr]:
-    return [e for s in body for e in expressions(s)]
-
-
 # The next row
 
 
 def _row_after(t: Tensor, row: Axis, passes: Sequence[For]) -> tuple[For, Fetch] | None:
     """The pass that asks for a later row of a tensor, and what each of its steps asks for."""
-    found = [(s, e) for s in passes for e in reads(*_expressions(s.body)) if e.tensor is t]
+    found = [(s, e) for s in passes for e in reads(*all_expressions(s.body)) if e.tensor is t]
     if not found or not _is_row(found[0][1], found[0][0], row):
         return None
     first, e = found[0]
-    able = [s for s in passes if _is_simple(s) and _same_bounds(s.axis, first.axis)]
+    able = [s for s in passes if is_simple(s) and same_bounds(s.axis, first.axis)]
     if not able:
         return None
     loop = max(able, key=_work)
@@ -311,10 +178,6 @@ def _row_after(t: Tensor, row: Axis, passes: Sequence[For]) -> tuple[For, Fetch]
     image = substitutor({row: add(row, further), first.axis: loop.axis})
     indices = tuple([image(i) for i in e.indices])
     return loop, Fetch(t, indices, loop.width or LANES)
-
-
-def _same_bounds(a: Axis, b: Axis) -> bool:
-    return a.lower is b.lower and a.upper is b.upper
 
 
 def _is_row(e: Read, loop: For, row: Axis) -> bool:
@@ -331,6 +194,6 @@ def _is_row(e: Read, loop: For, row: Axis) -> bool:
 
 
 def _work(s: For) -> int:
-    nodes = postorder(*_expressions(s.body))
+    nodes = postorder(*all_expressions(s.body))
     calls = [e for e in nodes if isinstance(e, Call)]
     return len(calls) + FUNCTION_COST * sum(e.op in ELEMENTARY for e in calls)

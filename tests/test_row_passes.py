@@ -12,6 +12,7 @@ from tensorad.building import build
 from tensorad.codegen.llvm_lanes import runs_in_lanes, statements
 from tensorad.codegen.loopir import Fetch, Fold, For, Stmt, Store
 from tensorad.codegen.lower import lower_program
+from tensorad.config import override
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 
@@ -29,7 +30,7 @@ def weights(read: Callable[[Tensor, Expr, Expr], Expr]) -> tuple[Tensor, Tensor]
 
 def body(x: Tensor, y: Tensor, passes: bool | None = None) -> list[Stmt]:
     """All statements of its only kernel."""
-    choices = ta.Schedule(fuse=True, passes=passes)
+    choices = ta.Schedule(fuse=True, siblings=False, passes=passes)
     (kernel,) = lower_program([y], [x], choices=choices).kernels
     return [*statements(kernel.body)]
 
@@ -86,3 +87,46 @@ def test_what_only_the_joined_pass_reads_is_not_stored() -> None:
     array = np.random.default_rng(4).normal(size=(N, M)).astype("float32")
     want = build(y, [x], schedule=ta.Schedule(passes=False))(array)
     np.testing.assert_array_equal(build(y, [x])(array), want)
+
+
+def centred(later: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums of squares and of products of what is left of a row without its mean."""
+    x, h = te.placeholder((N, M), name="X"), te.placeholder((N, M), name="H")
+    k, k1, k2 = (te.reduce_axis(M, name=n) for n in ("k", "k1", "k2"))
+    mean = te.compute((N,), lambda i: te.sum(x[i, k], axis=k) * (1 / M), name="mean")
+    squares = te.compute((N,), lambda i: te.sum((x[i, k1] - mean[i]) ** 2, axis=k1), name="S")
+    shift = squares if later else mean
+    products = te.compute(
+        (N,), lambda i: te.sum(h[i, k2] * (x[i, k2] - shift[i]), axis=k2), name="P"
+    )
+    y = te.compute((N, M), lambda i, j: x[i, j] * squares[i] - products[i], name="Y")
+    return x, h, y
+
+
+def centred_loops(
+    later: bool, passes: bool | None = None, machine: str = "vector_bytes=64,registers=32"
+) -> list[For]:
+    x, h, y = centred(later)
+    choices = ta.Schedule(fuse=True, siblings=False, passes=passes)
+    with override(machine=machine):
+        (kernel,) = lower_program([y], [x, h], choices=choices).kernels
+    return loops([*statements(kernel.body)])
+
+
+def test_sums_of_one_row_run_in_one_pass() -> None:
+    """The products need nothing that is made of the squares; both read X."""
+    assert len(centred_loops(later=False, passes=False)) == 4
+    found = centred_loops(later=False)
+    assert [sum(isinstance(c, Fold) for c in s.body) for s in found] == [1, 2, 0]
+    x, h, y = centred(later=False)
+    arrays = [np.random.default_rng(n).normal(size=(N, M)).astype("float32") for n in (5, 6)]
+    want = build(y, [x, h], schedule=ta.Schedule(passes=False))(*arrays)
+    np.testing.assert_array_equal(build(y, [x, h])(*arrays), want)
+
+
+def test_a_sum_that_needs_another_one_stays_behind_it() -> None:
+    assert len(centred_loops(later=True)) == 4
+
+
+def test_sums_that_registers_do_not_hold_stay_apart() -> None:
+    assert len(centred_loops(later=False, machine="vector_bytes=16,registers=32")) == 4
