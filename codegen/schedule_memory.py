@@ -20,6 +20,7 @@ from tensorad.codegen.parallel_work import loop_work
 from tensorad.codegen.schedule_bands import bands, offset
 from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_lines import through_buffers
+from tensorad.codegen.schedule_picked import picked_rows, with_rows_ahead
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import ONE, Axis, Const, Read
@@ -114,7 +115,7 @@ def _marked(
                 result.extend([line for lines in loaded.values() for line in lines])
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:
-                result.append(inner)
+                result.append(with_rows_ahead(inner, far))
         elif isinstance(s, If):
             then, orelse = (_marked(part, streamed, far, around) for part in (s.then, s.orelse))
             result.append(replace(s, then=then, orelse=orelse))
@@ -130,14 +131,15 @@ def _ahead(s: For, far: dict[Tensor, None], around: Axis | None) -> tuple[Tensor
     that it stores after loops of its own: their lines come while it computes."""
     found: dict[Tensor, None] = {}
     read: dict[Tensor, dict[Read, None]] = {}
+    picks = picked_rows(s, far, around)  # the processor then follows no row by itself
     for c in s.body:
         for e in () if isinstance(c, (For, If)) else reads(*expressions(c)):
             if e.tensor in far:
                 read.setdefault(e.tensor, {})[e] = None
     for t, places in read.items():
-        short = _is_short(s, t) and not _end_to_end(s, [*places], around)
-        short = short and not any(_is_elsewhere(e, around) for e in places)
-        if short or any(_is_across(s, e) for e in places):
+        alone = not picks and (not _is_short(s, t) or _end_to_end(s, [*places], around))
+        near = not any(_is_elsewhere(e, around) for e in places)
+        if (near and not alone) or any(_is_across(s, e) for e in places):
             found[t] = None
     if any(isinstance(c, For) for c in s.body):
         stored = [c for c in s.body if isinstance(c, Store) and not c.streaming]
