@@ -182,29 +182,6 @@ class Emitter:
             body = self.block(outer, mul(number, int_const(b.panel)), b.panel, block)
         return (If(call("lt", number, int_const(whole)), body, tail),) if whole and left else body
 
-    def by_rows(self) -> tuple[Stmt, ...]:
-        """Row tiles shared by threads, all panels inside."""
-        b = self.b
-        tiles = b.tiles(b.flat)
-        most = min(t.rows for t in tiles)
-        copies = points(b.outer)
-        body: list[Stmt] = []
-        if b.mode == "panel":
-            body.extend(self.pack({}, ZERO, b.flat, ZERO))
-        for start, stop, step in row_tiles(points(b.rows.axes), most, b.alike):
-            count = floordiv(sub(stop, start), int_const(step))
-            q = axis("q", 0, mul(count, copies))
-            outer = digits(floordiv(q, count), b.outer) if b.outer else {}
-            number = mod(q, count) if b.outer else q
-            row = add(mul(number, int_const(step)), start)
-            inner: list[Stmt] = []
-            for t in tiles:
-                s, part = self.within(t) if b.sliver else (ZERO, t)
-                found = self.tile(part, outer, ZERO, row, step, None)
-                inner.extend([For(s, found)] if isinstance(s, Axis) else found)
-            body.append(For(q, tuple(inner), "parallel"))
-        return tuple(body)
-
     def blocks(self) -> Expr:
         """How many blocks there are: one, without steps, where a reduce axis has no points."""
         reduced = self.c.reduced

@@ -15,6 +15,7 @@ from tensorad.codegen.contraction_emit import Emitted, Emitter
 from tensorad.codegen.contraction_gaps import flat_read, shared_columns, stretched
 from tensorad.codegen.contraction_lines import ask_for_operand, ask_for_results, panel_at
 from tensorad.codegen.contraction_pack import Window, buffer, fill
+from tensorad.codegen.contraction_shared import shared_rows
 from tensorad.codegen.contraction_tiles import row_tiles
 from tensorad.codegen.loopir import For, Stmt, Store
 from tensorad.codegen.loopnest import Nest
@@ -45,7 +46,7 @@ def emit_contraction(b: Blocking, nest: Nest) -> Emitted:
     """The loops of a contraction that store what `nest` says: copies first, then the tiles."""
     emitter = _InGaps(b, nest) if b.mode == "gaps" else Emitter(b, nest)
     before = emitter.copies()
-    body = emitter.by_rows() if b.by_rows else emitter.by_panels()
+    body = shared_rows(emitter) if b.by_rows else emitter.by_panels()
     if b.inside:
         return Emitted((*before, *body), (), (*emitter.made, *emitter.scratch), emitter.before)
     return Emitted((*before, *body), emitter.made, emitter.scratch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from tensorad.codegen import machine
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.fusion_epilogue import with_epilogues
 from tensorad.codegen.fusion_rows import Group, joined, lone
@@ -18,6 +19,7 @@ from tensorad.codegen.fusion_tile import Tile, best_tile, may_pay, reason
 from tensorad.codegen.fusion_write import write_group
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.riders import take_riders
+from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.codegen.schedule_record import note
 from tensorad.codegen.siblings import join_siblings
 from tensorad.codegen.units import Unit
@@ -139,10 +141,22 @@ class _Graph:
                 found.update({t: None for t in s.reads if t in made})
         return found
 
+    def _leaves_caches(self, group: Group) -> bool:
+        """Whether it writes more than the last cache holds, and nobody reads what it writes."""
+        made = dict.fromkeys(t for s in group.steps for t in s.writes)
+        size_bytes = sum([bytes_of(t) or 0 for t in made])
+        if size_bytes <= machine.current().l3:
+            return False
+        return not any(t in made for s in self.steps if self.group[s] is not group for t in s.reads)
+
     def in_order(self) -> list[Group]:
-        """All groups, each after those it needs."""
+        """All groups, each after those it needs; results that leave all caches come last.
+
+        What runs before them may have its temporaries in their memory (`memory_inside`).
+        """
         done: dict[Group, None] = {}
-        stack = list(dict.fromkeys(self.group[s] for s in self.steps))[::-1]
+        groups = dict.fromkeys(self.group[s] for s in self.steps)
+        stack = sorted(groups, key=self._leaves_caches)[::-1]
         while stack:
             g = stack[-1]
             missing = [] if g in done else [x for x in self._inputs(g, (g,)) if x not in done]

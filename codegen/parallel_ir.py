@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from typing import Final
 
+from tensorad.codegen.memory import ALIGNMENT
 from tensorad.codegen.parallel_layout import (
     CODE,
     COUNT,
@@ -12,6 +13,7 @@ from tensorad.codegen.parallel_layout import (
     FINEST,
     GENERATION,
     INDICES,
+    INSIDE,
     JOB,
     LIGHT,
     NEXT,
@@ -296,11 +298,34 @@ entry:
   {loaded("%threads", "i64", "%call", 8 * THREADS)}
   {loaded("%pool", "ptr", "%call", 8 * POOL)}
   {field("%error", "%call", 8 * VALUE)}
+  {loaded("%inside", "ptr", "%call", 8 * INSIDE)}
+  %temporaries = load i64, ptr %inside
+  br label %placing
+placing:
+  %t = phi i64 [0, %entry], [%t1, %place]
+  %unplaced = icmp slt i64 %t, %temporaries
+  br i1 %unplaced, label %place, label %placed
+place:
+  %to = mul i64 %t, 24
+  {field("%temporary", "%inside", "%to")}
+  {loaded("%its", "i64", "%temporary", 8)}
+  {loaded("%output", "i64", "%temporary", 16)}
+  {loaded("%offset", "i64", "%temporary", 24)}
+  %from = getelementptr i64, ptr %slots, i64 %output
+  %base = load i64, ptr %from
+  %start = add i64 %base, %offset
+  %above = add i64 %start, {ALIGNMENT - 1}
+  %aligned = and i64 %above, {-ALIGNMENT}
+  %slot = getelementptr i64, ptr %slots, i64 %its
+  store i64 %aligned, ptr %slot
+  %t1 = add i64 %t, 1
+  br label %placing
+placed:
   %any = icmp sgt i64 %count, 0
   %several = icmp sgt i64 %threads, 1
   br i1 %any, label %step, label %fine
 step:
-  %s = phi i64 [0, %entry], [%s1, %next]
+  %s = phi i64 [0, %placed], [%s1, %next]
   %so = mul i64 %s, 24
   {field("%entryp", "%table", "%so")}
   %fn = load ptr, ptr %entryp

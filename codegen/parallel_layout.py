@@ -12,6 +12,8 @@ from typing import Final
 STEPS, COUNT, SLOTS, INDICES, SIZES, THREADS, POOL, STEP, CODE, VALUE, EXTENT = range(11)
 SCRATCH, SCRATCH_BYTES = 11, 12
 """The first thread's block of scratch memory, and the bytes of each thread's."""
+INSIDE: Final = 13
+"""The table of temporaries in outputs: how many, then slot, output's slot and offset of each."""
 CALL_WORDS: Final = 16
 SCRATCH_WORD: Final = SCRATCH - VALUE
 """Where a kernel finds its thread's block: in words after the two that hold an error."""

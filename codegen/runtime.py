@@ -18,6 +18,7 @@ from tensorad.codegen.epoch import epoch
 from tensorad.codegen.kernels import checks_of
 from tensorad.codegen.loopir import Kernel, LoopProgram
 from tensorad.codegen.memory import Array, Lifetime, aligned, new_bytes, plan_arena, scratch_block
+from tensorad.codegen.memory_inside import Inside, temporaries_inside
 from tensorad.codegen.parallel import driver, pool_for
 from tensorad.codegen.scratch import scratch_bytes
 from tensorad.codegen.stub_checks import MAX_FRAMES
@@ -45,7 +46,7 @@ class Frame:
         fixed = program.constant_addresses
         outer = program.n_arguments
         total = outer + len(fixed) + len(offsets)
-        self.slots = (ctypes.c_int64 * max(1, total))()
+        self.slots = (ctypes.c_int64 * max(1, total + len(program.inside) // 3))()
         self.slots[outer:total] = [*fixed, *[base + o for o in offsets]]
         self.sizes = (ctypes.c_int64 * max(1, len(sizes)))(*sizes)
         self.call = (ctypes.c_int64 * block.CALL_WORDS)()
@@ -54,6 +55,7 @@ class Frame:
         self.call[block.SLOTS] = ctypes.addressof(self.slots)
         self.call[block.INDICES] = program.indices.ctypes.data
         self.call[block.SIZES] = ctypes.addressof(self.sizes)
+        self.call[block.INSIDE] = program.inside.ctypes.data
         self.address = ctypes.addressof(self.call)
         self._scratch: Array | None = None
 
@@ -162,7 +164,10 @@ class Layout:
 
 
 class Executable:
-    """Compiled kernels in order. Slots: inputs, outputs, constants, temporaries."""
+    """Compiled kernels in order.
+
+    Slots: inputs, outputs, constants, temporaries of the arena, temporaries in outputs.
+    """
 
     def __init__(
         self,
@@ -185,7 +190,9 @@ class Executable:
                 raise InternalError(f"{t.name} is given two slots of one call")
             self._slots[t] = len(self._slots)
         self.n_arguments = len(self._slots)
-        self.constants, self.temporaries = self._find_buffers(program.kernels)
+        inside = temporaries_inside(program)
+        self.constants, self.temporaries = self._find_buffers(program.kernels, inside)
+        self.inside = self._places(inside)
         self.scratch = [k.scratch for k in program.kernels if k.scratch]
         self.constant_addresses = [a.ctypes.data for a in self.constants]
         self.sizes: list[Size] = []
@@ -198,12 +205,22 @@ class Executable:
         self.kernels = program.kernels
         self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
 
-    def _find_buffers(self, kernels: Sequence[Kernel]) -> tuple[list[Array], list[Lifetime]]:
+    def _places(self, inside: Mapping[Tensor, Inside]) -> Array:
+        """What the driver needs to place the temporaries that lie in outputs."""
+        words = [len(inside)]
+        for t, place in inside.items():
+            words += [self._slots.setdefault(t, len(self._slots)), self._slots[place.output]]
+            words.append(place.offset)
+        return np.array(words, np.int64)
+
+    def _find_buffers(
+        self, kernels: Sequence[Kernel], inside: Mapping[Tensor, Inside]
+    ) -> tuple[list[Array], list[Lifetime]]:
         lifetimes: dict[Tensor, Lifetime] = {}
         constants: dict[Tensor, None] = {}
         for position, kernel in enumerate(kernels):
             for t in (*kernel.reads, *kernel.writes):
-                if t in self._slots:
+                if t in self._slots or t in inside:
                     continue
                 if isinstance(t.op, Constant):
                     constants[t] = None

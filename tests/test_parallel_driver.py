@@ -36,7 +36,7 @@ def launched(answer: int, run: Run, threads: int) -> tuple[int, list[int]]:
     steps, words = np.array([[address, 0, 1]], np.int64), (WORD * block.CALL_WORDS)()
     nothing = (WORD * 4)()
     words[block.STEPS], words[block.COUNT] = steps.ctypes.data, 1
-    for place in (block.SLOTS, block.INDICES, block.SIZES):
+    for place in (block.SLOTS, block.INDICES, block.SIZES, block.INSIDE):
         words[place] = ctypes.addressof(nothing)
     words[block.THREADS], words[block.POOL] = threads, pool_for(threads)
     failed = driver().run(ctypes.addressof(words))
