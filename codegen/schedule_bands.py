@@ -14,9 +14,19 @@ from tensorad.codegen.access import FAR, strides
 from tensorad.codegen.affine import joined_digits, substitutor
 from tensorad.codegen.llvm_lanes import expressions
 from tensorad.codegen.llvm_strided import MAX_STRIDE
-from tensorad.codegen.loopir import Fetch, For, If, Stmt
-from tensorad.ir.expr import Axis, Expr, Read, axis, floordiv, int_const, mod
-from tensorad.ir.order import READ
+from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, Stmt, Store
+from tensorad.ir.expr import (
+    ONE,
+    Axis,
+    Const,
+    Expr,
+    Read,
+    axis,
+    floordiv,
+    int_const,
+    mod,
+)
+from tensorad.ir.order import PARAM, READ, SELECT
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
 from tensorad.simplify.linear import Linear, linear_form
@@ -28,7 +38,7 @@ LONGEST = 2048
 
 
 def bands(s: For, far: Mapping[Tensor, None], around: Axis | None) -> dict[Tensor, list[Stmt]]:
-    """Per tensor of which a vector loop reads a band: loads of one element of each line.
+    """Per tensor of which a loop reads a band: loads of one element of each line.
 
     Not where the next turn of the loop `around` reads some of the rows again: there is more to
     compute for each line, and those that are asked for arrive meanwhile.
@@ -39,6 +49,17 @@ def bands(s: For, far: Mapping[Tensor, None], around: Axis | None) -> dict[Tenso
         if len(rows) > 1:
             found[t] = _lines(s, rows, stride)
     return found
+
+
+def is_plain(s: For) -> bool:
+    """Whether a loop outside of lanes makes all of its reads, one element after the other."""
+    if s.kind != "serial" or s.axis.step is not ONE:
+        return False
+    if not all(isinstance(c, (Assign, Fold, Store)) for c in s.body):
+        return False
+    every = [e for c in s.body for e in expressions(c)]
+    indices = [i for e in reads(*every) for i in e.indices]
+    return not (any(e.kinds & SELECT for e in every) or any(i.kinds & PARAM for i in indices))
 
 
 def _direct_reads(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Read]]:
@@ -67,11 +88,15 @@ def _rows(s: For, t: Tensor, places: Sequence[Read], around: Axis | None) -> tup
             found.append((at, e))
     size_bytes = len(found) * length * t.dtype.size_bytes
     fits = SHARE * size_bytes <= machine.current().l1
-    further = 0 if around is None else abs(forms[0].terms.get(around, 0))
+    further = 0 if around is None else abs(forms[0].terms.get(around, 0)) * _step(around)
     again = 0 < further <= found[-1][0] - found[0][0]
     if not fits or again or length * t.dtype.size_bytes > LONGEST:
         return [], stride
     return [e for _, e in found], stride
+
+
+def _step(a: Axis) -> int:
+    return int(a.step.value) if isinstance(a.step, Const) else 1
 
 
 def _first(pair: tuple[int, Read]) -> int:

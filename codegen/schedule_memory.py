@@ -17,7 +17,7 @@ from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
 from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
 from tensorad.codegen.parallel_work import loop_work
-from tensorad.codegen.schedule_bands import bands, offset
+from tensorad.codegen.schedule_bands import bands, is_plain, offset
 from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.codegen.schedule_picked import picked_rows, with_rows_ahead
@@ -102,22 +102,27 @@ def _marked(
     streamed: dict[Tensor, None],
     far: dict[Tensor, None],
     around: Axis | None = None,
+    in_lanes: bool = False,
 ) -> tuple[Stmt, ...]:
-    """The statements with their loops' hints; `around` is the axis of the loop they stand in."""
+    """The statements with their loops' hints; `around` is the axis of the loop they stand in,
+    `in_lanes` whether that one or one outside of it runs in lanes."""
     result: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
-            inner = replace(s, body=_marked(s.body, streamed, far, s.axis))
-            if runs_in_lanes(s):
-                loaded = bands(inner, far, around)
+            lanes = runs_in_lanes(s)
+            inner = replace(s, body=_marked(s.body, streamed, far, s.axis, in_lanes or lanes))
+            loads = lanes or (not in_lanes and is_plain(s))
+            loaded = bands(inner, far, around) if loads else {}
+            result.extend([line for lines in loaded.values() for line in lines])
+            if lanes:
                 rest = {t: None for t in far if t not in loaded}
                 inner = replace(inner, ahead=_ahead(inner, rest, around))
-                result.extend([line for lines in loaded.values() for line in lines])
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:
                 result.append(with_rows_ahead(inner, far))
         elif isinstance(s, If):
-            then, orelse = (_marked(part, streamed, far, around) for part in (s.then, s.orelse))
+            parts = (s.then, s.orelse)
+            then, orelse = (_marked(part, streamed, far, around, in_lanes) for part in parts)
             result.append(replace(s, then=then, orelse=orelse))
         elif isinstance(s, Store) and all(t in streamed for t in s.tensors):
             result.append(replace(s, streaming=True))

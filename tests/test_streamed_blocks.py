@@ -188,6 +188,33 @@ def test_bands_are_loaded_inside_of_their_array(window: int, dtype: str) -> None
         np.testing.assert_array_equal(got, np.max(parts, axis=0))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("rows", [4, 7, 16])
+def test_rows_of_a_scan_are_loaded_in_the_order_of_memory(rows: int, dtype: str) -> None:
+    x = te.placeholder((rows, 45), dtype, name="X")
+    y = te.scan(x, 1, "sum", name="Y")
+    machine = "l2=64,l3=100000000"
+    (lines,) = line_loops(kernel_of([y], [x], machine))
+    line = 64 // np.dtype(dtype).itemsize
+    assert lines.axis.extent == -(-4 * 45 // line)  # four rows are one stretch
+    for at_end in (False, True):
+        a = guarded((rows, 45), dtype, at_end)
+        a[...] = RNG.integers(-99, 99, a.shape)
+        with override(machine=machine):
+            got = build(y, [x])(a)
+        np.testing.assert_array_equal(got, np.cumsum(a, axis=1, dtype=dtype))
+
+
+def test_rows_that_a_step_may_not_read_are_not_loaded() -> None:
+    x, b = te.placeholder((16, 45), name="X"), te.placeholder((16, 45), name="B")
+    source = te.compute((16, 45), lambda i, j: te.select(b[i, j] > 0, x[i, j], 0.0), "S")
+    machine = "l2=64,l3=100000000"
+    for y, loaded in ((te.scan(x, 1, "max"), True), (te.scan(source, 1, "max"), False)):
+        with override(machine=machine):
+            kernels = lower_program([y], [x, b]).kernels
+        assert any(map(line_loops, kernels)) == loaded
+
+
 def test_the_blocks_of_small_caches_are_those_of_large_ones() -> None:
     out, inputs = gradient_of_pool((4, 3, 64, 280), "float32")
     arrays = [RNG.standard_normal(t.shape).astype("f") for t in inputs]
