@@ -3,7 +3,8 @@
 Only whole lines pass the caches. Where each turn of a loop stores the next stretch of an output,
 without gaps but in short or misaligned rows, several turns store to a buffer in the first cache,
 and one loop copies its whole lines. What is left of the last one stays in front of the buffer for
-the next block: a line stored in parts is read first, and all stores behind it wait. A loop over the
+the next block: a line stored in parts is read first, and all stores behind it wait. Threads share
+chunks of many blocks, so that few blocks begin in the middle of lines. A loop over the
 same turns that stands before it, and whose rows it reads, becomes one with it: memory is read and
 written at the same time. No value changes.
 """
@@ -32,12 +33,13 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     axis,
+    call,
     int_const,
     mul,
     read,
 )
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.visit import free_leaves, postorder, substitute
 from tensorad.simplify.linear import Linear, linear_form
 
 LINE: Final = 64
@@ -54,6 +56,8 @@ SMALLEST: Final = 1024
 """Bytes that a block stores of each output at least, about."""
 FEWEST_BLOCKS: Final = 8
 """Blocks that threads share."""
+CHUNKS: Final = 64
+"""Chunks of blocks, about, where there are many: a thread that takes part gets several."""
 REGISTERS: Final = 4
 """Registers that are copied at a time."""
 
@@ -254,29 +258,40 @@ def _in_blocks(
     first: For | None,
     scratch: Collection[Tensor],
 ) -> For:
-    """The loop in blocks of turns that store to buffers, each followed by the copies."""
+    """The loop in blocks of turns that store to buffers, each followed by the copies.
+
+    Threads share chunks of many blocks: only these begin and end in the middle of lines.
+    """
     parts = [x.length * x.tensor.dtype.size_bytes for x in found]
     loops = (s,) if first is None else (first, s)
     turns = _turns(s, parts, sum([_read_bytes(c, scratch) for c in loops]))
     outer, turn = strips(s.axis, turns)
+    chunk, every = None, s.axis
+    if s.kind == "parallel":
+        chunk, block = strips(outer, max(1, (outer.extent or 1) // CHUNKS))
+        start, end = (substitute(turn.lower, {outer: e}) for e in (block.lower, block.upper))
+        every = axis(s.axis.name, start, call("minimum", s.axis.upper, end))
+        turn = axis(turn.name, *[substitute(e, {outer: block}) for e in (turn.lower, turn.upper)])
+        outer = block
     buffers = {}
     for x in found:
-        lead = 0 if s.kind == "parallel" else LINE // x.tensor.dtype.size_bytes
+        lead = LINE // x.tensor.dtype.size_bytes
         t = buffer(f"{x.tensor.name}.lines", (lead + turns * x.length,), x.tensor.dtype)
         buffers[x.tensor] = (x, t, lead)
         made.append(t)
     before = () if first is None else placed(first.body, {first.axis: turn})
     after = placed(_stored(s.body, buffers, turn.lower), {s.axis: turn})
-    copies = [c for x, t, lead in buffers.values() for c in _copies(x, t, lead, s.axis, turn)]
-    return replace(s, axis=outer, body=(For(turn, (*before, *after)), *copies))
+    copies = [c for x, t, lead in buffers.values() for c in _copies(x, t, lead, every, turn)]
+    blocks = replace(s, axis=outer, kind="serial", body=(For(turn, (*before, *after)), *copies))
+    return blocks if chunk is None else replace(s, axis=chunk, body=(blocks,))
 
 
 def _turns(s: For, parts: Sequence[int], read: int) -> int:
     """Turns of a block that stores and reads so many bytes a turn; all blocks alike if possible."""
     extent, stored = s.axis.extent or 1, sum(parts)
     turns = max(BLOCK // (stored + read), SMALLEST // min(parts), 1)
-    if s.kind == "parallel":  # a block begins and ends in the middle of lines
-        turns = max(1, min(BLOCK // stored, extent // FEWEST_BLOCKS))
+    if s.kind == "parallel":
+        turns = max(1, min(turns, extent // FEWEST_BLOCKS))
     turns = min(turns, extent)
     divisors = [n for n in range(turns, (turns + 1) // 2, -1) if extent % n == 0]
     return divisors[0] if divisors else turns
@@ -347,8 +362,6 @@ def _copies(x: Stretch, source: Tensor, lead: int, every: Axis, turn: Axis) -> l
     width = REGISTERS * lanes_for([x.tensor])
     place = linear_form(k).plus(linear_form(start), -1).plus(Linear({}, lead)).to_expr()
     store = Store((x.tensor,), digits(number, x.tensor), (read(source, (place,)),))
-    if not lead:
-        return [For(k, (store,), "vector", width)]
     within = axis("k", mul(every.lower, length), mul(every.upper, length))
     kept = axis("k", 0, lead)
     behind = linear_form(kept).plus(linear_form(stop)).plus(linear_form(start), -1).to_expr()

@@ -17,6 +17,7 @@ from tensorad.codegen.loopir import Fetch, For, Kernel, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import free_leaves
 from tests.guarded import guarded
 from tests.test_memory_bound import RNG, SMALL_CACHES, array_at, pool, text_of
 from tests.test_targets import HAS_AVX2
@@ -106,6 +107,29 @@ def test_blocks_of_a_symbolic_number_of_images() -> None:
         a = RNG.standard_normal((images, 40, 18)).astype("f")
         got = array_at((images, 40, 17), "float32", 20)
         np.testing.assert_array_equal(f(a, w, out=got), a[:, :, :17] + w[:, 1:])
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_share_chunks_of_blocks(threads: int) -> None:
+    x = te.placeholder((1331, 2, 21), name="X")
+    y = te.compute((1331, 2, 20), lambda n, i, j: x[n, i, j] * x[n, i, j + 1], "Y")
+    shared = ta.Schedule(streaming=True, parallel=True)
+    (kernel,) = lower_program([y], [x], choices=shared).kernels
+    (chunks,) = [s for s in loops_of(kernel) if s.kind == "parallel"]
+    assert schedule_lines.CHUNKS <= (chunks.axis.extent or 0) < 100
+    (copies,) = [s for s in loops_of(kernel) if s.within is not None]
+    assert copies.within is not None and chunks.axis in free_leaves(copies.within.lower)
+    a = RNG.standard_normal((1331, 2, 21)).astype("f")
+    want = a[:, :, :20] * a[:, :, 1:]
+    with override(num_threads=threads):
+        f = build(y, [x], schedule=shared)
+        for offset in (0, 4, 60):
+            got = array_at((want.size + 32,), "float32", offset)
+            got[...] = 7
+            f(a, out=got[16:-16].reshape(want.shape))
+            np.testing.assert_array_equal(got[16:-16].reshape(want.shape), want)
+            np.testing.assert_array_equal(got[[*range(16), *range(-16, 0)]], 7)
 
 
 @pytest.mark.usefixtures("small_blocks")
