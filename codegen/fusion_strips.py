@@ -14,9 +14,11 @@ from math import lcm
 from tensorad.codegen import machine
 from tensorad.codegen.affine import Ranges
 from tensorad.codegen.choices import Schedules
+from tensorad.codegen.fusion_sums import in_scratch, one_by_one
 from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.loop_place import placed
 from tensorad.codegen.loopir import Check, For, Kernel, Stmt, Store
+from tensorad.codegen.row_joins import with_pass
 from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, int_const, mul
@@ -31,7 +33,7 @@ Indices = tuple[Expr, ...]
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """for block: heads; for row in steps: body."""
+    """for block: heads; for row in steps: body; tail, which stores what was kept in scratch."""
 
     loop: For
     heads: tuple[Stmt, ...]
@@ -39,6 +41,9 @@ class _Blocks:
     size: int
     """Rows of a block."""
     step: int
+    tail: tuple[Stmt, ...] = ()
+    scratch: tuple[Tensor, ...] = ()
+    beside: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 def join_strips(kernels: Iterable[Kernel], schedules: Schedules) -> Iterator[Kernel]:
@@ -66,12 +71,14 @@ def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | Non
     rows = None if shared is None else _rows_per_run(loop, blocks, shared)
     if shared is None or rows is None or runs is None or count is None:
         return None
-    strip = lcm(rows, blocks.step)
-    if blocks.size % strip or runs * rows < blocks.size * count:
+    moved, near = sum(bytes_of(t) or 0 for t in shared), machine.current().l2
+    if moved <= near:
         return None
-    moved = sum(bytes_of(t) or 0 for t in shared)
-    near = machine.current().l2
-    if moved <= near or moved // (runs * rows) * strip > near // 2:
+    each, strip = moved // (runs * rows), lcm(rows, blocks.step)
+    if each * strip > machine.current().l1 // 2:  # rows would come from the second cache again
+        blocks = _row_by_row(loop, blocks, rows) or blocks
+        strip = lcm(rows, blocks.step)
+    if blocks.size % strip or runs * rows < blocks.size * count or each * strip > near // 2:
         return None
     made = [t for t in shared if t in dict.fromkeys(first.writes)]
     if not _in_step(loop, blocks, rows, made):
@@ -87,7 +94,31 @@ def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | Non
     body += (*first.body[1:], *second.body[1:])
     reads = tuple(dict.fromkeys((*first.reads, *second.reads)))
     writes = (*first.writes, *second.writes)
-    return Kernel(second.name, body, writes, reads, (*first.scratch, *second.scratch))
+    scratch = (*first.scratch, *second.scratch, *blocks.scratch)
+    beside = (*first.beside, *second.beside, *blocks.beside)
+    return Kernel(second.name, body, writes, reads, scratch, beside)
+
+
+def _row_by_row(loop: For, blocks: _Blocks, rows: int) -> _Blocks | None:
+    """The sums with one row a pass, if that may be the last pass over a row."""
+    single = one_by_one(blocks.rows) if rows == 1 and loop.body else None
+    if single is None or single.axis.lower is not blocks.rows.axis.lower:
+        return None
+    row = add(mul(int_const(blocks.size), blocks.loop.axis), single.axis)
+    (last,) = placed(loop.body[-1:], {loop.axis: row})
+    (sums,) = single.body
+    if not isinstance(last, For) or not isinstance(sums, For):
+        return None
+    if with_pass((last,), sums, free=False) is None:
+        return None
+    stored = [t for s in last.body if isinstance(s, Store) for t in s.tensors]
+    kept = in_scratch(blocks.loop.axis, blocks.heads, single) if stored else None
+    if kept is None:
+        return None
+    beside = tuple([(t, stored[0]) for t in kept.scratch])
+    return _Blocks(
+        blocks.loop, kept.heads, kept.rows, blocks.size, 1, kept.tail, kept.scratch, beside
+    )
 
 
 def _may_run_as(loop: For, other: For) -> bool:
@@ -224,4 +255,4 @@ def _strips(loop: For, blocks: _Blocks, rows: int, strip: int) -> For:
         row = axis(blocks.rows.axis.name, start, add(start, int_const(strip)), blocks.step)
         sums = (For(row, placed(blocks.rows.body, {blocks.rows.axis: row})),)
     whole = For(number, (*body, *sums))
-    return replace(blocks.loop, body=(*blocks.heads, whole), kind=loop.kind)
+    return replace(blocks.loop, body=(*blocks.heads, whole, *blocks.tail), kind=loop.kind)

@@ -31,6 +31,8 @@ def kernel_key(kernel: Kernel) -> tuple[str, tuple[Tensor, ...]]:
     writer = _Writer()
     for t in kernel.scratch:
         writer.scratch(t)
+    for own, other in kernel.beside:
+        writer.lines.append(f"{writer.tensor(own)} beside {writer.tensor(other)}")
     writer.block(kernel.body)
     return "\n".join(writer.lines), tuple(writer.tensors)
 

@@ -145,7 +145,7 @@ def kernel_text(kernel: Kernel, tensors: tuple[Tensor, ...]) -> tuple[str, list[
     first_check = 1
     for number, (body, parallel) in enumerate(phases(kernel.body)):
         name = f"kernel{number}"
-        made = function_text(name, body, parallel, tensors, first_check, kernel.scratch)
+        made = function_text(name, body, parallel, tensors, first_check, kernel)
         functions.append(made)
         first_check += sum(isinstance(s, Check) for s in statements(body))
     return _module(functions), functions

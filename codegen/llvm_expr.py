@@ -53,10 +53,13 @@ class Expressions:
         tensors: Iterable[Tensor],
         written: Iterable[Tensor],
         scratch: Iterable[Tensor] = (),
+        beside: Iterable[tuple[Tensor, Tensor]] = (),
     ) -> None:
         self.code = code
         self.scratch = scratch_offsets(scratch)[0]
         """Where a thread's own buffers are in its block, in bytes."""
+        self.beside = dict(beside)
+        """Those that begin inside of a line where another tensor does."""
         self.slots = {t: n for n, t in enumerate(tensors)}
         self.sizes: dict[Size, int] = {}
         self.cache: dict[object, Value] = {}

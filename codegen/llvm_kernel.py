@@ -13,7 +13,7 @@ from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_stream import fetch
 from tensorad.codegen.llvm_text import Code, Region, Value, Writer, type_text, vector_constant
 from tensorad.codegen.llvm_windows import find_windows
-from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Kernel, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, INT64
@@ -40,12 +40,12 @@ class Statements:
         body: tuple[Stmt, ...],
         tensors: tuple[Tensor, ...],
         first_check: int,
-        scratch: tuple[Tensor, ...] = (),
+        kernel: Kernel,
     ) -> None:
         self.code = Code()
         self.use = LaneUse(body)
         written = {t: None for s in body for t in self.use.stored[s]}
-        self.values = Expressions(self.code, tensors, written, scratch)
+        self.values = Expressions(self.code, tensors, written, kernel.scratch, kernel.beside)
         self.partials: dict[tuple[Param, ...], Partial] = {}
         found = [s for s in statements(body) if isinstance(s, Check)]
         self.checks = {s: first_check + n for n, s in enumerate(found)}

@@ -21,7 +21,7 @@ from tensorad.codegen.llvm_stream import (
 )  # fmt: skip
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loop_place import JoinedStrips, joined_strips
-from tensorad.codegen.loopir import Assign, For, Stmt
+from tensorad.codegen.loopir import Assign, For, Kernel, Stmt
 from tensorad.codegen.parallel_layout import LIGHT
 from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.ir.dtypes import INT64
@@ -392,12 +392,12 @@ def function_text(
     parallel: bool,
     tensors: tuple[Tensor, ...],
     first_check: int,
-    scratch: tuple[Tensor, ...] = (),
+    kernel: Kernel,
 ) -> FunctionText:
     """The LLVM function of one phase; tensors are passed by position."""
     loop = body[0] if parallel and isinstance(body[0], For) else None
     strips = None if loop is None else joined_strips(loop)
-    loops = Loops(body if strips is None else strips.body, tensors, first_check, scratch)
+    loops = Loops(body if strips is None else strips.body, tensors, first_check, kernel)
     if loop is not None:
         _parallel_loop(loops, loop, strips)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tensorad.codegen.affine import joined_digits
 from tensorad.codegen.llvm_ops import iota
@@ -18,6 +18,7 @@ from tensorad.codegen.llvm_text import (
 )
 from tensorad.codegen.llvm_windows import Window, load_block
 from tensorad.codegen.parallel_layout import SCRATCH_WORD
+from tensorad.codegen.scratch import PAGE
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr, Read, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr
@@ -25,6 +26,11 @@ from tensorad.simplify.linear import Linear, linear_form
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_expr import Expressions
+
+
+APART: Final = 1024
+"""Bytes between places of a page: loads are compared with stores by these bits of addresses, and
+one that seems to read what was just stored waits."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +166,24 @@ class Memory:
             where = put(f"getelementptr i64, ptr %error, i64 {SCRATCH_WORD}", 0)
             block = put(f"load ptr, ptr {where}, !invariant.load !0", 0)
             name = put(f"getelementptr i8, ptr {block}, i64 {offset.name}", offset.level)
+            if t in self.values.beside:
+                name = self._beside(t, name, offset.level)
             return Value((name,), INT64, 0, offset.level, offset.mask)
         where = put(f"getelementptr i64, ptr %index, i64 {self.values.slots[t]}", 0)
         slot = put(f"load i64, ptr {where}, !invariant.load !0", 0)
         where = put(f"getelementptr ptr, ptr %slots, i64 {slot}", 0)
         return Value((put(f"load ptr, ptr {where}, !invariant.load !0", 0),), INT64, 0, 0, 0)
+
+    def _beside(self, t: Tensor, pointer: str, level: int) -> str:
+        """The first address from a pointer on that lies in its line as the other tensor's does,
+        and apart from it and from other scratch in its page."""
+        put, beside = self.values.code.put, self.values.beside
+        other = self._base(beside[t])
+        distance = APART * (1 + [*beside].index(t))
+        wanted = put(f"add i64 {put(f'ptrtoint ptr {other.name} to i64', 0)}, {distance}", 0)
+        missing = put(f"sub i64 {wanted}, {put(f'ptrtoint ptr {pointer} to i64', level)}", level)
+        shift = put(f"and i64 {missing}, {PAGE - t.dtype.size_bytes}", level)
+        return put(f"getelementptr i8, ptr {pointer}, i64 {shift}", level)
 
     def shifted(self, t: Tensor, pointer: str, elements: int, level: int) -> str:
         if elements == 0:

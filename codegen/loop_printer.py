@@ -96,7 +96,8 @@ class _Printer:
         written = [f"{self.tensor(t)} : {self.declare(t)}" for t in kernel.writes]
         self.lines.append(f"# {', '.join(written) or kernel.name}")
         for t in kernel.scratch:
-            self.lines.append(f"# scratch {self.tensor(t)} : {self.declare(t)}")
+            other = "".join([f" beside {self.tensor(o)}" for s, o in kernel.beside if s is t])
+            self.lines.append(f"# scratch {self.tensor(t)} : {self.declare(t)}{other}")
         self.lines.extend(comments)
         self.block(kernel.body, 0)
 

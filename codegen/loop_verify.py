@@ -66,6 +66,9 @@ class _Verifier:
         for t in self.kernel.scratch:
             if t in dict.fromkeys((*self.kernel.reads, *self.kernel.writes)):
                 raise _problem(self.kernel, f"{t.name} is scratch and also kept")
+        for t, other in self.kernel.beside:
+            if t not in self.kernel.scratch or other in self.kernel.scratch:
+                raise _problem(self.kernel, f"{t.name} cannot begin where {other.name} does")
         self.block(self.kernel.body, {}, ())
         for t in self.kernel.writes:
             empty = any(isinstance(n, int) and n == 0 for n in t.shape)

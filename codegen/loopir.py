@@ -143,6 +143,8 @@ class Kernel:
         scratch: buffers that every thread has for itself, aligned to cache lines. What they
             hold is undefined at the start, at the start of each iteration of a parallel loop,
             and after it.
+        beside: scratch that begins inside of a line where another tensor does, and elsewhere in its
+            page: pairs of both. It is a page longer than what is stored, so that it may.
     """
 
     name: str
@@ -150,6 +152,7 @@ class Kernel:
     writes: tuple[Tensor, ...]
     reads: tuple[Tensor, ...]
     scratch: tuple[Tensor, ...] = ()
+    beside: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

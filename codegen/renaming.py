@@ -21,6 +21,7 @@ def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) ->
         renamer.tensors(kernel.writes),
         renamer.tensors(kernel.reads),
         renamer.tensors(kernel.scratch),
+        tuple([(mapping[t], mapping[other]) for t, other in kernel.beside]),
     )
 
 

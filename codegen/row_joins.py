@@ -223,7 +223,7 @@ def _is_independent(before: Sequence[Stmt], s: For) -> bool:
     return True
 
 
-def reads_alike(first: For, second: For) -> bool:
+def _reads_alike(first: For, second: For) -> bool:
     """Whether two passes over the same elements read some of them both."""
     if not same_bounds(first.axis, second.axis):
         return False
@@ -235,7 +235,7 @@ def reads_alike(first: For, second: For) -> bool:
 
 def _side_by_side(first: For, second: For, free: bool) -> For | None:
     """Both loops as one if they may be, and should."""
-    if not (_only_computes(first) and _only_computes(second)) or not reads_alike(first, second):
+    if not (_only_computes(first) and _only_computes(second)) or not _reads_alike(first, second):
         return None
     if lanes_of_loop(first) != lanes_of_loop(second) or (not free and _crowded(first, second)):
         return None

@@ -9,7 +9,8 @@ from tensorad.codegen.memory import ALIGNMENT, bytes_of, size_value
 from tensorad.ir.expr import Expr, add, floordiv, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr
 
-STRIDE_BYTES: Final = 4096
+PAGE: Final = 4096
+STRIDE_BYTES: Final = PAGE
 """Blocks of threads are multiples of this, so that no two share a page."""
 
 

@@ -9,9 +9,10 @@ import tensorad as ta
 from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.codegen import fusion
+from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_place import joined_strips
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import For, Kernel, LoopProgram
+from tensorad.codegen.loopir import For, Kernel, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.errors import BoundsError
@@ -48,6 +49,44 @@ def test_sums_of_rows_read_them_beside_the_rows() -> None:
     assert [k.body[-1].kind for k in readers(program, "X")] == ["parallel"]  # type: ignore[union-attr]
 
 
+def test_long_rows_are_added_in_the_pass_that_reads_them_last() -> None:
+    """Four rows of X and of the head fill the first cache; the gradients add one row at a time."""
+    with override(machine=f"{SMALL_CACHE},l1=32768"):
+        (kernel,) = readers(lower_program(*normalised(2048, 1024)), "X")
+        (short,) = readers(lower_program(*normalised(2048, 256)), "X")
+    for k, together in ((kernel, True), (short, False)):
+        stored = [
+            [t.name for c in s.body if isinstance(c, Store) for t in c.tensors]
+            for s in statements(k.body)
+            if isinstance(s, For) and s.kind == "vector"
+        ]
+        assert (["dX", "dg.blocks", "db.blocks"] in stored) is together
+
+
+def test_sums_begin_inside_of_a_line_where_the_rows_do() -> None:
+    """Whatever the line, the results are the same, and nothing beside them is written."""
+    (_, *gradients), inputs = normalised(1024, 1024)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(t.shape).astype("f4") for t in inputs]
+    with override(machine=f"{SMALL_CACHE},l1=32768,l3=2097152", num_threads=2):
+        program = lower_program(gradients, inputs)
+        (kernel,) = readers(program, "X")
+        assert [(s.name, s.shape, t.name) for s, t in kernel.beside] == [
+            ("dg.blocks", (2048,), "dX"), ("db.blocks", (2048,), "dX"),
+        ]  # fmt: skip
+        assert any(isinstance(s, Store) and s.streaming for s in statements(kernel.body))
+        f = ta.build(gradients, inputs)
+        want = f(*arrays)
+        for start in (0, 1, 4, 15):
+            block = np.full(1024 * 1024 + 64, 7.0, "f4")
+            start += -block.ctypes.data % 64 // 4
+            rows = block[start : start + 1024 * 1024].reshape(1024, 1024)
+            got = f(*arrays, out=[rows, np.empty(1024, "f4"), np.empty(1024, "f4")])
+            for have, expected in zip(got, want, strict=True):
+                assert np.array_equal(have, expected)
+            assert np.all(block[:start] == 7) and np.all(block[start + 1024 * 1024 :] == 7)
+
+
 def test_rows_that_do_not_fill_blocks_come_last() -> None:
     (kernel,) = readers(lowered(2053, 256), "X")
     main, *rest = kernel.body
@@ -66,11 +105,11 @@ def test_columns_of_another_order_are_added_up_apart() -> None:
     assert len(readers(program, "X")) == 2  # the first rows need what the last ones make
 
 
-@pytest.mark.parametrize("rows", [2048, 2053])
+@pytest.mark.parametrize(("rows", "columns"), [(2048, 256), (2053, 256), (2053, 1024)])
 def test_sums_beside_their_rows_have_the_same_bits(
-    rows: int, monkeypatch: pytest.MonkeyPatch
+    rows: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outputs, inputs = normalised(rows, 256)
+    outputs, inputs = normalised(rows, columns)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(t.shape).astype("f4") for t in inputs]
     with override(machine=SMALL_CACHE, num_threads=2):
