@@ -7,7 +7,7 @@ the sizes may decide.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
@@ -44,12 +44,14 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
     every = dict.fromkeys((*given, *kernel.writes))
     second = machine.current().l2
     far = [t for t in every if (bytes_of(t) or 0) > (second if t in given else second // 4)]
-    if not streamed and not far:
+    unknown = [t for t in given if bytes_of(t) is None]
+    if not streamed and not far and not unknown:
         return kernel
-    if waits_for_memory(kernel):
+    if streamed and waits_for_memory(kernel):
         body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed), kernel.scratch)
         kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers))
-    return replace(kernel, body=_marked(kernel.body, dict.fromkeys(streamed), dict.fromkeys(far)))
+    marks = _Marks(dict.fromkeys(streamed), dict.fromkeys(far), dict.fromkeys((*far, *unknown)))
+    return replace(kernel, body=_marked(kernel.body, marks))
 
 
 def waits_for_memory(kernel: Kernel) -> bool:
@@ -97,22 +99,32 @@ def bytes_of(t: Tensor) -> int | None:
     return prod(extents) * t.dtype.size_bytes if len(extents) == len(t.shape) else None
 
 
+@dataclass(frozen=True)
+class _Marks:
+    """Which tensors hints are for."""
+
+    streamed: dict[Tensor, None]
+    far: dict[Tensor, None]
+    maybe_far: dict[Tensor, None]
+    """Those of unknown size, too: loops outside of lanes lose nothing by loads they could spare."""
+
+
 def _marked(
     body: Iterable[Stmt],
-    streamed: dict[Tensor, None],
-    far: dict[Tensor, None],
+    marks: _Marks,
     around: Axis | None = None,
     in_lanes: bool = False,
 ) -> tuple[Stmt, ...]:
     """The statements with their loops' hints; `around` is the axis of the loop they stand in,
     `in_lanes` whether that one or one outside of it runs in lanes."""
+    streamed, far = marks.streamed, marks.far
     result: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
             lanes = runs_in_lanes(s)
-            inner = replace(s, body=_marked(s.body, streamed, far, s.axis, in_lanes or lanes))
+            inner = replace(s, body=_marked(s.body, marks, s.axis, in_lanes or lanes))
             loads = lanes or (not in_lanes and is_plain(s))
-            loaded = bands(inner, far, around) if loads else {}
+            loaded = bands(inner, far if lanes else marks.maybe_far, around) if loads else {}
             result.extend([line for lines in loaded.values() for line in lines])
             if lanes:
                 rest = {t: None for t in far if t not in loaded}
@@ -122,7 +134,7 @@ def _marked(
                 result.append(with_rows_ahead(inner, far))
         elif isinstance(s, If):
             parts = (s.then, s.orelse)
-            then, orelse = (_marked(part, streamed, far, around, in_lanes) for part in parts)
+            then, orelse = (_marked(part, marks, around, in_lanes) for part in parts)
             result.append(replace(s, then=then, orelse=orelse))
         elif isinstance(s, Store) and all(t in streamed for t in s.tensors):
             result.append(replace(s, streaming=True))

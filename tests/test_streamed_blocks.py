@@ -229,6 +229,20 @@ def test_rows_of_a_scan_are_loaded_in_the_order_of_memory(rows: int, dtype: str)
         np.testing.assert_array_equal(got, np.cumsum(a, axis=1, dtype=dtype))
 
 
+def test_rows_of_a_symbolic_number_are_loaded_as_those_of_a_large_one() -> None:
+    n = te.size("n")
+    x = te.placeholder((n, 45), name="X")
+    y = te.scan(x, 1, "sum", name="Y")
+    (lines,) = line_loops(kernel_of([y], [x], ""))
+    assert lines.axis.extent == -(-4 * 45 // 16)
+    f = build(y, [x])
+    for rows in (0, 1, 4, 11):
+        for at_end in (False, True):
+            a = guarded((max(rows, 1), 45), "float32", at_end)[:rows]
+            a[...] = RNG.integers(-99, 99, a.shape)
+            np.testing.assert_array_equal(f(a), np.cumsum(a, axis=1))
+
+
 def test_rows_that_a_step_may_not_read_are_not_loaded() -> None:
     x, b = te.placeholder((16, 45), name="X"), te.placeholder((16, 45), name="B")
     source = te.compute((16, 45), lambda i, j: te.select(b[i, j] > 0, x[i, j], 0.0), "S")
