@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from tensorad.codegen import machine
 from tensorad.codegen.access import Access, extent_of, fold_accesses
 from tensorad.codegen.affine import among
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.llvm_lanes import lanes_for
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule_emit import Plan
+from tensorad.codegen.schedule_traffic import bytes_moved
 from tensorad.ir.expr import ONE, Axis, Const, Read
 from tensorad.ir.visit import free_leaves, postorder
 
@@ -26,6 +28,13 @@ SHORTEST_STRIP: Final = 4
 """Registers of a strip of lanes at least."""
 LONGEST_STRIP: Final = 16
 """Registers of a strip at most: as many rows as registers have lanes are read side by side."""
+LINES_OF_STRIP: Final = 2
+"""Lines of a strip where each line that is stored is all its own: few rows are read side by side,
+which the processor follows."""
+BUFFERED_STRIP: Final = 8
+"""Registers of a strip whose rows are stored by way of a buffer (`schedule_ragged`)."""
+LINE: Final = 64
+"""Bytes that go to memory at once."""
 FEWEST_STRIPS: Final = 8
 """Strips that threads share."""
 EXCHANGED: Final = 5.0
@@ -62,7 +71,9 @@ def crossing_axis(
     return None
 
 
-def strip_width(nest: Nest, across: Axis, vector: Axis, choices: Choices) -> int:
+def strip_width(
+    nest: Nest, across: Axis, vector: Axis, accesses: Sequence[Access], choices: Choices
+) -> int:
     """Lanes that the tiles along `across` take at a time, 0: all.
 
     Strips of rows are read together from end to end, so that what is fetched of a row is near;
@@ -75,7 +86,23 @@ def strip_width(nest: Nest, across: Axis, vector: Axis, choices: Choices) -> int
     if choices.across:
         return 2 * lanes
     width = min(LONGEST_STRIP * lanes, extent_of(vector) // (FEWEST_STRIPS * lanes) * lanes)
-    return width if width >= SHORTEST_STRIP * lanes else 0
+    if width < SHORTEST_STRIP * lanes:
+        return 0
+    stores, reads = accesses[: len(nest.tensors)], accesses[len(nest.tensors) :]
+    beyond = bytes_moved(nest) > machine.current().l3
+    followed = all(_is_far(x.stride(vector)) or not x.stride(vector) for x in reads)
+    if beyond and followed:
+        least = min([x.tensor.dtype.size_bytes for x in stores])
+        alike = all(_in_whole_lines(x, across) for x in stores)
+        short = LINES_OF_STRIP * LINE // least if alike else BUFFERED_STRIP * lanes
+        width = min(width, max(lanes, short))
+    return width
+
+
+def _in_whole_lines(x: Access, across: Axis) -> bool:
+    """Whether all rows begin at the same place of a line."""
+    stride = x.stride(across)
+    return stride is not None and stride * x.tensor.dtype.size_bytes % LINE == 0
 
 
 def _is_far(stride: int | None) -> bool:

@@ -22,6 +22,7 @@ from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.codegen.schedule_picked import picked_rows, with_rows_ahead
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE
+from tensorad.codegen.schedule_ragged import through_strips
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import ONE, Axis, Const, Read
 from tensorad.ir.tensor import Tensor
@@ -49,7 +50,8 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
         return kernel
     if streamed and waits_for_memory(kernel):
         body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed), kernel.scratch)
-        kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers))
+        body, strips = through_strips(body, dict.fromkeys(streamed))
+        kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers, *strips))
     marks = _Marks(dict.fromkeys(streamed), dict.fromkeys(far), dict.fromkeys((*far, *unknown)))
     return replace(kernel, body=_marked(kernel.body, marks))
 

@@ -146,7 +146,7 @@ def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
     across = None if choices.tile or jam else crossing_axis(nest, vector, accesses, choices)
     if across is not None and vector is not None:
         jam = {across: tile_lanes(nest)}
-        strip = strip_width(nest, across, vector, choices)
+        strip = strip_width(nest, across, vector, accesses, choices)
         order = [*[a for a in order if a is not across and a is not vector], across, vector]
     width = lanes * vectors if vector is not None else 0
     plan = Plan(reordered(order, vector, choices.order), vector, width, jam, strip=strip)
