@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
 
 from tensorad.codegen import machine
 from tensorad.codegen.affine import Ranges
@@ -17,6 +17,7 @@ from tensorad.codegen.llvm_lanes import expressions
 from tensorad.codegen.llvm_loop import phases
 from tensorad.codegen.loopir import For, If, LoopProgram, Stmt, Store
 from tensorad.codegen.memory import ALIGNMENT
+from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
@@ -41,8 +42,8 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
     """
     outer = dict.fromkeys((*program.inputs, *program.outputs))
     least = machine.current().l2
-    stored = [t for k in program.kernels for t in k.writes if t not in outer]
-    large = [t for t in stored if (_size_bytes(t) or 0) > least]
+    stored = dict.fromkeys(t for k in program.kernels for t in k.writes if t not in outer)
+    large = [t for t in stored if (bytes_of(t) or 0) > least]
     if not large:
         return {}
     used = [_used(body) for k in program.kernels for body, _ in phases(k.body)]
@@ -50,24 +51,21 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
     found: dict[Tensor, Inside] = {}
     taken: dict[Tensor, int] = {}
     for t in large:
-        need = _size_bytes(t) or 0
+        need = bytes_of(t) or 0
         for o in program.outputs:
-            start = max(_written(o, used[: last.get(t, 0) + 1]), taken.get(o, 0))
-            if start + need + ALIGNMENT <= (_size_bytes(o) or 0):
+            room = bytes_of(o) or 0  # none where sizes are symbolic
+            if taken.get(o, 0) + need + ALIGNMENT > room:
+                continue
+            start = max(_written(o, room, used[: last.get(t, 0) + 1]), taken.get(o, 0))
+            if start + need + ALIGNMENT <= room:
                 found[t] = Inside(o, start)
                 taken[o] = start + need + ALIGNMENT
                 break
     return found
 
 
-def _size_bytes(t: Tensor) -> int | None:
-    extents = [n for n in t.shape if isinstance(n, int)]
-    return prod(extents) * t.dtype.size_bytes if len(extents) == len(t.shape) else None
-
-
-def _written(o: Tensor, used: Sequence[Rows]) -> int:
-    """Bytes from the first on that phases use."""
-    size_bytes = _size_bytes(o) or 0
+def _written(o: Tensor, size_bytes: int, used: Sequence[Rows]) -> int:
+    """Bytes from the first on that phases use, of an output of so many bytes."""
     rows = max([u.get(o, 0) for u in used], default=0)
     if not rows or not o.shape:
         return size_bytes if rows else 0

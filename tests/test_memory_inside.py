@@ -73,6 +73,21 @@ def test_small_ones_stay_in_the_arena() -> None:
         assert not temporaries_inside(p)
 
 
+def test_outputs_of_symbolic_sizes_have_no_room() -> None:
+    n = te.size("n")
+    x, u = te.placeholder((600, 8), name="X"), te.placeholder((n, 8), name="U")
+    t: Tensor = te.compute((600, 8), lambda i, j: te.exp(x[i, j]), "T")
+    r = te.reduce_axis(600, name="r")
+    y: Tensor = te.compute((n, 8), lambda i, j: u[i, j] + te.sum(t[r, j], axis=r), "Y")
+    z: Tensor = te.compute((600, 8), lambda i, j: t[599 - i, j] * 2.0, "Z")
+    given = [np.zeros((600, 8), np.float32), np.ones((5, 8), np.float32)]
+    with override(machine=MACHINE):
+        f = build([y, z], [x, u], schedule=Choices(fuse=False))
+        assert f.memory_at(n=5).temporaries >= 600 * 32
+        first, second = f(*given)
+    assert np.all(first == 601) and np.all(second == 2)
+
+
 def product(n: int, k: int, m: int) -> tuple[Tensor, list[Tensor]]:
     a, b = te.placeholder((k, n), name="A"), te.placeholder((k, m), name="B")
     r = te.reduce_axis(k, name="k")
