@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from tensorad.codegen.affine import Ranges, joined_digits
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_body import FoldLoop
 from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, Param, Read
+from tensorad.ir.order import reads
 from tensorad.ir.tensor import Shape, Tensor, dim_expr
-from tensorad.ir.visit import free_leaves, needs, outside_reductions, postorder
+from tensorad.ir.visit import free_leaves, needs, outside_reductions
 from tensorad.simplify.linear import Linear, linear_form
 
 FAR = 1 << 20
@@ -65,17 +67,27 @@ def access(tensor: Tensor, indices: tuple[Expr, ...]) -> Access:
     return Access(tensor, uses)
 
 
-def fold_accesses(nest: Nest) -> list[Access]:
+_inside: WeakKeyDictionary[Nest, tuple[Access, ...]] = WeakKeyDictionary()
+_outside: WeakKeyDictionary[Nest, tuple[Access, ...]] = WeakKeyDictionary()
+
+
+def fold_accesses(nest: Nest) -> tuple[Access, ...]:
     """The distinct reads of the folds' sources."""
-    sources = [s for f in nest.folds for s in f.sources]
-    return [access(e.tensor, e.indices) for e in postorder(*sources) if isinstance(e, Read)]
+    known = _inside.get(nest)
+    if known is None:
+        found = reads(*[s for f in nest.folds for s in f.sources])
+        known = _inside[nest] = tuple([access(e.tensor, e.indices) for e in found])
+    return known
 
 
-def outer_accesses(nest: Nest) -> list[Access]:
+def outer_accesses(nest: Nest) -> tuple[Access, ...]:
     """The stores, and the distinct reads beside the folds."""
-    found = [access(t, nest.indices) for t in nest.tensors]
-    reads = [e for e in postorder(*nest.values, *nest.indices) if isinstance(e, Read)]
-    return found + [access(e.tensor, e.indices) for e in reads]
+    known = _outside.get(nest)
+    if known is None:
+        stores = [access(t, nest.indices) for t in nest.tensors]
+        found = reads(*nest.values, *nest.indices)
+        known = _outside[nest] = (*stores, *[access(e.tensor, e.indices) for e in found])
+    return known
 
 
 def extent_of(a: Axis, ranges: Ranges | None = None) -> int:

@@ -69,7 +69,7 @@ class Ranges:
         found = self.memo.get(e)
         if found is not None:
             return found
-        for node in postorder(e):
+        for node in postorder(e) if e.below else (e,):
             if node not in self.memo:
                 self.memo[node] = self._range(node)
         return self.memo[e]

@@ -35,6 +35,7 @@ from tensorad.ir.expr import (
     int_const,
     mul,
 )
+from tensorad.ir.order import READ, occurs, reads
 from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute
 from tensorad.simplify.linear import linear_form
 
@@ -70,8 +71,7 @@ class Part:
     @cached_property
     def accesses(self) -> tuple[Access, ...]:
         """Its distinct reads; only itself, where it is a read without others inside."""
-        found = [e for e in postorder(self.value) if isinstance(e, Read)]
-        return tuple([access(e.tensor, e.indices) for e in found])
+        return tuple([access(e.tensor, e.indices) for e in reads(self.value)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ def recognise(nest: Nest) -> Contraction | None:
     factors = _factors(source, guards) if sums else [source]
     if guards and not (sums and len(factors) > 1):
         return None
-    split = _components(nest.axes, factors if len(factors) > 1 else _reads(source))
+    split = _components(nest.axes, factors if len(factors) > 1 else reads(source))
     if split is None:
         return None
     batch, groups = split
@@ -161,10 +161,6 @@ def _counts(a: Axis) -> bool:
     from_zero = isinstance(a.lower, Const) and a.lower.value == 0
     ends = a.extent is not None or isinstance(a.upper, Size)
     return from_zero and ends and isinstance(a.step, Const) and a.step.value == 1
-
-
-def _reads(*roots: Expr) -> list[Expr]:
-    return [e for e in postorder(*roots) if isinstance(e, Read)]
 
 
 def _box(
@@ -200,7 +196,7 @@ def _box(
     memo: dict[Expr, Expr] = {}
     sources = tuple([fold_by_ranges(substitute(s, mapping), ranges, memo) for s in fold.sources])
     guards += conjuncts(substitute(fold.condition, mapping))
-    if any(isinstance(e, Read) for e in postorder(*guards)):
+    if occurs(READ, *guards):
         return None
     return tuple(fresh), sources, [g for g in guards if g is not TRUE]
 
@@ -256,7 +252,7 @@ def _factors(source: Expr, guards: list[Expr]) -> list[Expr]:
             found.append(e)
     for n, e in enumerate(found):
         zero = isinstance(e, Select) and isinstance(e.orelse, Const) and e.orelse.value == 0
-        if isinstance(e, Select) and zero and not _reads(e.cond):
+        if isinstance(e, Select) and zero and not reads(e.cond):
             guards.extend(conjuncts(e.cond))
             found[n] = e.then
     return found
@@ -332,7 +328,7 @@ def _leaves(
         seen[e] = None
         used = [a for a in free_leaves(e) if a in output]
         side = [n for n, s in enumerate(sides) if any(among(a, s) for a in used)]
-        if len(side) == 1 and _reads(e):
+        if len(side) == 1 and reads(e):
             found[side[0]][e] = None
         elif isinstance(e, (Call, Select)):
             stack.extend(e.args if isinstance(e, Call) else (e.cond, e.then, e.orelse))

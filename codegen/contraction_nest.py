@@ -16,8 +16,7 @@ from tensorad.codegen.contraction_write import emit_contraction
 from tensorad.codegen.llvm_lanes import lanes_for
 from tensorad.codegen.loopnest import Nest, simplify_nest
 from tensorad.codegen.schedule_split import split_divisions, split_phases
-from tensorad.ir.expr import Read
-from tensorad.ir.visit import postorder
+from tensorad.ir.order import reads
 
 MOST_PIECES = 16
 """Contractions that one nest may become."""
@@ -87,5 +86,5 @@ def _plan(nest: Nest, choices: Choices) -> Blocking | None:
     found = recognise(nest)
     if found is None:
         return None
-    tensors = [e.tensor for e in postorder(*nest.expressions()) if isinstance(e, Read)]
+    tensors = [e.tensor for e in reads(*nest.expressions())]
     return plan_contraction(found, lanes_for([*nest.tensors, *tensors]), choices)

@@ -185,10 +185,11 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
             panel = panel_lanes(b.flat, step, unit, most)
     if by_rows and block < size(c.reduced[split]):
         by_rows = False
-    b = replace(b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel)
-    if sliced:
-        return replace(b, sliver=unit)
-    return b if by_rows else _together(b, target, choices)
+    sliver = unit if sliced else b.sliver
+    b = replace(
+        b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel, sliver=sliver
+    )
+    return b if sliced or by_rows else _together(b, target, choices)
 
 
 def _with_gaps(b: Blocking, target: Machine, choices: Choices) -> Blocking:

@@ -20,8 +20,9 @@ from tensorad.codegen.llvm_lanes import lanes_for
 from tensorad.codegen.loopnest import map_nest
 from tensorad.codegen.schedule import Item
 from tensorad.errors import InternalError
-from tensorad.ir.expr import TRUE, Axis, Expr, Read, add, axis
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.expr import TRUE, Axis, Expr, add, axis
+from tensorad.ir.order import reads
+from tensorad.ir.visit import free_leaves
 
 
 def in_rows(claim: Claim | None) -> Blocking | None:
@@ -47,7 +48,7 @@ def plan_rows(
         left: the axis that is left of one that runs in blocks.
     """
     placed = _placed(c, rows, left)
-    tensors = [e.tensor for e in postorder(*placed.nest.expressions()) if isinstance(e, Read)]
+    tensors = [e.tensor for e in reads(*placed.nest.expressions())]
     blocking = plan_inside(placed, lanes_for([*placed.nest.tensors, *tensors]), item.choices)
     if blocking is None:
         raise InternalError(f"{item.name} is no contraction in its rows")

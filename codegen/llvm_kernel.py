@@ -59,7 +59,8 @@ class Statements:
         """Emit statements; what they begin to fold in lanes ends with the block."""
         before = dict.fromkeys(self.partials)
         if self.values.vector is not None:
-            self.values.memory.windows.update(find_windows(self.values, body))
+            stored = {t for s in body for t in self.use.stored[s]}
+            self.values.memory.windows.update(find_windows(self.values, body, stored))
         at = 0
         while at < len(body):
             run = store_run(body[at:]) if self.values.vector is not None else 1

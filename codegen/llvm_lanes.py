@@ -30,15 +30,15 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
 
 def expressions(s: Stmt) -> tuple[Expr, ...]:
     """What a statement itself evaluates (not the statements inside it)."""
-    match s:
+    match s:  # the most frequent first
+        case Fold() | Assign():
+            return s.values
+        case Store():
+            return (*s.indices, *s.values)
         case For():
             return (s.axis.lower, s.axis.upper, s.axis.step)
         case If():
             return (s.cond,)
-        case Assign() | Fold():
-            return s.values
-        case Store():
-            return (*s.indices, *s.values)
         case Check():
             return (s.read.indices[s.dimension], s.extent)
         case Fetch():
@@ -164,7 +164,11 @@ class LaneUse:
 
 def _evaluated(loop: For) -> list[Expr]:
     """Everything that a loop evaluates or sets."""
-    roots = [e for c in statements(loop.body) for e in (*expressions(c), *params_of(c))]
+    roots: list[Expr] = []
+    for c in statements(loop.body):
+        roots.extend(expressions(c))
+        if isinstance(c, (Assign, Fold)):
+            roots.extend(c.targets)
     return postorder(*roots)
 
 

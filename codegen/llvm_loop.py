@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_groups import group_of
@@ -345,11 +346,9 @@ def _constant_stages(lower: int, upper: int, lanes: int, count: int, narrow: int
 
 def largest_block(lines: list[str]) -> int:
     """Instructions of the longest basic block."""
-    largest = current = 0
-    for line in lines:
-        current = 0 if line.endswith(":") else current + 1
-        largest = max(largest, current)
-    return largest
+    labels = [n for n, line in enumerate(lines) if line.endswith(":")]
+    ends = [-1, *labels, len(lines)]
+    return max([after - before - 1 for before, after in pairwise(ends)])
 
 
 def _phi_lines(first: Value, phi: Value, last: Value, edges: tuple[str, str]) -> list[str]:

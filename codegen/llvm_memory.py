@@ -146,11 +146,10 @@ class Memory:
         for level in sorted(groups):
             if not groups[level]:
                 continue
-            offset = Linear(groups[level], 0).to_expr()
-            key = (*key, offset)
+            key = (*key, tuple(groups[level].items()))
             found = self.values.cache.get(key)
             if found is None:
-                v = self.values.value(offset)
+                v = self.values.value(Linear(groups[level], 0).to_expr())
                 at = max(pointer.level, v.level)
                 text = f"getelementptr {element}, ptr {pointer.name}, i64 {v.name}"
                 name = self.values.code.put(text, at)

@@ -22,7 +22,7 @@ from tensorad.codegen.llvm_windows import direct, of_axes
 from tensorad.codegen.loopir import Fetch, For, Store
 from tensorad.ir.expr import Expr, Read, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder, substitute
+from tensorad.ir.visit import reads, substitute
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_loop import Loops
@@ -151,9 +151,7 @@ def ahead_of_line(loops: Loops, s: For, step: str) -> str:
 def _across(s: For, lane: For) -> Read | None:
     """The first element of a row that a tile reads, rows being whole lines apart."""
     for c in direct(lane.body):
-        for e in postorder(*expressions(c)):
-            if not isinstance(e, Read):
-                continue
+        for e in reads(*expressions(c)):
             x = access(e.tensor, e.indices)
             stride = x.stride(lane.axis)
             if x.stride(s.axis) == 1 and stride and stride * e.tensor.dtype.size_bytes % LINE == 0:
@@ -185,8 +183,8 @@ def ask_ahead(loops: Loops, s: For) -> None:
     assert lanes is not None  # the loop's lanes are set
     spans: dict[object, tuple[Read, list[int], int]] = {}
     for c in direct(s.body):
-        for e in postorder(*expressions(c)):
-            if not isinstance(e, Read) or e.tensor not in wanted:
+        for e in reads(*expressions(c)) if wanted else ():
+            if e.tensor not in wanted:
                 continue
             plan = memory.plan(e.tensor, e.indices)
             if plan.stride and all(of_axes(unit) for unit in plan.units):

@@ -7,20 +7,20 @@ apart but the reads are neighbours, pieces of rows are loaded, one row per lane,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tensorad.codegen import machine
-from tensorad.codegen.llvm_lanes import expressions, statements
+from tensorad.codegen.llvm_lanes import expressions
 from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_strided import MAX_STRIDE, shuffle
 from tensorad.codegen.llvm_text import Value, memory_suffix, memory_type
-from tensorad.codegen.loopir import For, If, Stmt, Store
+from tensorad.codegen.loopir import For, If, Stmt
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder
+from tensorad.ir.visit import postorder, reads
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_expr import Expressions
@@ -52,22 +52,26 @@ def direct(body: Sequence[Stmt]) -> list[Stmt]:
 
 def of_axes(unit: Expr) -> bool:
     """Whether an operand of an address is known when a loop starts."""
-    return all(isinstance(e, (Axis, Size, Const, Call)) for e in postorder(unit))
+    return type(unit) is Axis or all(
+        isinstance(e, (Axis, Size, Const, Call)) for e in postorder(unit)
+    )
 
 
-def find_windows(values: Expressions, body: Sequence[Stmt]) -> dict[Read, Window]:
+def find_windows(
+    values: Expressions, body: Sequence[Stmt], stored: Container[Tensor]
+) -> dict[Read, Window]:
     """The windows of more than one offset among the reads a block itself makes in lanes.
 
     Of tensors that the kernel writes only those that are transposed, where no store comes between.
+
+    Args:
+        stored: the tensors that the block writes, its loops included.
     """
     memory = values.memory
-    stored = {t for s in statements(body) if isinstance(s, Store) for t in s.tensors}
     for known in [r for r in memory.windows if r.tensor in stored]:
         del memory.windows[known]
     groups: dict[object, tuple[int, dict[int, list[Read]]]] = {}
-    for e in postorder(*[x for s in direct(body) for x in expressions(s)]):
-        if not isinstance(e, Read):
-            continue
+    for e in reads(*[x for s in direct(body) for x in expressions(s)]):
         memory.windows.pop(e, None)  # of an earlier loop, which may have had more lanes
         if e.tensor in stored:
             continue
@@ -83,7 +87,7 @@ def find_windows(values: Expressions, body: Sequence[Stmt]) -> dict[Read, Window
     for stride, constants in groups.values():
         most = stride if 0 < stride <= MAX_STRIDE else _lanes(values)
         for window in _clusters(constants, most, abs(stride) > MAX_STRIDE):
-            found.update({e: window for reads in window.reads.values() for e in reads})
+            found.update({e: window for same in window.reads.values() for e in same})
     return found
 
 
@@ -124,9 +128,9 @@ def load_block(
                 name = values.code.put(f"icmp ne {memory_type(BOOL, n)} {name}, zeroinitializer",
                                        level)  # fmt: skip
             columns[k].append(name)
-    for c, reads in window.reads.items():
+    for c, same in window.reads.items():
         value = Value(tuple(columns[c - window.low]), t.dtype, n, level, mask)
-        for other in reads:
+        for other in same:
             if other is not e:
                 values.keep(other, value)
             else:

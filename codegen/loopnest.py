@@ -23,13 +23,13 @@ from tensorad.ir.expr import (
     logical_and,
     neg,
 )
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import (
     conjuncts,
     free_leaves,
     needs,
     outside_reductions,
-    postorder,
     substitute,
     substitute_all,
 )
@@ -68,7 +68,7 @@ def nest_of(
     if any(isinstance(e, Reduce) for e in order):
         for fold, guard in fold_loops(order, needs(bodies, order)):
             guard = substitute(guard, results)
-            if any(isinstance(e, Reduce) for e in postorder(guard, fold.condition, *fold.sources)):
+            if occurs(REDUCE, guard, fold.condition, *fold.sources):
                 return None
             folds.append(replace(fold, condition=logical_and(guard, fold.condition)))
             for index, value in enumerate(fold.accumulators):

@@ -18,7 +18,6 @@ from tensorad.ir.expr import (
     Call,
     Const,
     Expr,
-    Param,
     Read,
     Select,
     add,
@@ -28,6 +27,7 @@ from tensorad.ir.expr import (
     mul,
     sub,
 )
+from tensorad.ir.order import AXIS, PARAM, READ, occurs
 from tensorad.ir.visit import free_leaves, postorder, substitute
 from tensorad.simplify.linear import linear_form
 
@@ -82,9 +82,10 @@ def loop_work(loop: For) -> Expr:
         if s.kind == "vector":
             trips, lane = floordiv(add(trips, int_const(_LANES - 1)), int_const(_LANES)), s.axis
         inside = mul(times, trips)
-        simple = [c for c in _flat(s.body) if not isinstance(c, For)]
+        every = _flat(s.body)
+        simple = [c for c in every if not isinstance(c, For)]
         total = add(total, mul(inside, int_const(_half_cycles(simple, lane))))
-        stack.extend((c, inside, lane) for c in _flat(s.body) if isinstance(c, For))
+        stack.extend((c, inside, lane) for c in every if isinstance(c, For))
         looked += len(simple)
         if looked * 8 > _SHARED:
             break  # enough is known: there is much of it
@@ -137,7 +138,7 @@ def _trips(a: Axis, ranges: Ranges, outer: dict[Axis, Expr]) -> Expr:
     for axis in reversed(outer):  # the inner ones first: their ends use outer axes
         last = substitute(last, {axis: outer[axis]})
         first = substitute(first, {axis: axis.lower})
-    if any(isinstance(e, (Axis, Param, Read)) for e in postorder(first, last)):
+    if occurs(AXIS | PARAM | READ, first, last):
         return int_const(_UNKNOWN)
     return _stepped(call("maximum", sub(last, first), ZERO), a)
 

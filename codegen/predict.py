@@ -9,7 +9,8 @@ from typing import Final
 from tensorad.codegen.llvm_lanes import expressions
 from tensorad.codegen.loopir import Fold, For, If, Kernel, Stmt
 from tensorad.codegen.memory import bytes_of, size_value
-from tensorad.ir.expr import Axis, Call, Const, Expr, Param, Read, Size, int_const
+from tensorad.ir.expr import Axis, Call, Const, Expr, Param, Size, int_const
+from tensorad.ir.order import AXIS, PARAM, READ, occurs
 from tensorad.ir.visit import children, postorder, substitute
 
 HEAVY: Final = ("exp", "expm1", "log", "log1p", "pow", "sin", "cos", "tan", "asin", "acos", "atan",
@@ -90,7 +91,7 @@ class _Counter:
         if isinstance(e, Const):
             return int(e.value)
         fixed = substitute(e, self.middle)
-        if any(isinstance(x, (Axis, Param, Read)) for x in postorder(fixed)):
+        if occurs(AXIS | PARAM | READ, fixed):
             return None
         return size_value(fixed, self.sizes)
 

@@ -14,7 +14,8 @@ from tensorad.codegen.loopir import Kernel, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule import Item, emit_pieces
 from tensorad.codegen.schedule_plan import operations
-from tensorad.ir.expr import Axis, Expr, Read, Reduce
+from tensorad.ir.expr import Axis, Expr, Read
+from tensorad.ir.order import REDUCE, occurs, reads
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, substitute_all
 from tensorad.simplify.linear import linear_form
@@ -67,7 +68,7 @@ def _rider(step: Step, item: Item) -> Store | None:
     ((nest, _),) = step.planned
     if item.blocks or item.choices.siblings is False:
         return None
-    if any(isinstance(e, Reduce) for e in postorder(*item.bodies)):
+    if occurs(REDUCE, *item.bodies):
         return None
     places = _places(nest, item)
     if places is None:
@@ -91,14 +92,14 @@ def _shares_work(step: Step, store: Store) -> bool:
 
 def _places(nest: Nest, item: Item) -> dict[Expr, Expr] | None:
     """What stands for the item's axes in the loop: where both read one tensor at plain axes."""
-    reads: dict[Tensor, Read] = {}
+    known: dict[Tensor, Read] = {}
     for f in nest.folds:
-        reads.update({e.tensor: e for e in postorder(*f.sources) if isinstance(e, Read)})
+        known.update({e.tensor: e for e in reads(*f.sources)})
     axes = dict.fromkeys(item.axes)
     for e in postorder(*item.bodies):
-        if not isinstance(e, Read) or e.tensor not in reads:
+        if not isinstance(e, Read) or e.tensor not in known:
             continue
-        pairs = dict(zip(e.indices, reads[e.tensor].indices, strict=True))
+        pairs = dict(zip(e.indices, known[e.tensor].indices, strict=True))
         if len(pairs) == len(axes) and all(i in axes for i in pairs):
             return pairs
     return None

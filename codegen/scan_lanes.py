@@ -23,13 +23,13 @@ from tensorad.codegen.schedule_plan import operations, plan_nest
 from tensorad.codegen.schedule_record import note
 from tensorad.codegen.schedule_sweep import free_loops, serial, wants_threads
 from tensorad.codegen.schedule_traffic import extent_product
-from tensorad.ir.expr import ONE, TRUE, Axis, Expr, Read, Reduce, axis, read, sub
+from tensorad.ir.expr import ONE, TRUE, Axis, Expr, Read, axis, read, sub
+from tensorad.ir.order import READ, REDUCE, occurs
 from tensorad.ir.tensor import Placeholder, Scan, Tensor, outputs
 from tensorad.ir.visit import (
     free_leaves,
     op_expressions,
     op_inputs,
-    postorder,
     reads,
     substitute,
     substitute_all,
@@ -108,7 +108,7 @@ def schedule_strips(chain: Chain, choices: Choices) -> Kernel | None:
 
 def _fits(op: Scan, live: tuple[Tensor, ...]) -> bool:
     lane = op.axes[-1]
-    if any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
+    if occurs(REDUCE, *op_expressions(op)):
         return False
     if any(isinstance(e, Axis) for e in free_leaves(lane.lower, lane.upper)):
         return False
@@ -278,7 +278,7 @@ def _copies(nests: Sequence[Nest]) -> tuple[Stmt, ...]:
 
 
 def _by_data(e: Read) -> bool:
-    return any(isinstance(x, Read) for x in postorder(*e.indices))
+    return occurs(READ, *e.indices)
 
 
 def _bytes(t: Tensor) -> int:

@@ -19,7 +19,8 @@ from tensorad.codegen.llvm_lanes import lanes_for
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_traffic import bytes_moved
-from tensorad.ir.expr import ONE, Axis, Const, Read
+from tensorad.ir.expr import ONE, Axis, Const
+from tensorad.ir.order import reads
 from tensorad.ir.visit import free_leaves, postorder
 
 FAR_APART: Final = 4
@@ -45,8 +46,8 @@ MOST_NODES: Final = 60
 
 def tile_lanes(nest: Nest) -> int:
     """Lanes of one register, as the code generator will have them."""
-    reads = [e.tensor for e in postorder(*nest.values, *nest.indices) if isinstance(e, Read)]
-    return lanes_for([*nest.tensors, *reads])
+    read = [e.tensor for e in reads(*nest.values, *nest.indices)]
+    return lanes_for([*nest.tensors, *read])
 
 
 def crossing_axis(
@@ -55,18 +56,18 @@ def crossing_axis(
     """The axis along which reads are contiguous whose lanes are far apart."""
     if choices.across is False:
         return None
-    if vector is None or extent_of(vector) < tile_lanes(nest):
+    stores, beside = accesses[: len(nest.tensors)], accesses[len(nest.tensors) :]
+    if vector is None or any(x.stride(vector) != 1 for x in stores):
+        return None
+    far = [x for x in beside if _is_far(x.stride(vector))]
+    if not far or extent_of(vector) < (lanes := tile_lanes(nest)):
         return None
     if len(postorder(*nest.values, *nest.indices)) > MOST_NODES:
-        return None
-    stores, reads = accesses[: len(nest.tensors)], accesses[len(nest.tensors) :]
-    if any(x.stride(vector) != 1 for x in stores):
         return None
     bounds = free_leaves(*[b for a in nest.axes for b in (a.lower, a.upper, a.step)])
     for a in nest.axes:
         able = a is not vector and a.step is ONE and a not in bounds
-        long = able and extent_of(a) >= tile_lanes(nest) // 2
-        if long and any(x.stride(a) == 1 and _is_far(x.stride(vector)) for x in reads):
+        if able and extent_of(a) >= lanes // 2 and any(x.stride(a) == 1 for x in far):
             return a
     return None
 

@@ -20,7 +20,6 @@ from tensorad.ir.expr import (
     Axis,
     Expr,
     Param,
-    Read,
     add,
     axis,
     call,
@@ -32,6 +31,7 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
+from tensorad.ir.order import READ, occurs
 from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute, substitute_all
 
 STRIPS = 32
@@ -197,7 +197,7 @@ class _Emitter:
         for c in conditions:
             used = free_leaves(c)
             bound = self.varies(c) or any(a in used for a in inside)
-            if not never_empty and any(isinstance(e, Read) for e in postorder(c)):
+            if not never_empty and occurs(READ, c):
                 bound = True  # where no point exists its reads may be out of bounds
             (later if bound else here).append(c)
         if not loops:

@@ -16,7 +16,8 @@ from tensorad.codegen.affine import among
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.loopnest import Nest, substitute_nest
 from tensorad.ir.expr import ONE, Axis, Const, Expr, Read, axis, floordiv, int_const, mod, mul
-from tensorad.ir.visit import children, free_leaves, postorder
+from tensorad.ir.order import READ, occurs
+from tensorad.ir.visit import children, free_leaves
 
 LONG: Final = 2048
 """Rows of at least this many elements stay loops of their own."""
@@ -75,7 +76,7 @@ def _outside_of_addresses(nest: Nest) -> dict[object, None]:
         if isinstance(e, Axis):
             found[e] = None
         elif isinstance(e, Read):
-            data = [i for i in e.indices if any(isinstance(x, Read) for x in postorder(i))]
+            data = [i for i in e.indices if occurs(READ, i)]
             found.update(dict.fromkeys(free_leaves(*data)))
         else:
             stack.extend(children(e))

@@ -26,7 +26,7 @@ from tensorad.codegen.schedule_ragged import through_strips
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import ONE, Axis, Const, Read
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder, reads
+from tensorad.ir.visit import reads
 
 LINE: Final = 64
 """Bytes that go to memory at once."""
@@ -76,18 +76,18 @@ def _cycles(s: For) -> int:
 
 def streamed_tensors(kernel: Kernel, schedules: Schedules) -> list[Tensor]:
     """Tensors that the kernel only writes and that no cache could keep for a later reader."""
-    read = dict.fromkeys(
-        [e.tensor for s in statements(kernel.body) for e in reads(*expressions(s))]
-    )
     last = machine.current().l3
     total = sum([bytes_of(t) or 0 for t in dict.fromkeys((*kernel.reads, *kernel.writes))])
     found: list[Tensor] = []
     for t in kernel.writes:
         chosen = schedules.of(t.name).streaming
         large = total > last and is_large(t)
-        if t not in read and (large if chosen is None else chosen):
+        if large if chosen is None else chosen:
             found.append(t)
-    return found
+    if not found:
+        return found
+    read = {e.tensor for s in statements(kernel.body) for e in reads(*expressions(s))}
+    return [t for t in found if t not in read]
 
 
 def is_large(t: Tensor) -> bool:
@@ -197,8 +197,7 @@ def _row_by_row(s: For) -> list[For]:
         return [s]
     if len({t for c in stores for t in c.tensors}) > 1:
         return [s]
-    read = [e for e in postorder(*[v for c in stores for v in c.values]) if isinstance(e, Read)]
-    if any(_is_across(s, e) for e in read):
+    if any(_is_across(s, e) for e in reads(*[v for c in stores for v in c.values])):
         return [s]
     t = stores[0].tensors[0]
     starts = [offset(t, c.indices) for c in stores]

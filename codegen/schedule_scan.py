@@ -25,7 +25,6 @@ from tensorad.ir.expr import (
     Axis,
     Expr,
     Param,
-    Reduce,
     add,
     axis,
     floordiv,
@@ -34,6 +33,7 @@ from tensorad.ir.expr import (
     param,
     sub,
 )
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Placeholder, Scan, Tensor, outputs
 from tensorad.ir.visit import (
     free_leaves,
@@ -146,7 +146,7 @@ def _rows_fit_lanes(op: Scan, parts: ScanParts) -> bool:
 
 def rows_together(op: Scan, parts: ScanParts, choices: Choices) -> int:
     """How many rows may be walked side by side: as many as take the very same steps."""
-    if not op.axes or any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
+    if not op.axes or occurs(REDUCE, *op_expressions(op)):
         return 1
     row = op.axes[-1]
     bounds = [b for a in (*parts.steps, row) for b in (a.lower, a.upper, a.step)]

@@ -11,18 +11,17 @@ from tensorad.ir.expr import (
     Axis,
     Const,
     Expr,
-    Read,
     Reduce,
     logical_and,
     read,
 )
+from tensorad.ir.order import READ, REDUCE, occurs, reads
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import (
     copy_bodies,
     free_leaves,
     needs,
     outside_reductions,
-    postorder,
     substitute,
     substitute_all,
 )
@@ -55,7 +54,7 @@ def _split_nested(
     order = outside_reductions(roots)
     replaced: dict[Expr, Expr] = {}
     for fold, need in fold_loops(order, needs(roots, order)):
-        if not any(isinstance(e, Reduce) for e in postorder(*fold.sources)):
+        if not occurs(REDUCE, *fold.sources):
             continue
         inside = (*axes, *fold.axes)
         holds = logical_and(guard, need, fold.condition)
@@ -114,7 +113,7 @@ def _stage(
     if guard is not TRUE:
         guard = substitute(guard, {a: a.lower for a in axes if a not in used and a.extent == 1})
         inside = free_leaves(guard)
-        plain = not any(isinstance(e, (Read, Reduce)) for e in postorder(guard))
+        plain = not occurs(READ | REDUCE, guard)
         if plain and not any(a in inside for a in missing):
             condition = logical_and(guard, condition)
         elif guarded_unsafe(fold.sources, [*own, *fold.axes], guarded=True):
@@ -129,7 +128,7 @@ def _stage(
 def stage_uses(stages: Sequence[Compute], bodies: Sequence[Expr]) -> set[Tensor]:
     """The stage tensors that are read."""
     roots = [*bodies, *[b for s in stages for b in s.bodies]]
-    return {e.tensor for e in postorder(*roots) if isinstance(e, Read)}
+    return {e.tensor for e in reads(*roots)}
 
 
 def _is_range(a: Axis) -> bool:

@@ -16,9 +16,10 @@ from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, Reduce, read
+from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, read
+from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Scatter, Tensor
-from tensorad.ir.visit import free_leaves, op_expressions, op_inputs, postorder
+from tensorad.ir.visit import free_leaves, op_expressions, op_inputs
 
 STRIP = 64
 """Lanes a thread takes at a time where the axis of the threads is also that of the lanes."""
@@ -36,7 +37,7 @@ def schedule_scatter(op: Scatter, out: Tensor, choices: Choices) -> Kernel:
 def schedule_updates(op: Scatter, out: Tensor, choices: Choices) -> tuple[Stmt, ...]:
     """The loops over a scatter's points: lanes and threads where no two write one element."""
     body: tuple[Stmt, ...] = tuple([s for u in op.updates for s in lower_update(op, u, out)])
-    if not any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
+    if not occurs(REDUCE, *op_expressions(op)):
         ranges, memo = Ranges(op.axes), dict[Expr, Expr]()
         body = _mapped(body, lambda e: fold_by_ranges(e, ranges, memo))
     free = _free_axes(op)
@@ -67,7 +68,7 @@ def schedule_updates(op: Scatter, out: Tensor, choices: Choices) -> tuple[Stmt, 
 
 def _near(op: Scatter, free: Sequence[Axis]) -> Axis | None:
     """The free axis that walks along the output's last dimension: its loop goes inside."""
-    if any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
+    if occurs(REDUCE, *op_expressions(op)):
         return None
     last = [a for a in free if all(u.indices[-1] is a for u in op.updates)]
     return last[0] if last else None
@@ -118,7 +119,7 @@ def _fits_lanes(op: Scatter, a: Axis) -> bool:
     """Whether conditions are the same in all lanes and reads are safe in each."""
     if not isinstance(a.step, Const) or a.step.value != 1:
         return False
-    if any(isinstance(e, Reduce) for e in postorder(*op_expressions(op))):
+    if occurs(REDUCE, *op_expressions(op)):
         return False
     if a in free_leaves(*[u.condition for u in op.updates]):
         return False

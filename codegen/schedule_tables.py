@@ -15,8 +15,9 @@ from tensorad.codegen.loopnest import Nest, simplify_nest, substitute_nest
 from tensorad.codegen.schedule_split import most_pieces, switches
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Const, Expr, Read, int_const
+from tensorad.ir.order import reads
 from tensorad.ir.tensor import Constant
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.visit import free_leaves
 
 LONGEST: Final = 12
 """Values of an axis that are written out."""
@@ -57,7 +58,7 @@ def _counts(a: Axis) -> bool:
 
 def _tables(e: Expr) -> list[Read]:
     """The reads of constants at one index, whole numbers all of them."""
-    found = [r for r in postorder(e) if isinstance(r, Read) and isinstance(r.tensor.op, Constant)]
+    found = [r for r in reads(e) if isinstance(r.tensor.op, Constant)]
     return [r for r in found if len(r.indices) == 1 and r.dtype is INT64]
 
 

@@ -11,8 +11,8 @@ from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.shared_loops import FEW_POINTS
-from tensorad.ir.expr import Axis, Size
-from tensorad.ir.visit import postorder
+from tensorad.ir.expr import Axis
+from tensorad.ir.order import SIZE, occurs
 
 
 def on_threads(nest: Nest, plan: Plan, lanes: int, cost: float, wanted: bool | None) -> Plan:
@@ -73,4 +73,4 @@ def _becomes_long(nest: Nest, plan: Plan, trips: Callable[[Axis], int]) -> bool:
 def _is_symbolic(nest: Nest) -> bool:
     bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)]
     bounds += [a.upper for a in nest.axes]
-    return any(isinstance(e, Size) for e in postorder(*bounds))
+    return occurs(SIZE, *bounds)

@@ -14,6 +14,7 @@ from tensorad.codegen.fusion_step import Step
 from tensorad.codegen.loopnest import fold_groups, nest_of, share_loops
 from tensorad.codegen.schedule import Item
 from tensorad.ir.expr import Axis, Expr, Read, Reduce, int_const
+from tensorad.ir.order import REDUCE, occurs, reads
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, outside_reductions, postorder, substitute, substitute_all
 
@@ -69,7 +70,7 @@ def _key(step: Step) -> Key | None:
     if step.item is None or step.item.choices.siblings is False:
         return None
     folds = [e for e in outside_reductions(step.item.bodies) if isinstance(e, Reduce)]
-    if not folds or any(isinstance(e, Reduce) for e in postorder(*folds[0].sources)):
+    if not folds or occurs(REDUCE, *folds[0].sources):
         return None
     axes = (*step.item.axes, *folds[0].axes)
     places: dict[Expr, Expr] = {a: int_const(PLACE + n) for n, a in enumerate(axes)}
@@ -114,7 +115,7 @@ def _pays(item: Item) -> bool:
 
 def _wide_reads(roots: Sequence[Expr], axes: Sequence[Axis]) -> list[Read]:
     """The distinct reads of another element at every point of the loops."""
-    return [e for e in postorder(*roots) if isinstance(e, Read) and _spans(e, axes)]
+    return [e for e in reads(*roots) if _spans(e, axes)]
 
 
 def _spans(e: Read, axes: Sequence[Axis]) -> bool:

@@ -22,8 +22,9 @@ from tensorad.ir.expr import (
     Select,
     Size,
 )
+from tensorad.ir.order import reads
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Scan, Scatter, Tensor
-from tensorad.ir.visit import children, op_expressions, postorder
+from tensorad.ir.visit import children, op_expressions
 
 
 @dataclass(frozen=True)
@@ -339,7 +340,7 @@ def _integer_inputs(op: Op) -> list[Tensor]:
     found: list[Tensor] = []
     if isinstance(op, Scatter) and op.init is not None:
         found.append(op.init)
-    found += [e.tensor for e in postorder(*op_expressions(op)) if isinstance(e, Read)]
+    found += [e.tensor for e in reads(*op_expressions(op))]
     return [t for t in found if not t.dtype.is_float]
 
 

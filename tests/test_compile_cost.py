@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 import tensorad as ta
 from tensorad import te, topi
+from tensorad.codegen import access as accesses
 from tensorad.codegen.contraction_tiles import row_tiles
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.lower import lower_program
-from tensorad.ir.expr import int_const
+from tensorad.ir import leaves
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import const, int_const
 from tensorad.ir.tensor import Tensor
 
 Layer = tuple[Tensor, Sequence[Tensor]]
@@ -107,3 +111,27 @@ def test_collected_lanes_take_one_register() -> None:
     k = te.reduce_axis(10, name="k")
     y = te.compute((64,), lambda i: te.max(x[i, k], axis=k), name="Y")
     assert text_of(y, [x]).count("@llvm.masked.load") <= 16 + 1
+
+
+def test_accesses_of_a_nest_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, looked = accesses.access, []
+
+    def counted(tensor: Tensor, indices: Any) -> accesses.Access:
+        looked.append((tensor, indices))
+        return plain(tensor, indices)
+
+    monkeypatch.setattr(accesses, "access", counted)
+    x = te.placeholder((32, 10, 20, 25), name="X")
+    head = te.placeholder((32, 5000), name="H")
+    y = topi.nn.flatten(x)
+    lower_program([y, *ta.vjp(y, [x], head)], [x, head])
+    assert len(looked) <= 16  # a read and a store of five nests, and of forms in between
+
+
+def test_numbers_used_lately_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(leaves, "wrap", lambda n, dtype: made.append(n) or n)
+    for number in (123_457, 123_458, 123_457):
+        const(number, INT64)
+        int_const(number)
+    assert made == [123_457, 123_458]

@@ -204,7 +204,7 @@ def _pow(a: Expr, b: Expr) -> Expr:
 
 
 def _is(e: Expr, value: int) -> bool:
-    return isinstance(e, Const) and e.value == value and e.dtype is not BOOL
+    return type(e) is Const and e.value == value and e.dtype is not BOOL
 
 
 def add(a: Expr, b: Expr) -> Expr:

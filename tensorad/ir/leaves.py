@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -18,27 +19,23 @@ def const(value: Number, dtype: DType) -> Const:
     if dtype is BOOL:
         return Const(dtype, bool(value))
     if dtype.is_integer:
-        known = _SMALL.get(value) if dtype is INT64 else None  # type: ignore[arg-type]
-        return Const(dtype, wrap(int(value), dtype)) if known is None else known
+        return int_const(value) if dtype is INT64 else Const(dtype, wrap(int(value), dtype))
     if dtype is FLOAT32:
         with np.errstate(over="ignore"):
             return Const(dtype, float(np.float32(value)))
     return Const(dtype, float(value))
 
 
-_SMALL: Final = {n: Const(INT64, n) for n in range(-1, 65)}
-"""Kept: most axes begin at one of them and step by one."""
+@lru_cache(maxsize=1024)
+def int_const(value: Number) -> Const:
+    """An index constant; the last ones are kept, as few numbers occur often."""
+    return Const(INT64, wrap(int(value), INT64))
+
 
 TRUE: Final = const(True, BOOL)
 FALSE: Final = const(False, BOOL)
 ZERO: Final = const(0, INT64)
 ONE: Final = const(1, INT64)
-
-
-def int_const(value: int) -> Const:
-    """An index constant."""
-    known = _SMALL.get(value)
-    return const(value, INT64) if known is None else known
 
 
 def axis(name: str, lower: int | Expr, upper: int | Expr, step: int | Expr = 1) -> Axis:

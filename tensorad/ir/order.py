@@ -70,6 +70,8 @@ def outside_reductions(
     roots: Sequence[Expr], follow: Callable[[Expr], Sequence[Expr]] = children
 ) -> list[Expr]:
     """Post-order along `follow` of the nodes at the roots' own level; reductions are leaves."""
+    if follow is children and not occurs(REDUCE, *roots):
+        return postorder(*roots)
     return list(_postorder_along(roots, lambda e: () if type(e) is Reduce else follow(e)))
 
 
