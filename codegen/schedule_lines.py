@@ -353,7 +353,7 @@ def _store(
 def _copies(x: Stretch, source: Tensor, lead: int, every: Axis, turn: Axis) -> list[For]:
     """The elements of a block's turns, one after the other, and the last of them kept in front.
 
-    Blocks of one thread end with the last whole line: what is left goes with the next block.
+    Blocks end with the last whole line, and what is left goes with the next one, within `every`.
     """
     length = int_const(x.length)
     start, stop = mul(turn.lower, length), mul(turn.upper, length)
