@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import inf
 
 from tensorad.codegen import machine
@@ -47,7 +48,10 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
     if not large:
         return {}
     used = [_used(body) for k in program.kernels for body, _ in phases(k.body)]
-    last = {t: n for n, rows in enumerate(used) for t in rows}
+    last = {t: n for n, rows in enumerate(used, 1) for t in rows}
+    most = {
+        o: [*accumulate([u.get(o, 0.0) for u in used], max, initial=0.0)] for o in program.outputs
+    }
     found: dict[Tensor, Inside] = {}
     taken: dict[Tensor, int] = {}
     for t in large:
@@ -56,7 +60,7 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
             room = bytes_of(o) or 0  # none where sizes are symbolic
             if taken.get(o, 0) + need + ALIGNMENT > room:
                 continue
-            start = max(_written(o, room, used[: last.get(t, 0) + 1]), taken.get(o, 0))
+            start = max(_written(o, room, most[o][last.get(t, 0)]), taken.get(o, 0))
             if start + need + ALIGNMENT <= room:
                 found[t] = Inside(o, start)
                 taken[o] = start + need + ALIGNMENT
@@ -64,9 +68,8 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
     return found
 
 
-def _written(o: Tensor, size_bytes: int, used: Sequence[Rows]) -> int:
-    """Bytes from the first on that phases use, of an output of so many bytes."""
-    rows = max([u.get(o, 0) for u in used], default=0)
+def _written(o: Tensor, size_bytes: int, rows: float) -> int:
+    """Bytes of so many rows from the first on, of an output of so many bytes."""
     if not rows or not o.shape:
         return size_bytes if rows else 0
     extent = int(o.shape[0])
