@@ -130,3 +130,19 @@ def test_a_sum_that_needs_another_one_stays_behind_it() -> None:
 
 def test_sums_that_registers_do_not_hold_stay_apart() -> None:
     assert len(centred_loops(later=False, machine="vector_bytes=16,registers=32")) == 4
+
+
+def test_a_sum_stays_apart_from_rows_that_stream() -> None:
+    """Where stores stream, lanes begin where lines of the output do: bits would go by its place."""
+    x = te.placeholder((N, M), name="X")
+    k, k1 = (te.reduce_axis(M, name=n) for n in ("k", "k1"))
+    mean = te.compute((N,), lambda i: te.sum(x[i, k], axis=k) * (1 / M), name="mean")
+    first = te.compute((N, M), lambda i, j: x[i, j] - mean[i], name="first")
+    squares = te.compute((N,), lambda i: te.sum((x[i, k1] - mean[i]) ** 2, axis=k1), name="S")
+    y = te.compute((N, M), lambda i, j: x[i, j] * squares[i], name="Y")
+    choices = ta.Schedule(fuse=True, siblings=False, streaming=True)
+    (kernel,) = lower_program([first, y], [x], choices=choices).kernels
+    found = loops([*statements(kernel.body)])
+    streaming = [s for s in found if any(isinstance(c, Store) and c.streaming for c in s.body)]
+    assert streaming
+    assert not any(isinstance(c, Fold) for s in streaming for c in s.body)
