@@ -28,7 +28,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.order import PARAM, READ, SELECT
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import reads
+from tensorad.ir.visit import free_leaves, reads
 from tensorad.simplify.linear import Linear, linear_form
 
 SHARE = 4
@@ -81,6 +81,8 @@ def _rows(s: For, t: Tensor, places: Sequence[Read], around: Axis | None) -> tup
         return [], stride
     if any(i.kinds & READ for e in places for i in e.indices):
         return [], stride
+    if s.axis in free_leaves(*[leaf for leaf in forms[0].terms if leaf is not s.axis]):
+        return [], stride  # rows are as long as the loop only where reads follow each other
     length = s.axis.extent * stride
     found: list[tuple[int, Read]] = []
     for at, e in sorted(zip([f.constant for f in forms], places, strict=True), key=_first):

@@ -243,6 +243,28 @@ def test_rows_of_a_symbolic_number_are_loaded_as_those_of_a_large_one() -> None:
             np.testing.assert_array_equal(f(a), np.cumsum(a, axis=1))
 
 
+@pytest.mark.parametrize("summed", [False, True])
+def test_rows_whose_reads_do_not_follow_each_other_are_not_loaded(summed: bool) -> None:
+    """45 turns of the loop read 14 elements of a row: the last row ends before a stretch of 45."""
+    x, k = te.placeholder((36, 14), name="X"), te.reduce_axis(45, name="k")
+
+    def both(i: Any, j: Any) -> Any:
+        return x[10 * i, j - j * j // 50] + x[10 * i + 5, j - j * j // 50]
+
+    def all_of_row(i: Any) -> Any:
+        return te.sum(both(i, k), axis=k)
+
+    y = te.compute((4,), all_of_row, "Y") if summed else te.compute((4, 45), both, "Y")
+    machine = "l2=64,l3=100000000"
+    assert not line_loops(kernel_of([y], [x], machine))
+    a = guarded((36, 14), "float32", True)
+    a[...] = RNG.integers(-99, 99, a.shape)
+    columns = np.array([j - j * j // 50 for j in range(45)])
+    want = a[::10, columns] + a[5::10, columns]
+    with override(machine=machine):
+        np.testing.assert_array_equal(build(y, [x])(a), want.sum(axis=1) if summed else want)
+
+
 def test_rows_that_a_step_may_not_read_are_not_loaded() -> None:
     x, b = te.placeholder((16, 45), name="X"), te.placeholder((16, 45), name="B")
     source = te.compute((16, 45), lambda i, j: te.select(b[i, j] > 0, x[i, j], 0.0), "S")
