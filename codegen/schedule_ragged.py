@@ -64,7 +64,7 @@ def is_ragged(s: For, streamed: Collection[Tensor]) -> bool:
             return False
         size = t.dtype.size_bytes
         alike &= all((form.constant - forms[0].constant) * size % LINE == 0 for form in forms)
-        size_bytes += len(stores) * (LINE + _strip_length(s) * size)
+        size_bytes += len(stores) * (_in_front(tensors) + _strip_length(s)) * size
     even = _evenly([c.indices for c in stores], axis("r", 0, len(stores))) is not None
     return even and not alike and size_bytes <= machine.current().l1
 
@@ -82,6 +82,11 @@ def _strip_length(s: For) -> int:
     lengths = [linear_form(sub(e, s.axis.lower)) for e in every]
     known = [form.constant for form in lengths if not form.terms]
     return known[0] if len(known) == 1 else 0
+
+
+def _in_front(tensors: Sequence[Tensor]) -> int:
+    """The lanes by which the borders of a strip may move back: a line's of the smallest type."""
+    return max([LINE // t.dtype.size_bytes for t in tensors])
 
 
 def _evenly(rows: Sequence[Sequence[Expr]], number: Axis) -> tuple[Expr, ...] | None:
@@ -102,7 +107,7 @@ def _copied(s: For, made: list[Tensor]) -> list[For]:
     stores, whole = _rows(s), s.within
     assert whole is not None  # `is_ragged` has seen it
     tensors = stores[0].tensors
-    front = max([LINE // t.dtype.size_bytes for t in tensors])
+    front = _in_front(tensors)
     shape = len(stores), front + _strip_length(s)
     buffers = tuple([buffer(f"{t.name}.strip", shape, t.dtype) for t in tensors])
     made.extend(buffers)

@@ -14,6 +14,7 @@ from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loopir import For, Kernel, Store
 from tensorad.codegen.lower import lower_program
+from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.config import override
 from tensorad.ir.tensor import Tensor
 
@@ -103,6 +104,19 @@ def test_neither_do_rows_that_do_not_stream_or_buffers_beyond_the_first_cache() 
     made = transposed(601, 50, "copy", "float32")
     assert not kernel_of(*made, "l1=32768,l2=4096,l3=100000000").scratch
     assert not kernel_of(*made, "l1=4096,l2=4096,l3=16384").scratch
+
+
+def test_buffers_of_unlike_elements_fit_the_first_cache_together() -> None:
+    """In front of a strip of float64 lie as many elements as a line has of int8."""
+    a = te.placeholder((1201, 50), "int8", name="A")
+    b = te.placeholder((1201, 50), "float64", name="B")
+    made = list(te.compute((50, 1201), lambda i, j: (a[j, i], b[j, i]), "Y")), [a, b]
+    used = []
+    for l1 in range(4096, 40000, 2048):
+        strips = kernel_of(*made, f"l1={l1},l2=4096,l3=16384").scratch
+        used.append(sum(bytes_of(t) or 0 for t in strips))
+        assert used[-1] <= l1
+    assert used[0] == 0 and used[-1] > 0
 
 
 def test_few_rows_are_read_side_by_side_from_memory() -> None:
