@@ -77,7 +77,7 @@ def _rows(s: For, t: Tensor, places: Sequence[Read], around: Axis | None) -> tup
     forms = [offset(t, e.indices) for e in places]
     stride = forms[0].terms.get(s.axis, 0)
     alike = all(f.terms == forms[0].terms for f in forms)
-    if not alike or not 0 < stride <= MAX_STRIDE or s.axis.extent is None:
+    if not alike or not 0 < stride <= MAX_STRIDE or not s.axis.extent:
         return [], stride
     if any(i.kinds & READ for e in places for i in e.indices):
         return [], stride

@@ -265,6 +265,11 @@ def test_rows_whose_reads_do_not_follow_each_other_are_not_loaded(summed: bool) 
         np.testing.assert_array_equal(build(y, [x])(a), want.sum(axis=1) if summed else want)
 
 
+def test_rows_without_elements_are_not_loaded() -> None:
+    x = te.placeholder((te.size("n"), 0), name="X")
+    assert build(te.scan(x, 1, "sum"), [x])(np.ones((5, 0), "f")).shape == (5, 0)
+
+
 def test_rows_that_a_step_may_not_read_are_not_loaded() -> None:
     x, b = te.placeholder((16, 45), name="X"), te.placeholder((16, 45), name="B")
     source = te.compute((16, 45), lambda i, j: te.select(b[i, j] > 0, x[i, j], 0.0), "S")
