@@ -1,4 +1,4 @@
-"""What the next product of a batch reads, fetched while this one is computed.
+"""What the next product of a batch reads and stores, fetched while this one is computed.
 
 Its first tiles would wait for memory otherwise: a product of a batch is short, and its rows start
 anew, so that the processor does not foresee them.
@@ -6,7 +6,7 @@ anew, so that the processor does not foresee them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Final
@@ -19,13 +19,15 @@ from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.loopir import Fetch
 from tensorad.codegen.schedule_memory import bytes_of
-from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, int_const, mul
+from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, floordiv, int_const, mod, mul
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
 
 LEAST_PART: Final = 64
 """The part of the second cache from which the processor does not foresee the next operands."""
+LARGE: Final = 1 << 62
+"""Bytes that a tensor of symbolic extents is thought to have."""
 PAGE: Final = 4096
 """Bytes within which the processor foresees what is read."""
 
@@ -65,7 +67,11 @@ class Ahead:
 
 
 def ahead_of(b: Blocking, values: Sequence[Expr], following: Expr) -> Ahead | None:
-    """What the iteration `following` reads, where it would come from behind the second cache."""
+    """What the iteration `following` needs, where it would come from behind the second cache.
+
+    Args:
+        values: the operands, and the results as if they were read.
+    """
     if is_symbolic((*b.rows.axes, *b.contraction.reduced)) or not b.whole or b.inside:
         return None
     mapping = digits(following, b.outer)
@@ -101,6 +107,55 @@ def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None
     image = substitutor(mapping)
     count = prod(n for n in inner if isinstance(n, int))
     return Piece(value.tensor, tuple([image(i) for i in value.indices[:leading]]), count)
+
+
+def sums_ahead(
+    b: Blocking, waiting: Callable[[Expr], Expr], row: Expr, rows: int, step: Expr
+) -> tuple[Fetch, ...]:
+    """One of the lines where the sums of the next rows wait: all of them during the steps.
+
+    The tile that goes on with those sums would wait for its lines otherwise.
+
+    Args:
+        waiting: the sum of a row in the first lane of the tile.
+        step: the number of the reduce step in its block.
+    """
+    first = waiting(row)
+    if b.inside or len(b.rows.axes) != 1 or not isinstance(first, Read):
+        return ()
+    if (bytes_of(first.tensor) or LARGE) <= machine.current().l2 // 4:
+        return ()
+    line = machine.current().line // first.dtype.size_bytes
+    each = ceil(b.registers * b.width / line)
+    apart = 1
+    while 2 * apart * rows * each <= b.depth:
+        apart *= 2
+    place = floordiv(step, int_const(apart))
+    found = waiting(add(add(row, int_const(rows)), floordiv(place, int_const(each))))
+    assert isinstance(found, Read)
+    *outer, last = found.indices
+    last = add(last, mul(mod(place, int_const(each)), int_const(line)))
+    return (Fetch(found.tensor, (*outer, last), 1),)
+
+
+def slivers_ahead(
+    b: Blocking, value: Callable[[Expr], Expr], row: Expr, rows: int, sliver: Expr
+) -> tuple[Fetch, ...]:
+    """What the next rows read in this step, shared by the slivers that these rows meet.
+
+    Rows are read from behind the second cache once for each panel, in pieces as long as a block.
+    """
+    own = b.rows.value
+    if b.inside or b.rows_mode != "place" or len(b.rows.axes) != 1 or not isinstance(own, Read):
+        return ()
+    if (bytes_of(own.tensor) or LARGE) <= machine.current().l2 // 2:
+        return ()
+    if access(own.tensor, own.indices).uses.get(b.contraction.reduced[-1]) != 1:
+        return ()
+    each = ceil(rows / ceil(b.panel / b.sliver))
+    first = add(add(row, int_const(rows)), mul(sliver, int_const(each)))
+    found = [value(add(first, int_const(n))) for n in range(each)]
+    return tuple([Fetch(e.tensor, e.indices, 1) for e in found if isinstance(e, Read)])
 
 
 def columns_ahead(b: Blocking, value: Expr, rows: int) -> tuple[Fetch, ...]:

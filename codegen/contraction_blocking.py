@@ -42,7 +42,6 @@ class Blocking:
         inside: it runs in loops around it: copies are scratch, and threads share nothing.
         pitch: elements between neighbours along each axis of `group`, if there are gaps.
         sliver: lanes that lie side by side in a packed panel; 0: all of them.
-        row_block: rows that meet all slivers before the next rows do; 0: all of them.
     """
 
     contraction: Contraction
@@ -64,7 +63,6 @@ class Blocking:
     inside: bool = False
     pitch: tuple[int, ...] = ()
     sliver: int = 0
-    row_block: int = 0
 
     @property
     def outer(self) -> tuple[Axis, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from tensorad.codegen.access import access
 from tensorad.codegen.contraction import size
-from tensorad.ir.expr import ONE, Axis, Const, Expr, floordiv, int_const, mod, mul
+from tensorad.ir.expr import ONE, Axis, Const, Expr, Read, floordiv, int_const, mod, mul
 from tensorad.ir.tensor import Dim
 
 Mapping = dict[Expr, Expr]
@@ -51,3 +52,24 @@ def digits_below(k: Expr, group: Sequence[Axis]) -> Mapping:
         inner //= size(a)
         found[a] = mod(floordiv(k, int_const(inner)), int_const(size(a)))
     return found
+
+
+def merged(
+    local: Sequence[Axis], reduced: Sequence[Axis], operands: Sequence[Expr]
+) -> list[list[Axis]]:
+    """Neighbouring reduce axes that every operand walks as one.
+
+    Args:
+        local: the axes inside of a block that stand for `reduced`.
+    """
+    uses = [access(e.tensor, e.indices).uses for e in operands if isinstance(e, Read)]
+    groups: list[list[Axis]] = [[local[0]]]
+    for n in range(1, len(local)):
+        steps = [(u.get(reduced[n - 1], 0), u.get(reduced[n], 0)) for u in uses]
+        if local[n].extent is not None and all(
+            x is not None and y is not None and x == y * size(local[n]) for x, y in steps
+        ):
+            groups[-1].append(local[n])
+        else:
+            groups.append([local[n]])
+    return groups

@@ -6,16 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
-from tensorad.codegen.access import access
 from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import is_symbolic, size
-from tensorad.codegen.contraction_ahead import Ahead, ahead_of, columns_ahead, rows_ahead
+from tensorad.codegen.contraction_ahead import (
+    Ahead,
+    ahead_of,
+    columns_ahead,
+    rows_ahead,
+    slivers_ahead,
+    sums_ahead,
+)
 from tensorad.codegen.contraction_blocking import Blocking, store_stride
-from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, points
+from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, merged, points
 from tensorad.codegen.contraction_pack import Relaid, buffer, panel_nest
 from tensorad.codegen.contraction_panel import Panel
-from tensorad.codegen.contraction_tiles import RowTiles, Tile, lanes_of, row_block, row_tiles
-from tensorad.codegen.loopir import Assign, Fold, For, If, LoopKind, Stmt, Store
+from tensorad.codegen.contraction_tiles import RowTiles, Tile, lanes_of, row_tiles
+from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.expr import (
     ONE,
@@ -38,25 +44,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
-
-
-class Emitted:
-    """The loops of a contraction and the buffers they need beside the operands.
-
-    `before` fills scratch by what the lanes' operand alone decides: once, where it stays the same.
-    """
-
-    def __init__(
-        self,
-        body: tuple[Stmt, ...],
-        copies: Sequence[Tensor] = (),
-        scratch: Sequence[Tensor] = (),
-        before: tuple[Stmt, ...] = (),
-    ) -> None:
-        self.before = before
-        self.body = body
-        self.copies = tuple(copies)
-        self.scratch = tuple(scratch)
 
 
 class Emitter:
@@ -149,7 +136,8 @@ class Emitter:
             return self.in_blocks(lambda k: self.one_panel(panels, ZERO, k))
         self.at = q
         if panels == 1 and b.mode != "gaps":
-            self.ahead = ahead_of(b, (self.rows_value, self.lanes_value), add(q, ONE))
+            results = [read(t, self.nest.indices) for t in self.nest.tensors]
+            self.ahead = ahead_of(b, (self.rows_value, self.lanes_value, *results), add(q, ONE))
         return (For(q, self.in_blocks(lambda k: self.one_panel(panels, q, k)), kind),)
 
     def together(self, panels: int, count: Expr, kind: LoopKind) -> tuple[Stmt, ...]:
@@ -225,30 +213,40 @@ class Emitter:
         if b.mode == "panel" and not self.before:
             body.extend(self.pack(outer, base, lanes, number))
         last = None if b.whole else number
-        for t in b.tiles(lanes):
-            for rows in row_tiles(points(b.rows.axes), t.rows, b.alike):
-                body.extend(self.sweep(t, outer, base, rows, last))
+        tiles = b.tiles(lanes)
+        for group in [tiles] if b.sliver else [[t] for t in tiles]:
+            most = min(t.rows for t in group)
+            for rows in row_tiles(points(b.rows.axes), most, b.alike):
+                body.extend(self.across(group, outer, base, rows, last))
         return tuple(body)
 
-    def sweep(
-        self, t: Tile, outer: Mapping, base: Expr, rows: RowTiles, last: Expr | None
+    def across(
+        self, tiles: Sequence[Tile], outer: Mapping, base: Expr, rows: RowTiles, last: Expr | None
     ) -> tuple[Stmt, ...]:
-        """All tiles of equal height: rows outside of lanes, inside of slivers."""
-        b = self.b
+        """Tiles of equal height: each meets all lanes before the next one does."""
         start, stop, step = rows
-        if not b.sliver:
-            return self.column(t, outer, base, rows, last)
-        s, inside = self.within(t)
-        block = row_block(b.row_block, rows)
-        if block is None:
-            body = self.column(inside, outer, base, rows, last)
-        else:
-            m = axis("m", start, stop, block)
-            end = call("minimum", stop, add(m, int_const(block)))
-            body = self.column(inside, outer, base, (m, end, step), last)
-        if isinstance(s, Axis):
-            body = (For(s, body),)
-        return body if block is None else (For(m, body),)
+        row = start
+        if sub(stop, start) is not int_const(step):
+            row = axis("r", start, stop, step)
+        inner = self.one_row(tiles, outer, base, row, step, last)
+        return (For(row, inner),) if isinstance(row, Axis) else inner
+
+    def one_row(
+        self,
+        tiles: Sequence[Tile],
+        outer: Mapping,
+        base: Expr,
+        row: Expr,
+        rows: int,
+        last: Expr | None,
+    ) -> tuple[Stmt, ...]:
+        """All lanes of `rows` rows."""
+        body: list[Stmt] = []
+        for t in tiles:
+            s, part = self.within(t) if self.b.sliver else (ZERO, t)
+            found = self.tile(part, outer, base, row, rows, last)
+            body.extend([For(s, found)] if isinstance(s, Axis) else found)
+        return tuple(body)
 
     def within(self, t: Tile) -> tuple[Expr, Tile]:
         """The slivers of a tile, an axis if there are several, and the tile in each of them."""
@@ -258,16 +256,6 @@ class Emitter:
         self.sliver = int_const(first) if number < 2 else axis("s", first, first + number)
         width = b.sliver if number else t.stop - t.start
         return self.sliver, replace(t, start=t.start - place, stop=t.start - place + width)
-
-    def column(
-        self, t: Tile, outer: Mapping, base: Expr, rows: RowTiles, last: Expr | None
-    ) -> tuple[Stmt, ...]:
-        """The same lanes for all rows."""
-        start, stop, step = rows
-        if sub(stop, start) is int_const(step):
-            return self.tile(t, outer, base, start, step, last)
-        r = axis("r", start, stop, step)
-        return (For(r, self.tile(t, outer, base, r, step, last)),)
 
     def pack(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
         """The lanes of a block from `base` on, brought into a panel."""
@@ -332,7 +320,10 @@ class Emitter:
     ) -> tuple[Stmt, ...]:
         """The reduce loops of a tile."""
         mapping, local = self.reduced(number)
-        groups = self.merged(local)
+        operands = [self.rows_value]
+        if self.b.mode != "panel":
+            operands.append(self.lanes_value)
+        groups = merged(local, self.c.reduced[self.b.split :], operands)
         inside: Mapping = {}
         loops: list[Axis] = []
         for group in groups:
@@ -362,11 +353,11 @@ class Emitter:
                 for a, p in zip(accs, places, strict=True)
             ]
         )
-        if self.ahead is not None and first_row is not None:
-            flat_step: Expr = ZERO
+        if first_row is not None:
+            step: Expr = ZERO
             for k in loops:
-                flat_step = add(mul(flat_step, k.upper), k)
-            body = (*self.ahead.part(first_row, len(accs), flat_step, self.c.depth), *body)
+                step = add(mul(step, k.upper), k)
+            body = (*self.asked({**around, **reduced}, first_row, len(accs), lane, step), *body)
         mine = substitutor({**around, **reduced, **places[0]})(self.rows_value)
         body = (*rows_ahead(self.b, mine, loops, len(accs)), *body)
         body = (*columns_ahead(self.b, mine, len(accs)), *body)
@@ -374,29 +365,31 @@ class Emitter:
             body = (For(k, body),)
         return body
 
+    def asked(
+        self, mapping: Mapping, row: Expr, rows: int, lane: Expr, step: Expr
+    ) -> tuple[Fetch, ...]:
+        """What a reduce step asks for ahead: the next product's operands, or the next rows'."""
+        b = self.b
+        if self.ahead is not None:
+            return self.ahead.part(row, rows, step, self.c.depth)
+        if not b.sliver:
+            return ()
+        at = add(mul(self.sliver, int_const(b.sliver)), lane)
+
+        def waiting(r: Expr) -> Expr:
+            return self.waiting({**mapping, **digits(r, b.rows.axes)}, r, at)
+
+        def value(r: Expr) -> Expr:
+            return substitutor({**mapping, **digits(r, b.rows.axes)})(self.rows_value)
+
+        sums = () if b.whole else sums_ahead(b, waiting, row, rows, step)
+        return (*sums, *slivers_ahead(b, value, row, rows, self.sliver))
+
     def combined(self, mapping: Mapping, other: Expr) -> Expr:
         """The source with both operands in place; what is left in it is substituted too."""
         mine = substitutor(mapping)(self.rows_value)
         pair = (mine, other) if self.b.rows is self.c.left else (other, mine)
         return substitutor(mapping)(self.c.combine(*pair))
-
-    def merged(self, local: Sequence[Axis]) -> list[list[Axis]]:
-        """Neighbouring reduce axes that every operand walks as one."""
-        reduced = self.c.reduced[self.b.split :]
-        operands = [self.rows_value]
-        if self.b.mode != "panel":
-            operands.append(self.lanes_value)
-        uses = [access(e.tensor, e.indices).uses for e in operands if isinstance(e, Read)]
-        groups: list[list[Axis]] = [[local[0]]]
-        for n in range(1, len(local)):
-            steps = [(u.get(reduced[n - 1], 0), u.get(reduced[n], 0)) for u in uses]
-            if local[n].extent is not None and all(
-                x is not None and y is not None and x == y * size(local[n]) for x, y in steps
-            ):
-                groups[-1].append(local[n])
-            else:
-                groups.append([local[n]])
-        return groups
 
     def stores(
         self,

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import is_symbolic, recognise
 from tensorad.codegen.contraction_blocking import Blocking
-from tensorad.codegen.contraction_emit import Emitted
 from tensorad.codegen.contraction_exact import added_up_again
-from tensorad.codegen.contraction_pack import fill
+from tensorad.codegen.contraction_pack import Emitted, fill
 from tensorad.codegen.contraction_plan import plan_contraction
 from tensorad.codegen.contraction_reasons import explain_blocking
 from tensorad.codegen.contraction_write import emit_contraction

@@ -53,6 +53,25 @@ def fill(nest: Nest, threads: bool) -> tuple[Stmt, ...]:
     return tuple(body)
 
 
+class Emitted:
+    """The loops of a contraction and the buffers they need beside the operands.
+
+    `before` fills scratch by what the lanes' operand alone decides: once, where it stays the same.
+    """
+
+    def __init__(
+        self,
+        body: tuple[Stmt, ...],
+        copies: Sequence[Tensor] = (),
+        scratch: Sequence[Tensor] = (),
+        before: tuple[Stmt, ...] = (),
+    ) -> None:
+        self.before = before
+        self.body = body
+        self.copies = tuple(copies)
+        self.scratch = tuple(scratch)
+
+
 class Relaid:
     """A copy of a tensor with zeros around it and the dimensions of some axes innermost."""
 

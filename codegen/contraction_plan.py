@@ -19,6 +19,7 @@ from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel
 from tensorad.codegen.contraction_layout import are_same, can_relayout, in_place, tap_groups
 from tensorad.codegen.contraction_tiles import (
     enough,
+    even_lanes,
     panel_lanes,
     rows_by_registers,
     scale_of,
@@ -38,6 +39,8 @@ FEW_SLIVERS: Final = 16
 """Of a panel in the second cache: with more, results are stored in long rows instead."""
 LEAST_DEPTH: Final = 128
 """Steps of a block from which keeping its sums in memory costs little."""
+SUMS_AGAIN: Final = 8
+"""Elements of rows that cost as much as a result that is read and stored once more."""
 WORST: Final = 2.6
 """Times the cycles of full registers that a contraction may cost."""
 
@@ -149,26 +152,28 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     c, element = b.contraction, b.lanes.value.dtype.size_bytes
     unit = b.registers * b.width
     sliced = _is_sliced(b) and c.depth * unit * element > target.l2 // FEW_SLIVERS
-    budget = target.l2 // 4 if sliced else target.l2 // 2
+    budget = 3 * target.l2 // 4 if sliced else target.l2 // 2
     split, block = 0, size(c.reduced[0])
     if choices.block is not None:
         split, block = _split(c, choices.block)
+    elif sliced:
+        split, block = _split(c, _depth(b, budget // element))
     elif c.depth * unit * element > 2 * budget or (b.mode == "panel" and is_symbolic(c.reduced)):
         split, block = _split(c, max(1, budget // (unit * element)))
     row_bytes = block * prod(size(a) for a in c.reduced[split + 1 :]) * element
     packs = b.mode == "panel" and not in_place(b.lanes, b.group)
     step = prod(size(a) for a in b.group[1:]) if packs else 1
-    rows, room = budget // row_bytes, target.l2 // 2
-    if sliced and rows < b.rows.extent <= target.l2 // (2 * row_bytes):
-        room = unit * row_bytes  # all rows and a sliver stay in the second cache
-    elif sliced and b.rows.extent > rows:
-        b, room = replace(b, row_block=max(1, rows)), target.l3 // (4 * target.cores)
-    panel = panel_lanes(b.flat, step, unit, max(unit, room // row_bytes))
+    lanes = max(unit, budget // row_bytes)
+    if sliced and target.l2 // 4 < b.rows.extent * row_bytes <= target.l2 // 2:
+        lanes = unit  # all rows and a sliver stay in the second cache
     outer = prod(size(a) for a in b.outer)
     points = c.depth * prod(size(a) for a in c.nest.axes)
     parallel = choices.parallel
     if parallel is None:
         parallel = points >= THREADS_FROM * b.width
+    if sliced:
+        lanes = even_lanes(b.flat, unit, lanes, outer, target.cores if parallel else 1)
+    panel = panel_lanes(b.flat, step, unit, lanes)
     by_rows = False
     count = outer * ceil(b.flat / panel)
     least = enough(target)
@@ -210,6 +215,22 @@ def _with_gaps(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     b = replace(b, pitch=pitch, parallel=parallel)
     steps = steps_of_panel(count, most, lambda n: gaps_cost(b, n, first + (n - 1) * further))
     return replace(b, panel=steps * prod(size(a) for a in b.group[1:]))
+
+
+def _depth(b: Blocking, room: int) -> int:
+    """Steps of a block whose panels have `room` elements, so that the fewest come from afar.
+
+    Rows are read again for each panel; results are read and stored once more for each block.
+    """
+    c, unit = b.contraction, b.registers * b.width
+    found: list[tuple[int, int]] = []
+    for blocks in range(1, max(1, c.depth // LEAST_DEPTH) + 1):
+        depth = ceil(c.depth / blocks)
+        lanes = room // (depth * unit) * unit
+        if lanes:
+            panels = ceil(b.flat / lanes)
+            found.append((panels * c.depth + SUMS_AGAIN * (blocks - 1) * b.flat, -depth))
+    return -min(found)[1] if found else max(1, room // unit)
 
 
 def _is_sliced(b: Blocking) -> bool:

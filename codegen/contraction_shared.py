@@ -17,7 +17,6 @@ from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.memory import ALIGNMENT
 from tensorad.ir.expr import (
     ZERO,
-    Axis,
     Const,
     Expr,
     Read,
@@ -83,10 +82,5 @@ def _tiles(e: Emitter, first: Expr, rows: Expr) -> tuple[Stmt, ...]:
         outer = digits(floordiv(q, count), b.outer) if b.outer else {}
         number = mod(q, count) if b.outer else q
         row = add(mul(number, int_const(step)), add(start, first))
-        inner: list[Stmt] = []
-        for t in tiles:
-            s, part = e.within(t) if b.sliver else (ZERO, t)
-            found = e.tile(part, outer, ZERO, row, step, None)
-            inner.extend([For(s, found)] if isinstance(s, Axis) else found)
-        body.append(For(q, tuple(inner), "parallel"))
+        body.append(For(q, e.one_row(tiles, outer, ZERO, row, step, None), "parallel"))
     return tuple(body)

@@ -83,6 +83,20 @@ def panel_lanes(flat: int, step: int, unit: int, most: int) -> int:
     return chosen * step
 
 
+def even_lanes(flat: int, unit: int, most: int, outer: int, cores: int) -> int:
+    """Lanes of even panels of whole units, at most `most` lanes or one unit each.
+
+    Few panels are as many as the cores share evenly, or all units where those are fewer.
+    """
+    units = ceil(flat / unit)
+    largest = max(1, min(units, most // unit))
+    for n in range(largest, 0, -1):
+        count = ceil(units / n)
+        if outer * count >= MOST_SHARED * cores or outer * count % cores == 0:
+            return ceil(units / count) * unit
+    return unit
+
+
 def enough(target: Machine) -> int:
     """How many parallel iterations keep all cores busy."""
     return 1 if target.cores == 1 else min(MOST_SHARED, 2 * target.cores)
@@ -134,16 +148,3 @@ def row_tiles(count: Expr, most: int, least: float) -> list[RowTiles]:
         tiles.append((start, stop, rows))
         start = stop
     return tiles
-
-
-def row_block(most: int, rows: RowTiles) -> int | None:
-    """Rows of whole tiles in even blocks of at most `most`; None where all are one block."""
-    start, stop, step = rows
-    if most == 0:
-        return None
-    count = sub(stop, start)
-    whole = max(1, most // step)
-    if not isinstance(count, Const):
-        return whole * step if start is ZERO else None
-    tiles = int(count.value) // step
-    return None if tiles <= whole else ceil(tiles / ceil(tiles / whole)) * step

@@ -11,10 +11,10 @@ from tensorad.codegen.affine import substitutor
 from tensorad.codegen.contraction import size
 from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits, points
-from tensorad.codegen.contraction_emit import Emitted, Emitter
+from tensorad.codegen.contraction_emit import Emitter
 from tensorad.codegen.contraction_gaps import flat_read, shared_columns, stretched
 from tensorad.codegen.contraction_lines import ask_for_operand, ask_for_results, panel_at
-from tensorad.codegen.contraction_pack import Window, buffer, fill
+from tensorad.codegen.contraction_pack import Emitted, Window, buffer, fill
 from tensorad.codegen.contraction_shared import shared_rows
 from tensorad.codegen.contraction_tiles import row_tiles
 from tensorad.codegen.loopir import For, Stmt, Store

@@ -11,8 +11,8 @@ from dataclasses import replace
 from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.contraction import Contraction
 from tensorad.codegen.contraction_blocking import Blocking
-from tensorad.codegen.contraction_emit import Emitted
 from tensorad.codegen.contraction_nest import Claim
+from tensorad.codegen.contraction_pack import Emitted
 from tensorad.codegen.contraction_plan import plan_inside
 from tensorad.codegen.contraction_reasons import explain_blocking
 from tensorad.codegen.contraction_write import emit_contraction

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.choices import OPEN, Choices
-from tensorad.codegen.contraction_emit import Emitted
+from tensorad.codegen.contraction_pack import Emitted
 from tensorad.codegen.fusion_claim import emit_rows, plan_rows
 from tensorad.codegen.fusion_place import Place, moved
 from tensorad.codegen.fusion_rows import Group

@@ -1,0 +1,155 @@
+"""Panels of deep products: how deep and wide, and what their reduce steps ask for ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tensorad import te
+from tensorad.building import build
+from tensorad.codegen.choices import Choices
+from tensorad.codegen.contraction_tiles import even_lanes
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loop_verify import verify_loops
+from tensorad.codegen.loopir import Fetch, Fold, For, Kernel, Stmt
+from tensorad.codegen.lower import lower_program
+from tensorad.config import override
+from tensorad.ir.expr import Axis, Const, Expr, int_const
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import free_leaves, substitute
+
+LARGE = "registers=32,vector_bytes=64,cores=1,l2=1048576"
+SMALL = "registers=32,vector_bytes=64,cores=1,l2=65536"
+AVX2 = "registers=16,vector_bytes=32,cores=2,l2=65536"
+
+
+def product(n: int, k: int, m: int, dtype: str = "float32") -> tuple[Tensor, list[Tensor]]:
+    a, b = te.placeholder((n, k), dtype, name="A"), te.placeholder((k, m), dtype, name="B")
+    r = te.reduce_axis(k, name="k")
+    y: Tensor = te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="Y")
+    return y, [a, b]
+
+
+def packed(y: Tensor, inputs: list[Tensor], machine: str) -> Kernel:
+    with override(machine=machine):
+        program = lower_program([y], inputs, choices=Choices(contract=True, pack="panel"))
+    verify_loops(program)
+    (kernel,) = program.kernels
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [512, 1024, 2048])
+def test_panels_fill_the_second_cache_whatever_the_last_one_is(n: int, dtype: str) -> None:
+    shapes = []
+    for l3 in (1 << 21, 1 << 26):
+        (panel,) = packed(*product(n, n, n, dtype), f"{LARGE},l3={l3}").scratch
+        shapes.append(panel.shape)
+    assert shapes[0] == shapes[1]
+    slivers, depth, lanes = [int(e) for e in shapes[0] if isinstance(e, int)]
+    assert (1 << 18) < slivers * depth * lanes * panel.dtype.size_bytes <= 3 << 18
+    assert depth == min(n, 1024)  # few blocks: results are read and stored again for each
+
+
+def reduce_loops(body: tuple[Stmt, ...]) -> Iterator[tuple[For, list[Fetch], int]]:
+    """The reduce loops, what they ask for, and the rows of their tile."""
+    for s in statements(body):
+        if isinstance(s, For) and any(isinstance(c, Fold) for c in s.body):
+            asked = [c for c in s.body if isinstance(c, Fetch)]
+            yield s, asked, len(s.body) - len(asked)
+
+
+def value(index: Expr, known: dict[Expr, Expr]) -> int:
+    """An index where some axes are known and the others are 0."""
+    rest: dict[Expr, Expr] = {a: int_const(0) for a in free_leaves(index) if a not in known}
+    found = substitute(index, {**rest, **known})
+    assert isinstance(found, Const)
+    return int(found.value)
+
+
+def test_sums_of_the_next_rows_are_asked_for_line_by_line() -> None:
+    y, inputs = product(60, 600, 256)
+    kernel = packed(y, inputs, SMALL)
+    (panel,) = kernel.scratch
+    depth, lanes = panel.shape[1:]
+    assert isinstance(depth, int) and isinstance(lanes, int) and depth < 600
+    found = 0
+    for loop, asked, rows in reduce_loops(kernel.body):
+        fetch = next((f for f in asked if f.tensor is y), None)
+        assert fetch is not None and fetch.count == 1
+        lines = {
+            tuple([value(i, {loop.axis: int_const(k)}) for i in fetch.indices])
+            for k in range(depth)
+        }
+        first = min(row for row, _ in lines)
+        wanted = {(first + r, at) for r in range(rows) for at in range(0, lanes, 16)}
+        assert wanted <= lines and len(lines) <= 2 * len(wanted)
+        found += 1
+    assert found
+
+
+def test_slivers_share_what_the_next_rows_read() -> None:
+    y, inputs = product(60, 600, 256)
+    kernel = packed(y, inputs, SMALL)
+    slivers = kernel.scratch[0].shape[0]
+    assert isinstance(slivers, int)
+    for loop, asked, rows in reduce_loops(kernel.body):
+        fetches = [f for f in asked if f.tensor is inputs[0]]
+        axes = [a for a in free_leaves(fetches[0].indices[0]) if isinstance(a, Axis)]
+        meets = [a for a in axes if a.name == "s"]
+        found = {
+            value(f.indices[0], dict.fromkeys(meets, int_const(s)))
+            for f in fetches
+            for s in range(slivers)
+        }
+        assert set(range(rows, 2 * rows)) <= {r - min(found) + rows for r in found}
+        assert len(fetches) <= -(-rows // slivers)
+        assert value(fetches[0].indices[1], {loop.axis: int_const(7)}) == 7
+
+
+def test_a_product_of_a_batch_asks_for_the_results_of_the_next_one() -> None:
+    a, b = te.placeholder((64, 64, 64), name="A"), te.placeholder((64, 64, 64), name="B")
+    r = te.reduce_axis(64, name="r")
+    y = te.compute((64, 64, 64), lambda s, i, j: te.sum(a[s, i, r] * b[s, r, j], axis=r), name="Y")
+    with override(machine=LARGE):
+        (kernel,) = lower_program([y], [a, b]).kernels
+    assert {s.tensor for s in statements(kernel.body) if isinstance(s, Fetch)} == {a, b, y}
+
+
+@pytest.mark.parametrize(
+    ("flat", "most", "outer", "cores", "lanes"),
+    [
+        (512, 384, 1, 1, 256),  # two even panels, not 384 and 128
+        (2048, 192, 1, 1, 192),
+        (2048, 192, 1, 2, 128),  # 16, which two cores share evenly, not 11
+        (1280, 256, 1, 2, 128),
+        (192, 192, 1, 64, 64),  # fewer units than cores
+        (40, 192, 1, 2, 64),
+        (2048, 192, 3, 32, 64),
+    ],
+)
+def test_panels_are_even(flat: int, most: int, outer: int, cores: int, lanes: int) -> None:
+    assert even_lanes(flat, 64, most, outer, cores) == lanes
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(61, 600, 250), (7, 1031, 129), (50, 500, 64)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_bits_are_those_of_other_ways(n: int, k: int, m: int, dtype: str, scaled: bool) -> None:
+    """Sums wait in the result, or in scratch where something else is stored."""
+    y, inputs = product(n, k, m, dtype)
+    if scaled:
+        one = y
+        y = te.compute((n, m), lambda i, j: one[i, j] * 2.0 + 1.0, name="Z")
+    rng = np.random.default_rng(n)
+    given = [rng.normal(size=t.shape).astype(dtype) for t in inputs]
+    found = []
+    for machine, pack in ((SMALL, "panel"), (AVX2, "panel"), (LARGE, "place")):
+        with override(machine=machine):
+            schedule = Choices(contract=True, pack=pack)  # type: ignore[arg-type]  # two of four
+            found.append(build(y, inputs, schedule=schedule)(*given))
+    expected = given[0] @ given[1]
+    assert np.allclose(found[0], expected * 2 + 1 if scaled else expected, rtol=1e-4, atol=1e-3)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
