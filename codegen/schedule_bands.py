@@ -37,11 +37,11 @@ LONGEST = 2048
 """Bytes of rows that the processor does not follow to their ends by itself."""
 
 
-def bands(s: For, far: Mapping[Tensor, None], around: Axis | None) -> dict[Tensor, list[Stmt]]:
+def bands(s: For, far: Mapping[Tensor, None], around: Sequence[Axis]) -> dict[Tensor, list[Stmt]]:
     """Per tensor of which a loop reads a band: loads of one element of each line.
 
-    Not where the next turn of the loop `around` reads some of the rows again: there is more to
-    compute for each line, and those that are asked for arrive meanwhile.
+    Not where the next turn of a loop `around` it, the innermost last, reads some of the rows again:
+    there is more to compute for each line, and those that are asked for arrive meanwhile.
     """
     found: dict[Tensor, list[Stmt]] = {}
     for t, places in _direct_reads(s, far).items():
@@ -71,7 +71,9 @@ def _direct_reads(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Read]
     return {t: [*places] for t, places in found.items()}
 
 
-def _rows(s: For, t: Tensor, places: Sequence[Read], around: Axis | None) -> tuple[list[Read], int]:
+def _rows(
+    s: For, t: Tensor, places: Sequence[Read], around: Sequence[Axis]
+) -> tuple[list[Read], int]:
     """One read for each row, as the rows lie in memory, and the elements between lanes; none
     where the places do not differ by numbers, or where they do not fit."""
     forms = [offset(t, e.indices) for e in places]
@@ -90,15 +92,28 @@ def _rows(s: For, t: Tensor, places: Sequence[Read], around: Axis | None) -> tup
             found.append((at, e))
     size_bytes = len(found) * length * t.dtype.size_bytes
     fits = SHARE * size_bytes <= machine.current().l1
-    further = 0 if around is None else abs(forms[0].terms.get(around, 0)) * _step(around)
-    again = 0 < further <= found[-1][0] - found[0][0]
-    if not fits or again or length * t.dtype.size_bytes > LONGEST:
+    if not fits or length * t.dtype.size_bytes > LONGEST:
+        return [], stride
+    if _comes_again(t, forms[0], found[-1][0] - found[0][0], around):
         return [], stride
     return [e for _, e in found], stride
 
 
-def _step(a: Axis) -> int:
-    return int(a.step.value) if isinstance(a.step, Const) else 1
+def _comes_again(t: Tensor, where: Linear, reach: int, around: Sequence[Axis]) -> bool:
+    """Whether a later turn of a loop around reads rows again that are still in the second cache.
+
+    `reach` is how many elements the first of the rows and the last are apart.
+    """
+    room = machine.current().l2 // t.dtype.size_bytes
+    for a in reversed(around):
+        steps = [abs(n) for leaf, n in where.terms.items() if a in free_leaves(leaf)]
+        further = min(steps, default=0) * (int(a.step.value) if isinstance(a.step, Const) else 1)
+        if a.extent != 1 and further <= reach <= room:
+            return True
+        if a.extent is None:
+            return False
+        reach += further * (a.extent - 1)
+    return False
 
 
 def _first(pair: tuple[int, Read]) -> int:

@@ -114,23 +114,23 @@ class _Marks:
 def _marked(
     body: Iterable[Stmt],
     marks: _Marks,
-    around: Axis | None = None,
+    around: tuple[Axis, ...] = (),
     in_lanes: bool = False,
 ) -> tuple[Stmt, ...]:
-    """The statements with their loops' hints; `around` is the axis of the loop they stand in,
-    `in_lanes` whether that one or one outside of it runs in lanes."""
+    """The statements with their loops' hints; `around` are the axes of the loops they stand in,
+    `in_lanes` whether one of these runs in lanes."""
     streamed, far = marks.streamed, marks.far
     result: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
             lanes = runs_in_lanes(s)
-            inner = replace(s, body=_marked(s.body, marks, s.axis, in_lanes or lanes))
+            inner = replace(s, body=_marked(s.body, marks, (*around, s.axis), in_lanes or lanes))
             loads = lanes or (not in_lanes and is_plain(s))
             loaded = bands(inner, far if lanes else marks.maybe_far, around) if loads else {}
             result.extend([line for lines in loaded.values() for line in lines])
             if lanes:
                 rest = {t: None for t in far if t not in loaded}
-                inner = replace(inner, ahead=_ahead(inner, rest, around))
+                inner = replace(inner, ahead=_ahead(inner, rest, around[-1] if around else None))
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:
                 result.append(with_rows_ahead(inner, far))

@@ -189,8 +189,20 @@ def test_rows_that_are_long_or_read_again_are_not_loaded_before() -> None:
     again = te.compute((31, i), lambda y, j: te.sum(x[2 * y + p, j], axis=p), "Y")
     apart = te.compute((21, i), lambda y, j: te.sum(x[3 * y + p, j], axis=p), "Y")
     long = te.compute((21, 600), lambda y, j: te.sum(x[3 * y + p, j], axis=p), "Y")
-    found = [bool(line_loops(kernel_of([y], [x], FAR))) for y in (again, apart, long)]
+    machine = "l2=16384,l3=100000000"
+    found = [bool(line_loops(kernel_of([y], [x], machine))) for y in (again, apart, long)]
     assert found == [False, True, False]
+
+
+@pytest.mark.parametrize(("l2", "loaded"), [(16384, False), (4096, True)])
+def test_rows_that_an_outer_loop_reads_again_are_not_loaded_before(l2: int, loaded: bool) -> None:
+    x, z = te.placeholder((8, 1024, 64), name="X"), te.placeholder((8, 1024, 64), name="Z")
+    e = te.reduce_axis(64, name="e")
+    y = te.compute(
+        (8, 961, 64), lambda b, i, s: te.sum(z[b, i, e] * x[b, i + 63 - s, e], axis=e), "Y"
+    )
+    kernel = kernel_of([y], [z, x], f"l2={l2},l3=100000000")
+    assert bool(line_loops(kernel)) is loaded  # 64 rows of i, all but one of them also of i + 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
