@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from tensorad.codegen.access import access
 from tensorad.codegen.llvm_expr import Lanes
-from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.llvm_memory import Memory, Offset, side_by_side
 from tensorad.codegen.llvm_strided import MAX_STRIDE
 from tensorad.codegen.llvm_text import Code, memory_type
 from tensorad.codegen.llvm_windows import direct, of_axes
-from tensorad.codegen.loopir import Fetch, For, Store
+from tensorad.codegen.loopir import Fetch, For, If, Store
 from tensorad.ir.expr import Expr, Read, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads, substitute
@@ -63,7 +63,10 @@ class Stream:
 
 
 def streams_of(loops: Loops, s: For) -> list[Stream]:
-    """The tensors whose stores in a vector loop may stream."""
+    """The tensors whose stores in a vector loop may stream.
+
+    Not those that loops or branches inside store, too: other rows may be aligned differently.
+    """
     where: dict[Tensor, list[tuple[Expr, ...]]] = {}
     for c in direct(s.body):
         if isinstance(c, Store) and c.streaming:
@@ -75,7 +78,11 @@ def streams_of(loops: Loops, s: For) -> list[Stream]:
     values = loops.values
     base = axis(s.axis.name, s.axis.lower, s.axis.upper)
     values.vector = Lanes(s.axis, base, loops.width, 1, None, "", loops.code.depth)
+    inside = statements([c for c in s.body if isinstance(c, (For, If))])
+    elsewhere = dict.fromkeys([t for c in inside if isinstance(c, Store) for t in c.tensors])
     for t, stores in where.items():
+        if t in elsewhere:
+            continue
         stream = _stream(t, stores, [values.memory.plan(t, i) for i in stores], loops.width)
         if stream is not None and (s.axis.extent or SHORTEST) * stream.step >= SHORTEST:
             found.append(stream)

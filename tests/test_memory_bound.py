@@ -11,6 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
+from tensorad.codegen.choices import Choices
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.llvm_lanes import statements
@@ -62,6 +63,22 @@ def test_what_is_read_again_is_not_streamed() -> None:
     (gradient,) = ta.vjp(y, [table], head)
     assert "!nontemporal" in text_of([y], [table, place])
     assert "!nontemporal" not in text_of([gradient], [place, head])
+
+
+def test_rows_of_a_loop_inside_do_not_stream_as_the_last_one_could() -> None:
+    """An odd row is stored by the vector loop itself, and begins at another place of a line."""
+    a, b = te.placeholder((61, 256), name="A"), te.placeholder((256, 500), name="B")
+    k = te.reduce_axis(256, name="k")
+    y = te.compute((61, 500), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "Y")
+    chosen = Choices(contract=False, streaming=True, parallel=False)
+    (kernel,) = lower_program([y], [a, b], choices=chosen).kernels
+    (lanes,) = [s for s in kernel.body if isinstance(s, For)]
+    stored = [s for s in statements(lanes.body) if isinstance(s, Store)]
+    assert lanes.kind == "vector" and any(s in stored for s in lanes.body)
+    assert any(s not in lanes.body for s in stored)
+    assert "!nontemporal" not in kernel_text(kernel, kernel_key(kernel)[1])[0]
+    given = [RNG.integers(-9, 9, t.shape).astype("f4") for t in (a, b)]
+    assert np.array_equal(build(y, [a, b], schedule=chosen)(*given), given[0] @ given[1])
 
 
 def test_two_outputs_stream_where_both_are_aligned() -> None:
