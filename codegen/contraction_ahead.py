@@ -150,8 +150,11 @@ def slivers_ahead(
         return ()
     if (bytes_of(own.tensor) or LARGE) <= machine.current().l2 // 2:
         return ()
-    if access(own.tensor, own.indices).uses.get(b.contraction.reduced[-1]) != 1:
+    uses = access(own.tensor, own.indices).uses
+    if uses.get(b.contraction.reduced[-1]) != 1:
         return ()
+    if uses.get(b.rows.axes[0]) is None:
+        return ()  # which rows, data may say: that of those after the last one is not there
     each = ceil(rows / ceil(b.panel / b.sliver))
     first = add(add(row, int_const(rows)), mul(sliver, int_const(each)))
     found = [value(add(first, int_const(n))) for n in range(each)]

@@ -109,6 +109,29 @@ def test_slivers_share_what_the_next_rows_read() -> None:
         assert value(fetches[0].indices[1], {loop.axis: int_const(7)}) == 7
 
 
+def picked(batch: bool) -> tuple[Tensor, list[Tensor]]:
+    """Data says which row of A each row of results is made of, or which rows each of a batch."""
+    a, b = te.placeholder((60, 60, 600), name="A"), te.placeholder((60, 600, 256), name="B")
+    places = te.placeholder((60,), "int64", name="P")
+    r = te.reduce_axis(600, name="k")
+
+    def body(s: Expr, i: Expr, j: Expr) -> Expr:
+        row = a[places[s], i, r] if batch else a[s, places[i], r]
+        return te.sum(row * b[s, r, j], axis=r)
+
+    return te.compute((60, 60, 256), body, name="Y"), [a, b, places]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_rows_that_data_picks_are_not_asked_for(batch: bool) -> None:
+    """Which one comes after the last is not there; products of a batch have all their rows."""
+    y, inputs = picked(batch)
+    with override(machine=SMALL):
+        program = lower_program([y], inputs, choices=Choices(contract=True, pack="panel"))
+    asked = {s.tensor for s in statements(program.kernels[-1].body) if isinstance(s, Fetch)}
+    assert asked == ({y, inputs[0]} if batch else {y})
+
+
 def test_a_product_of_a_batch_asks_for_the_results_of_the_next_one() -> None:
     a, b = te.placeholder((64, 64, 64), name="A"), te.placeholder((64, 64, 64), name="B")
     r = te.reduce_axis(64, name="r")
