@@ -18,6 +18,8 @@ from tensorad.codegen.contraction_cost import WAYS, cycles_on, gaps_cost, rows_c
 from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel
 from tensorad.codegen.contraction_layout import are_same, can_relayout, in_place, tap_groups
 from tensorad.codegen.contraction_tiles import (
+    LEAST_DEPTH,
+    block_depth,
     enough,
     even_lanes,
     panel_lanes,
@@ -37,10 +39,6 @@ AWAKE_FROM: Final = 60_000
 """Steps from which threads that are awake share the loops there are."""
 FEW_SLIVERS: Final = 16
 """Of a panel in the second cache: with more, results are stored in long rows instead."""
-LEAST_DEPTH: Final = 128
-"""Steps of a block from which keeping its sums in memory costs little."""
-SUMS_AGAIN: Final = 8
-"""Elements of rows that cost as much as a result that is read and stored once more."""
 WORST: Final = 2.6
 """Times the cycles of full registers that a contraction may cost."""
 
@@ -157,7 +155,7 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     if choices.block is not None:
         split, block = _split(c, choices.block)
     elif sliced:
-        split, block = _split(c, _depth(b, budget // element))
+        split, block = _split(c, block_depth(c.depth, b.flat, unit, budget // element))
     elif c.depth * unit * element > 2 * budget or (b.mode == "panel" and is_symbolic(c.reduced)):
         split, block = _split(c, max(1, budget // (unit * element)))
     row_bytes = block * prod(size(a) for a in c.reduced[split + 1 :]) * element
@@ -215,22 +213,6 @@ def _with_gaps(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     b = replace(b, pitch=pitch, parallel=parallel)
     steps = steps_of_panel(count, most, lambda n: gaps_cost(b, n, first + (n - 1) * further))
     return replace(b, panel=steps * prod(size(a) for a in b.group[1:]))
-
-
-def _depth(b: Blocking, room: int) -> int:
-    """Steps of a block whose panels have `room` elements, so that the fewest come from afar.
-
-    Rows are read again for each panel; results are read and stored once more for each block.
-    """
-    c, unit = b.contraction, b.registers * b.width
-    found: list[tuple[int, int]] = []
-    for blocks in range(1, max(1, c.depth // LEAST_DEPTH) + 1):
-        depth = ceil(c.depth / blocks)
-        lanes = room // (depth * unit) * unit
-        if lanes:
-            panels = ceil(b.flat / lanes)
-            found.append((panels * c.depth + SUMS_AGAIN * (blocks - 1) * b.flat, -depth))
-    return -min(found)[1] if found else max(1, room // unit)
 
 
 def _is_sliced(b: Blocking) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from tensorad.codegen.machine import Machine
@@ -18,6 +18,15 @@ LEAST_LANES: Final = 4
 
 MOST_SHARED: Final = 8
 """Parallel iterations that any number of threads can share."""
+
+LEAST_DEPTH: Final = 128
+"""Steps of a block from which keeping its sums in memory costs little."""
+
+SUMS_AGAIN: Final = 8
+"""Elements of rows that cost as much as a result that is read and stored once more."""
+
+ROWS_AGAIN: Final = 1 / 32
+"""What reading the rows costs for a panel of one unit, as a part of what it computes."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +92,45 @@ def panel_lanes(flat: int, step: int, unit: int, most: int) -> int:
     return chosen * step
 
 
+def block_depth(depth: int, flat: int, unit: int, room: int) -> int:
+    """Steps of a block whose panels have `room` elements, so that the fewest elements are moved.
+
+    Rows are read again for each panel; results are read and stored once more for each block. Of the
+    blocks whose panels have as many whole units of lanes, the deepest are the fewest.
+
+    Args:
+        depth: steps of the whole sum, each of `flat` lanes.
+    """
+    most = max(1, depth // LEAST_DEPTH)
+    found: list[tuple[int, int]] = []
+    for units in range(1, ceil(flat / unit) + 1):
+        deepest = room // (units * unit)
+        if deepest * most < depth:
+            break
+        blocks, panels = ceil(depth / deepest), ceil(flat / (units * unit))
+        found.append((panels * depth + SUMS_AGAIN * (blocks - 1) * flat, blocks))
+    return ceil(depth / min(found)[1]) if found else max(1, room // unit)
+
+
 def even_lanes(flat: int, unit: int, most: int, outer: int, cores: int) -> int:
     """Lanes of even panels of whole units, at most `most` lanes or one unit each.
 
-    Few panels are as many as the cores share evenly, or all units where those are fewer.
+    Wide ones, that leave no core much more to do: rows are read again for each panel.
     """
-    units = ceil(flat / unit)
-    largest = max(1, min(units, most // unit))
-    for n in range(largest, 0, -1):
-        count = ceil(units / n)
-        if outer * count >= MOST_SHARED * cores or outer * count % cores == 0:
-            return ceil(units / count) * unit
-    return unit
+    units, best = ceil(flat / unit), (inf, 1)
+    for n in range(1, max(1, min(units, most // unit)) + 1):
+        each = ceil(units / ceil(units / n))
+        best = min(best, (_longest(units, each, outer, cores) * (1 + ROWS_AGAIN / each), each))
+    return best[1] * unit
+
+
+def _longest(units: int, each: int, outer: int, cores: int) -> int:
+    """Units that one of the cores has to do; the last panel of all units may be narrower."""
+    count = ceil(units / each)
+    last = units - (count - 1) * each
+    rounds, left = divmod(outer * (count - 1), cores)
+    beside = (cores - left) * (each // last) if left else 0
+    return (rounds + (left > 0)) * each + ceil(max(0, outer - beside) / cores) * last
 
 
 def enough(target: Machine) -> int:

@@ -10,7 +10,12 @@ import pytest
 from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.choices import Choices
-from tensorad.codegen.contraction_tiles import even_lanes
+from tensorad.codegen.contraction_tiles import (
+    LEAST_DEPTH,
+    SUMS_AGAIN,
+    block_depth,
+    even_lanes,
+)
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fetch, Fold, For, Kernel, Stmt
@@ -146,15 +151,42 @@ def test_a_product_of_a_batch_asks_for_the_results_of_the_next_one() -> None:
     [
         (512, 384, 1, 1, 256),  # two even panels, not 384 and 128
         (2048, 192, 1, 1, 192),
+        (576, 512, 1, 1, 320),  # five units and four
         (2048, 192, 1, 2, 128),  # 16, which two cores share evenly, not 11
         (1280, 256, 1, 2, 128),
         (192, 192, 1, 64, 64),  # fewer units than cores
         (40, 192, 1, 2, 64),
         (2048, 192, 3, 32, 64),
+        (2048, 192, 1, 6, 192),  # 11: two for a core are as much as six of one unit
+        (2112, 192, 1, 2, 128),  # 17: 17 units for one core, 18 if panels had three
     ],
 )
 def test_panels_are_even(flat: int, most: int, outer: int, cores: int, lanes: int) -> None:
     assert even_lanes(flat, 64, most, outer, cores) == lanes
+
+
+def cheapest_depth(depth: int, flat: int, unit: int, room: int) -> int:
+    """Of all numbers of blocks, the steps of those for which the fewest elements are moved."""
+    found: list[tuple[int, int]] = []
+    for blocks in range(1, max(1, depth // LEAST_DEPTH) + 1):
+        steps = -(-depth // blocks)
+        lanes = room // (steps * unit) * unit
+        if lanes:
+            moved = -(-flat // lanes) * depth + SUMS_AGAIN * (blocks - 1) * flat
+            found.append((moved, -steps))
+    return -min(found)[1] if found else max(1, room // unit)
+
+
+def test_the_depth_of_blocks_is_the_cheapest_of_all() -> None:
+    rng = np.random.default_rng(3)
+    for depth, flat, room in (2 ** rng.uniform(0, (16, 14, 21), (500, 3))).astype(int).tolist():
+        for unit in (4, 48, 64):
+            found = block_depth(depth, flat, unit, room)
+            assert found == cheapest_depth(depth, flat, unit, room), (depth, flat, unit, room)
+
+
+def test_few_depths_are_looked_at_however_long_a_sum_is() -> None:
+    assert block_depth(1 << 60, 1 << 40, 64, 3 << 16) == 1536
 
 
 @pytest.mark.parametrize(("n", "k", "m"), [(61, 600, 250), (7, 1031, 129), (50, 500, 64)])
