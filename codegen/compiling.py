@@ -37,7 +37,7 @@ class Compiler:
     def __init__(self, first: Task | None = None) -> None:
         """`first`: what may be done beside the work that comes before the first kernel."""
         self._first = first
-        self._begun: list[tuple[Job, tuple[Tensor, ...]]] = []
+        self._begun: dict[Kernel, tuple[Job, tuple[Tensor, ...]]] = {}
         self._jobs: dict[str, Job] = {}
         """Those begun here, by key."""
         self._gathered: list[Job] = []
@@ -65,7 +65,7 @@ class Compiler:
     def begin(self, kernel: Kernel) -> None:
         """Write a kernel's text; LLVM has it soon."""
         job, tensors = job_of(kernel, self._jobs)
-        self._begun.append((job, tensors))
+        self._begun[kernel] = job, tensors
         if job.key in self._jobs:
             return
         self._jobs[job.key] = job
@@ -78,13 +78,14 @@ class Compiler:
             self._hand_over()
 
     def finished(self, kernels: tuple[Kernel, ...]) -> list[Compiled]:
-        """The code of these kernels, which were all begun in this order or not at all.
+        """The code of these kernels, in order; those not begun yet are begun now.
 
         Raises:
             InternalError: LLVM refuses one.
         """
-        for kernel in kernels[len(self._begun) :]:
-            self.begin(kernel)
+        for kernel in kernels:
+            if kernel not in self._begun:
+                self.begin(kernel)
         if self._thread is None:
             self._compile_here()
         else:
@@ -92,7 +93,8 @@ class Compiler:
             self._join()
         if self._error is not None:
             raise self._error
-        return [(job.compiled(), tensors) for job, tensors in self._begun]
+        found = [self._begun[kernel] for kernel in kernels]
+        return [(job.compiled(), tensors) for job, tensors in found]
 
     def _hand_over(self) -> None:
         """Give the next module to the thread; where there can be none compile it here."""

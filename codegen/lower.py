@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from tensorad import config
 from tensorad.codegen.choices import Given, Schedules, schedules
 from tensorad.codegen.fusion import fuse_units
+from tensorad.codegen.kernel_order import in_memory_order
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
@@ -55,7 +56,7 @@ def lower_program(
     Args:
         schedule: False leaves the loops as the formulas are written.
         choices: decisions of the schedule made by hand, for all tensors or by tensor name.
-        made: called with each kernel as soon as it is complete, in order; not with
+        made: called with each kernel as soon as it is complete, in any order; not with
             TENSORAD_DEBUG, whose checks come first.
     Raises:
         BuildError: an output needs a placeholder that is not an input, or the choices name what
@@ -73,6 +74,8 @@ def lower_program(
         if made is not None and not debug:
             made(k)
     program = LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
+    if schedule:
+        program = in_memory_order(program)
     if debug:
         _inspect(program, debug)
     return program
