@@ -83,7 +83,7 @@ class Tidy:
         self.known = Known(self.interned, task.values)
         self.order = [
             op
-            for op in topological_ops(task.results, stop=outer)
+            for op in topological_ops(sorted(task.results, key=_is_no_sum), stop=outer)
             if op not in outer and not isinstance(op, leaves)
         ]
         self.uses = count_uses(self.order)
@@ -370,6 +370,11 @@ class Tidy:
         t = self.stages[key]
         self.uses[t] = self.uses.get(t, 0) + 1
         return read(t, tuple(used))
+
+
+def _is_no_sum(t: Tensor) -> bool:
+    """Results that are sums come first, so that others read them."""
+    return not (isinstance(t.op, Compute) and isinstance(t.op.bodies[t.index], Reduce))
 
 
 def _is_box(axes: Sequence[Axis]) -> bool:

@@ -143,6 +143,15 @@ def test_a_sum_of_the_forward_program_is_read() -> None:
     assert "sum" in stages(dc)
 
 
+def test_gradients_read_those_that_are_sums() -> None:
+    x, b, g = tensor(N, M), tensor(N, name="B"), tensor(N, name="G")
+    mean = topi.sum(x, axis=1)
+    y = te.compute((N, M), lambda i, j: (x[i, j] - mean[i] / M) * g[i] + b[i], name="Y")
+    dx, db, dg = gradient(y, x, b, g)
+    assert stages(dx, db, dg)["dsum"] == "G[i]*dB[i]*-0.05"
+    assert work([dx, db]).iterations == 2 * N * M + N  # the heads are added up once
+
+
 def test_a_factor_over_fewer_axes_is_stored_unless_that_adds_points() -> None:
     x, v = tensor(N, M), tensor(N, name="V")
     y = te.compute((N, M), lambda i, j: x[i, j] * te.exp(v[i] * v[i]))
