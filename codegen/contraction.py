@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -181,7 +181,7 @@ def _box(
         step = int(a.step.value) if isinstance(a.step, Const) else 0
         start = _start(lows, step, ranges)
         end = ranges.of(upper)[1]
-        if start is None or not abs(end) < MOST_POINTS:
+        if start is None or not abs(end) < inf:
             return None
         count = max(0, -((start - int(end)) // step))
         t = axis(a.name, 0, count)
@@ -210,7 +210,7 @@ def _start(lows: Sequence[Expr], step: int, ranges: Ranges) -> int | None:
     if step < 1:
         return None
     least = max(ranges.of(e)[0] for e in lows)
-    if not abs(least) < MOST_POINTS:
+    if not abs(least) < inf:
         return None
     start = int(least)
     if step > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 import pytest
@@ -183,6 +184,15 @@ def test_the_depth_of_blocks_is_the_cheapest_of_all() -> None:
         for unit in (4, 48, 64):
             found = block_depth(depth, flat, unit, room)
             assert found == cheapest_depth(depth, flat, unit, room), (depth, flat, unit, room)
+
+
+@pytest.mark.parametrize("steps", [1 << 16, 1 << 40])
+def test_sums_of_any_length_are_contractions(steps: int) -> None:
+    y, inputs = product(256, steps, 256)
+    with override(machine=LARGE):
+        (kernel,) = lower_program([y], inputs).kernels
+    (panel,) = kernel.scratch
+    assert (1 << 18) < prod([int(n) for n in panel.shape if isinstance(n, int)]) * 4 <= 3 << 18
 
 
 def test_few_depths_are_looked_at_however_long_a_sum_is() -> None:
