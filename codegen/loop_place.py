@@ -24,9 +24,10 @@ class JoinedStrips:
 
 
 def joined_strips(s: For) -> JoinedStrips | None:
-    """The strips of a loop inside of other loops, as one; None where the loop has another form.
+    """The strips of a loop as one; None where the loop has another form.
 
-    Loops between would be run once per strip, each over parts of rows.
+    Loops between would be run once per strip, each over parts of rows; and each strip of a loop
+    that streams would begin and end with a part of a line.
     """
     if len(s.body) != 1:
         return None
@@ -37,7 +38,9 @@ def joined_strips(s: For) -> JoinedStrips | None:
             return None
         between.append(inner)
         inner = inner.body[0]
-    if not between or not isinstance(inner, For) or inner.within is not None:
+    if not isinstance(inner, For) or inner.within is not None:
+        return None
+    if not between and inner.kind != "vector":
         return None
     if not _is_strip(s.axis, inner.axis) or _uses(inner.body, s.axis):
         return None
@@ -89,6 +92,9 @@ def placed(body: tuple[Stmt, ...], mapping: Mapping[Expr, Expr]) -> tuple[Stmt, 
     for s in body:
         match s:
             case For():
+                if s.within is not None:
+                    bounds = images((s.within.lower, s.within.upper, s.within.step))
+                    s = replace(s, within=axis(s.within.name, *bounds))
                 bounds = images((s.axis.lower, s.axis.upper, s.axis.step))
                 if any(m in free_leaves(s.axis.lower, s.axis.upper, s.axis.step) for m in mapping):
                     fresh = axis(s.axis.name, *bounds)

@@ -16,9 +16,8 @@ from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import check_kernel
 from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
 from tensorad.codegen.parallel_work import with_work
-from tensorad.codegen.row_passes import with_row_passes
-from tensorad.codegen.schedule_memory import with_memory_hints
 from tensorad.codegen.schedule_narrow import with_narrow_scratch
+from tensorad.codegen.schedule_versions import for_all_sizes
 from tensorad.codegen.units import Unit, join
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
@@ -85,8 +84,7 @@ def _scheduled(
     checked: Sequence[tuple[Unit, list[Kernel]]], wanted: Sequence[Tensor], chosen: Schedules
 ) -> Iterator[Kernel]:
     for k in fuse_units(checked, wanted, chosen):
-        hinted = with_row_passes(with_memory_hints(with_narrow_scratch(k), chosen), chosen)
-        yield with_work(hinted, chosen)
+        yield with_work(for_all_sizes(with_narrow_scratch(k), chosen), chosen)
 
 
 def _plain(checked: Sequence[tuple[Unit, list[Kernel]]]) -> Iterator[Kernel]:

@@ -25,7 +25,7 @@ from tensorad.codegen.row_joins import (
     same_bounds,
     with_pass,
 )
-from tensorad.codegen.schedule_memory import SHORT_ROWS, bytes_of
+from tensorad.codegen.schedule_memory import SHORT_ROWS, far_tensors
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import (
     Axis,
@@ -50,7 +50,10 @@ ROW_PART: Final = 8
 
 
 def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
-    """The kernel with neighbouring passes joined and the next rows asked for."""
+    """The kernel with neighbouring passes joined and the next rows asked for.
+
+    Rows of tensors of unknown size, too: in a cache that costs nothing that can be measured.
+    """
     if not any(_has_passes(s) for s in statements(kernel.body)):
         return kernel
     made = _Passes(kernel, schedules)
@@ -108,9 +111,9 @@ class _Passes:
         self.schedules = schedules
         self.joined = 0
         self.fetched: dict[Tensor, None] = {}
-        least = machine.current().l2
         written = dict.fromkeys(kernel.writes)
-        self.far = [t for t in kernel.reads if t not in written and (bytes_of(t) or 0) > least]
+        far = dict.fromkeys(far_tensors(kernel, beyond=True))
+        self.far = [t for t in kernel.reads if t not in written and t in far]
 
     def block(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
         """The statements with the loops inside of them changed."""

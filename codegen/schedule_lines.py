@@ -38,6 +38,7 @@ from tensorad.ir.expr import (
     mul,
     read,
 )
+from tensorad.ir.order import AXIS, PARAM, READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, substitute
 from tensorad.simplify.linear import Linear, linear_form
@@ -58,6 +59,8 @@ FEWEST_BLOCKS: Final = 8
 """Blocks that threads share."""
 CHUNKS: Final = 64
 """Chunks of blocks, about, where there are many: a thread that takes part gets several."""
+LARGE_CHUNK: Final = 32
+"""Blocks of a chunk where their number is not known."""
 REGISTERS: Final = 4
 """Registers that are copied at a time."""
 
@@ -110,7 +113,7 @@ def _leads_to(first: Stmt, s: For) -> bool:
         return False
     if (
         first.covering
-        or not _is_plain(first.axis)
+        or not _has_turns(first.axis)
         or any(isinstance(c, Check) for c in statements(first.body))
     ):
         return False
@@ -160,7 +163,8 @@ def _pays(s: For, x: Stretch) -> bool:
     one = x.length * size
     rows = [_moves(c) * size for c in statements(s.body) if isinstance(c, For)]
     aligned = all(r % LINE == 0 and r >= ALONE for r in rows) and one % LINE == 0
-    return 2 * one <= BLOCK and one * (s.axis.extent or 0) >= LEAST and not aligned
+    enough = s.axis.extent is None or one * s.axis.extent >= LEAST
+    return 2 * one <= BLOCK and enough and not aligned
 
 
 def _moves(loop: For) -> int:
@@ -173,8 +177,8 @@ def stretch(s: For, t: Tensor) -> Stretch | None:
     if any(isinstance(c, Check) for c in statements(s.body)):  # they stay where they are
         return None
     inside = [c for c in statements(s.body) if isinstance(c, For)]
-    plain = all(_is_plain(a) for a in (s.axis, *[c.axis for c in inside]))
-    if not plain or s.axis.extent is None or any(c.covering or c.within for c in inside):
+    plain = _has_turns(s.axis) and all(_is_plain(c.axis) for c in inside)
+    if not plain or any(c.covering or c.within for c in inside):
         return None
     terms: list[tuple[Linear, tuple[Axis, ...]]] = []
     for c, loops in _stores(s.body, t):
@@ -223,6 +227,12 @@ def _is_plain(a: Axis) -> bool:
     return constant and a.step is ONE
 
 
+def _has_turns(a: Axis) -> bool:
+    """Whether an axis counts turns, of a number that is the same wherever the loop stands."""
+    closed = isinstance(a.lower, Const) and not a.upper.kinds & (AXIS | PARAM | READ)
+    return closed and a.step is ONE
+
+
 def _lower(a: Axis) -> int:
     return int(a.lower.value) if isinstance(a.lower, Const) else 0
 
@@ -268,7 +278,8 @@ def _in_blocks(
     outer, turn = strips(s.axis, turns)
     chunk, every = None, s.axis
     if s.kind == "parallel":
-        chunk, block = strips(outer, max(1, (outer.extent or 1) // CHUNKS))
+        many = LARGE_CHUNK if outer.extent is None else max(1, outer.extent // CHUNKS)
+        chunk, block = strips(outer, many)
         start, end = (substitute(turn.lower, {outer: e}) for e in (block.lower, block.upper))
         every = axis(s.axis.name, start, call("minimum", s.axis.upper, end))
         turn = axis(turn.name, *[substitute(e, {outer: block}) for e in (turn.lower, turn.upper)])
@@ -288,8 +299,10 @@ def _in_blocks(
 
 def _turns(s: For, parts: Sequence[int], read: int) -> int:
     """Turns of a block that stores and reads so many bytes a turn; all blocks alike if possible."""
-    extent, stored = s.axis.extent or 1, sum(parts)
+    extent, stored = s.axis.extent, sum(parts)
     turns = max(BLOCK // (stored + read), SMALLEST // min(parts), 1)
+    if extent is None:
+        return turns
     if s.kind == "parallel":
         turns = max(1, min(turns, extent // FEWEST_BLOCKS))
     turns = min(turns, extent)

@@ -12,10 +12,11 @@ from math import prod
 from typing import Final
 
 from tensorad.codegen import machine
-from tensorad.codegen.access import access
+from tensorad.codegen.access import ASSUMED_EXTENT, access
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
 from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
+from tensorad.codegen.memory import shape_values, size_value
 from tensorad.codegen.parallel_work import loop_work
 from tensorad.codegen.schedule_bands import bands, is_plain, offset
 from tensorad.codegen.schedule_cross import FAR_APART
@@ -24,9 +25,9 @@ from tensorad.codegen.schedule_picked import picked_rows, with_rows_ahead
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule_ragged import through_strips
 from tensorad.codegen.schedule_record import note
-from tensorad.ir.expr import ONE, Axis, Const, Read
+from tensorad.ir.expr import ONE, Axis, Expr, Read, Size
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import reads
+from tensorad.ir.visit import postorder, reads
 
 LINE: Final = 64
 """Bytes that go to memory at once."""
@@ -34,18 +35,24 @@ ELSEWHERE: Final = 8192
 """Bytes between rows from which what lies behind one of them is not read soon."""
 SHORT_ROWS: Final = 2048
 """Rows of at least this many bytes are fetched ahead by the processor itself."""
+LARGE: Final = 3
+"""An output streams where it is larger than the last cache divided by this."""
+ALIKE: Final = 4
+"""Outputs of unknown size count as large beside each other unless one is smaller by this factor."""
 
 
-def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
-    """The kernel with the stores marked that stream, and what is asked for ahead."""
-    streamed = streamed_tensors(kernel, schedules)
+def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = False) -> Kernel:
+    """The kernel with the stores marked that stream, and what is asked for ahead.
+
+    Args:
+        beyond: whether symbolic sizes are taken for so large that no cache holds a tensor.
+    """
+    streamed = streamed_tensors(kernel, schedules, beyond=beyond)
     if streamed:
         note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
     given = dict.fromkeys(kernel.reads)
-    every = dict.fromkeys((*given, *kernel.writes))
-    second = machine.current().l2
-    far = [t for t in every if (bytes_of(t) or 0) > (second if t in given else second // 4)]
     unknown = [t for t in given if bytes_of(t) is None]
+    far = far_tensors(kernel, beyond=beyond)
     if not streamed and not far and not unknown:
         return kernel
     if streamed and waits_for_memory(kernel):
@@ -56,32 +63,51 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules) -> Kernel:
     return replace(kernel, body=_marked(kernel.body, marks))
 
 
-def waits_for_memory(kernel: Kernel) -> bool:
-    """Whether memory needs longer than what the kernel computes, where sizes are known.
+def far_tensors(kernel: Kernel, *, beyond: bool) -> list[Tensor]:
+    """What a kernel reads and writes that no second cache holds."""
+    given = dict.fromkeys(kernel.reads)
+    second = machine.current().l2
+
+    def is_far(t: Tensor) -> bool:
+        size_bytes, least = bytes_of(t), second if t in given else second // 4
+        return beyond if size_bytes is None else size_bytes > least
+
+    return [t for t in dict.fromkeys((*given, *kernel.writes)) if is_far(t)]
+
+
+def waits_for_memory(kernel: Kernel, share: int = 1) -> bool:
+    """Whether memory needs longer than a part, one of `share`, of what the kernel computes.
 
     Copies of whole lines come all at once and nothing is computed meanwhile: they save bytes
     where there is nothing to compute. Plain stores are brought and taken away beside the rest.
     """
     cycles = sum([_cycles(s) for s in kernel.body if isinstance(s, For)])
-    moved = sum([bytes_of(t) or 0 for t in dict.fromkeys(kernel.reads)])
-    moved += 2 * sum([bytes_of(t) or 0 for t in kernel.writes])  # plain stores bring lines, too
-    return cycles * BYTES_PER_CYCLE < moved
+    moved = sum([assumed_bytes(t) for t in dict.fromkeys(kernel.reads)])
+    moved += 2 * sum([assumed_bytes(t) for t in kernel.writes])  # plain stores bring lines, too
+    return cycles * BYTES_PER_CYCLE < share * moved
 
 
 def _cycles(s: For) -> int:
-    """Cycles of a loop, about; none where they depend on sizes."""
+    """Cycles of a loop, about."""
     work = loop_work(s)
-    return int(work.value) if isinstance(work, Const) else 0
+    return size_value(work, dict.fromkeys(sizes_in(work), ASSUMED_EXTENT))
 
 
-def streamed_tensors(kernel: Kernel, schedules: Schedules) -> list[Tensor]:
-    """Tensors that the kernel only writes and that no cache could keep for a later reader."""
+def streamed_tensors(kernel: Kernel, schedules: Schedules, *, beyond: bool = False) -> list[Tensor]:
+    """Tensors that the kernel only writes and that no cache could keep for a later reader.
+
+    Args:
+        beyond: whether that is so for the largest ones of unknown size.
+    """
     last = machine.current().l3
-    total = sum([bytes_of(t) or 0 for t in dict.fromkeys((*kernel.reads, *kernel.writes))])
+    every = dict.fromkeys((*kernel.reads, *kernel.writes))
+    total = sum([bytes_of(t) or 0 for t in every])
+    endless = beyond and any(bytes_of(t) is None for t in every)
+    largest = dict.fromkeys(largest_unknown(kernel) if beyond else ())
     found: list[Tensor] = []
     for t in kernel.writes:
         chosen = schedules.of(t.name).streaming
-        large = total > last and is_large(t)
+        large = (endless or total > last) and (is_large(t) or t in largest)
         if large if chosen is None else chosen:
             found.append(t)
     if not found:
@@ -90,15 +116,33 @@ def streamed_tensors(kernel: Kernel, schedules: Schedules) -> list[Tensor]:
     return [t for t in found if t not in read]
 
 
+def largest_unknown(kernel: Kernel) -> list[Tensor]:
+    """The tensors of unknown size that a kernel writes, without those that are much smaller."""
+    found = [t for t in kernel.writes if bytes_of(t) is None]
+    most = max([assumed_bytes(t) for t in found], default=0)
+    return [t for t in found if ALIKE * assumed_bytes(t) >= most]
+
+
 def is_large(t: Tensor) -> bool:
     """Whether stores of it had better pass all caches, with what else is read and written."""
-    return 3 * (bytes_of(t) or 0) > machine.current().l3
+    return LARGE * (bytes_of(t) or 0) > machine.current().l3
 
 
 def bytes_of(t: Tensor) -> int | None:
     """The bytes of a tensor; None where an extent is symbolic."""
     extents = [n for n in t.shape if isinstance(n, int)]
     return prod(extents) * t.dtype.size_bytes if len(extents) == len(t.shape) else None
+
+
+def assumed_bytes(t: Tensor) -> int:
+    """The bytes of a tensor, for the assumed value of each symbolic size."""
+    sizes = dict.fromkeys(sizes_in(*[n for n in t.shape if not isinstance(n, int)]), ASSUMED_EXTENT)
+    return prod(shape_values(t.shape, sizes)) * t.dtype.size_bytes
+
+
+def sizes_in(*roots: Expr) -> list[Expr]:
+    """The symbolic sizes of expressions."""
+    return [e for e in postorder(*roots) if isinstance(e, Size)]
 
 
 @dataclass(frozen=True)
