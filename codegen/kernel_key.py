@@ -33,6 +33,8 @@ def kernel_key(kernel: Kernel) -> tuple[str, tuple[Tensor, ...]]:
         writer.scratch(t)
     for own, other in kernel.beside:
         writer.lines.append(f"{writer.tensor(own)} beside {writer.tensor(other)}")
+    if kernel.apart is not None:
+        writer.lines.append(f"apart from {writer.tensor(kernel.apart)}")
     writer.block(kernel.body)
     return "\n".join(writer.lines), tuple(writer.tensors)
 

@@ -8,6 +8,7 @@ from tensorad.codegen.affine import Ranges
 from tensorad.codegen.llvm_memory import Memory
 from tensorad.codegen.llvm_ops import CHEAP, conversion, iota, operation, splat_operand
 from tensorad.codegen.llvm_text import Code, Value, Writer, constant_text, type_text
+from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.scratch import scratch_offsets
 from tensorad.errors import InternalError
 from tensorad.ir.dtypes import BOOL, INT64
@@ -52,14 +53,15 @@ class Expressions:
         code: Code,
         tensors: Iterable[Tensor],
         written: Iterable[Tensor],
-        scratch: Iterable[Tensor] = (),
-        beside: Iterable[tuple[Tensor, Tensor]] = (),
+        kernel: Kernel,
     ) -> None:
         self.code = code
-        self.scratch = scratch_offsets(scratch)[0]
+        self.scratch = scratch_offsets(kernel.scratch)[0]
         """Where a thread's own buffers are in its block, in bytes."""
-        self.beside = dict(beside)
+        self.beside = dict(kernel.beside)
         """Those that begin inside of a line where another tensor does."""
+        self.apart = kernel.apart
+        """What scratch is kept away from in its page."""
         self.slots = {t: n for n, t in enumerate(tensors)}
         self.sizes: dict[Size, int] = {}
         self.cache: dict[object, Value] = {}

@@ -45,7 +45,7 @@ class Statements:
         self.code = Code()
         self.use = LaneUse(body)
         written = {t: None for s in body for t in self.use.stored[s]}
-        self.values = Expressions(self.code, tensors, written, kernel.scratch, kernel.beside)
+        self.values = Expressions(self.code, tensors, written, kernel)
         self.partials: dict[tuple[Param, ...], Partial] = {}
         found = [s for s in statements(body) if isinstance(s, Check)]
         self.checks = {s: first_check + n for n, s in enumerate(found)}

@@ -17,6 +17,7 @@ from tensorad.codegen.llvm_text import (
     vector_constant,
 )
 from tensorad.codegen.llvm_windows import Window, load_block
+from tensorad.codegen.memory import ALIGNMENT
 from tensorad.codegen.parallel_layout import SCRATCH_WORD
 from tensorad.codegen.scratch import PAGE
 from tensorad.ir.dtypes import BOOL, INT64, DType
@@ -163,7 +164,7 @@ class Memory:
         if t in self.values.scratch:
             offset = self.values.value(self.values.scratch[t])
             where = put(f"getelementptr i64, ptr %error, i64 {SCRATCH_WORD}", 0)
-            block = put(f"load ptr, ptr {where}, !invariant.load !0", 0)
+            block = self._apart(put(f"load ptr, ptr {where}, !invariant.load !0", 0))
             name = put(f"getelementptr i8, ptr {block}, i64 {offset.name}", offset.level)
             if t in self.values.beside:
                 name = self._beside(t, name, offset.level)
@@ -172,6 +173,18 @@ class Memory:
         slot = put(f"load i64, ptr {where}, !invariant.load !0", 0)
         where = put(f"getelementptr ptr, ptr %slots, i64 {slot}", 0)
         return Value((put(f"load ptr, ptr {where}, !invariant.load !0", 0),), INT64, 0, 0, 0)
+
+    def _apart(self, block: str) -> str:
+        """The first line of the block that lies away in its page from what the kernel stores."""
+        put, other = self.values.code.put, self.values.apart
+        if other is None:
+            return block
+        wanted = put(
+            f"add i64 {put(f'ptrtoint ptr {self._base(other).name} to i64', 0)}, {APART}", 0
+        )
+        missing = put(f"sub i64 {wanted}, {put(f'ptrtoint ptr {block} to i64', 0)}", 0)
+        shift = put(f"and i64 {missing}, {PAGE - ALIGNMENT}", 0)
+        return put(f"getelementptr i8, ptr {block}, i64 {shift}", 0)
 
     def _beside(self, t: Tensor, pointer: str, level: int) -> str:
         """The first address from a pointer on that lies in its line as the other tensor's does,

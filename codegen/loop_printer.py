@@ -98,6 +98,8 @@ class _Printer:
         for t in kernel.scratch:
             other = "".join([f" beside {self.tensor(o)}" for s, o in kernel.beside if s is t])
             self.lines.append(f"# scratch {self.tensor(t)} : {self.declare(t)}{other}")
+        if kernel.apart is not None:
+            self.lines.append(f"# scratch apart from {self.tensor(kernel.apart)}")
         self.lines.extend(comments)
         self.block(kernel.body, 0)
 

@@ -69,6 +69,8 @@ class _Verifier:
         for t, other in self.kernel.beside:
             if t not in self.kernel.scratch or other in self.kernel.scratch:
                 raise _problem(self.kernel, f"{t.name} cannot begin where {other.name} does")
+        if self.kernel.apart is not None and self.kernel.apart not in self.kernel.writes:
+            raise _problem(self.kernel, f"{self.kernel.apart.name} is not stored")
         self.block(self.kernel.body, {}, ())
         for t in self.kernel.writes:
             empty = any(isinstance(n, int) and n == 0 for n in t.shape)

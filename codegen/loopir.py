@@ -145,6 +145,7 @@ class Kernel:
             and after it.
         beside: scratch that begins inside of a line where another tensor does, and elsewhere in its
             page: pairs of both. It is a page longer than what is stored, so that it may.
+        apart: the tensor from which all scratch begins a part of a page away; None: anywhere.
     """
 
     name: str
@@ -153,6 +154,7 @@ class Kernel:
     reads: tuple[Tensor, ...]
     scratch: tuple[Tensor, ...] = ()
     beside: tuple[tuple[Tensor, Tensor], ...] = ()
+    apart: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,7 +70,7 @@ def memory_use(
         sum(bytes_of(t, known) for t in program.outputs),
         sum(a.nbytes for a in program.constants),
         plan_arena(program.temporaries, known)[1],
-        max([scratch_bytes(s, known) for s in program.scratch], default=0),
+        max([scratch_bytes(k, known) for k in program.with_scratch], default=0),
         config.current().num_threads,
     )
 

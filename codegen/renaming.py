@@ -22,6 +22,7 @@ def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) ->
         renamer.tensors(kernel.reads),
         renamer.tensors(kernel.scratch),
         tuple([(mapping[t], mapping[other]) for t, other in kernel.beside]),
+        None if kernel.apart is None else mapping[kernel.apart],
     )
 
 

@@ -85,7 +85,7 @@ class Layout:
         self.numbers = dict(sizes)
         self._sizes = [sizes[s] for s in program.sizes]
         self._offsets, self._bytes = plan_arena(program.temporaries, sizes)
-        self.scratch_bytes = max([scratch_bytes(s, sizes) for s in program.scratch], default=0)
+        self.scratch_bytes = max([scratch_bytes(k, sizes) for k in program.with_scratch], default=0)
         """What each thread needs for itself."""
         self._free: deque[Frame] = deque()
         """Frames that no call uses, where there are no native calls."""
@@ -193,7 +193,7 @@ class Executable:
         inside = temporaries_inside(program)
         self.constants, self.temporaries = self._find_buffers(program.kernels, inside)
         self.inside = self._places(inside)
-        self.scratch = [k.scratch for k in program.kernels if k.scratch]
+        self.with_scratch = [k for k in program.kernels if k.scratch]
         self.constant_addresses = [a.ctypes.data for a in self.constants]
         self.sizes: list[Size] = []
         self._size_numbers: dict[Size, int] = {}

@@ -33,6 +33,8 @@ LINE: Final = 64
 """Bytes that go to memory at once."""
 ELSEWHERE: Final = 8192
 """Bytes between rows from which what lies behind one of them is not read soon."""
+SHORTEST: Final = 1024
+"""Bytes of a buffer that is read while stores wait."""
 SHORT_ROWS: Final = 2048
 """Rows of at least this many bytes are fetched ahead by the processor itself."""
 LARGE: Final = 3
@@ -60,7 +62,16 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = Fa
         body, strips = through_strips(body, dict.fromkeys(streamed))
         kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers, *strips))
     marks = _Marks(dict.fromkeys(streamed), dict.fromkeys(far), dict.fromkeys((*far, *unknown)))
-    return replace(kernel, body=_marked(kernel.body, marks))
+    apart = _apart(kernel, streamed)
+    return replace(kernel, body=_marked(kernel.body, marks), apart=apart)
+
+
+def _apart(kernel: Kernel, streamed: Sequence[Tensor]) -> Tensor | None:
+    """The tensor whose stores wait for memory while loads of scratch are compared with them."""
+    own = dict.fromkeys([t for t, _ in kernel.beside])
+    sizes = [bytes_of(t) for t in kernel.scratch if t not in own]
+    rows = any(n is None or n >= SHORTEST for n in sizes)
+    return streamed[0] if streamed and rows else None
 
 
 def far_tensors(kernel: Kernel, *, beyond: bool) -> list[Tensor]:

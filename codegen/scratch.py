@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.memory import ALIGNMENT, bytes_of, size_value
 from tensorad.ir.expr import Expr, add, floordiv, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr
@@ -29,14 +30,15 @@ def scratch_offsets(scratch: Iterable[Tensor]) -> tuple[dict[Tensor, Expr], Expr
     return offsets, end
 
 
-def scratch_bytes(scratch: Iterable[Tensor], sizes: Mapping[Expr, int]) -> int:
+def scratch_bytes(kernel: Kernel, sizes: Mapping[Expr, int]) -> int:
     """The bytes of one thread's block for these sizes.
 
     Raises:
         LimitError: a buffer is larger than TENSORAD_MAX_BYTES.
         ShapeError: an extent is negative for these sizes.
     """
-    for t in scratch:
+    for t in kernel.scratch:
         bytes_of(t, sizes)
-    used = size_value(scratch_offsets(scratch)[1], sizes)
+    used = size_value(scratch_offsets(kernel.scratch)[1], sizes)
+    used += PAGE if kernel.apart is not None else 0
     return -(-used // STRIDE_BYTES) * STRIDE_BYTES

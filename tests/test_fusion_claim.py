@@ -83,7 +83,7 @@ def test_sums_over_rows_wait_outside_of_the_loop_over_blocks() -> None:
     assert shapes["softmax"] == (256, 256)  # of one head
     assert traffic(program).temporaries == 0
     whole = 4 * bytes_of(apart.kernels[0].writes[0], {})
-    assert scratch_bytes(kernel.scratch, {}) < whole
+    assert scratch_bytes(kernel, {}) < whole
     arrays = arrays_of(made[1])
     assert results(made, program, arrays) == results(made, apart, arrays)
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tensorad import Schedule
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Assign, For, Kernel, LoopKind, LoopProgram, Store
+from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime import Executable
-from tensorad.codegen.scratch import STRIDE_BYTES, scratch_bytes
+from tensorad.codegen.scratch import PAGE, STRIDE_BYTES, scratch_bytes
 from tensorad.config import override
 from tensorad.errors import InternalError
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import Expr, axis, int_const, param, read, size_var, sub
 from tensorad.ir.tensor import Dim, Tensor, dim_expr
 from tensorad.te import placeholder
+from tensorad.topi.nn import softmax
 
 
 def mirrored(n: Dim, m: Dim, kind: LoopKind = "parallel", spare: Dim = 3) -> LoopProgram:
@@ -70,7 +74,7 @@ def test_blocks_are_whole_lines_and_pages() -> None:
     kernel = program.kernels[0]
     text, _ = kernel_text(kernel, kernel_key(kernel)[1])
     assert ", i64 64\n" in text  # the second buffer begins on the second line
-    assert scratch_bytes(kernel.scratch, {}) == STRIDE_BYTES
+    assert scratch_bytes(kernel, {}) == STRIDE_BYTES
 
 
 def test_nothing_is_kept_between_iterations() -> None:
@@ -106,3 +110,36 @@ def test_scratch_is_not_kept_elsewhere() -> None:
 
     refuse(k.scratch, (*k.reads, k.scratch[0]), "P is scratch and also kept")
     refuse(k.scratch[1:], k.reads, "P is stored but not among the writes")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_scratch_lies_apart_from_what_streams(threads: int) -> None:
+    """Wherever the output begins; the room for it is a page of each thread's block."""
+    program = mirrored(70, 37)
+    (kernel,) = program.kernels
+    apart = replace(kernel, apart=program.outputs[0])
+    assert scratch_bytes(apart, {}) == scratch_bytes(kernel, {}) + PAGE
+    assert kernel_key(apart)[0] != kernel_key(kernel)[0]
+    moved = replace(program, kernels=(apart,))
+    verify_loops(moved)
+    assert "# scratch apart from Y" in format_loops(moved)
+    x = np.random.default_rng(0).normal(size=(70, 37)).astype("f4")
+    room = np.empty(70 * 37 + 1024, "f4")
+    executable = Executable(moved)
+    with override(num_threads=threads):
+        for start in (0, 1, 16, 200, 1008):
+            y = room[start : start + 70 * 37].reshape(70, 37)
+            executable.run(executable.layout({}, ()), [x.ctypes.data, y.ctypes.data])
+            np.testing.assert_array_equal(y, x[:, ::-1])
+    with pytest.raises(InternalError, match="R is not stored"):
+        verify_loops(replace(program, kernels=(replace(kernel, apart=kernel.scratch[1]),)))
+
+
+def test_rows_that_stream_have_scratch_apart_from_them() -> None:
+    x = placeholder((64, 4096), name="X")
+    y = softmax(x)
+    for streaming in (True, False):
+        choices = Schedule(streaming=streaming, fuse=True)
+        with override(machine="l2=65536"):
+            (kernel,) = lower_program([y], [x], choices=choices).kernels
+        assert kernel.apart is (y if streaming else None)

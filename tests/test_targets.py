@@ -204,7 +204,7 @@ class Emulated:
             slots.setdefault(t, len(slots))
         rows, indices = [], [0]
         for kernel in loops.kernels:
-            self.scratch = max(self.scratch, scratch_bytes(kernel.scratch, {}))
+            self.scratch = max(self.scratch, scratch_bytes(kernel, {}))
             for symbol, parallel in self.functions_of(kernel):
                 rows.append(f"{{{symbol}, {len(indices)}, {int(parallel)}}}")
                 indices.extend([slots[t] for t in kernel_key(kernel)[1]])
