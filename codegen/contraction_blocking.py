@@ -9,12 +9,16 @@ from typing import Final, Literal
 from tensorad.codegen.affine import among
 from tensorad.codegen.contraction import Contraction, Part, is_symbolic, size
 from tensorad.codegen.contraction_gaps import stretched
-from tensorad.codegen.contraction_tiles import Tile, lane_tiles
+from tensorad.codegen.contraction_layout import in_place
+from tensorad.codegen.contraction_tiles import Tile, covering_tile, lane_tiles
 from tensorad.ir.expr import Axis
 
 LITTLE_WORK: Final = 1 << 23
 MUCH_WORK: Final = 1 << 27
 """Points up to which equal tiles may be much smaller than the largest, and a little smaller."""
+
+SPARE: Final = 1 / 64
+"""The part of the time for which several kinds of tiles become one."""
 
 Mode = Literal["place", "panel", "relayout", "gaps"]
 
@@ -107,6 +111,14 @@ class Blocking:
         points = self.contraction.depth * prod(size(a) for a in self.contraction.nest.axes)
         return 0.6 if points < LITTLE_WORK else 0.8 if points < MUCH_WORK else 1.0
 
+    @property
+    def spare(self) -> float:
+        """The part of the time that may go into elements computed twice: then tiles are alike.
+
+        0 where sums wait for the next block, which would add its terms twice.
+        """
+        return SPARE if self.whole else 0.0
+
     def gapped(self, lanes: int) -> int:
         """Lanes of a panel with those between rows: whole registers where a window has room."""
         found = stretched(self.group, self.pitch, lanes)
@@ -116,11 +128,30 @@ class Blocking:
 
     def tiles(self, lanes: int) -> list[Tile]:
         """The register tiles of a panel of so many lanes."""
-        most = self.most
-        if self.mode == "gaps":  # one loop over the rows for all of them
-            lanes = self.gapped(lanes)
-            most = (most[self.registers],) * len(most)
-        return lane_tiles(lanes, self.width, self.registers, self.rows.extent, most)
+        found, rows = self.split_tiles(lanes), self.rows.extent
+        beside = len(self.group) == 1 or store_stride(self) == 1  # wherever a group starts
+        if self.sliver or not self.whole or not beside:
+            return found
+        whole = covering_tile(found, self.width, rows, self._most_rows(), self.spare)
+        return found if whole is None else [whole]
+
+    def split_tiles(self, lanes: int) -> list[Tile]:
+        """The same where no lane is in two of them."""
+        lanes = self.gapped(lanes) if self.mode == "gaps" else lanes
+        return lane_tiles(lanes, self.width, self.registers, self.rows.extent, self._most_rows())
+
+    def _most_rows(self) -> tuple[int, ...]:
+        """Rows of a tile, by its registers; with gaps one loop over the rows has all lanes."""
+        if self.mode == "gaps":
+            return (self.most[self.registers],) * len(self.most)
+        return self.most
+
+    @property
+    def covering(self) -> bool:
+        """Whether the last panel is moved back to where it fits."""
+        beyond = ceil(self.flat / self.panel) * self.panel - self.flat
+        alike = len(self.group) == 1 or in_place(self.lanes, self.group)
+        return self.whole and alike and 0 < beyond <= self.flat * self.spare
 
 
 def store_stride(b: Blocking) -> int | None:

@@ -11,7 +11,7 @@ from tensorad.codegen.contraction import Part, size
 from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_gaps import stretched
 from tensorad.codegen.contraction_layout import in_place
-from tensorad.codegen.contraction_tiles import enough, even_rows
+from tensorad.codegen.contraction_tiles import enough, even_rows, step_cycles
 from tensorad.codegen.machine import Machine
 from tensorad.ir.expr import Axis, Read
 
@@ -36,12 +36,11 @@ def is_streamed(b: Blocking, target: Machine) -> bool:
 def tile_cost(b: Blocking, lanes: int) -> float:
     """Cycles of one reduce step over a panel: multiply-adds, loads, and waiting for sums."""
     total, collide = 0.0, rows_collide(b)
-    for t in b.tiles(lanes):
+    for t in b.split_tiles(lanes):
         groups = ceil((t.stop - t.start) / (t.registers * b.width))
         registers = t.registers * b.scale
         for start, stop, step in even_rows(b.rows.extent, t.rows):
-            loads = step + registers
-            busy = max(step * registers, 0.55 * loads, 4.0) + 0.1 * loads
+            busy = step_cycles(step, registers)
             if collide and step > WAYS:
                 busy += 1.3 * step
             total += groups * ((stop - start) // step) * (busy + 20.0 / b.depth)

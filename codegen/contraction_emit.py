@@ -20,7 +20,14 @@ from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, merged, points
 from tensorad.codegen.contraction_pack import Relaid, buffer, panel_nest
 from tensorad.codegen.contraction_panel import Panel
-from tensorad.codegen.contraction_tiles import RowTiles, Tile, lanes_of, row_tiles
+from tensorad.codegen.contraction_tiles import (
+    RowTiles,
+    Tile,
+    first_row,
+    lanes_of,
+    moved_back,
+    row_tiles,
+)
 from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.expr import (
@@ -73,6 +80,8 @@ class Emitter:
         """Of the panel among those that take a block together."""
         self.sliver: Expr = ZERO
         """Of the panel, that a tile reads."""
+        self.first: Expr = ZERO
+        """The lane that a group of a covering tile begins with."""
         if not b.whole and not self.direct:
             shape = (b.together, dim(points(b.rows.axes)), b.panel)
             self.sums = buffer("sums", shape, self.acc.dtype)
@@ -165,9 +174,12 @@ class Emitter:
         outer = digits(floordiv(at, int_const(panels)), b.outer)
         number = mod(at, int_const(panels))
         whole, left = divmod(b.flat, b.panel)
+        start = mul(number, int_const(b.panel))
+        if b.covering:
+            return self.block(outer, moved_back(start, b.panel, int_const(b.flat)), b.panel, block)
         body = tail = self.block(outer, int_const(whole * b.panel), left, block) if left else ()
         if whole:
-            body = self.block(outer, mul(number, int_const(b.panel)), b.panel, block)
+            body = self.block(outer, start, b.panel, block)
         return (If(call("lt", number, int_const(whole)), body, tail),) if whole and left else body
 
     def blocks(self) -> Expr:
@@ -216,7 +228,7 @@ class Emitter:
         tiles = b.tiles(lanes)
         for group in [tiles] if b.sliver else [[t] for t in tiles]:
             most = min(t.rows for t in group)
-            for rows in row_tiles(points(b.rows.axes), most, b.alike):
+            for rows in row_tiles(points(b.rows.axes), most, b.alike, b.spare):
                 body.extend(self.across(group, outer, base, rows, last))
         return tuple(body)
 
@@ -228,7 +240,8 @@ class Emitter:
         row = start
         if sub(stop, start) is not int_const(step):
             row = axis("r", start, stop, step)
-        inner = self.one_row(tiles, outer, base, row, step, last)
+        first = first_row(row, rows, points(self.b.rows.axes))
+        inner = self.one_row(tiles, outer, base, first, step, last)
         return (For(row, inner),) if isinstance(row, Axis) else inner
 
     def one_row(
@@ -243,7 +256,7 @@ class Emitter:
         """All lanes of `rows` rows."""
         body: list[Stmt] = []
         for t in tiles:
-            s, part = self.within(t) if self.b.sliver else (ZERO, t)
+            s, part = self.within(t) if self.b.sliver else self.covered(t)
             found = self.tile(part, outer, base, row, rows, last)
             body.extend([For(s, found)] if isinstance(s, Axis) else found)
         return tuple(body)
@@ -256,6 +269,16 @@ class Emitter:
         self.sliver = int_const(first) if number < 2 else axis("s", first, first + number)
         width = b.sliver if number else t.stop - t.start
         return self.sliver, replace(t, start=t.start - place, stop=t.start - place + width)
+
+    def covered(self, t: Tile) -> tuple[Expr, Tile]:
+        """The groups of a covering tile, and the tile in each of them."""
+        self.first = ZERO
+        if not t.covering:
+            return ZERO, t
+        unit = t.registers * self.b.width
+        s = axis("s", 0, ceil(t.stop / unit))
+        self.first = moved_back(mul(s, int_const(unit)), unit, int_const(t.stop))
+        return s, replace(t, stop=unit)
 
     def pack(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
         """The lanes of a block from `base` on, brought into a panel."""
@@ -278,7 +301,8 @@ class Emitter:
     ) -> tuple[Stmt, ...]:
         """`rows` rows from `row` on over the lanes of a tile."""
         b = self.b
-        lane = axis("l", t.start, t.stop)
+        loop = axis("l", t.start, t.stop)
+        lane = add(self.first, loop)
         at = add(mul(self.sliver, int_const(b.sliver)), lane)
         around = {**outer, **self.lane_places(base, at)}
         accs = [param(f"acc{n}", self.acc.dtype) for n in range(rows)]
@@ -295,7 +319,7 @@ class Emitter:
         block = ZERO if number is None else number
         statements.extend(self.folds(accs, places, around, lane, block, row))
         statements.extend(self.stores(accs, places, around, row, at, number))
-        return (For(lane, tuple(statements), "vector", lanes_of(t, b.width)),)
+        return (For(loop, tuple(statements), "vector", lanes_of(t, b.width)),)
 
     def lane_places(self, base: Expr, lane: Expr) -> Mapping:
         """What the axes in lanes are, `lane` lanes from the base on."""

@@ -78,11 +78,23 @@ def _cheapest(
             best = cost, found
     if best is None:
         return None
-    b = replace(best[1], inside=inside)
+    b = _alike(replace(best[1], inside=inside))
     light = c.depth * prod(size(a) for a in c.nest.axes) >= AWAKE_FROM * width
     shared = prod(size(a) for a in b.outer) * ceil(b.flat / b.panel) > 1
     awake = light and shared and not inside and choices.parallel is None
     return replace(b, parallel=True) if awake else b
+
+
+def _alike(b: Blocking) -> Blocking:
+    """With panels of which the last may be moved back, so that the others' code serves it."""
+    unit = b.registers * b.width
+    if b.flat % b.panel == 0 or b.together > 1 or b.mode == "gaps":
+        return b
+    for units in range(b.panel // unit, (b.panel // unit - 1) // 2, -1):
+        made = replace(b, panel=units * unit)
+        if made.covering:
+            return made
+    return b
 
 
 def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) -> Iterator[Blocking]:

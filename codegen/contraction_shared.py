@@ -11,7 +11,7 @@ from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import digits, points
 from tensorad.codegen.contraction_emit import Emitter
 from tensorad.codegen.contraction_layout import in_place
-from tensorad.codegen.contraction_tiles import row_tiles
+from tensorad.codegen.contraction_tiles import first_row, row_tiles
 from tensorad.codegen.loopir import For, Stmt
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.memory import ALIGNMENT
@@ -76,11 +76,12 @@ def _tiles(e: Emitter, first: Expr, rows: Expr) -> tuple[Stmt, ...]:
     most = min(t.rows for t in tiles)
     copies = points(b.outer)
     body: list[Stmt] = []
-    for start, stop, step in row_tiles(rows, most, b.alike):
+    for part in row_tiles(rows, most, b.alike, b.spare):
+        start, stop, step = part
         count = floordiv(sub(stop, start), int_const(step))
         q = axis("q", 0, mul(count, copies))
         outer = digits(floordiv(q, count), b.outer) if b.outer else {}
         number = mod(q, count) if b.outer else q
-        row = add(mul(number, int_const(step)), add(start, first))
+        row = add(first_row(add(mul(number, int_const(step)), start), part, rows), first)
         body.append(For(q, e.one_row(tiles, outer, ZERO, row, step, None), "parallel"))
     return tuple(body)

@@ -8,7 +8,7 @@ from math import ceil, inf
 from typing import Final
 
 from tensorad.codegen.machine import Machine
-from tensorad.ir.expr import ZERO, Const, Expr, add, floordiv, int_const, mul, sub
+from tensorad.ir.expr import ZERO, Const, Expr, add, call, floordiv, int_const, mul, sub
 
 MOST_REGISTERS: Final = 6
 """Logical registers of lanes in one tile."""
@@ -31,12 +31,17 @@ ROWS_AGAIN: Final = 1 / 32
 
 @dataclass(frozen=True)
 class Tile:
-    """Lanes [start, stop) of a panel in groups of `registers`, with `rows` rows at a time."""
+    """Lanes [start, stop) of a panel in groups of `registers`, with `rows` rows at a time.
+
+    Attributes:
+        covering: the last group is moved back to where it fits, over lanes of the one before.
+    """
 
     start: int
     stop: int
     registers: int
     rows: int
+    covering: bool = False
 
 
 def scale_of(width: int, size_bytes: int, target: Machine) -> int:
@@ -73,6 +78,39 @@ def lane_tiles(
     if at < lanes:
         tiles.append(Tile(at, lanes, 1, min(rows, most[1])))
     return tiles
+
+
+def covering_tile(
+    tiles: Sequence[Tile], width: int, rows: int, most: Sequence[int], spare: float
+) -> Tile | None:
+    """One tile for all lanes in place of several: less code that takes at most `spare` longer.
+
+    None where there is none, or one tile has all lanes anyway.
+    """
+    lanes = tiles[-1].stop
+    room = sum([_row_cycles(t, width) for t in tiles]) * (1 + spare)
+    for registers in range(tiles[0].registers, 0, -1):
+        made = Tile(0, lanes, registers, min(rows, most[registers]), covering=True)
+        if lanes > registers * width and len(tiles) > 1 and _row_cycles(made, width) <= room:
+            return made
+    return None
+
+
+def _row_cycles(t: Tile, width: int) -> float:
+    """Cycles of a reduce step over all its lanes, for one row."""
+    groups = ceil((t.stop - t.start) / (t.registers * width))
+    return groups * step_cycles(t.rows, t.registers) / t.rows
+
+
+def step_cycles(rows: int, registers: int) -> float:
+    """Cycles of a reduce step of a tile: multiply-adds, loads, and waiting for sums."""
+    loads = rows + registers
+    return max(rows * registers, 0.55 * loads, 4.0) + 0.1 * loads
+
+
+def moved_back(start: Expr, size: int, end: Expr) -> Expr:
+    """Where a tile starts that may not reach beyond the end."""
+    return call("minimum", start, sub(end, int_const(size)))
 
 
 def panel_lanes(flat: int, step: int, unit: int, most: int) -> int:
@@ -158,21 +196,25 @@ def lanes_of(t: Tile, width: int) -> int:
 
 
 RowTiles = tuple[Expr, Expr, int]
-"""Tiles of so many rows from the first number to the second."""
+"""Tiles of so many rows from the first number to the second: the last may have to move back."""
 
 
-def row_tiles(count: Expr, most: int, least: float) -> list[RowTiles]:
+def row_tiles(count: Expr, most: int, least: float, spare: float = 0.0) -> list[RowTiles]:
     """Tiles that together have all rows; where their number is symbolic, ever smaller ones.
 
-    All are equal if they then have at least the part `least` of the rows: half of the code.
+    All are equal, which is half of the code, if they then have at least the part `least` of the
+    rows, or if all have at most `spare` rows more than there are.
     """
     if isinstance(count, Const):
         number = int(count.value)
         parts = even_rows(number, most)
         large = parts[0][2]
         equal = [n for n in range(ceil(least * large), large) if number % n == 0]
+        moved = ceil(number / large) * large
         if len(parts) > 1 and equal:
             parts = [(0, number, equal[-1])]
+        elif len(parts) > 1 and moved <= number * (1 + spare):
+            parts = [(0, moved, large)]
         return [(int_const(a), int_const(b), n) for a, b, n in parts]
     tiles: list[RowTiles] = []
     start: Expr = ZERO
@@ -184,3 +226,12 @@ def row_tiles(count: Expr, most: int, least: float) -> list[RowTiles]:
         tiles.append((start, stop, rows))
         start = stop
     return tiles
+
+
+def first_row(row: Expr, tiles: RowTiles, count: Expr) -> Expr:
+    """The first row of the tile that would start at `row`, of so many rows in all."""
+    _, stop, step = tiles
+    beyond = sub(stop, count)
+    if isinstance(beyond, Const) and beyond.value > 0:
+        return moved_back(row, step, count)
+    return row

@@ -16,7 +16,7 @@ from tensorad.codegen.contraction_gaps import flat_read, shared_columns, stretch
 from tensorad.codegen.contraction_lines import ask_for_operand, ask_for_results, panel_at
 from tensorad.codegen.contraction_pack import Emitted, Window, buffer, fill
 from tensorad.codegen.contraction_shared import shared_rows
-from tensorad.codegen.contraction_tiles import row_tiles
+from tensorad.codegen.contraction_tiles import RowTiles, first_row, row_tiles
 from tensorad.codegen.loopir import For, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.dtypes import INT64
@@ -68,10 +68,10 @@ class _InGaps(Emitter):
         self.here: Mapping = {}
         """Where the panel starts."""
 
-    def row_tiles(self) -> list[tuple[Expr, Expr, int]]:
+    def row_tiles(self) -> list[RowTiles]:
         """The rows that are taken together; all lanes of a panel before the next ones."""
         most = self.b.most[self.b.registers]
-        return row_tiles(points(self.b.rows.axes), most, self.b.alike)
+        return row_tiles(points(self.b.rows.axes), most, self.b.alike, self.b.spare)
 
     def block(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
         """One panel: its window, then for each tile of rows the sums and the results."""
@@ -80,16 +80,20 @@ class _InGaps(Emitter):
         start, steps = floordiv(base, int_const(inner_lanes)), lanes // inner_lanes
         self.here = panel_at(outer, b.group, start)
         body = list(self.window(outer, start, steps))
-        for first, stop, step in self.row_tiles():
+        for rows in self.row_tiles():
+            first, stop, step = rows
             row: Expr = first
             if sub(stop, first) is not int_const(step):
                 row = axis("r", first, stop, step)
+            place = first_row(row, rows, points(b.rows.axes))
             inner: list[Stmt] = []
             for t in b.tiles(lanes):
                 self.registers = t.registers
-                inner.extend(self.tile(t, outer, base, row, step, None))
+                s, part = self.covered(t)
+                found = self.tile(part, outer, base, place, step, None)
+                inner.extend([For(s, found)] if isinstance(s, Axis) else found)
             if not self.is_dense:
-                inner.extend(self.results(outer, start, steps, row, step))
+                inner.extend(self.results(outer, start, steps, place, step))
             body.extend([For(row, tuple(inner))] if isinstance(row, Axis) else inner)
         return tuple(body)
 

@@ -349,7 +349,7 @@ def test_the_report_says_why() -> None:
 
 
 def test_a_short_rest_takes_a_part_of_a_register() -> None:
-    program = matmul(20, 20, 40)
+    program = matmul(20, 68, 40)
     (kernel,) = lower_program(
         [program.output], program.inputs, choices=Choices(contract=True)
     ).kernels

@@ -1,0 +1,124 @@
+"""Tiles that are all alike: the last one is moved back over elements of the one before."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad.codegen.choices import Choices
+from tensorad.codegen.contraction_tiles import (
+    covering_tile,
+    first_row,
+    lane_tiles,
+    row_tiles,
+    step_cycles,
+)
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loopir import Fold, For
+from tensorad.codegen.lower import lower_program
+from tensorad.ir.expr import Const, int_const
+from tensorad.ir.tensor import Tensor
+
+MOST = (0, 30, 14, 9, 6, 5, 4)
+"""Rows by registers on a machine of 32 registers."""
+
+
+def product(m: int, n: int, k: int) -> tuple[Tensor, list[Tensor]]:
+    a, b = ta.placeholder((m, k), name="A"), ta.placeholder((k, n), name="B")
+    r = ta.reduce_axis(k, name="k")
+    return ta.compute((m, n), lambda i, j: ta.sum(a[i, r] * b[r, j], axis=r), name="C"), [a, b]
+
+
+def register_tiles(m: int, n: int, k: int, choices: Choices | None = None) -> list[For]:
+    """The vector loops with sums."""
+    y, inputs = product(m, n, k)
+    kernels = lower_program([y], inputs, choices=choices).kernels
+    found = [s for kernel in kernels for s in statements(kernel.body)]
+    loops = [s for s in found if isinstance(s, For) and s.kind == "vector"]
+    return [s for s in loops if any(isinstance(i, Fold) for i in statements(s.body))]
+
+
+@pytest.mark.parametrize("spare", [0.0, 1 / 64, 1 / 32])
+def test_groups_of_a_covering_tile_have_all_lanes_and_cost_little_more(spare: float) -> None:
+    covered = 0
+    for lanes in range(1, 400):
+        for registers in (1, 3, 4, 6):
+            tiles = lane_tiles(lanes, 16, registers, 19, MOST)
+            found = covering_tile(tiles, 16, 19, MOST, spare)
+            if found is None:
+                continue
+            covered += 1
+            unit = found.registers * 16
+            assert len(tiles) > 1 and (found.start, found.stop) == (0, lanes)
+            assert found.registers <= registers and unit < lanes
+            groups = [min(n * unit, lanes - unit) for n in range(ceil(lanes / unit))]
+            assert {n for g in groups for n in range(g, g + unit)} == set(range(lanes))
+            cost = sum(
+                ceil((t.stop - t.start) / (t.registers * 16))
+                * step_cycles(t.rows, t.registers)
+                / t.rows
+                for t in tiles
+            )
+            mine = len(groups) * step_cycles(found.rows, found.registers) / found.rows
+            assert mine <= cost * (1 + spare)
+    assert covered > 20
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "least", "spare", "tiles"),
+    [
+        (1000, 14, 1.0, 1 / 64, [(0, 1008, 14)]),
+        (1000, 14, 1.0, 0.0, [(0, 896, 14), (896, 1000, 13)]),
+        (61, 6, 1.0, 1 / 64, [(0, 36, 6), (36, 61, 5)]),
+        (64, 6, 0.6, 1 / 32, [(0, 64, 4)]),  # equal tiles come first: nothing is done twice
+        (5, 6, 1.0, 1.0, [(0, 5, 5)]),
+    ],
+)
+def test_the_last_rows_are_met_twice_where_that_costs_little(
+    rows: int, most: int, least: float, spare: float, tiles: list[tuple[int, int, int]]
+) -> None:
+    count = int_const(rows)
+    found = row_tiles(count, most, least, spare)
+    assert [(int(str(a)), int(str(b)), n) for a, b, n in found] == tiles
+    met = set()
+    for part in found:
+        for row in range(int(str(part[0])), int(str(part[1])), part[2]):
+            first = first_row(int_const(row), part, count)
+            if not isinstance(first, Const):  # min(row, last)
+                first = int_const(min(row, rows - part[2]))
+            met.update(range(int(first.value), int(first.value) + part[2]))
+    assert met == set(range(rows))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(32, 1000, 1000), (1000, 32, 1000), (1000, 1000, 32), (64, 84, 120)]
+)
+def test_a_product_is_one_register_tile(m: int, n: int, k: int) -> None:
+    assert len(register_tiles(m, n, k)) == 1
+
+
+def test_sums_that_wait_in_memory_are_added_to_once() -> None:
+    assert len(register_tiles(60, 120, 64)) == 1
+    loops = register_tiles(60, 120, 64, Choices(block=16, contract=True))
+    assert len(loops) > 1
+    assert not any("min(" in str(s.axis.upper) for s in loops)
+
+
+@pytest.mark.parametrize("block", [None, 16])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_elements_computed_twice_are_right(block: int | None, threads: int) -> None:
+    rng = np.random.default_rng(0)
+    sizes = (60, 120, 64), (61, 100, 64), (64, 84, 40), (200, 33, 50), (37, 131, 65)
+    for m, n, k in sizes:
+        y, inputs = product(m, n, k)
+        chosen = Choices(contract=True, block=block, parallel=threads > 1)
+        f = ta.build(y, inputs, schedule=chosen)
+        a = rng.normal(size=(m, k)).astype(np.float32)
+        b = rng.normal(size=(k, n)).astype(np.float32)
+        exact = np.zeros((m, n))
+        for r in range(k):  # one chain of fused multiply-adds per element, in order
+            exact = np.float32(exact + np.float64(a[:, r : r + 1]) * np.float64(b[r])).astype(float)
+        np.testing.assert_array_equal(f(a, b), exact.astype(np.float32))
