@@ -66,25 +66,27 @@ class Ahead:
         return tuple(found)
 
 
-def ahead_of(b: Blocking, values: Sequence[Expr], following: Expr) -> Ahead | None:
+def ahead_of(
+    b: Blocking, values: Sequence[Expr], results: Sequence[Read], following: Expr
+) -> Ahead | None:
     """What the iteration `following` needs, where it would come from behind the second cache.
 
     Args:
-        values: the operands, and the results as if they were read.
+        values: the operands.
+        results: as if they were read; asked for where all has room in half of that cache.
     """
     if is_symbolic((*b.rows.axes, *b.contraction.reduced)) or not b.whole or b.inside:
         return None
     mapping = digits(following, b.outer)
-    reads = [v for v in values if isinstance(v, Read)]
-    pieces = [p for p in [_piece(v, b.outer, mapping) for v in reads] if p is not None]
+    found = [[p for v in some if isinstance(v, Read) and (p := _piece(v, b.outer, mapping))]
+             for some in (values, results)]  # fmt: skip
     second = machine.current().l2
-    each = sum(p.size_bytes for p in pieces)
-    if not second // LEAST_PART <= each <= second // 2:
-        return None
-    whole = [prod(n for n in p.tensor.shape if isinstance(n, int)) for p in pieces]
-    if sum(n * p.tensor.dtype.size_bytes for n, p in zip(whole, pieces, strict=True)) <= second:
-        return None
-    return Ahead(tuple(pieces), b.rows.extent)
+    for pieces in ([*found[0], *found[1]], found[0]):
+        each = sum(p.size_bytes for p in pieces)
+        whole = sum([bytes_of(p.tensor) or LARGE for p in pieces])
+        if second // LEAST_PART <= each <= second // 2 and whole > second:
+            return Ahead(tuple(pieces), b.rows.extent)
+    return None
 
 
 def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None:

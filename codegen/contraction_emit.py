@@ -146,7 +146,7 @@ class Emitter:
         self.at = q
         if panels == 1 and b.mode != "gaps":
             results = [read(t, self.nest.indices) for t in self.nest.tensors]
-            self.ahead = ahead_of(b, (self.rows_value, self.lanes_value, *results), add(q, ONE))
+            self.ahead = ahead_of(b, (self.rows_value, self.lanes_value), results, add(q, ONE))
         return (For(q, self.in_blocks(lambda k: self.one_panel(panels, q, k)), kind),)
 
     def together(self, panels: int, count: Expr, kind: LoopKind) -> tuple[Stmt, ...]:

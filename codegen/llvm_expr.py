@@ -42,7 +42,7 @@ class Lanes:
         self.level = level
         """The region of the loop's body."""
         self.streams: dict[Tensor, int] = {}
-        """Tensors whose stores stream here, with the alignment of each."""
+        """Tensors whose whole registers are stored past the caches, with the alignment of each."""
 
 
 class Expressions:

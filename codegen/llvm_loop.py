@@ -65,7 +65,7 @@ class Stage:
     lanes: int = 0
     """Lanes of its registers where they are narrower."""
     streams: tuple[Stream, ...] = ()
-    """Stores that may pass the caches: they are aligned."""
+    """Stores that pass the caches where registers are whole: they are aligned."""
 
 
 class Loops(Statements):
@@ -277,10 +277,10 @@ class Loops(Statements):
             last = put(f"add i64 {start}, {self._rounded(rest, self.width)}")
             singles = [Stage(middle, last, 1, False, False, streams=streams)]
         return [
-            Stage(lower, start, 1, True, False),
+            Stage(lower, start, 1, True, False, streams=streams),
             Stage(start, middle, count, False, False, streams=streams),
             *singles,
-            Stage(last, upper, 1, True, False),
+            Stage(last, upper, 1, True, False, streams=streams),
         ]
 
     def _streaming_strip(self, s: For, whole: Axis, streams: tuple[Stream, ...]) -> list[Stage]:
@@ -316,10 +316,10 @@ class Loops(Statements):
             put(f"add i64 {middle}, {self._rounded(left, self.width * n)}") for n in (count, 1)
         )
         return [
-            Stage(start, middle, 1, True, False),
+            Stage(start, middle, 1, True, False, streams=streams),
             Stage(middle, groups, count, False, False, streams=streams),
             Stage(groups, end, 1, False, False, streams=streams),
-            Stage(end, stop, 1, True, False),
+            Stage(end, stop, 1, True, False, streams=streams),
         ]
 
 

@@ -33,6 +33,8 @@ AHEAD: Final = 8192
 """Bytes between a read and what is asked for."""
 SHORTEST: Final = 1024
 """Bytes of a row from which its two ends, stored in parts of lines, do not cost too much."""
+SHORTEST_COMPUTED: Final = 2048
+"""The same where loops inside compute each register: an end takes as long as a whole one."""
 ROWS_AHEAD: Final = 8
 """Rows between a stored one and the one whose first line, stored in parts, is asked for."""
 NEAR: Final = 2
@@ -78,13 +80,14 @@ def streams_of(loops: Loops, s: For) -> list[Stream]:
     values = loops.values
     base = axis(s.axis.name, s.axis.lower, s.axis.upper)
     values.vector = Lanes(s.axis, base, loops.width, 1, None, "", loops.code.depth)
+    shortest = SHORTEST_COMPUTED if any(isinstance(c, For) for c in s.body) else SHORTEST
     inside = statements([c for c in s.body if isinstance(c, (For, If))])
     elsewhere = dict.fromkeys([t for c in inside if isinstance(c, Store) for t in c.tensors])
     for t, stores in where.items():
         if t in elsewhere:
             continue
         stream = _stream(t, stores, [values.memory.plan(t, i) for i in stores], loops.width)
-        if stream is not None and (s.axis.extent or SHORTEST) * stream.step >= SHORTEST:
+        if stream is not None and (s.axis.extent or shortest) * stream.step >= shortest:
             found.append(stream)
     values.vector = None
     return found
@@ -239,7 +242,11 @@ def fetch(memory: Memory, code: Code, s: Fetch) -> None:
 
     Each line is asked for at its last element: in rows that begin inside of a line, the line of the
     first element was asked for with the row before, and nobody else asks for that of the last.
+    None of what the loop stores past the caches is brought into one.
     """
+    lanes = memory.values.vector
+    if lanes is not None and s.tensor in lanes.streams:
+        return
     place = memory.place(s.tensor, s.indices)
     step = LINE // s.tensor.dtype.size_bytes
     if s.now:

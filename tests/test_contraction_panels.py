@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -17,12 +18,14 @@ from tensorad.codegen.contraction_tiles import (
     block_depth,
     even_lanes,
 )
+from tensorad.codegen.kernel_key import kernel_key
+from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fetch, Fold, For, Kernel, Stmt
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
-from tensorad.ir.expr import Axis, Const, Expr, int_const
+from tensorad.ir.expr import Axis, Const, Expr, Size, int_const
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, substitute
 
@@ -138,13 +141,45 @@ def test_rows_that_data_picks_are_not_asked_for(batch: bool) -> None:
     assert asked == ({y, inputs[0]} if batch else {y})
 
 
-def test_a_product_of_a_batch_asks_for_the_results_of_the_next_one() -> None:
-    a, b = te.placeholder((64, 64, 64), name="A"), te.placeholder((64, 64, 64), name="B")
+def batched(count: int | Size, columns: int) -> tuple[Tensor, list[Tensor]]:
+    a = te.placeholder((count, 64, 64), name="A")
+    b = te.placeholder((count, 64, columns), name="B")
     r = te.reduce_axis(64, name="r")
-    y = te.compute((64, 64, 64), lambda s, i, j: te.sum(a[s, i, r] * b[s, r, j], axis=r), name="Y")
+
+    def body(s: Expr, i: Expr, j: Expr) -> Expr:
+        return te.sum(a[s, i, r] * b[s, r, j], axis=r)
+
+    return te.compute((count, 64, columns), body, name="Y"), [a, b]
+
+
+@pytest.mark.parametrize("count", [64, te.size("n")])
+@pytest.mark.parametrize("columns", [64, 1024])
+def test_a_product_of_a_batch_asks_for_the_next_one(count: int | Size, columns: int) -> None:
+    """For its results, too, where half of the second cache has room for all."""
+    y, (a, b) = batched(count, columns)
     with override(machine=LARGE):
         (kernel,) = lower_program([y], [a, b]).kernels
-    assert {s.tensor for s in statements(kernel.body) if isinstance(s, Fetch)} == {a, b, y}
+    asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Fetch)}
+    assert asked == ({a, b, y} if columns == 64 else {a, b})
+
+
+def without(body: tuple[Stmt, ...], t: Tensor) -> tuple[Stmt, ...]:
+    """The same, but `t` is not asked for."""
+    kept = [s for s in body if not isinstance(s, Fetch) or s.tensor is not t]
+    inner = [replace(s, body=without(s.body, t)) if isinstance(s, For) else s for s in kept]
+    return tuple(inner)
+
+
+@pytest.mark.parametrize("columns", [256, 512])
+def test_results_that_pass_the_caches_are_not_asked_for(columns: int) -> None:
+    """Shorter rows are stored as usual: their ends, in parts of lines, take as long as a tile."""
+    y, inputs = batched(32, columns)
+    with override(machine="registers=32,vector_bytes=64,cores=1,l2=1048576,l3=1048576"):
+        (kernel,) = lower_program([y], inputs).kernels
+        assert y in {s.tensor for s in statements(kernel.body) if isinstance(s, Fetch)}
+        kernels = kernel, replace(kernel, body=without(kernel.body, y))
+        one, other = (kernel_text(k, kernel_key(k)[1])[0] for k in kernels)
+    assert (one == other) is ("!nontemporal" in one) is (columns == 512)
 
 
 @pytest.mark.parametrize(
