@@ -41,6 +41,8 @@ FEW_SLIVERS: Final = 16
 """Of a panel in the second cache: with more, results are stored in long rows instead."""
 WORST: Final = 2.6
 """Times the cycles of full registers that a contraction may cost."""
+FAR: Final = 0.75
+"""The part of them below which one way settles that: threads make the cheapest a quarter dearer."""
 
 
 def plan_contraction(c: Contraction, width: int, choices: Choices = OPEN) -> Blocking | None:
@@ -52,10 +54,18 @@ def plan_contraction(c: Contraction, width: int, choices: Choices = OPEN) -> Blo
     if choices.contract is None:
         if points < LEAST_WORK or c.depth < 4:
             return None
-        model = _cheapest(c, width, MODEL, OPEN)
-        if model is None or cycles_on(model, MODEL) > WORST * points / width:
+        if not _pays(c, width, WORST * points / width):
             return None
     return _cheapest(c, width, machine.current(), choices)
+
+
+def _pays(c: Contraction, width: int, most: float) -> bool:
+    """Whether the cheapest way takes at most so many cycles on the model of a machine."""
+    for found in _blockings(c, width, MODEL, OPEN):
+        if cycles_on(found, MODEL) < FAR * most:
+            return True  # nor is the cheapest one dearer
+    model = _cheapest(c, width, MODEL, OPEN)
+    return model is not None and cycles_on(model, MODEL) <= most
 
 
 def plan_inside(c: Contraction, width: int, choices: Choices) -> Blocking | None:

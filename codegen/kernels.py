@@ -14,7 +14,8 @@ from typing import Final
 from tensorad.codegen import jit, machine
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.llvm_lanes import statements
-from tensorad.codegen.llvm_loop import FunctionText, function_text, phases
+from tensorad.codegen.llvm_loop import FunctionText
+from tensorad.codegen.llvm_phases import function_text, phases
 from tensorad.codegen.loopir import Check, Kernel
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Size

@@ -10,7 +10,7 @@ from itertools import pairwise
 from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_groups import group_of
 from tensorad.codegen.llvm_kernel import PARAMETERS, Statements
-from tensorad.codegen.llvm_lanes import params_of, registers_for, runs_in_lanes, statements
+from tensorad.codegen.llvm_lanes import registers_for, runs_in_lanes
 from tensorad.codegen.llvm_ops import iota, is_constant
 from tensorad.codegen.llvm_stream import (
     Stream,
@@ -21,13 +21,9 @@ from tensorad.codegen.llvm_stream import (
     streams_of,
 )  # fmt: skip
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
-from tensorad.codegen.loop_place import JoinedStrips, joined_strips
-from tensorad.codegen.loopir import Assign, For, Kernel, Stmt
-from tensorad.codegen.parallel_layout import LIGHT
-from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
+from tensorad.codegen.loopir import For
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Axis, Param, Size, axis
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.expr import Axis, Size, axis
 
 
 @dataclass(frozen=True)
@@ -206,10 +202,33 @@ class Loops(Statements):
         self.width = self.use.lanes[s]
         for stage in self._stages(s):
             base = axis(s.axis.name, s.axis.lower, s.axis.upper)
-            step = str(stage.count * (stage.lanes or self.width))
-            bounds = (stage.start, stage.stop, step)
+            step = stage.count * (stage.lanes or self.width)
             lanes = partial(self._lanes, s, stage, base)
+            if stage.always_entered and int(stage.stop) - int(stage.start) <= step:
+                self._once(s, base, stage.start, lanes)
+                continue
+            bounds = (stage.start, stage.stop, str(step))
             self.counted(s, base, bounds, stage.always_entered, lanes)
+
+    def _once(self, s: For, counter: Axis, start: str, body: Callable[[], None]) -> None:
+        """body() for one value of the counter: a region without a block of its own."""
+        code, values = self.code, self.values
+        values.ranges.enter(counter)
+        before = self.changing(s)
+        code.regions.append(Region("body", code.region.label))
+        values.keep(counter, Value((start,), INT64, 0, code.depth, 0))
+        body()
+        ends = self.current(before)
+        region = code.region
+        self.close()
+        code.region.lines.extend(region.lines)
+        code.region.label = region.label
+        self.renew(s)
+        for p, v in zip(before, ends, strict=True):
+            values.set_param(p, v)
+        for t in [t for t in self.use.folded[s] if t in self.partials]:
+            lanes = self.partials[t].lanes
+            self.partials[t].lanes = [v._replace(level=code.depth) for v in lanes]
 
     def _lanes(self, s: For, stage: Stage, base: Axis) -> None:
         values = self.values
@@ -357,93 +376,3 @@ def _phi_lines(first: Value, phi: Value, last: Value, edges: tuple[str, str]) ->
         f"{p} = phi {ty} [{x}, %{edges[0]}], [{y}, %{edges[1]}]"
         for p, x, y in zip(phi.names, first.names, last.names, strict=True)
     ]
-
-
-def phases(body: tuple[Stmt, ...]) -> list[tuple[tuple[Stmt, ...], bool]]:
-    """The block cut into parallel loops and what runs between them."""
-    parts: list[tuple[list[Stmt], bool]] = []
-    for s in body:
-        parallel = isinstance(s, For) and s.kind == "parallel"
-        if parallel or not parts or parts[-1][1]:
-            parts.append(([s], parallel))
-        else:
-            parts[-1][0].append(s)
-    cut = [(tuple(part), parallel) for part, parallel in parts]
-    if len(cut) > 1 and any(not _is_closed(part) for part, _ in cut):
-        return [(body, False)]
-    return cut
-
-
-def _is_closed(body: tuple[Stmt, ...]) -> bool:
-    """Whether every scalar the block uses is set in it."""
-    used: dict[Param, None] = {}
-    assigned: dict[Param, None] = {}
-    for s in statements(body):
-        if isinstance(s, Assign):
-            assigned.update(dict.fromkeys(s.targets))
-        used.update(dict.fromkeys(params_of(s)))
-    return all(p in assigned for p in used)
-
-
-def function_text(
-    name: str,
-    body: tuple[Stmt, ...],
-    parallel: bool,
-    tensors: tuple[Tensor, ...],
-    first_check: int,
-    kernel: Kernel,
-) -> FunctionText:
-    """The LLVM function of one phase; tensors are passed by position."""
-    loop = body[0] if parallel and isinstance(body[0], For) else None
-    strips = None if loop is None else joined_strips(loop)
-    loops = Loops(body if strips is None else strips.body, tensors, first_check, kernel)
-    if loop is not None:
-        _parallel_loop(loops, loop, strips)
-    else:
-        loops.block(body)
-    return loops.finish(name, parallel)
-
-
-def _parallel_loop(loops: Loops, s: For, strips: JoinedStrips | None) -> None:
-    """Iterations [begin, end) of the loop; end < 0 asks how many there are.
-
-    The answer is negative where threads are not worth while at these sizes, and marked as light
-    where they are if they need not be woken.
-    """
-    code, values = loops.code, loops.values
-    lower, upper, step = (values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step))
-    put = code.put
-    extent = put(f"sub i64 {upper}, {lower}")
-    rounded = put(f"add i64 {extent}, {step}")
-    rounded = put(f"sub i64 {rounded}, 1")
-    positive = put(f"icmp sgt i64 {extent}, 0")
-    safe = put(f"select i1 {positive}, i64 {rounded}, i64 0")
-    cycles = None if s.work is None else values.scalar(s.work).name
-    query, run = code.fresh("query"), code.fresh("run")
-    asked = put("icmp slt i64 %end, 0")
-    code.line(f"br i1 {asked}, label %{query}, label %{run}")
-    code.start_block(query)
-    count = put(f"sdiv i64 {safe}, {step}")
-    if cycles is not None:
-        marked = put(f"or i64 {count}, {LIGHT}")
-        light = put(f"icmp slt i64 {cycles}, {PARALLEL_COST}")
-        less = put(f"sub i64 0, {count}")
-        few = put(f"icmp slt i64 {cycles}, {SHARED_COST}")
-        more = put(f"select i1 {light}, i64 {marked}, i64 {count}")
-        count = put(f"select i1 {few}, i64 {less}, i64 {more}")
-    code.line(f"ret i64 {count}")
-    code.start_block(run)
-    start = put(f"add i64 {lower}, {put(f'mul i64 %begin, {step}')}")
-    wanted = put(f"add i64 {lower}, {put(f'mul i64 %end, {step}')}")
-    below = put(f"icmp slt i64 {wanted}, {upper}")
-    stop = put(f"select i1 {below}, i64 {wanted}, i64 {upper}")
-    if strips is not None:
-        ends = (strips.first, start), (strips.last, put(f"sub i64 {stop}, 1"))
-        for a, name in ends:
-            loops.axes[a] = None
-            values.keep(a, Value((name,), INT64, 0, code.depth, 0))
-        loops.block(strips.body)
-        return
-    loops.axes[s.axis] = None
-    loops.settle(s)
-    loops.counted(s, s.axis, (start, stop, step), True, lambda: loops.block(s.body))

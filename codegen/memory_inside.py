@@ -15,7 +15,7 @@ from math import inf
 from tensorad.codegen import machine
 from tensorad.codegen.affine import Ranges
 from tensorad.codegen.llvm_lanes import expressions
-from tensorad.codegen.llvm_loop import phases
+from tensorad.codegen.llvm_phases import phases
 from tensorad.codegen.loopir import For, If, LoopProgram, Stmt, Store
 from tensorad.codegen.memory import ALIGNMENT
 from tensorad.codegen.schedule_memory import bytes_of

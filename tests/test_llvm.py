@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,6 +79,30 @@ def test_lanes_live_through_serial_loops() -> None:
     run(body, [x], out, RNG.random((5, 26)).astype("f"))
     text, _ = kernel_text(Kernel("k", body, (out,), (x,)), kernel_key_tensors(body, x, out))
     assert text.count("shufflevector <16 x float>") == 2, "lanes are combined once, at the end"
+
+
+@pytest.mark.parametrize(("n", "loops"), [(16, 0), (21, 0), (32, 0), (64, 1), (70, 1)])
+def test_one_iteration_in_lanes_needs_no_loop(n: int, loops: int) -> None:
+    x, out, last = vector_of(n, "X"), vector_of(n, "Y"), vector_of(1, "Z")
+    acc, i = param("acc", FLOAT32), axis("i", 0, n)
+    largest = max_combiner(FLOAT32)
+    step: tuple[Stmt, ...] = (
+        Fold((acc,), largest, (x[i],)),
+        Store((out,), (i,), (x[i] * 2.0,)),
+    )
+    body = (
+        Assign((acc,), (const(0.25, FLOAT32),)),
+        For(i, step, "vector", 32),
+        Store((last,), (int_const(0),), (acc,)),
+    )
+    kernel = Kernel("k", body, (out, last), (x,))
+    text, _ = kernel_text(kernel, kernel_key(kernel)[1])
+    assert len(re.findall(r"(?m)^loop\d+:", text)) == loops
+    values = RNG.normal(size=n).astype("f")
+    program = LoopProgram((x,), (out, last), (kernel,))
+    doubled, found = CompiledFunction([out, last], program, "k")(values)
+    np.testing.assert_array_equal(doubled, values * 2)
+    assert found[0] == max(values.max(), np.float32(0.25))
 
 
 def kernel_key_tensors(body: tuple[Stmt, ...], x: Tensor, out: Tensor) -> tuple[Tensor, ...]:

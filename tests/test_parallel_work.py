@@ -81,21 +81,24 @@ def test_threads_asked_for_by_hand_always_start() -> None:
 
 
 def test_the_answer_says_whether_threads_pay() -> None:
-    out, inputs = rows(te.size("n"))
-    (kernel,) = lower_program([out], inputs).kernels
-    compiled, _ = compiled_kernel(kernel)
-    (phase,) = compiled.phases
     word = ctypes.c_int64
-    kind = ctypes.CFUNCTYPE(word, *[ctypes.c_void_p] * 3, word, word, ctypes.c_void_p)
-    ask = kind(phase.address)
 
-    def answer(n: int) -> int:
+    def answer(n: int, size: object) -> int:
+        out, inputs = rows(size)
+        (kernel,) = lower_program([out], inputs).kernels
+        compiled, _ = compiled_kernel(kernel)
+        (phase,) = compiled.phases
+        kind = ctypes.CFUNCTYPE(word, *[ctypes.c_void_p] * 3, word, word, ctypes.c_void_p)
         slots, index = (word * 4)(), (word * 4)(0, 1, 0, 0)
-        return int(ask(slots, index, (word * 2)(n, n), 0, -1, (word * 4)()))
+        found = kind(phase.address)(slots, index, (word * 2)(n, n), 0, -1, (word * 4)())
+        return int(found)
 
-    assert answer(10) == -10 and answer(100) == -100
-    assert answer(500) == 500 | LIGHT
-    assert answer(20_000) == 20_000
+    symbolic = te.size("n")
+    assert answer(10, symbolic) == -10 and answer(100, symbolic) == -100
+    for size in (symbolic, 500):
+        assert answer(500, size) == 500 | LIGHT
+    for size in (symbolic, 20_000):
+        assert answer(20_000, size) == 20_000
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 300, 2000])
