@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tensorad.codegen import machine
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.fusion_epilogue import with_epilogues
+from tensorad.codegen.fusion_halo import join_stencils
 from tensorad.codegen.fusion_rows import Group, joined, lone
 from tensorad.codegen.fusion_step import Step, all_steps
 from tensorad.codegen.fusion_strips import join_strips
@@ -44,7 +45,7 @@ def fuse_units(
     steps = take_riders(join_siblings(all_steps(units, wanted, schedules)))
     kept = dict.fromkeys(wanted)
     steps = with_epilogues(steps, kept)
-    return join_strips(_fused(steps, kept), schedules)
+    return join_stencils(join_strips(_fused(steps, kept), schedules), steps, kept, schedules)
 
 
 def _fused(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:

@@ -128,10 +128,12 @@ def _half_cycles(body: Sequence[Stmt], lane: Axis | None) -> int:
 def _trips(a: Axis, ranges: Ranges, outer: dict[Axis, Expr]) -> Expr:
     """Iterations of a loop, at most: outer axes stand where they make it longest."""
     low, high = ranges.of(a.lower)[0], ranges.of(a.upper)[1]
-    for e in a.upper.args if _is_minimum(a.upper) else (a.upper,):
-        form = linear_form(sub(e, a.lower))
-        if not form.terms:  # a strip: [w*o, min(n, w*o + w))
-            return _stepped(int_const(max(0, form.constant)), a)
+    ends = a.upper.args if _is(a.upper, "minimum") else (a.upper,)
+    starts = a.lower.args if _is(a.lower, "maximum") else (a.lower,)
+    lengths = [linear_form(sub(e, s)) for e in ends for s in starts]
+    numbers = [form.constant for form in lengths if not form.terms]
+    if numbers:  # a strip: [max(0, w*o - 1), min(n, w*o + w))
+        return _stepped(int_const(max(0, min(numbers))), a)
     if low != -inf and high != inf:
         return _stepped(int_const(max(0, int(high - low))), a)
     first, last = a.lower, a.upper
@@ -143,8 +145,8 @@ def _trips(a: Axis, ranges: Ranges, outer: dict[Axis, Expr]) -> Expr:
     return _stepped(call("maximum", sub(last, first), ZERO), a)
 
 
-def _is_minimum(e: Expr) -> TypeGuard[Call]:
-    return isinstance(e, Call) and e.op == "minimum"
+def _is(e: Expr, op: str) -> TypeGuard[Call]:
+    return isinstance(e, Call) and e.op == op
 
 
 def _stepped(trips: Expr, a: Axis) -> Expr:
