@@ -89,6 +89,8 @@ def _cheapest(
     if best is None:
         return None
     b = _alike(replace(best[1], inside=inside))
+    if b.parallel and choices.block is None and _is_narrow(b, target):
+        b = replace(b, split=0, block=size(c.reduced[0]), by_rows=True)
     light = c.depth * prod(size(a) for a in c.nest.axes) >= AWAKE_FROM * width
     shared = prod(size(a) for a in b.outer) * ceil(b.flat / b.panel) > 1
     awake = light and shared and not inside and choices.parallel is None
@@ -184,9 +186,11 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     packs = b.mode == "panel" and not in_place(b.lanes, b.group)
     step = prod(size(a) for a in b.group[1:]) if packs else 1
     lanes = max(unit, budget // row_bytes)
-    if sliced and target.l2 // 4 < b.rows.extent * row_bytes <= target.l2 // 2:
-        lanes = unit  # all rows and a sliver stay in the second cache
     outer = prod(size(a) for a in b.outer)
+    rows = b.rows.extent * row_bytes
+    whole = outer > 1 and b.flat <= lanes and rows <= target.l2 // 4  # the next one is asked for
+    if sliced and rows <= target.l2 // 2 and not whole:
+        lanes = unit  # all rows and a sliver stay in the second cache
     points = c.depth * prod(size(a) for a in c.nest.axes)
     parallel = choices.parallel
     if parallel is None:
@@ -255,6 +259,23 @@ def _is_shallow(b: Blocking, target: Machine) -> bool:
     shared = c.depth * b.flat * element <= target.l3 // 4
     results = prod(size(a) for a in c.nest.axes) * element
     return shared and results > target.l2 and b.tile_rows >= 2 * enough(target)
+
+
+def _is_narrow(b: Blocking, target: Machine) -> bool:
+    """Whether blocks of one sliver may be one panel a little beyond the second cache, packed once.
+
+    Long rows from memory are then read from end to end, and no sums wait for a block. With one
+    register of lanes there is no time to bring rows from memory and a panel from the last cache.
+    """
+    c, element = b.contraction, b.lanes.value.dtype.size_bytes
+    if b.whole or b.outer or b.flat > b.sliver or b.registers < 2:
+        return False
+    if b.rows_mode != "place" or b.rows.accesses[-1].uses.get(c.reduced[-1]) != 1:
+        return False
+    if is_symbolic((*c.reduced, *b.rows.axes)) or b.tile_rows < 2 * enough(target):
+        return False
+    packed, rows = (n * c.depth * element for n in (b.flat, b.rows.extent))
+    return packed <= min(2 * target.l2, target.l3 // 4) and rows > target.l3
 
 
 def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:

@@ -98,7 +98,7 @@ def test_groups_of_channels_lie_side_by_side_in_one_copy(groups: int, own: int) 
     assert np.allclose(found[0], plain, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(("rows", "slivers"), [(128, 1), (200, 3)])
+@pytest.mark.parametrize(("rows", "slivers"), [(40, 1), (128, 1), (200, 3)])
 def test_few_rows_need_one_sliver_at_a_time(rows: int, slivers: int) -> None:
     """All of them stay in the second cache beside it; more rows pass a panel of three quarters."""
     x, w = te.placeholder((rows, 784), name="X"), te.placeholder((784, 1024), name="W")

@@ -9,7 +9,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from tensorad import te
+from tensorad import te, topi
+from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.contraction_tiles import (
@@ -253,3 +254,38 @@ def test_bits_are_those_of_other_ways(n: int, k: int, m: int, dtype: str, scaled
     expected = given[0] @ given[1]
     assert np.allclose(found[0], expected * 2 + 1 if scaled else expected, rtol=1e-4, atol=1e-3)
     assert all(np.array_equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.parametrize(
+    ("lanes", "depth", "rows", "shape"),
+    [
+        (32, 10000, 900, (1, 10000, 32)),  # a little beyond the second cache
+        (32, 20000, 450, (1, 5000, 32)),  # twice as deep: in blocks
+        (16, 20000, 450, (1, 10000, 16)),  # one register of lanes
+        (32, 10000, 800, (1, 5000, 32)),  # rows that the last cache holds
+    ],
+)
+def test_one_sliver_is_packed_once_for_long_rows_from_memory(
+    lanes: int, depth: int, rows: int, shape: tuple[int, ...]
+) -> None:
+    x, w = te.placeholder((lanes, depth), name="X"), te.placeholder((rows, depth), name="W")
+    r = te.reduce_axis(depth, name="r")
+    y: Tensor = te.compute((lanes, rows), lambda i, j: te.sum(x[i, r] * w[j, r], axis=r), name="Y")
+    kernel = packed(y, [x, w], f"{LARGE},l3={1 << 25}")
+    held, buffers = [t for t in kernel.writes if t is not y], kernel.scratch
+    whole = shape[1] == depth
+    assert [t.shape for t in (held if whole else buffers[1:])] == [shape]
+    assert (len(held), len(buffers)) == ((1, 0) if whole else (0, 2))  # the sums of blocks
+
+
+def test_packed_lanes_of_a_dense_layer_lie_in_the_gradient_by_its_weights() -> None:
+    """No byte beside the results, on one core as on two."""
+    x, w = te.placeholder((32, 10000), name="X"), te.placeholder((900, 10000), name="W")
+    b, head = te.placeholder((900,), name="B"), te.placeholder((32, 900), name="H")
+    y = topi.nn.dense(x, w, b)
+    outputs = [y, *vjp(y, [w, b], head)]
+    for cores in (1, 2):
+        machine = f"registers=32,vector_bytes=64,cores={cores},l2=1048576,l3=33554432"
+        with override(machine=machine, num_threads=cores):
+            memory = build(outputs, [x, w, b, head]).memory
+        assert (memory.temporaries, memory.scratch) == (0, 0)
