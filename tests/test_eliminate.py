@@ -20,6 +20,7 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
+from tensorad.simplify import polyhedral
 from tensorad.simplify.eliminate import eliminate
 from tensorad.simplify.groups import MOST_PIECES
 from tensorad.simplify.zeros import nonzero_body
@@ -63,6 +64,15 @@ def _cases() -> dict[str, Problem]:
     x, v = box(a=2, b=3, c=4, d=5), box(i=2, k=60)
     cases["flatten"] = (x, v, logical_and(
         x[0] == v[0], x[1] == v[1] // 20, x[2] == v[1] // 5 % 4, x[3] == v[1] % 5))  # fmt: skip
+    x, v = box(b=3, c=4, d=5, o=1), box(k=60)
+    low, middle, high = v[0] % 5, v[0] % 20 // 5, v[0] // 20
+    cases["digits"] = (x, v, logical_and(low == x[2], high == x[0], x[1] == middle, x[3] == 0))
+    cases["digits, some"] = (x, v, logical_and(
+        low == x[2], x[0] == high, x[1] == middle, v[0] < 37))  # fmt: skip
+    cases["digits, one apart"] = (x, v, logical_and(low == x[2], x[0] == high))
+    cases["digits, one twice"] = (x, v, logical_and(low == x[2], high == x[0], middle == x[0]))
+    x = box(b=4, c=4, d=5)
+    cases["digits, fewer"] = (x, v, logical_and(low == x[2], x[0] == high, x[1] == middle))
     x, v = box(a=6, b=20), box(i=8, k=15)
     f = v[0] * 15 + v[1]
     cases["reshape"] = (x, v, logical_and(x[0] == f // 20, x[1] == f % 20))
@@ -119,6 +129,26 @@ def test_determined_axes_leave_no_loop() -> None:
     assert piece.axes == ()
     assert piece.guard is TRUE
     assert str(piece.values[inner[1]]) == "20*b + 5*c + d"
+
+
+def test_digits_need_no_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    plain = polyhedral.solve_affine
+
+    def counted(*arguments: object) -> object:
+        asked.append(arguments)
+        return plain(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tensorad.simplify.eliminate.solve_affine", counted)
+    for name, sets in (("digits", 0), ("flatten", 0), ("digits, fewer", 1)):
+        asked.clear()
+        outer, inner, condition = CASES[name]
+        solution = eliminate(outer, inner, condition)
+        assert (len(asked), solution.exact) == (sets, True)
+    (x, one), (i,) = box(x=9, o=1), box(i=9)
+    asked.clear()
+    (piece,) = eliminate([x, one], [i], one == 0).pieces  # an axis of one value is that value
+    assert not asked and [a.name for a in piece.axes] == ["i"]
 
 
 def test_small_window_is_kept_rather_than_the_image() -> None:
