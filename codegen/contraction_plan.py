@@ -102,7 +102,7 @@ def _alike(b: Blocking) -> Blocking:
     unit = b.registers * b.width
     if b.flat % b.panel == 0 or b.together > 1 or b.mode == "gaps":
         return b
-    for units in range(b.panel // unit, (b.panel // unit - 1) // 2, -1):
+    for units in range(b.panel // unit, max(0, (b.panel // unit - 1) // 2), -1):
         made = replace(b, panel=units * unit)
         if made.covering:
             return made

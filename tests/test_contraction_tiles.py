@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad import topi
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.contraction_tiles import (
     covering_tile,
@@ -19,6 +20,7 @@ from tensorad.codegen.contraction_tiles import (
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import Fold, For
 from tensorad.codegen.lower import lower_program
+from tensorad.config import override
 from tensorad.ir.expr import Const, int_const
 from tensorad.ir.tensor import Tensor
 
@@ -122,3 +124,12 @@ def test_elements_computed_twice_are_right(block: int | None, threads: int) -> N
         for r in range(k):  # one chain of fused multiply-adds per element, in order
             exact = np.float32(exact + np.float64(a[:, r : r + 1]) * np.float64(b[r])).astype(float)
         np.testing.assert_array_equal(f(a, b), exact.astype(np.float32))
+
+
+def test_panels_of_less_than_a_register_tile_stay_as_they_are() -> None:
+    x, w = ta.placeholder((1, 17, 20, 5), name="X"), ta.placeholder((17, 17, 3, 3), name="W")
+    y = topi.nn.conv2d(x, w, strides=2, padding=2)
+    h = ta.placeholder(y.shape, name="H")
+    (gradient,) = ta.JacobianRecursive(y, [w], h)
+    with override(machine="registers=16,vector_bytes=64,cores=2,l2=16384,l3=65536"):
+        assert lower_program([gradient], [x, h], choices=Choices(contract=True)).kernels
