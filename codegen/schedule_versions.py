@@ -19,6 +19,7 @@ from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.llvm_stream import SHORTEST
 from tensorad.codegen.loop_place import placed
 from tensorad.codegen.loopir import Check, For, Kernel, Store
+from tensorad.codegen.row_overlap import with_rows_overlapped
 from tensorad.codegen.row_passes import with_row_passes
 from tensorad.codegen.schedule_memory import (
     LARGE,
@@ -49,11 +50,12 @@ def for_all_sizes(kernel: Kernel, schedules: Schedules) -> Kernel:
     note(streamed, "streaming stores in loops of their own", f"used where {leaves}")
     body = (*_where(leaves, near, run=False), *_where(leaves, far, run=True))
     scratch = tuple(dict.fromkeys((*near.scratch, *far.scratch)))
-    return replace(near, body=body, scratch=scratch)
+    return replace(near, body=body, scratch=scratch, apart=far.apart)
 
 
 def _hinted(kernel: Kernel, schedules: Schedules, *, beyond: bool) -> Kernel:
-    return with_row_passes(with_memory_hints(kernel, schedules, beyond=beyond), schedules)
+    made = with_row_passes(with_memory_hints(kernel, schedules, beyond=beyond), schedules)
+    return with_rows_overlapped(made, schedules)
 
 
 def _may_leave(kernel: Kernel, schedules: Schedules) -> bool:
