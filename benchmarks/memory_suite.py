@@ -40,6 +40,4 @@ def judge(rows: Sequence[Figures]) -> list[Verdict]:
     return those([asked(rows, "peak memory, torch / ours", "torch / ours", 1.0)])
 
 
-SUITE: Final = Suite(
-    "memory", "peak memory beside PyTorch's, in fresh processes", measure, judge, threads=(1,)
-)
+SUITE: Final = Suite("memory", "peak memory beside PyTorch's, in fresh processes", measure, judge)
