@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from math import isqrt, prod
 from typing import Final
 
-from tensorad.codegen.access import Access, fold_accesses
+from tensorad.codegen.access import Access, extent_of, fold_accesses
+from tensorad.codegen.affine import Ranges
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_body import FoldLoop, component, fold_loops
 from tensorad.codegen.schedule_plan import folds_in_lanes
@@ -29,6 +30,7 @@ from tensorad.ir.expr import (
     read,
     sub,
 )
+from tensorad.ir.order import reads
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import (
     copy_bodies,
@@ -52,6 +54,10 @@ FEWEST_ROWS: Final = 128
 FEWEST_BLOCKS: Final = 4
 STRIP: Final = 8
 """Rows that loops over rows may take at a time."""
+SLICE_BLOCKS: Final = 8
+"""Blocks of whole slices of what is read, about: threads share these."""
+SLICED: Final = 8
+"""Times the partial sums of slices that what is read has in elements, at least."""
 SHORTEST: Final = 2
 """Terms of a block where blocks are asked for."""
 
@@ -99,7 +105,7 @@ def _folds(bodies: Sequence[Expr]) -> list[FoldLoop]:
             return []
         folds.append(fold)
     shape = [_range(a) for a in folds[0].axes]
-    if not shape or None in shape:
+    if not shape:
         return []
     alike = all([_range(a) for a in f.axes] == shape for f in folds)
     return folds if alike else []
@@ -116,13 +122,56 @@ def _choice(
     axes: Sequence[Axis], folds: Sequence[FoldLoop], forced: bool
 ) -> tuple[int, int] | None:
     """Which reduce axis is cut, and the length of its blocks."""
-    sizes = [a.extent or 1 for a in folds[0].axes]
-    blocks = max(sizes) // SHORTEST if forced else _blocks(axes, folds)
-    if blocks < FEWEST_BLOCKS:
+    found = _slices(axes, folds)
+    sizes = [_range(a) or 0 for a in folds[0].axes]
+    if all(sizes):
+        blocks = max(sizes) // SHORTEST if forced else _blocks(axes, folds)
+        if blocks >= FEWEST_BLOCKS:
+            found = max(range(len(sizes)), key=lambda n: (min(sizes[n], blocks), -n)), blocks
+    if found is None:
         return None
-    position = max(range(len(sizes)), key=lambda n: (min(sizes[n], blocks), -n))
+    position, blocks = found
     size = _even(sizes[position], min(blocks, sizes[position]))
     return (position, size) if sizes[position] > (FEWEST_BLOCKS - 1) * size else None
+
+
+def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] | None:
+    """The reduce axis that is the first dimension of all that is read, and its blocks.
+
+    Who makes those tensors shares them by slices, images of a batch say, and each thread reads
+    its own again. Not for sums over rows of columns in lanes, or where results are many.
+    """
+    every = [x for f in folds for x in fold_accesses(Nest((), (f,), (), (), ()))]
+    own = [a for a in axes if a.extent != 1]
+    few = prod(a.extent or 1 for a in own) < FEW_OUTPUTS
+    if not _is_contraction(every, own) and (not few or (own and _contiguous(every, own[-1]))):
+        return None
+    ranges = Ranges([*axes, *[a for f in folds for a in f.axes]])
+    points = prod(extent_of(a, ranges) for a in (*axes, *folds[0].axes))
+    partial = SLICE_BLOCKS * len(folds) * prod(extent_of(a) for a in axes)
+    tensors = dict.fromkeys(x.tensor for x in every)
+    elements = sum(prod(n if type(n) is int else 0 for n in t.shape) for t in tensors)
+    if points < SLICE_BLOCKS * BLOCK or SLICED * partial > elements:
+        return None
+    for position, a in enumerate(folds[0].axes):
+        if (_range(a) or 0) >= SLICE_BLOCKS and all(_by_slices(f, position) for f in folds):
+            return position, SLICE_BLOCKS
+    return None
+
+
+def _by_slices(f: FoldLoop, position: int) -> bool:
+    """Whether a reduce axis is the first dimension of whatever the reduction reads.
+
+    No other axis may begin or end where it says.
+    """
+    first = f.axes[position]
+    if first in free_leaves(*[e for a in f.axes for e in (a.lower, a.upper, a.step)]):
+        return False
+    return all(
+        e.indices[0] is first
+        for e in reads(*f.sources)
+        if any(a in free_leaves(*e.indices) for a in f.axes)
+    )
 
 
 def _blocks(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> int:
@@ -135,8 +184,8 @@ def _blocks(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> int:
     every = [x for f in folds for x in fold_accesses(Nest((), (f,), (), (), ()))]
     reads = [x for x in every if any(a in x.uses for a in reduced)]
     own = [a for a in axes if a.extent != 1]
-    if any(a in x.uses and b not in x.uses for x in reads for a in own for b in own):
-        return 0  # values are used again for other outputs: a contraction
+    if _is_contraction(reads, own):
+        return 0
     lane = own[-1] if own and _contiguous(reads, own[-1]) else None
     others = prod(a.extent or 1 for a in own if a is not lane)
     if lane is None:
@@ -145,6 +194,11 @@ def _blocks(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> int:
     if terms < FEWEST_ROWS or others >= FEW_OUTPUTS:
         return 0
     return min(1 << (isqrt(terms).bit_length() - 1), points // BLOCK)
+
+
+def _is_contraction(reads: Sequence[Access], own: Sequence[Axis]) -> bool:
+    """Whether values are used again for other outputs."""
+    return any(a in x.uses and b not in x.uses for x in reads for a in own for b in own)
 
 
 def _contiguous(reads: Sequence[Access], a: Axis) -> bool:

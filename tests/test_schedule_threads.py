@@ -70,7 +70,7 @@ def test_a_tile_that_takes_a_whole_axis_is_no_loop(images: int) -> None:
     w = te.placeholder((6, 1, 5, 5), name="W")
     gradients = ta.vjp(topi.nn.conv2d(x, w, padding=2), [w], h)
     with override(machine="registers=32,vector_bytes=64,l2=1048576,cores=2"):
-        program = lower_program(gradients, [x, h])
+        program = lower_program(gradients, [x, h], choices=Choices(blocks=False))
         verify_loops(program)
         found = outermost(program)
         assert [runs_of(s.axis) for s in found] == [5] * 5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad import te
+from tensorad import te, topi
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.loop_interpret import interpret_loops
@@ -89,6 +89,51 @@ def test_a_contraction_is_not_cut() -> None:
     k = te.reduce_axis((0, 512), "k")
     c = te.compute((512, 512), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")
     assert len(lower_program([c], [a, b]).kernels) == 1
+
+
+def kernel_gradient(images: int, channels: int, size: int) -> tuple[list[Tensor], Tensor]:
+    """(image, head), gradient of a padded convolution by its 3 x 3 kernels."""
+    x, h = (te.placeholder((images, channels, size, size), name=n) for n in "XH")
+    w = te.placeholder((channels, channels, 3, 3), name="W")
+    return [x, h], ta.vjp(topi.nn.conv2d(x, w, padding=1), [w], h)[0]
+
+
+def test_sums_over_slices_of_all_that_is_read_are_cut_for_threads() -> None:
+    inputs, dw = kernel_gradient(24, 3, 20)
+    program = lower_program([dw], inputs)
+    verify_loops(program)
+    blocks, total = program.kernels[0], program.kernels[-1]
+    assert [k.name for k in program.kernels] == ["dW.blocks", "dW"]
+    shared = [s for s in blocks.body if isinstance(s, For)]
+    assert {(s.kind, s.axis.extent) for s in shared} == {("parallel", 8)}
+    assert [t.shape for t in blocks.writes] == [(8, 3, 3, 3, 3)]
+    assert total.reads == blocks.writes
+    rng = np.random.default_rng(3)
+    x, h = (rng.normal(size=(24, 3, 20, 20)) for _ in "xh")
+    around = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (2, 3))
+    wanted = np.einsum("nohw,nchwyx->ocyx", h, windows)
+    found = ta.build(dw, inputs)(x.astype("f"), h.astype("f"))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("images", "channels", "size"), [(24, 64, 4), (7, 3, 60), (24, 2, 5)],
+    ids=["many results", "few slices", "little work"],
+)  # fmt: skip
+def test_other_sums_over_slices_stay_whole(images: int, channels: int, size: int) -> None:
+    inputs, dw = kernel_gradient(images, channels, size)
+    assert not any(".blocks" in k.name for k in lower_program([dw], inputs).kernels)
+
+
+def test_sums_whose_results_lie_first_stay_whole() -> None:
+    a, b = te.placeholder((4, 50, 4000), name="A"), te.placeholder((50, 4, 4000), name="B")
+    k, m = te.reduce_axis(50, "k"), te.reduce_axis(4000, "m")
+    y = te.compute((4, 4), lambda i, j: te.sum(a[i, k, m] * b[k, j, m], [k, m]), "Y")
+    assert len(lower_program([y], [a, b]).kernels) == 1
+    t = te.compute((50, 4, 4000), lambda k, i, m: a[i, k, m], "T")
+    z = te.compute((4, 4), lambda i, j: te.sum(t[k, i, m] * b[k, j, m], [k, m]), "Z")
+    assert [k.name for k in lower_program([z], [a, b]).kernels][-2:] == ["Z.blocks", "Z"]
 
 
 @pytest.mark.parametrize("extent", [1, 2, 7, 8, 9, 31, 64, 65])
