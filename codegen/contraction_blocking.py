@@ -42,6 +42,7 @@ class Blocking:
         split, block: reduce axes before number `split` and blocks of that one are outer loops.
         by_rows: several threads share the row tiles, and all lanes where those are packed;
             otherwise panels and batches.
+        rows_awake: threads that are awake share the row tiles of the only panel.
         together: panels that take a block of the reduce axes before any takes the next.
         inside: it runs in loops around it: copies are scratch, and threads share nothing.
         pitch: elements between neighbours along each axis of `group`, if there are gaps.
@@ -63,6 +64,7 @@ class Blocking:
     block: int
     by_rows: bool
     parallel: bool
+    rows_awake: bool = False
     together: int = 1
     inside: bool = False
     pitch: tuple[int, ...] = ()
@@ -99,6 +101,11 @@ class Blocking:
         """Points of the reduce axes in one block, at most."""
         reduced = self.contraction.reduced
         return self.block * prod(size(a) for a in reduced[self.split + 1 :])
+
+    @property
+    def for_all(self) -> bool:
+        """Whether a panel is packed once, for all threads."""
+        return self.by_rows or self.rows_awake
 
     @property
     def tile_rows(self) -> int:

@@ -242,7 +242,8 @@ class Emitter:
             row = axis("r", start, stop, step)
         first = first_row(row, rows, points(self.b.rows.axes))
         inner = self.one_row(tiles, outer, base, first, step, last)
-        return (For(row, inner),) if isinstance(row, Axis) else inner
+        kind: LoopKind = "parallel" if self.b.rows_awake else "serial"
+        return (For(row, inner, kind),) if isinstance(row, Axis) else inner
 
     def one_row(
         self,
@@ -284,7 +285,7 @@ class Emitter:
         """The lanes of a block from `base` on, brought into a panel."""
         mapping, local = self.reduced(number)
         if self.panel is None:
-            held = self.made if self.b.by_rows else self.scratch
+            held = self.made if self.b.for_all else self.scratch
             self.panel = Panel(self.b, self.lanes_value, held)
         return self.panel.fill(mapping | outer, local, base, lanes, self.ranges)
 

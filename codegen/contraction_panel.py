@@ -96,7 +96,7 @@ class Panel:
             self.scratch.append(window.tensor)
             before = window.fill()
             value = substitutor({v: k for k, v in whole.items()})(window.read())
-        return (*before, *panel_nest(self.tensor, axes, indices, value, {}, threads=self.b.by_rows))
+        return (*before, *panel_nest(self.tensor, axes, indices, value, {}, threads=self.b.for_all))
 
 
 def position(local: Sequence[Axis]) -> Expr:

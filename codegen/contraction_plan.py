@@ -13,7 +13,7 @@ from typing import Final
 from tensorad.codegen import machine
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import Contraction, Part, is_symbolic, size
-from tensorad.codegen.contraction_blocking import Blocking, Mode
+from tensorad.codegen.contraction_blocking import Blocking, Mode, store_stride
 from tensorad.codegen.contraction_cost import WAYS, cycles_on, gaps_cost, rows_collide
 from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel
 from tensorad.codegen.contraction_layout import are_same, can_relayout, in_place, tap_groups
@@ -35,7 +35,7 @@ LEAST_WORK: Final = 4096
 """Multiply-adds below which a nest is left to the ordinary plan."""
 THREADS_FROM: Final = 200_000
 """Steps of registers from which loops are made for several threads."""
-AWAKE_FROM: Final = 60_000
+AWAKE_FROM: Final = 15_000
 """Steps from which threads that are awake share the loops there are."""
 FEW_SLIVERS: Final = 16
 """Of a panel in the second cache: with more, results are stored in long rows instead."""
@@ -92,9 +92,17 @@ def _cheapest(
     if b.parallel and choices.block is None and _is_narrow(b, target):
         b = replace(b, split=0, block=size(c.reduced[0]), by_rows=True)
     light = c.depth * prod(size(a) for a in c.nest.axes) >= AWAKE_FROM * width
-    shared = prod(size(a) for a in b.outer) * ceil(b.flat / b.panel) > 1
-    awake = light and shared and not inside and choices.parallel is None
-    return replace(b, parallel=True) if awake else b
+    if not light or inside or choices.parallel is not None:
+        return b
+    if prod(size(a) for a in b.outer) * ceil(b.flat / b.panel) > 1:
+        return replace(b, parallel=True)
+    return replace(b, rows_awake=_may_share_rows(b))
+
+
+def _may_share_rows(b: Blocking) -> bool:
+    """Whether the row tiles of the only panel are loops of their own, and store lines of theirs."""
+    ready = b.mode != "gaps" and not b.lanes.padded and not b.by_rows
+    return b.whole and ready and store_stride(b) == 1
 
 
 def _alike(b: Blocking) -> Blocking:

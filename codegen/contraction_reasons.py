@@ -37,6 +37,8 @@ def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:
         yield f"{b.depth} of {taken} steps at a time", "what they read stays in the second cache"
     if b.parallel:
         yield "threads share " + ("row tiles" if b.by_rows else "panels"), ""
+    if b.rows_awake:
+        yield "threads share row tiles", "while they are awake"
 
 
 _SOURCES = {

@@ -33,7 +33,7 @@ from tensorad.simplify.linear import linear_form
 
 PARALLEL_COST: Final = 200_000
 """Estimated cycles from which several threads pay, even those that sleep and come 60 us late."""
-SHARED_COST: Final = 30_000
+SHARED_COST: Final = 12_000
 """Estimated cycles from which threads pay that are awake: loops with more are shared."""
 HEAVY: Final = 16
 """Half cycles of an elementary function for one register of lanes; other operations take one."""

@@ -393,7 +393,9 @@ def test_the_next_product_of_a_batch_is_fetched_meanwhile() -> None:
 def test_panels_are_packed_in_the_order_of_their_reads() -> None:
     p = matmul(300, 150, 64)
     with override(machine="registers=32,vector_bytes=64,l2=131072,l3=262144,cores=1"):
-        kernel = lower_program([p.output], p.inputs, choices=Choices(contract=True, pack="panel"))
+        kernel = lower_program(
+            [p.output], p.inputs, choices=Choices(contract=True, pack="panel", parallel=False)
+        )
         loops = [s for s in statements(kernel.kernels[-1].body) if isinstance(s, For)]
     (panel,) = kernel.kernels[-1].scratch
     sliver = panel.shape[2]

@@ -93,3 +93,51 @@ def test_runs_are_counted_between_numbers() -> None:
     assert runs_of(axis("i", 3, 10)) == 7
     assert runs_of(axis("i", 3, 10, 4)) == 2
     assert runs_of(axis("i", 3, 3)) == 0
+
+
+def product(depth: int, columns: int, packed: bool) -> tuple[list[Tensor], Tensor]:
+    """64 rows by the weights of a layer, which lie the other way where they are packed."""
+    x, k = te.placeholder((64, depth), name="X"), te.reduce_axis(depth, "k")
+    w = te.placeholder((columns, depth) if packed else (depth, columns), name="W")
+    y = te.compute(
+        (64, columns),
+        lambda i, j: te.sum(x[i, k] * (w[j, k] if packed else w[k, j]), axis=k),
+        name="Y",
+    )
+    return [x, w], y
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_threads_that_are_awake_share_the_rows_of_light_products(packed: bool) -> None:
+    inputs, y = product(120, 400, packed)
+    with override(machine="registers=32,vector_bytes=64,l2=1048576,l3=33554432,cores=2"):
+        program = lower_program([y], inputs)
+        verify_loops(program)
+        (kernel,) = program.kernels
+        rows = [s for s in outermost(program) if s.axis.name.startswith("r")]
+        assert rows and all(s.kind == "parallel" and s.work is not None for s in rows)
+        assert not kernel.scratch, "what is packed is there for all threads"
+        alone = lower_program([y], inputs, choices=Choices(parallel=False))
+        extents = [s.axis.extent for s in outermost(program)]
+        assert [s.axis.extent for s in outermost(alone)] == extents
+        small_inputs, small = product(40, 40, packed)
+        loops = outermost(lower_program([small], small_inputs))
+        assert {s.kind for s in loops if s.axis.name.startswith("r")} == {"serial"}
+        f = ta.build(y, inputs)
+    rng = np.random.default_rng(4)
+    a, b = (rng.normal(size=tuple(map(int, t.shape))).astype("f") for t in inputs)  # type: ignore[arg-type]  # numbers
+    with override(num_threads=1):
+        want = f(a, b)
+    np.testing.assert_allclose(want, a @ (b.T if packed else b), rtol=1e-3, atol=1e-3)
+    for count in (2, 3, 8):
+        with override(num_threads=count):
+            for _ in range(20):
+                np.testing.assert_array_equal(f(a, b), want)
+
+
+def test_rows_whose_results_share_lines_are_not_shared() -> None:
+    x, k = te.placeholder((128, 10), name="X"), te.reduce_axis(128, "k")
+    a = te.placeholder((128, 512), name="A")
+    y = te.compute((512, 10), lambda j, r: te.sum(x[k, r] * a[k, j], axis=k), name="Y")
+    program = lower_program([y], [x, a])
+    assert {s.kind for s in outermost(program)} == {"serial"}
