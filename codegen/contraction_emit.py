@@ -228,7 +228,8 @@ class Emitter:
         tiles = b.tiles(lanes)
         for group in [tiles] if b.sliver else [[t] for t in tiles]:
             most = min(t.rows for t in group)
-            for rows in row_tiles(points(b.rows.axes), most, b.alike, b.spare):
+            wide = max(t.registers for t in group)
+            for rows in row_tiles(points(b.rows.axes), most, b.alike, b.spare, wide):
                 body.extend(self.across(group, outer, base, rows, last))
         return tuple(body)
 

@@ -76,7 +76,7 @@ def _tiles(e: Emitter, first: Expr, rows: Expr) -> tuple[Stmt, ...]:
     most = min(t.rows for t in tiles)
     copies = points(b.outer)
     body: list[Stmt] = []
-    for part in row_tiles(rows, most, b.alike, b.spare):
+    for part in row_tiles(rows, most, b.alike, b.spare, b.registers):
         start, stop, step = part
         count = floordiv(sub(stop, start), int_const(step))
         q = axis("q", 0, mul(count, copies))

@@ -199,22 +199,28 @@ RowTiles = tuple[Expr, Expr, int]
 """Tiles of so many rows from the first number to the second: the last may have to move back."""
 
 
-def row_tiles(count: Expr, most: int, least: float, spare: float = 0.0) -> list[RowTiles]:
+def row_tiles(
+    count: Expr, most: int, least: float, spare: float = 0.0, registers: int = 4
+) -> list[RowTiles]:
     """Tiles that together have all rows; where their number is symbolic, ever smaller ones.
 
     All are equal, which is half of the code, if they then have at least the part `least` of the
-    rows, or if all have at most `spare` rows more than there are.
+    rows, or if that takes at most `spare` longer: the last one may move back, or, unless `least`
+    is 1, all may be smaller.
     """
     if isinstance(count, Const):
         number = int(count.value)
         parts = even_rows(number, most)
         large = parts[0][2]
         equal = [n for n in range(ceil(least * large), large) if number % n == 0]
-        moved = ceil(number / large) * large
         if len(parts) > 1 and equal:
             parts = [(0, number, equal[-1])]
-        elif len(parts) > 1 and moved <= number * (1 + spare):
-            parts = [(0, moved, large)]
+        elif len(parts) > 1:
+            room = sum([_tile_cycles(p, registers) for p in parts]) * (1 + spare)
+            alike = [(0, ceil(number / large) * large, large)] if spare else []
+            fewer = range(large - 1, 0, -1) if least < 1 else ()
+            alike += [(0, number, n) for n in fewer if number % n == 0]
+            parts = next(([p] for p in alike if _tile_cycles(p, registers) <= room), parts)
         return [(int_const(a), int_const(b), n) for a, b, n in parts]
     tiles: list[RowTiles] = []
     start: Expr = ZERO
@@ -226,6 +232,12 @@ def row_tiles(count: Expr, most: int, least: float, spare: float = 0.0) -> list[
         tiles.append((start, stop, rows))
         start = stop
     return tiles
+
+
+def _tile_cycles(part: tuple[int, int, int], registers: int) -> float:
+    """Cycles of a reduce step over the tiles of some rows."""
+    start, stop, step = part
+    return (stop - start) // step * step_cycles(step, registers)
 
 
 def first_row(row: Expr, tiles: RowTiles, count: Expr) -> Expr:

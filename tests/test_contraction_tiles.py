@@ -76,6 +76,9 @@ def test_groups_of_a_covering_tile_have_all_lanes_and_cost_little_more(spare: fl
         (1000, 14, 1.0, 0.0, [(0, 896, 14), (896, 1000, 13)]),
         (61, 6, 1.0, 1 / 64, [(0, 36, 6), (36, 61, 5)]),
         (64, 6, 0.6, 1 / 32, [(0, 64, 4)]),  # equal tiles come first: nothing is done twice
+        (64, 6, 0.8, 1 / 64, [(0, 64, 4)]),  # 66 rows would take longer than smaller tiles
+        (64, 6, 0.8, 0.0, [(0, 54, 6), (54, 64, 5)]),
+        (64, 6, 1.0, 1 / 64, [(0, 54, 6), (54, 64, 5)]),
         (5, 6, 1.0, 1.0, [(0, 5, 5)]),
     ],
 )
