@@ -242,19 +242,21 @@ def fetch(memory: Memory, code: Code, s: Fetch) -> None:
 
     Each line is asked for at its last element: in rows that begin inside of a line, the line of the
     first element was asked for with the row before, and nobody else asks for that of the last.
-    None of what the loop stores past the caches is brought into one.
+    None of what the loop stores past the caches is brought into one. In lanes no more is asked for
+    than the registers that are filled at a time: the rest of a loop takes fewer of them.
     """
     lanes = memory.values.vector
     if lanes is not None and s.tensor in lanes.streams:
         return
+    count = s.count if lanes is None else min(s.count, lanes.lanes * lanes.count)
     place = memory.place(s.tensor, s.indices)
     step = LINE // s.tensor.dtype.size_bytes
     if s.now:
         where = memory.shifted(s.tensor, place.pointer.name, place.constant, code.depth)
         code.put(f"load volatile {memory_type(s.tensor.dtype)}, ptr {where}")
     elif place.offsets is None:
-        for at in range(0, s.count, step):
-            last = place.constant + min(at + step, s.count) - 1
+        for at in range(0, count, step):
+            last = place.constant + min(at + step, count) - 1
             where = memory.shifted(s.tensor, place.pointer.name, last, code.depth)
             prefetch(code, where, near=2)
 

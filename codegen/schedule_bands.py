@@ -8,11 +8,12 @@ loaded once before, in the order of memory. No value depends on it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from tensorad.codegen import machine
 from tensorad.codegen.access import FAR, strides
 from tensorad.codegen.affine import joined_digits, substitutor
-from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.llvm_lanes import expressions, lanes_for, runs_in_lanes
 from tensorad.codegen.llvm_strided import MAX_STRIDE
 from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, Stmt, Store
 from tensorad.ir.expr import (
@@ -21,6 +22,7 @@ from tensorad.ir.expr import (
     Const,
     Expr,
     Read,
+    add,
     axis,
     floordiv,
     int_const,
@@ -32,7 +34,7 @@ from tensorad.ir.visit import free_leaves, reads
 from tensorad.simplify.linear import Linear, linear_form
 
 SHARE = 4
-"""The part of the first cache that a band may fill."""
+"""The part of the first cache that a band may fill, and of the second that rows of a turn may."""
 LONGEST = 2048
 """Bytes of rows that the processor does not follow to their ends by itself."""
 
@@ -49,6 +51,47 @@ def bands(s: For, far: Mapping[Tensor, None], around: Sequence[Axis]) -> dict[Te
         if len(rows) > 1:
             found[t] = _lines(s, rows, stride)
     return found
+
+
+def rows_of_next_turn(
+    s: For, large: Mapping[Tensor, None], around: Axis | None
+) -> dict[Tensor, list[Stmt]]:
+    """Per tensor of which a vector loop reads rows side by side: asks for those of the next turn
+    of the loop `around` where this one reads, since each row is followed only a short way ahead.
+
+    The last turn asks for what lies behind its rows, in the tensor or not. Rows that are stored
+    to memory side by side may become loops of their own: nothing is asked for there.
+    """
+    streams = any(isinstance(c, Store) and c.streaming for c in s.body)
+    if around is None or streams or not runs_in_lanes(s):
+        return {}
+    image = substitutor({around: add(around, around.step)})
+    return {
+        t: [_later(s, t, tuple([image(i) for i in e.indices])) for e in places]
+        for t, places in _direct_reads(s, large).items()
+        if _follow_each_other(s, t, places, around)
+    }
+
+
+def _later(s: For, t: Tensor, indices: tuple[Expr, ...]) -> Fetch:
+    return Fetch(t, indices, s.width or lanes_for([t]))
+
+
+def _follow_each_other(s: For, t: Tensor, places: Sequence[Read], around: Axis) -> bool:
+    """Whether the places are several long rows, the next turn's rows come behind them, and the
+    second cache has room for both."""
+    forms = [offset(t, e.indices) for e in places]
+    starts = sorted([f.constant for f in forms])
+    turn = forms[0].terms.get(around, 0) * _step(around)
+    if s.axis.extent is None or any(i.kinds & READ for e in places for i in e.indices):
+        return False
+    size = t.dtype.size_bytes
+    alike = all(f.terms == forms[0].terms for f in forms) and forms[0].terms.get(s.axis) == 1
+    long = s.axis.extent * size >= LONGEST
+    apart = all(low + s.axis.extent <= high for low, high in pairwise(starts))
+    behind = len(starts) > 1 and starts[-1] - starts[0] < turn
+    fits = SHARE * turn * size <= machine.current().l2
+    return alike and long and apart and behind and fits
 
 
 def is_plain(s: For) -> bool:
@@ -107,13 +150,17 @@ def _comes_again(t: Tensor, where: Linear, reach: int, around: Sequence[Axis]) -
     room = machine.current().l2 // t.dtype.size_bytes
     for a in reversed(around):
         steps = [abs(n) for leaf, n in where.terms.items() if a in free_leaves(leaf)]
-        further = min(steps, default=0) * (int(a.step.value) if isinstance(a.step, Const) else 1)
+        further = min(steps, default=0) * _step(a)
         if a.extent != 1 and further <= reach <= room:
             return True
         if a.extent is None:
             return False
         reach += further * (a.extent - 1)
     return False
+
+
+def _step(a: Axis) -> int:
+    return int(a.step.value) if isinstance(a.step, Const) else 1
 
 
 def _first(pair: tuple[int, Read]) -> int:

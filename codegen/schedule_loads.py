@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from tensorad.codegen.access import Access
+from tensorad.codegen.access import Access, extent_of
 from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.schedule_bands import LONGEST
 from tensorad.codegen.schedule_traffic import bytes_moved, extent_product
 from tensorad.ir.expr import Axis
 
@@ -26,6 +27,11 @@ HELD = 24
 """Registers that a register tile may hold at a time, with what its copies share."""
 SPILL = 1.5
 """Loads instead of one, where registers are too few."""
+
+SWEPT_ROWS = 4
+"""Rows of one pass where sums of rows stay in memory."""
+PLACES = 8
+"""Places that such a pass reads from where rows are long: sums are loaded less often."""
 
 
 def is_streaming(nest: Nest) -> bool:
@@ -96,3 +102,10 @@ def _offsets(x: Access, jam: Mapping[Axis, int], written: Sequence[Axis]) -> dic
         if step:
             found = dict.fromkeys(o + step * k for o in found for k in range(n or a.extent or 1))
     return found
+
+
+def rows_of_pass(reads: Sequence[Access], lane: Axis) -> int:
+    """How many rows a pass along them adds to sums in memory; `reads` are made in each."""
+    size_bytes = min([x.tensor.dtype.size_bytes for x in reads])
+    long = extent_of(lane) * size_bytes >= LONGEST
+    return max(SWEPT_ROWS, PLACES // len(reads)) if long else SWEPT_ROWS

@@ -18,7 +18,7 @@ from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
 from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
 from tensorad.codegen.memory import shape_values, size_value
 from tensorad.codegen.parallel_work import loop_work
-from tensorad.codegen.schedule_bands import bands, is_plain, offset
+from tensorad.codegen.schedule_bands import bands, is_plain, offset, rows_of_next_turn
 from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.codegen.schedule_picked import picked_rows, with_rows_ahead
@@ -181,10 +181,15 @@ def _marked(
             lanes = runs_in_lanes(s)
             inner = replace(s, body=_marked(s.body, marks, (*around, s.axis), in_lanes or lanes))
             loads = lanes or (not in_lanes and is_plain(s))
-            loaded = bands(inner, far if lanes else marks.maybe_far, around) if loads else {}
+            large = {t: None for t in far if is_large(t)}
+            asked = rows_of_next_turn(inner, large, around[-1] if around else None)
+            near = {t: None for t in (far if lanes else marks.maybe_far) if t not in asked}
+            loaded = bands(inner, near, around) if loads else {}
             result.extend([line for lines in loaded.values() for line in lines])
             if lanes:
-                rest = {t: None for t in far if t not in loaded}
+                rest = {t: None for t in near if t not in loaded}
+                later = [line for lines in asked.values() for line in lines]
+                inner = replace(inner, body=(*later, *inner.body))
                 inner = replace(inner, ahead=_ahead(inner, rest, around[-1] if around else None))
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:

@@ -24,7 +24,14 @@ from tensorad.codegen.schedule_cross import (
     tile_lanes,
 )
 from tensorad.codegen.schedule_emit import Plan
-from tensorad.codegen.schedule_loads import IN_FLIGHT, crowding, is_streaming, loaded, paging
+from tensorad.codegen.schedule_loads import (
+    IN_FLIGHT,
+    crowding,
+    is_streaming,
+    loaded,
+    paging,
+    rows_of_pass,
+)
 from tensorad.codegen.schedule_rows import can_sweep
 from tensorad.codegen.schedule_threads import on_threads
 from tensorad.codegen.schedule_traffic import Estimate, best_order, bytes_moved, extent_product
@@ -38,8 +45,6 @@ MOST_ACCUMULATORS = 16
 """Registers of accumulators at most; the other half holds operands."""
 BYTES_PER_CYCLE = 16
 """What memory beyond the second cache delivers to one thread, about."""
-SWEPT_ROWS = 4
-"""Rows of one pass where sums of rows stay in memory."""
 SWEPT_OPERATIONS = 8
 """Operations per term from which one row is enough for a pass."""
 UNROLLED_STEPS = 12
@@ -246,8 +251,7 @@ def _swept(nest: Nest, plan: Plan, choices: Choices) -> Plan:
     if any(a in plan.unroll for f in nest.folds for a in f.axes):
         return plan
     heavy = operations([s for f in nest.folds for s in f.sources]) >= SWEPT_OPERATIONS
-    rows = min(1 if heavy else SWEPT_ROWS, most_copies(nest))
-    return replace(plan, sweep=rows)
+    return replace(plan, sweep=min(1 if heavy else rows_of_pass(reads, lane), most_copies(nest)))
 
 
 def _best(estimates: Sequence[Estimate], choices: Choices, lanes: int) -> Estimate:

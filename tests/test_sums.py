@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,9 @@ from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Fold, For, LoopProgram, Stmt, Store
+from tensorad.codegen.loopir import Fetch, Fold, For, LoopProgram, Stmt, Store
 from tensorad.codegen.lower import lower_program
+from tensorad.config import override
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor
 from tests.generators import random_program
@@ -48,14 +51,52 @@ def trips(body: tuple[Stmt, ...]) -> list[int | None]:
 def test_sums_of_rows_read_them_as_they_lie_and_in_blocks() -> None:
     program = program_of(*summed((4096, 1024), (0,)))
     blocks, total = program.kernels
-    assert trips(blocks.body) == [64, 1024, 16, 1024]
+    assert trips(blocks.body) == [64, 1024, 8, 1024]
     (outer,) = blocks.body
     assert isinstance(outer, For) and outer.kind == "parallel"
     last = [s for s in statements(blocks.body) if isinstance(s, For)][-1]
     assert last.kind == "vector"
-    assert sum(isinstance(s, Fold) for s in last.body) == 4
+    assert sum(isinstance(s, Fold) for s in last.body) == 8
     assert sum(isinstance(s, Store) for s in last.body) == 1
     assert [t.name for t in total.writes] == ["Y"]
+
+
+def asked(program: LoopProgram) -> list[str]:
+    """What vector loops ask for."""
+    fetched = [c for s in loops(program, "vector") for c in s.body if isinstance(c, Fetch)]
+    return [f"{c.tensor.name}{list(map(str, c.indices))}" for c in fetched]
+
+
+def test_long_rows_side_by_side_are_asked_for_a_turn_before() -> None:
+    with override(machine="l2=65536,l3=131072"):
+        found = asked(program_of(*summed((64, 512), (0,))))
+        assert found == [f"X['k0 + {n}', 'i0']" for n in range(8, 16)]
+        assert not asked(program_of(*summed((128, 256), (0,))))  # short rows are loaded before
+        assert not asked(program_of(*summed((64, 4096), (0,))))  # two turns fill the second cache
+    assert not asked(program_of(*summed((64, 512), (0,))))  # a cache holds it
+
+
+def test_how_many_rows_a_pass_adds() -> None:
+    def rows(*shapes: tuple[int, int]) -> int:
+        xs = [te.placeholder(s, name=f"X{n}") for n, s in enumerate(shapes)]
+        k = te.reduce_axis(shapes[0][0], "k")
+        y = te.compute(shapes[0][1:], lambda j: te.sum(prod([x[k, j] for x in xs]), k), "Y")
+        program = lower_program([y], xs)
+        return max([sum(isinstance(c, Fold) for c in s.body) for s in loops(program, "vector")])
+
+    assert rows((64, 512)) == 8
+    assert rows((64, 500)) == 4  # short rows
+    assert rows((64, 512), (64, 512)) == 4  # as many places to read from
+
+
+def test_rows_that_the_next_turn_reads_again_are_not_asked_for() -> None:
+    x = te.placeholder((64, 256), name="X")
+
+    def body(i: Axis, j: Axis) -> Expr:
+        return x[i, j] + x[i + 1, j]
+
+    with override(machine="l2=65536,l3=131072"):
+        assert not asked(program_of(x, te.compute((63, 256), body, "Y")))
 
 
 def test_a_sum_of_everything_has_blocks_for_threads() -> None:
