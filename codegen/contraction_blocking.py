@@ -44,6 +44,7 @@ class Blocking:
             otherwise panels and batches.
         rows_awake: threads that are awake share the row tiles of the only panel.
         together: panels that take a block of the reduce axes before any takes the next.
+        by_blocks: the copy of the lanes' operand is made for each block, in the thread's scratch.
         inside: it runs in loops around it: copies are scratch, and threads share nothing.
         pitch: elements between neighbours along each axis of `group`, if there are gaps.
         sliver: lanes that lie side by side in a packed panel; 0: all of them.
@@ -66,6 +67,7 @@ class Blocking:
     parallel: bool
     rows_awake: bool = False
     together: int = 1
+    by_blocks: bool = False
     inside: bool = False
     pitch: tuple[int, ...] = ()
     sliver: int = 0

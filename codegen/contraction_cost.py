@@ -7,19 +7,25 @@ from math import ceil, prod
 from typing import Final
 
 from tensorad.codegen import machine
+from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.contraction import Part, size
 from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_gaps import stretched
 from tensorad.codegen.contraction_layout import in_place
 from tensorad.codegen.contraction_tiles import enough, even_rows, step_cycles
 from tensorad.codegen.machine import Machine
-from tensorad.ir.expr import Axis, Read
+from tensorad.ir.expr import Axis, Expr, Read, axis
+from tensorad.ir.visit import substitute
+from tensorad.simplify.linear import Linear, linear_form
 
 LONG_ROWS: Final = 1280
 """Lanes from which a row is longer than a page."""
 PAGE: Final = 4096
 """Bytes after which the first cache uses the same places again, of which it has `WAYS`."""
 WAYS: Final = 8
+NEAR_COPY: Final = 0.5
+FAR_COPY: Final = 1.3
+"""Cycles for an element of a copy in the second cache, and of one that leaves it."""
 PER_ROW: Final = 6.0
 PER_PANEL: Final = 50.0
 """Cycles of loops around a short row that is copied, and around a panel."""
@@ -47,10 +53,40 @@ def tile_cost(b: Blocking, lanes: int) -> float:
     return total / b.scale
 
 
-def _relaid(value: Read, group: Sequence[Axis], target: Machine) -> float:
+def _relaid(value: Read, target: Machine) -> float:
     """Cycles of a copy of a tensor with other innermost lanes."""
     points = prod(n for n in value.tensor.shape if isinstance(n, int))
-    return points * (0.5 if points * value.dtype.size_bytes <= target.l2 else 1.3)
+    return points * (NEAR_COPY if points * value.dtype.size_bytes <= target.l2 else FAR_COPY)
+
+
+def copies_by_blocks(b: Blocking, target: Machine) -> bool:
+    """Whether panels that take blocks together had better copy what each block reads.
+
+    Each group of panels copies all blocks then, beside other groups; a copy made before is shared,
+    but leaves the second cache.
+    """
+    value, c = b.lanes.value, b.contraction
+    if b.mode != "relayout" or not isinstance(value, Read):
+        return False
+    split, *inner = c.reduced[b.split :]
+    own = axis(split.name, 0, b.block)
+    part = _places([substitute(i, {split: own}) for i in value.indices], (own, *inner), b.lanes)
+    whole = _places(value.indices, c.reduced, b.lanes)
+    panels = prod(size(a) for a in b.outer) * ceil(b.flat / b.panel)
+    turns = ceil(ceil(panels / b.together) / target.cores)
+    near = part * value.dtype.size_bytes <= target.l2 // 3
+    return near and NEAR_COPY * part * b.blocks * turns <= FAR_COPY * whole / target.cores
+
+
+def _places(indices: Sequence[Expr], reduced: Sequence[Axis], part: Part) -> int:
+    """Elements of the box that an operand reads, whatever axes beside these are."""
+    axes = (*reduced, *part.axes)
+    ranges, found = Ranges(axes), 1
+    for index in indices:
+        terms = {a: n for a, n in linear_form(index).terms.items() if among(a, axes)}
+        low, high = ranges.of_linear(Linear(terms, 0))
+        found *= int(high) - int(low) + 1
+    return found
 
 
 def rows_collide(b: Blocking) -> bool:
@@ -109,7 +145,7 @@ def cycles_on(b: Blocking, target: Machine) -> float:
     elif b.mode == "relayout":
         copied = vectors * packing
         if isinstance(b.lanes.value, Read):
-            copied = _relaid(b.lanes.value, b.group, target)
+            copied = _relaid(b.lanes.value, target)
         cost += copied + 0.25 * vectors
     elif b.flat * c.depth * element > target.l2 // 4 and b.tile_rows > 4:
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil, prod
 
 from tensorad.codegen.affine import Ranges, substitutor
-from tensorad.codegen.contraction import is_symbolic, size
+from tensorad.codegen.contraction import size
 from tensorad.codegen.contraction_ahead import (
     Ahead,
     ahead_of,
@@ -18,8 +18,9 @@ from tensorad.codegen.contraction_ahead import (
 )
 from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, merged, points
-from tensorad.codegen.contraction_pack import Relaid, buffer, panel_nest
+from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
 from tensorad.codegen.contraction_panel import Panel
+from tensorad.codegen.contraction_steps import blocks, in_block
 from tensorad.codegen.contraction_tiles import (
     RowTiles,
     Tile,
@@ -98,7 +99,7 @@ class Emitter:
             axes = tuple([a for a in (*b.outer, *c.reduced, *b.group) if a in used])
             body += self.copy_values(axes, "lanes")
             self.lanes_value = read(self.made[-1], axes)
-        elif b.mode == "relayout":
+        elif b.mode == "relayout" and not b.by_blocks:
             assert isinstance(self.lanes_value, Read)
             axes = (*b.lanes.axes, *c.batch, *c.reduced)
             relaid = Relaid(self.lanes_value, axes, b.group)
@@ -157,14 +158,34 @@ class Emitter:
         first = mul(q, size_of_group)
         p = axis("p", 0, call("minimum", size_of_group, sub(count, first)))
         self.place = p
-        body = self.in_blocks(lambda k: (For(p, self.one_panel(panels, add(first, p), k)),))
+
+        def block(k: Expr) -> tuple[Stmt, ...]:
+            copy = self.block_copy(k) if self.b.by_blocks else ()
+            return (*copy, For(p, self.one_panel(panels, add(first, p), k)))
+
+        body = self.in_blocks(block)
         return (For(q, body, kind),)
+
+    def block_copy(self, number: Expr) -> tuple[Stmt, ...]:
+        """What all panels read of the lanes in a block, copied with the lanes innermost."""
+        b = self.b
+        mapping, (first, *inner) = in_block(self.b, number)
+        moved = substitutor(mapping)(self.lanes_value)
+        assert isinstance(moved, Read)
+        split, *others = self.c.reduced[b.split :]
+        whole = axis(split.name, 0, b.block)
+        local: dict[Expr, Axis] = {first: whole, **{a: a for a in b.lanes.axes}}
+        local.update(zip(inner, others, strict=True))
+        window = Window(moved, local, self.ranges, lanes=b.group)
+        self.scratch.append(window.tensor)
+        self.lanes_value = substitutor({whole: split})(window.read())
+        return window.fill()
 
     def in_blocks(self, body: Callable[[Expr], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
         """The body for all blocks of the reduce axes."""
         if self.b.whole:
             return body(ZERO)
-        k = axis("kb", 0, self.blocks())
+        k = axis("kb", 0, blocks(self.b))
         self.ranges.enter(k)
         return (For(k, body(k)),)
 
@@ -181,42 +202,6 @@ class Emitter:
         if whole:
             body = self.block(outer, start, b.panel, block)
         return (If(call("lt", number, int_const(whole)), body, tail),) if whole and left else body
-
-    def blocks(self) -> Expr:
-        """How many blocks there are: one, without steps, where a reduce axis has no points."""
-        reduced = self.c.reduced
-        found = mul(points(reduced[: self.b.split]), self.parts())
-        return call("maximum", ONE, found) if is_symbolic(reduced) else found
-
-    def parts(self) -> Expr:
-        """How many blocks the split reduce axis is cut into."""
-        upper, block = self.c.reduced[self.b.split].upper, self.b.block
-        return floordiv(add(upper, int_const(block - 1)), int_const(block))
-
-    def reduced(self, number: Expr) -> tuple[Mapping, list[Axis]]:
-        """The reduce axes in terms of the block's number and axes inside the block."""
-        b, reduced = self.b, self.c.reduced
-        a, outside = reduced[b.split], reduced[: b.split]
-        mapping: Mapping = {}
-        start: Expr = ZERO
-        upper = a.upper
-        if not b.whole:
-            parts, place = self.parts(), number
-            if outside:
-                parts = call("maximum", ONE, parts) if is_symbolic([a]) else parts
-                mapping = digits(floordiv(number, parts), outside)
-                place = mod(number, parts)
-            start = mul(place, int_const(b.block))
-            upper = int_const(b.block)
-            if is_symbolic([a]) or size(a) % b.block:
-                upper = call("minimum", upper, sub(a.upper, start))
-            if is_symbolic(outside):
-                upper = select(call("eq", points(outside), ZERO), ZERO, upper)
-        local = axis(a.name, 0, upper)
-        mapping[a] = add(start, local)
-        inner = [axis(k.name, 0, k.upper) for k in reduced[b.split + 1 :]]
-        mapping.update(zip(reduced[b.split + 1 :], inner, strict=True))
-        return mapping, [local, *inner]
 
     def block(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
         """One block over one panel: packing, then the tiles, rows outside of lanes."""
@@ -284,7 +269,7 @@ class Emitter:
 
     def pack(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
         """The lanes of a block from `base` on, brought into a panel."""
-        mapping, local = self.reduced(number)
+        mapping, local = in_block(self.b, number)
         if self.panel is None:
             held = self.made if self.b.for_all else self.scratch
             self.panel = Panel(self.b, self.lanes_value, held)
@@ -345,7 +330,7 @@ class Emitter:
         first_row: Expr | None = None,
     ) -> tuple[Stmt, ...]:
         """The reduce loops of a tile."""
-        mapping, local = self.reduced(number)
+        mapping, local = in_block(self.b, number)
         operands = [self.rows_value]
         if self.b.mode != "panel":
             operands.append(self.lanes_value)
@@ -371,7 +356,11 @@ class Emitter:
                 flat = add(mul(flat, int_const(prod(size(a) for a in group))), k)
             other: Expr = self.panel.read(flat, self.sliver, lane)
         else:
-            other = substitutor({**around, **reduced})(self.lanes_value)
+            there = {**around, **reduced}
+            if self.b.by_blocks:  # a copy begins where the block does
+                own = zip(self.c.reduced[self.b.split :], local, strict=True)
+                there.update({a: image(k) for a, k in own})
+            other = substitutor(there)(self.lanes_value)
         combiner = self.c.fold.combiner
         body: tuple[Stmt, ...] = tuple(
             [
@@ -440,5 +429,5 @@ class Emitter:
                 )
         if number is None or self.direct:
             return tuple(final)
-        last = call("eq", number, sub(self.blocks(), ONE))
+        last = call("eq", number, sub(blocks(self.b), ONE))
         return (If(last, tuple(final), tuple(partial)),)

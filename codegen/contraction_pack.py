@@ -85,10 +85,7 @@ class Relaid:
             self.low.append(int(low))
             known = isinstance(extent, int)
             extents.append(int(high) - int(low) + 1 if known else extent)
-        dims = list(range(len(extents)))
-        forms = [linear_form(i).terms for i in value.indices]
-        inner = [d for a in lanes for d in dims if a in forms[d]]
-        self.order = [d for d in dims if d not in inner] + inner
+        self.order = dims_by_lanes(value, lanes)
         shape = [extents[d] for d in self.order]
         self.tensor = buffer(f"{value.tensor.name}.copy", shape, value.dtype)
 
@@ -117,6 +114,14 @@ class Relaid:
         return fill(Nest(where, (), (self.tensor,), where, (element,)), threads=True)
 
 
+def dims_by_lanes(value: Read, lanes: Sequence[Axis]) -> list[int]:
+    """The dimensions of an operand in order, but those of some axes innermost."""
+    dims = list(range(len(value.indices)))
+    forms = [linear_form(i).terms for i in value.indices]
+    inner = [d for a in lanes for d in dims if a in forms[d]]
+    return [d for d in dims if d not in inner] + inner
+
+
 def outside_tests(index: Expr, extent: Dim, ranges: Ranges) -> list[Expr]:
     """The comparisons, of two, that do not hold everywhere."""
     low, high = ranges.of_linear(linear_form(index))
@@ -138,6 +143,7 @@ class Window:
 
     An index is a base, fixed for the panel, plus what varies inside it. Of the zeros after a
     row, `shared` are left out: those before the next row follow. The last dimensions are `longer`.
+    The dimensions of `lanes` are innermost.
     """
 
     def __init__(
@@ -147,9 +153,11 @@ class Window:
         outer: Ranges,
         shared: int = 0,
         longer: Sequence[int] = (),
+        lanes: Sequence[Axis] = (),
     ) -> None:
         self.value = value
         self.ranges = outer
+        self.order = dims_by_lanes(value, lanes)
         self.inside: list[Expr] = []
         self.base: list[Expr] = []
         ranges = Ranges(local.values())
@@ -166,21 +174,22 @@ class Window:
             extents[-2:] = [extents[-2] + 1, extents[-1] - shared]
         for n, more in enumerate(longer, len(extents) - len(longer)):
             extents[n] += more
-        self.tensor = buffer(f"{value.tensor.name}.window", extents, value.dtype)
+        shape = [extents[d] for d in self.order]
+        self.tensor = buffer(f"{value.tensor.name}.window", shape, value.dtype)
 
     def read(self) -> Read:
         """The operand inside the panel, read from the window."""
-        return read(self.tensor, tuple(self.inside))
+        return read(self.tensor, tuple([self.inside[d] for d in self.order]))
 
     def fill(self) -> tuple[Stmt, ...]:
         """The loops that copy the window."""
-        axes = [axis(f"w{d}", 0, n) for d, n in enumerate(self.tensor.shape)]
+        axes = [axis(f"w{d}", 0, n) for d, n in zip(self.order, self.tensor.shape, strict=True)]
         tests: list[Expr] = []
         loops: list[tuple[Axis, Expr]] = []
-        places: list[Expr] = []
-        for a, base, extent in zip(axes, self.base, self.value.tensor.shape, strict=True):
-            place = add(base, a)
-            places.append(place)
+        places = list(self.base)
+        for d, a in zip(self.order, axes, strict=True):
+            base, extent = self.base[d], self.value.tensor.shape[d]
+            place = places[d] = add(base, a)
             ranges = Ranges([a], self.ranges.memo)
             found = outside_tests(place, extent, ranges)
             if isinstance(base, Const):

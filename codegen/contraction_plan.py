@@ -14,7 +14,13 @@ from tensorad.codegen import machine
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import Contraction, Part, is_symbolic, size
 from tensorad.codegen.contraction_blocking import Blocking, Mode, store_stride
-from tensorad.codegen.contraction_cost import WAYS, cycles_on, gaps_cost, rows_collide
+from tensorad.codegen.contraction_cost import (
+    WAYS,
+    copies_by_blocks,
+    cycles_on,
+    gaps_cost,
+    rows_collide,
+)
 from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel
 from tensorad.codegen.contraction_layout import are_same, can_relayout, in_place, tap_groups
 from tensorad.codegen.contraction_tiles import (
@@ -304,7 +310,8 @@ def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     if together < 2 or depth < LEAST_DEPTH:
         return b
     split, block = (b.split, b.block) if choices.block is not None else _split(c, depth)
-    return replace(b, together=together, split=split, block=block)
+    b = replace(b, together=together, split=split, block=block)
+    return replace(b, by_blocks=copies_by_blocks(b, target))
 
 
 def _split(c: Contraction, most: int) -> tuple[int, int]:

@@ -32,6 +32,8 @@ def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:
         yield f"{_listed(b.rows.axes)} copied", _SOURCES[b.rows_mode]
     if b.together > 1:
         yield f"{b.together} panels take each block together", "they read the same rows"
+    if b.by_blocks:
+        yield "the copy is made block by block", "it stays in the second cache"
     if b.blocks > 1 and not is_symbolic(c.reduced):
         taken = prod(size(a) for a in c.reduced)
         yield f"{b.depth} of {taken} steps at a time", "what they read stays in the second cache"

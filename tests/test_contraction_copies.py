@@ -1,0 +1,75 @@
+"""Copies of padded operands: as a whole before, or of what each block reads, near the processor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import topi
+from tensorad.building import build
+from tensorad.codegen.choices import Choices
+from tensorad.codegen.loop_verify import verify_loops
+from tensorad.codegen.loopir import Kernel
+from tensorad.codegen.lower import lower_program
+from tensorad.config import override
+from tensorad.ir.tensor import Tensor
+
+MACHINE = "registers=32,vector_bytes=64,l2=262144,l3=1048576"
+
+
+def by_weights(
+    window: int, padding: int, strides: int = 1, dilation: int = 1
+) -> tuple[Tensor, list[Tensor]]:
+    """The gradient of a convolution of two 64 x 28 x 28 by its weights."""
+    x = ta.placeholder((2, 64, 28, 28), name="X")
+    w = ta.placeholder((16, 64, window, window), name="W")
+    y = topi.nn.conv2d(x, w, strides=strides, padding=padding, dilation=dilation)
+    h = ta.placeholder(y.shape, name="H")
+    (found,) = ta.JacobianRecursive(y, [w], h)
+    return found, [x, h]
+
+
+def planned(y: Tensor, inputs: list[Tensor], cores: int) -> Kernel:
+    with override(machine=f"{MACHINE},cores={cores}"):
+        program = lower_program([y], inputs, choices=Choices(contract=True, pack="relayout"))
+    verify_loops(program)
+    return program.kernels[-1]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_few_cores_copy_what_a_block_reads(cores: int) -> None:
+    """One of many would copy as much as all of them together do before."""
+    kernel = planned(*by_weights(3, 1), cores)
+    scratch = {t.name: t for t in kernel.scratch}
+    made = [t.name for t in kernel.writes]
+    assert ("X.window" in scratch) is ("X.copy" not in made) is (cores < 8)
+    if cores < 8:
+        image, rows, columns, channels = scratch["X.window"].shape
+        assert (image, columns, channels) == (1, 30, 64)  # channels lie side by side
+        assert isinstance(rows, int) and rows < 28 and rows * 30 * 64 * 4 <= 262144 // 3
+
+
+def test_windows_that_overlap_much_are_copied_once() -> None:
+    kernel = planned(*by_weights(7, 3), 2)
+    assert "X.copy" in [t.name for t in kernel.writes]
+
+
+@pytest.mark.parametrize(
+    ("window", "padding", "strides", "dilation"),
+    [(3, 1, 1, 1), (3, 0, 1, 1), (3, 2, 2, 1), (2, 1, 1, 2)],
+)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_bits_are_those_of_other_ways(
+    window: int, padding: int, strides: int, dilation: int, threads: int
+) -> None:
+    y, inputs = by_weights(window, padding, strides, dilation)
+    rng = np.random.default_rng(window)
+    given = [rng.normal(size=t.shape).astype("f4") for t in inputs]
+    given[0][1, 5, 0, 27], given[1][0, 3, 2, 2] = np.nan, np.inf
+    found = []
+    for cores, pack in ((1, "relayout"), (2, "relayout"), (8, "relayout"), (1, "panel")):
+        with override(machine=f"{MACHINE},cores={cores}", num_threads=threads):
+            schedule = Choices(contract=True, pack=pack)  # type: ignore[arg-type]  # two of four
+            found.append(build(y, inputs, schedule=schedule)(*given))
+    assert all(one.tobytes() == found[0].tobytes() for one in found[1:])
