@@ -14,10 +14,10 @@ from typing import Final
 from tensorad.codegen import machine
 from tensorad.codegen.access import access
 from tensorad.codegen.llvm_lanes import expressions, registers_for
-from tensorad.codegen.loopir import Assign, For, Store
+from tensorad.codegen.loopir import Assign, Fold, For, Store
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Call, Const, Expr, Param, Read, Select
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import children, free_leaves, postorder
+from tensorad.ir.visit import children, free_leaves, postorder, reads
 
 GROUPS: Final = (4, 2)
 """Registers at a time that are tried; more gain nothing."""
@@ -71,6 +71,15 @@ def _side_by_side(s: For, order: Sequence[Expr]) -> bool:
         for (t, _), stride in zip(read, strides[len(stored) :], strict=True)
     )
     return moving and all(stride in (0, 1) for stride in strides)
+
+
+def are_neighbours(s: For) -> bool:
+    """Whether a loop only computes and stores, its lanes side by side or all at one element."""
+    if not all(isinstance(c, (Assign, Fold, Store)) for c in s.body):
+        return False
+    stored = [(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
+    read = [(e.tensor, e.indices) for e in reads(*[e for c in s.body for e in expressions(c)])]
+    return all(access(t, indices).stride(s.axis) in (0, 1) for t, indices in (*stored, *read))
 
 
 def _held(varying: Mapping[Expr, None]) -> tuple[int, int]:

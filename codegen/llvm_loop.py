@@ -18,11 +18,12 @@ from tensorad.codegen.llvm_stream import (
     ask_ahead,
     ask_for_stores,
     head_length,
+    start_of_head,
     streams_of,
 )  # fmt: skip
 from tensorad.codegen.llvm_text import Region, Value, Writer, type_text
 from tensorad.codegen.loopir import For
-from tensorad.ir.dtypes import INT64
+from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Axis, Size, axis
 
 
@@ -62,6 +63,8 @@ class Stage:
     """Lanes of its registers where they are narrower."""
     streams: tuple[Stream, ...] = ()
     """Stores that pass the caches where registers are whole: they are aligned."""
+    first: str = ""
+    """The first iteration of a masked stage that may start before it."""
 
 
 class Loops(Statements):
@@ -240,6 +243,11 @@ class Loops(Statements):
             left = self.code.put(f"sub i64 {stage.stop}, {here.name}")
             splat = values.spread(Value((left,), INT64, 0, level, 0), self.width, 1)
             mask = w.compare("slt", iota(self.width, 0), splat.name)
+            if stage.first:
+                before = self.code.put(f"sub i64 {stage.first}, {here.name}")
+                splat = values.spread(Value((before,), INT64, 0, level, 0), self.width, 1)
+                early = w.compare("sge", iota(self.width, 0), splat.name)
+                mask = w.of(BOOL).binary("and", mask, early)
         width = stage.lanes or self.width
         values.vector = Lanes(s.axis, base, width, stage.count, mask, left, level)
         values.vector.streams = {stream.tensor: stream.align for stream in stage.streams}
@@ -296,11 +304,18 @@ class Loops(Statements):
             last = put(f"add i64 {start}, {self._rounded(rest, self.width)}")
             singles = [Stage(middle, last, 1, False, False, streams=streams)]
         return [
-            Stage(lower, start, 1, True, False, streams=streams),
+            self._head(s, lower, start, streams),
             Stage(start, middle, count, False, False, streams=streams),
             *singles,
             Stage(last, upper, 1, True, False, streams=streams),
         ]
+
+    def _head(self, s: For, lower: str, start: str, streams: tuple[Stream, ...]) -> Stage:
+        """The part before the first line; part of a register ends where the line begins."""
+        begin = start_of_head(self, s, lower, start)
+        if begin == lower:
+            return Stage(lower, start, 1, True, False, streams=streams)
+        return Stage(begin, start, 1, True, False, streams=streams, first=lower)
 
     def _streaming_strip(self, s: For, whole: Axis, streams: tuple[Stream, ...]) -> list[Stage]:
         """The strip with its borders moved back to lines; only the ends of rows are masked."""
@@ -335,7 +350,7 @@ class Loops(Statements):
             put(f"add i64 {middle}, {self._rounded(left, self.width * n)}") for n in (count, 1)
         )
         return [
-            Stage(start, middle, 1, True, False, streams=streams),
+            self._head(s, start, middle, streams),
             Stage(middle, groups, count, False, False, streams=streams),
             Stage(groups, end, 1, False, False, streams=streams),
             Stage(end, stop, 1, True, False, streams=streams),

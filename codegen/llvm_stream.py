@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from tensorad.codegen.access import access
 from tensorad.codegen.llvm_expr import Lanes
+from tensorad.codegen.llvm_groups import are_neighbours
 from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.llvm_memory import Memory, Offset, side_by_side
 from tensorad.codegen.llvm_strided import MAX_STRIDE
-from tensorad.codegen.llvm_text import Code, memory_type
+from tensorad.codegen.llvm_text import Code, Value, memory_type
 from tensorad.codegen.llvm_windows import direct, of_axes
 from tensorad.codegen.loopir import Fetch, For, If, Store
+from tensorad.codegen.scratch import PAGE
+from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Expr, Read, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads, substitute
@@ -139,6 +142,38 @@ def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) ->
     longer = put(f"icmp sgt i64 {head}, {extent}")
     everything = put(f"or i1 {bad}, {longer}")
     return put(f"select i1 {everything}, i64 {extent}, i64 {head}")
+
+
+def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
+    """Where the register begins that ends before the first line, which is `start`.
+
+    A masked store that reaches into a line is a store of that line, which is then read from
+    memory though it streams. So the register ends with the line before, its first lanes masked,
+    if it holds all of the part and none of its loads crosses into the page before.
+    """
+    put, memory, lanes = loops.code.put, loops.values.memory, loops.width
+    if not are_neighbours(s):
+        return lower
+    head = put(f"sub i64 {start}, {lower}")
+    short = put(f"icmp slt i64 {head}, {lanes}")
+    good = put(f"and i1 {short}, {put(f'icmp sgt i64 {head}, 0')}")
+    before = put(f"sub i64 {head}, {lanes}")
+    own = axis(s.axis.name, s.axis.lower, s.axis.upper)
+    loops.values.keep(own, Value((lower,), INT64, 0, loops.code.depth, 0))
+    for e in reads(*[x for c in s.body for x in expressions(c)]):
+        if not access(e.tensor, e.indices).stride(s.axis):
+            continue
+        place = memory.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))
+        pointer = memory.shifted(e.tensor, place.pointer.name, place.constant, loops.code.depth)
+        size = e.tensor.dtype.size_bytes
+        address = put(
+            f"add i64 {put(f'ptrtoint ptr {pointer} to i64')}, {put(f'mul i64 {before}, {size}')}"
+        )
+        within = put(f"and i64 {address}, {PAGE - 1}")
+        fits = put(f"icmp ule i64 {within}, {PAGE - lanes * size}")
+        good = put(f"and i1 {good}, {fits}")
+    begin = put(f"sub i64 {start}, {lanes}")
+    return put(f"select i1 {good}, i64 {begin}, i64 {lower}")
 
 
 def ahead_of_line(loops: Loops, s: For, step: str) -> str:

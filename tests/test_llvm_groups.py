@@ -61,3 +61,29 @@ def test_every_element_is_stored_once(n: int, dtype: str, streaming: bool) -> No
         f(x, w, out=room[offset : offset + 3 * n].reshape(3, n))
         np.testing.assert_array_equal(room[offset : offset + 3 * n].reshape(3, n), (x - w) * w)
         assert (room[:offset] == 7).all() and (room[offset + 3 * n :] == 7).all()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_rows_begin_with_registers_that_end_before_a_line(apart: bool) -> None:
+    """Unless lanes are apart: masked lanes in front of a row are neither read nor stored."""
+    n = 300
+    a = te.placeholder((5, 3 * n if apart else n), name="A")
+    y = te.compute((5, n), lambda i, j: a[i, 3 * j if apart else j] * 2.0, name="Y")
+    choices = ta.Schedule(streaming=True)
+    with override(machine=WIDE):
+        (kernel,) = lower_program([y], [a], choices=choices).kernels
+        text, _ = kernel_text(kernel, kernel_key(kernel)[1])
+        f = build(y, [a], schedule=choices)
+    assert ("icmp sge <16 x i64>" in text) is not apart
+    x = np.random.default_rng(n).standard_normal(a.shape).astype("f4")
+    for start in range(16):
+        room = np.full(5 * n + 64, 7, "f4")
+        begin = start + -room.ctypes.data % 64 // 4
+        given = np.empty(x.size + 1024, "f4")
+        for shift in (0, start, 1020):
+            mine = given[shift : shift + x.size].reshape(x.shape)
+            mine[...] = x
+            got = room[begin : begin + 5 * n].reshape(5, n)
+            f(mine, out=got)
+            np.testing.assert_array_equal(got, 2 * x[:, :: 3 if apart else 1][:, :n])
+        assert (room[:begin] == 7).all() and (room[begin + 5 * n :] == 7).all()
