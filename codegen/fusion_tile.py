@@ -14,6 +14,7 @@ from tensorad.codegen import machine
 from tensorad.codegen.access import Access, extent_of
 from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.contraction_cost import cycles
+from tensorad.codegen.contraction_tiles import MOST_SHARED
 from tensorad.codegen.fusion_rows import Group, Row, bytes_assumed
 from tensorad.codegen.fusion_step import Part, Step
 from tensorad.codegen.loopnest import Nest
@@ -22,6 +23,7 @@ from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE, lanes_of
 from tensorad.ir.expr import Axis
 from tensorad.ir.tensor import Constant, Tensor
+from tensorad.ir.visit import free_leaves
 
 NEAR = 0.75
 """The part of a core's own cache that a block of rows may fill."""
@@ -109,10 +111,18 @@ def _shared_awake(tile: Tile, group: Group) -> bool:
         return False
     if any(s.item is not None and s.item.choices.parallel is not None for s in group.steps):
         return False
-    if any(m.contraction is not None for m in members):
-        return False
     first = _extent(group, tile.rows[0])
-    return (first if len(tile.rows) > 1 else ceil(first / tile.block)) >= FEW_BLOCKS
+    runs = first if len(tile.rows) > 1 else ceil(first / tile.block)
+    if any(m.contraction is not None for m in members):
+        return runs >= MOST_SHARED and all(_packs_its_own(s, tile) for s in group.steps)
+    return runs >= FEW_BLOCKS
+
+
+def _packs_its_own(s: Step, tile: Tile) -> bool:
+    """Whether nothing that a contraction packs is the same in all runs of the last row."""
+    if s.blocking is None:
+        return True
+    return tile.rows[-1][s] in free_leaves(s.blocking.lanes.value)
 
 
 def reason(group: Group, tile: Tile, outside: Mapping[Tensor, None]) -> tuple[str, str]:

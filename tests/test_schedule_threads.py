@@ -141,3 +141,28 @@ def test_rows_whose_results_share_lines_are_not_shared() -> None:
     y = te.compute((512, 10), lambda j, r: te.sum(x[k, r] * a[k, j], axis=k), name="Y")
     program = lower_program([y], [x, a])
     assert {s.kind for s in outermost(program)} == {"serial"}
+
+
+def test_threads_that_are_awake_share_fused_loops_with_products_inside() -> None:
+    """What a product packs belongs to the columns of one run, so nothing is packed again."""
+    d, w = te.placeholder((128, 10), name="D"), te.placeholder((512, 10), name="W")
+    j, i = te.reduce_axis(10, "j"), te.reduce_axis(128, "i")
+    h = te.compute((128, 512), lambda i, k: te.sum(d[i, j] * w[k, j], axis=j), name="H")
+    a = te.compute((128, 512), lambda i, k: te.tanh(h[i, k]), name="A")
+    s = te.compute((512,), lambda k: te.sum(a[i, k], axis=i), name="S")
+    program = lower_program([a, s], [d, w])
+    verify_loops(program)
+    (kernel,) = program.kernels
+    (loop,) = [t for t in kernel.body if isinstance(t, For)]
+    assert (loop.kind, loop.axis.extent) == ("parallel", 8)
+    assert loop.work is not None and kernel.scratch
+    f = ta.build([a, s], [d, w])
+    rng = np.random.default_rng(5)
+    given = [rng.normal(size=tuple(map(int, t.shape))).astype("f") for t in (d, w)]  # type: ignore[arg-type]  # numbers
+    with override(num_threads=1):
+        want = f(*given)
+    for count in (2, 3, 8):
+        with override(num_threads=count):
+            for _ in range(20):
+                for have, expected in zip(f(*given), want, strict=True):
+                    np.testing.assert_array_equal(have, expected)
