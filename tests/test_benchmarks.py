@@ -33,6 +33,7 @@ from benchmarks.limit_kernels import stream
 from benchmarks.limits import aligned_block, measured, streams_like
 from benchmarks.parts import opened
 from benchmarks.peers import ours
+from benchmarks.peers.contestant import Contestant
 from benchmarks.peers.registry import contestants, missing
 from benchmarks.plots import draw, draw_growth
 from benchmarks.race_commands import write
@@ -444,6 +445,19 @@ def test_memory_of_a_call_is_what_its_arrays_take() -> None:
 @pytest.mark.slow
 def test_cold_seconds_are_measured_in_a_fresh_process() -> None:
     assert 0.001 < alone.started("compile", "flatten", "tensorad") < 60
+
+
+def test_the_fastest_later_call_is_no_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = [0.0], iter([0.5, 0.25, 0.75])
+
+    def call() -> None:
+        now[0] += next(calls)
+
+    monkeypatch.setattr("benchmarks.alone.time.perf_counter", lambda: now[0])
+    made = Contestant("other", {"fb": call}, {"fb": 1.0})
+    monkeypatch.setattr(alone, "make", lambda *_, **__: made)
+    problem = WORKLOADS["flatten"].problem()
+    assert alone.cold_seconds(problem, "other") == 0.75
 
 
 @pytest.mark.slow
