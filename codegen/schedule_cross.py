@@ -29,9 +29,11 @@ SHORTEST_STRIP: Final = 4
 """Registers of a strip of lanes at least."""
 LONGEST_STRIP: Final = 16
 """Registers of a strip at most: as many rows as registers have lanes are read side by side."""
-LINES_OF_STRIP: Final = 2
-"""Lines of a strip where each line that is stored is all its own: few rows are read side by side,
-which the processor follows."""
+LINES_OF_STRIP: Final = {4: 3}
+"""Lines of a strip where each line that is stored is all its own, by the bytes of an element: few
+rows are read side by side, which the processor follows."""
+FEWEST_LINES: Final = 2
+"""The same for other elements: single lines are stored at half of the pace."""
 BUFFERED_STRIP: Final = 8
 """Registers of a strip whose rows are stored by way of a buffer (`schedule_ragged`)."""
 LINE: Final = 64
@@ -95,7 +97,8 @@ def strip_width(
     if beyond and followed:
         least = min([x.tensor.dtype.size_bytes for x in stores])
         alike = all(_in_whole_lines(x, across) for x in stores)
-        short = LINES_OF_STRIP * LINE // least if alike else BUFFERED_STRIP * lanes
+        lines = LINES_OF_STRIP.get(least, FEWEST_LINES)
+        short = lines * LINE // least if alike else BUFFERED_STRIP * lanes
         width = min(width, max(lanes, short))
     return width
 
