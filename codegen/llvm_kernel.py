@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tensorad.codegen.llvm_expr import Expressions, Lanes
 from tensorad.codegen.llvm_guard import guarded_reads
 from tensorad.codegen.llvm_lanes import InLanes, LaneUse, expressions, statements, store_run
-from tensorad.codegen.llvm_memory import side_by_side
 from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_stream import fetch
 from tensorad.codegen.llvm_text import Code, Region, Value, Writer, type_text, vector_constant
@@ -122,7 +121,7 @@ class Statements:
         plans = [memory.plan(t, s.indices) for s in run]
         if any(self.values.value(unit).lanes for plan in plans for unit in plan.units):
             plans = []
-        for group in side_by_side(plans) or [[n] for n in range(len(run))]:
+        for group in memory.store_groups(t, plans) or [[n] for n in range(len(run))]:
             if len(group) > 1:
                 indices = [run[n].indices for n in group]
                 memory.store_group(t, indices, [results[n] for n in group])

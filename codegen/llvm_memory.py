@@ -16,7 +16,7 @@ from tensorad.codegen.llvm_text import (
     type_text,
     vector_constant,
 )
-from tensorad.codegen.llvm_windows import Window, load_block
+from tensorad.codegen.llvm_windows import Window, load_block, pieces_of_rows, store_rows
 from tensorad.codegen.memory import ALIGNMENT
 from tensorad.codegen.parallel_layout import SCRATCH_WORD
 from tensorad.codegen.scratch import PAGE
@@ -309,21 +309,32 @@ class Memory:
             name = self._stored(name, t.dtype, lanes.lanes)
             if place.offsets is None and place.stride == 1:
                 pointer = self._register_pointer(t, place, r)
-                store_strided(self, t, pointer, [name])
+                store_strided(self, t, pointer, [name], 1)
             else:
                 self._scatter(t, place, r, name)
+
+    def store_groups(self, t: Tensor, plans: Sequence[Offset]) -> list[list[int]]:
+        """Positions of stores to `t` that are made together: side by side, or blocks of rows."""
+        lanes = self.values.vector
+        assert lanes is not None  # groups are found in vector loops only
+        groups = side_by_side(plans)
+        if not groups or abs(plans[0].stride) <= MAX_STRIDE or lanes.mask is not None:
+            return groups
+        return pieces_of_rows([plan.constant for plan in plans], t.dtype.size_bytes, lanes.lanes)
 
     def store_group(
         self, t: Tensor, indices: Sequence[tuple[Expr, ...]], group: Sequence[Value]
     ) -> None:
-        """Stores whose lanes lie side by side in turn: t[indices[k]] is k past t[indices[0]]."""
+        """Stores whose lanes lie side by side in turn: t[indices[k]] is k past t[indices[0]];
+        or, where lanes lie far apart, one piece of a row for each lane."""
         values, lanes = self.values, self.values.vector
         assert lanes is not None  # groups are found in vector loops only
         place = self.place(t, indices[0])
         group = [values.spread(v, lanes.lanes, lanes.count) for v in group]
         for r in range(lanes.count):
             names = [self._stored(v.names[r], t.dtype, lanes.lanes) for v in group]
-            store_strided(self, t, self._register_pointer(t, place, r), names)
+            store = store_strided if abs(place.stride) <= MAX_STRIDE else store_rows
+            store(self, t, self._register_pointer(t, place, r), names, place.stride)
 
     def _register_pointer(self, t: Tensor, place: Place, r: int) -> str:
         lanes = self.values.vector

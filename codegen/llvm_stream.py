@@ -277,14 +277,16 @@ def fetch(memory: Memory, code: Code, s: Fetch) -> None:
 
     Each line is asked for at its last element: in rows that begin inside of a line, the line of the
     first element was asked for with the row before, and nobody else asks for that of the last.
-    None of what the loop stores past the caches is brought into one. In lanes no more is asked for
-    than the registers that are filled at a time: the rest of a loop takes fewer of them.
+    None of what the loop stores past the caches is brought into one. Where lanes move,
+    no more is asked for than the registers that are filled at a time: the rest of a loop takes
+    fewer of them.
     """
     lanes = memory.values.vector
     if lanes is not None and s.tensor in lanes.streams:
         return
-    count = s.count if lanes is None else min(s.count, lanes.lanes * lanes.count)
-    place = memory.place(s.tensor, s.indices)
+    place, count = memory.place(s.tensor, s.indices), s.count
+    if lanes is not None and place.stride:
+        count = min(count, lanes.lanes * lanes.count)
     step = LINE // s.tensor.dtype.size_bytes
     if s.now:
         where = memory.shifted(s.tensor, place.pointer.name, place.constant, code.depth)

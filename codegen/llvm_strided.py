@@ -132,11 +132,14 @@ def shuffle(memory: Memory, ty: str, pair: Sequence[str], order: Sequence[int], 
     )
 
 
-def store_strided(memory: Memory, t: Tensor, pointer: str, vectors: Sequence[str]) -> None:
-    """pointer[l * k + m] = vectors[m][l] for the k vectors: k whole vectors side by side."""
+def store_strided(
+    memory: Memory, t: Tensor, pointer: str, vectors: Sequence[str], stride: int
+) -> None:
+    """pointer[l * stride + m] = vectors[m][l] for as many vectors as the stride: whole vectors side
+    by side."""
     lanes, code = memory.values.vector, memory.values.code
     assert lanes is not None
-    n, k, depth = lanes.lanes, len(vectors), code.depth
+    n, k, depth = lanes.lanes, stride, code.depth
     ty, align, flags = memory_type(t.dtype, n), t.dtype.size_bytes, f"<{n} x i1>"
     for part in range(k):
         name = _interleaved(memory, ty, vectors, part * n)

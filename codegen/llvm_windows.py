@@ -256,3 +256,36 @@ def _exchange(n: int, size: int, half: int) -> list[int]:
         order.extend(range(start, start + size))
         order.extend(range(n + start, n + start + size))
     return order
+
+
+def pieces_of_rows(constants: Sequence[int], size_bytes: int, lanes: int) -> list[list[int]]:
+    """Positions of neighbouring offsets, in order: as many as are stored at once in each row, or
+    one alone. Empty where two offsets are equal: then their order matters."""
+    order = sorted(range(len(constants)), key=constants.__getitem__)
+    if len(dict.fromkeys(constants)) < len(constants):
+        return []
+    result: list[list[int]] = []
+    while order:
+        first, most = constants[order[0]], 1
+        while most < len(order) and constants[order[most]] == first + most:
+            most += 1
+        wide = min(lanes, 1 << (most.bit_length() - 1))
+        count = wide if wide * size_bytes >= LEAST_PIECE else 1
+        result.append(order[:count])
+        order = order[count:]
+    return result
+
+
+def store_rows(
+    memory: Memory, t: Tensor, pointer: str, columns: Sequence[str], stride: int
+) -> None:
+    """pointer[l * stride + m] = columns[m][l], the columns being 2^k: a piece of each row."""
+    lanes, code = memory.values.vector, memory.values.code
+    assert lanes is not None  # blocks are found in vector loops only
+    n, count, depth = lanes.lanes, len(columns), code.depth
+    ty, part, align = memory_type(t.dtype, n), memory_type(t.dtype, count), t.dtype.size_bytes
+    for r, name in enumerate(transposed(memory, ty, columns, n, depth)):
+        for first in range(0, n, count):
+            piece = shuffle(memory, ty, (name, name), range(first, first + count), depth)
+            where = memory.shifted(t, pointer, (first + r) * stride, depth)
+            code.line(f"store {part} {piece}, ptr {where}, align {align}")

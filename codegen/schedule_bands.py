@@ -8,7 +8,9 @@ loaded once before, in the order of memory. No value depends on it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from math import prod
 
 from tensorad.codegen import machine
 from tensorad.codegen.access import FAR, strides
@@ -27,6 +29,7 @@ from tensorad.ir.expr import (
     floordiv,
     int_const,
     mod,
+    sub,
 )
 from tensorad.ir.order import PARAM, READ, SELECT
 from tensorad.ir.tensor import Tensor
@@ -35,6 +38,8 @@ from tensorad.simplify.linear import Linear, linear_form
 
 SHARE = 4
 """The part of the first cache that a band may fill, and of the second that rows of a turn may."""
+AHEAD = 8192
+"""Bytes at least between rows that lanes take and those that they ask for."""
 LONGEST = 2048
 """Bytes of rows that the processor does not follow to their ends by itself."""
 
@@ -142,6 +147,88 @@ def _rows(
     return [e for _, e in found], stride
 
 
+Places = dict[tuple[Expr, ...], tuple[Axis, ...]]
+"""Indices of elements, each with the axes of the loops that it is read or stored in."""
+
+
+def _used_inside(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, Places]:
+    """What a loop with others inside surely reads and stores, if the bounds are constant."""
+    found: dict[Tensor, Places] = {}
+    stack: list[tuple[Stmt, tuple[Axis, ...]]] = [(s, ())]
+    while stack and any(isinstance(c, For) for c in s.body):
+        c, axes = stack.pop()
+        if isinstance(c, For):
+            if c.axis.step is not ONE or not c.axis.extent or not isinstance(c.axis.lower, Const):
+                return {}
+            stack.extend([(inner, (*axes, c.axis)) for inner in c.body])
+            continue
+        every = expressions(c)
+        if not isinstance(c, (Assign, Fold, Store)) or any(e.kinds & SELECT for e in every):
+            return {}
+        used = [(e.tensor, e.indices) for e in reads(*every)]
+        if isinstance(c, Store) and not c.streaming:
+            used += [(t, c.indices) for t in c.tensors]
+        for t, indices in used:
+            if t in far:
+                found.setdefault(t, {})[indices] = axes
+    return found
+
+
+def with_rows_asked(s: For, far: Mapping[Tensor, None]) -> For:
+    """The loop, if its lanes take rows from end to end, asking for the rows of later turns.
+
+    Each turn of the loop inside asks for the next few lines, in the order of memory: no
+    prefetcher follows as many rows as there are lanes.
+    """
+    inside = next((c for c in s.body if isinstance(c, For) and c.axis.extent), None)
+    if inside is None:
+        return s
+    asked: list[Stmt] = []
+    for t, places in _used_inside(s, far).items():
+        found = _whole_rows(s, t, places)
+        if found is not None:
+            first, total = found
+            line = max(1, machine.current().line // t.dtype.size_bytes)
+            part = -(-total // (inside.axis.extent or 1) // line) * line
+            turns = -(-AHEAD // (total * t.dtype.size_bytes))
+            turn = linear_form(sub(inside.axis, inside.axis.lower))
+            where = first.plus(turn, part).plus(Linear({}, turns * total))
+            asked.append(Fetch(t, digits(joined_digits(where).to_expr(), t), part))
+    again = replace(inside, body=(*asked, *inside.body))
+    return replace(s, body=tuple([again if c is inside else c for c in s.body])) if asked else s
+
+
+def _whole_rows(s: For, t: Tensor, places: Places) -> tuple[Linear, int] | None:
+    """The first element of rows that lie end to end and are taken whole, and the number of all."""
+    own = dict.fromkeys([a for axes in places.values() for a in axes])
+    outside: list[dict[Expr, int]] = []
+    ends: list[int] = []
+    points = 0
+    for indices, axes in places.items():
+        form = offset(t, indices)
+        outside.append({leaf: c for leaf, c in form.terms.items() if leaf not in own})
+        mixed = any(a in own for leaf in outside[-1] for a in free_leaves(leaf))
+        data = any(i.kinds & (READ | PARAM) for i in indices)
+        if mixed or data or abs(form.terms.get(s.axis, 0)) <= MAX_STRIDE:
+            return None
+        for pick in (min, max):
+            moved = [pick([c * n for n in _ends(a)]) for a, c in form.terms.items() if a in own]
+            ends.append(form.constant + sum(moved))
+        points += prod([a.extent or 1 for a in axes])
+    low, total = min(ends), max(ends) - min(ends) + 1
+    fits = SHARE * total * t.dtype.size_bytes <= machine.current().l2
+    if not fits or total > points or any(x != outside[0] for x in outside):
+        return None
+    return Linear(outside[0], low), total
+
+
+def _ends(a: Expr) -> tuple[int, int]:
+    """The first and the last value of an axis of constant bounds."""
+    assert isinstance(a, Axis) and isinstance(a.lower, Const)  # `_used_inside` has seen that
+    first = int(a.lower.value)
+    return first, first + (a.extent or 1) - 1
+
+
 def _comes_again(t: Tensor, where: Linear, reach: int, around: Sequence[Axis]) -> bool:
     """Whether a later turn of a loop around reads rows again that are still in the second cache.
 
@@ -176,15 +263,21 @@ def _lines(s: For, rows: Sequence[Read], stride: int) -> list[Stmt]:
     first, last = (offset(t, [image(i) for i in e.indices]) for e in (rows[0], rows[-1]))
     total = last.constant - first.constant + length - stride + 1
     if total <= len(rows) * length + len(rows) * machine.current().line:
-        k = axis("k", 0, total, step * stride)
-        where = digits(joined_digits(first.plus(Linear({k: 1}, 0))).to_expr(), t)
-        return [For(k, (Fetch(t, where, 1, now=True),))]
+        return [_stretch(t, first, total, stride)]
     found: list[Stmt] = []
     for e in rows:
         at = axis(s.axis.name, s.axis.lower, s.axis.upper, step)
         inside = substitutor({s.axis: at})
         found.append(For(at, (Fetch(t, tuple([inside(i) for i in e.indices]), 1, now=True),)))
     return found
+
+
+def _stretch(t: Tensor, first: Linear, total: int, stride: int) -> For:
+    """Load an element of each line of so many elements from an offset on."""
+    step = max(1, machine.current().line // (stride * t.dtype.size_bytes))
+    k = axis("k", 0, total, step * stride)
+    where = digits(joined_digits(first.plus(Linear({k: 1}, 0))).to_expr(), t)
+    return For(k, (Fetch(t, where, 1, now=True),))
 
 
 def digits(number: Expr, t: Tensor) -> tuple[Expr, ...]:

@@ -18,7 +18,13 @@ from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes, statements
 from tensorad.codegen.loopir import For, If, Kernel, Stmt, Store
 from tensorad.codegen.memory import shape_values, size_value
 from tensorad.codegen.parallel_work import loop_work
-from tensorad.codegen.schedule_bands import bands, is_plain, offset, rows_of_next_turn
+from tensorad.codegen.schedule_bands import (
+    bands,
+    is_plain,
+    offset,
+    rows_of_next_turn,
+    with_rows_asked,
+)
 from tensorad.codegen.schedule_cross import FAR_APART
 from tensorad.codegen.schedule_lines import through_buffers
 from tensorad.codegen.schedule_picked import picked_rows, with_rows_ahead
@@ -53,7 +59,7 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = Fa
     if streamed:
         note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
     given = dict.fromkeys(kernel.reads)
-    unknown = [t for t in given if bytes_of(t) is None]
+    unknown = [t for t in (*given, *kernel.writes) if bytes_of(t) is None]
     far = far_tensors(kernel, beyond=beyond)
     if not streamed and not far and not unknown:
         return kernel
@@ -163,7 +169,8 @@ class _Marks:
     streamed: dict[Tensor, None]
     far: dict[Tensor, None]
     maybe_far: dict[Tensor, None]
-    """Those of unknown size, too: loops outside of lanes lose nothing by loads they could spare."""
+    """Those of unknown size, too: loops outside of lanes, and those with lanes in rows far apart,
+    lose nothing by what they could spare."""
 
 
 def _marked(
@@ -191,6 +198,7 @@ def _marked(
                 later = [line for lines in asked.values() for line in lines]
                 inner = replace(inner, body=(*later, *inner.body))
                 inner = replace(inner, ahead=_ahead(inner, rest, around[-1] if around else None))
+                inner = with_rows_asked(inner, marks.maybe_far)
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:
                 result.append(with_rows_ahead(inner, far))

@@ -15,6 +15,7 @@ from tensorad.codegen.choices import Choices, lanes_allowed
 from tensorad.codegen.fusion_place import Place, moved
 from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.lower_parts import ScanParts, scan_parts
+from tensorad.codegen.scan_blocks import block_loops, rest_rows, takes_blocks
 from tensorad.codegen.scan_lanes import Chain, schedule_strips, steps_of_rows, takes_lanes
 from tensorad.codegen.schedule_emit import strips
 from tensorad.codegen.schedule_plan import WRITTEN_NODES
@@ -80,7 +81,13 @@ def schedule_scan(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> Kerne
         if found is not None:
             return found
         rows = Rows((steps_of_rows(parts),), rows_together(op, parts, choices))
-        loops = tiled(op.axes, rows, points, choices)
+        if takes_blocks(op, live, choices):
+            left = over_rows(op, (*op.axes[:-1], rest_rows(op)))
+            rows = replace(rows, bodies=(steps_of_rows(scan_parts(left, live)),))
+            rest = tiled(left.axes[-1:], rows, 0, choices)
+            loops = block_loops(op, live, rest, points, choices)
+        else:
+            loops = tiled(op.axes, rows, points, choices)
     return Kernel(op.name, loops, live, tuple(op_inputs(op)))
 
 

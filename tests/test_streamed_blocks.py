@@ -225,7 +225,7 @@ def test_bands_are_loaded_inside_of_their_array(window: int, dtype: str) -> None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
-@pytest.mark.parametrize("rows", [4, 7, 16])
+@pytest.mark.parametrize("rows", [4, 7])
 def test_rows_of_a_scan_are_loaded_in_the_order_of_memory(rows: int, dtype: str) -> None:
     x = te.placeholder((rows, 45), dtype, name="X")
     y = te.scan(x, 1, "sum", name="Y")
@@ -243,16 +243,16 @@ def test_rows_of_a_scan_are_loaded_in_the_order_of_memory(rows: int, dtype: str)
 
 def test_rows_of_a_symbolic_number_are_loaded_as_those_of_a_large_one() -> None:
     n = te.size("n")
-    x = te.placeholder((n, 45), name="X")
+    x = te.placeholder((n, 45), "int16", name="X")
     y = te.scan(x, 1, "sum", name="Y")
     (lines,) = line_loops(kernel_of([y], [x], ""))
-    assert lines.axis.extent == -(-4 * 45 // 16)
+    assert lines.axis.extent == -(-4 * 45 // 32)
     f = build(y, [x])
     for rows in (0, 1, 4, 11):
         for at_end in (False, True):
-            a = guarded((max(rows, 1), 45), "float32", at_end)[:rows]
+            a = guarded((max(rows, 1), 45), "int16", at_end)[:rows]
             a[...] = RNG.integers(-99, 99, a.shape)
-            np.testing.assert_array_equal(f(a), np.cumsum(a, axis=1))
+            np.testing.assert_array_equal(f(a), np.cumsum(a, axis=1, dtype="int16"))
 
 
 @pytest.mark.parametrize("summed", [False, True])
@@ -283,8 +283,8 @@ def test_rows_without_elements_are_not_loaded() -> None:
 
 
 def test_rows_that_a_step_may_not_read_are_not_loaded() -> None:
-    x, b = te.placeholder((16, 45), name="X"), te.placeholder((16, 45), name="B")
-    source = te.compute((16, 45), lambda i, j: te.select(b[i, j] > 0, x[i, j], 0.0), "S")
+    x, b = te.placeholder((7, 45), name="X"), te.placeholder((7, 45), name="B")
+    source = te.compute((7, 45), lambda i, j: te.select(b[i, j] > 0, x[i, j], 0.0), "S")
     machine = "l2=64,l3=100000000"
     for y, loaded in ((te.scan(x, 1, "max"), True), (te.scan(source, 1, "max"), False)):
         with override(machine=machine):
