@@ -43,7 +43,8 @@ class Blocking:
         by_rows: several threads share the row tiles, and all lanes where those are packed;
             otherwise panels and batches.
         rows_awake: threads that are awake share the row tiles of the only panel.
-        together: panels that take a block of the reduce axes before any takes the next.
+        together: panels of a product that take a block of the reduce axes before any takes the
+            next.
         by_blocks: the copy of the lanes' operand is made for each block, in the thread's scratch.
         inside: it runs in loops around it: copies are scratch, and threads share nothing.
         pitch: elements between neighbours along each axis of `group`, if there are gaps.
@@ -75,8 +76,17 @@ class Blocking:
     @property
     def outer(self) -> tuple[Axis, ...]:
         """Output axes around the panels: the batch, and those of the lanes not flattened."""
-        left = [a for a in self.lanes.axes if not among(a, self.group)]
-        return (*self.contraction.batch, *left)
+        return (*self.contraction.batch, *self.others)
+
+    @property
+    def others(self) -> tuple[Axis, ...]:
+        """Axes of the lanes that are not flattened."""
+        return tuple([a for a in self.lanes.axes if not among(a, self.group)])
+
+    @property
+    def beside(self) -> int:
+        """Panels of each product of the batch."""
+        return prod(size(a) for a in self.others) * ceil(self.flat / self.panel)
 
     @property
     def flat(self) -> int:

@@ -137,40 +137,46 @@ class Emitter:
         count = mul(int_const(panels), points(b.outer))
         kind: LoopKind = "parallel" if b.parallel else "serial"
         if b.together > 1:
-            return self.together(panels, count, kind)
+            return self.together(panels, kind)
         q = axis("q", 0, count)
         self.ranges.enter(q)
         if count is ONE:
             if b.inside and b.whole and b.mode == "panel":
                 self.before = self.pack(digits(ZERO, b.outer), ZERO, b.flat, ZERO)
-            return self.in_blocks(lambda k: self.one_panel(panels, ZERO, k))
+            return self.in_blocks(lambda k: self.one_panel(digits(ZERO, b.outer), ZERO, k))
         self.at = q
         if panels == 1 and b.mode != "gaps":
             results = [read(t, self.nest.indices) for t in self.nest.tensors]
             self.ahead = ahead_of(b, (self.rows_value, self.lanes_value), results, add(q, ONE))
-        return (For(q, self.in_blocks(lambda k: self.one_panel(panels, q, k)), kind),)
+        outer, number = digits(floordiv(q, int_const(panels)), b.outer), mod(q, int_const(panels))
+        return (For(q, self.in_blocks(lambda k: self.one_panel(outer, number, k)), kind),)
 
-    def together(self, panels: int, count: Expr, kind: LoopKind) -> tuple[Stmt, ...]:
-        """Some panels take each block, one after the other, before the next block."""
-        size_of_group = int_const(self.b.together)
-        groups = floordiv(add(count, sub(size_of_group, ONE)), size_of_group)
-        q = axis("q", 0, groups)
-        first = mul(q, size_of_group)
-        p = axis("p", 0, call("minimum", size_of_group, sub(count, first)))
+    def together(self, panels: int, kind: LoopKind) -> tuple[Stmt, ...]:
+        """Some panels of a product take each block, one after the other, before the next block."""
+        b = self.b
+        every, together = int_const(b.beside), int_const(b.together)
+        groups = int_const(ceil(b.beside / b.together))
+        q = axis("q", 0, mul(points(self.c.batch), groups))
+        self.ranges.enter(q)
+        product = digits(floordiv(q, groups), self.c.batch)
+        first = mul(mod(q, groups), together)
+        p = axis("p", 0, call("minimum", together, sub(every, first)))
         self.place = p
+        at, width = add(first, p), int_const(panels)
+        outer = {**product, **digits(floordiv(at, width), b.others)}
 
         def block(k: Expr) -> tuple[Stmt, ...]:
-            copy = self.block_copy(k) if self.b.by_blocks else ()
-            return (*copy, For(p, self.one_panel(panels, add(first, p), k)))
+            copy = self.block_copy(product, k) if b.by_blocks else ()
+            return (*copy, For(p, self.one_panel(outer, mod(at, width), k)))
 
         body = self.in_blocks(block)
         return (For(q, body, kind),)
 
-    def block_copy(self, number: Expr) -> tuple[Stmt, ...]:
+    def block_copy(self, product: Mapping, number: Expr) -> tuple[Stmt, ...]:
         """What all panels read of the lanes in a block, copied with the lanes innermost."""
         b = self.b
         mapping, (first, *inner) = in_block(self.b, number)
-        moved = substitutor(mapping)(self.lanes_value)
+        moved = substitutor({**mapping, **product})(self.lanes_value)
         assert isinstance(moved, Read)
         split, *others = self.c.reduced[b.split :]
         whole = axis(split.name, 0, b.block)
@@ -189,11 +195,9 @@ class Emitter:
         self.ranges.enter(k)
         return (For(k, body(k)),)
 
-    def one_panel(self, panels: int, at: Expr, block: Expr) -> tuple[Stmt, ...]:
+    def one_panel(self, outer: Mapping, number: Expr, block: Expr) -> tuple[Stmt, ...]:
         """One block of a panel; the last panel may be narrower."""
         b = self.b
-        outer = digits(floordiv(at, int_const(panels)), b.outer)
-        number = mod(at, int_const(panels))
         whole, left = divmod(b.flat, b.panel)
         start = mul(number, int_const(b.panel))
         if b.covering:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil, prod
+from math import ceil, gcd, prod
 from typing import Final
 
 from tensorad.codegen import machine
@@ -298,14 +298,14 @@ def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     Taps of a window read nearly the same lanes, and all panels read the same rows.
     """
     c, element = b.contraction, b.lanes.value.dtype.size_bytes
-    if b.mode == "panel" or c.batch or is_symbolic((*b.outer, *b.rows.axes, *c.reduced)):
+    if b.mode == "panel" or is_symbolic((*b.outer, *b.rows.axes, *c.reduced)):
         return b
     width = b.rows.extent + b.panel
     if c.depth * width * element <= target.l2:
         return b
-    count = prod(size(a) for a in b.outer) * ceil(b.flat / b.panel)
     room = target.l2 // (4 * b.rows.extent * b.panel * element)
-    together = min(room, ceil(count / target.cores))
+    groups = target.cores // gcd(target.cores, prod(size(a) for a in c.batch))
+    together = min(room, ceil(b.beside / groups))
     depth = target.l2 // (3 * width * element)
     if together < 2 or depth < LEAST_DEPTH:
         return b

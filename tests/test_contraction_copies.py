@@ -10,7 +10,7 @@ from tensorad import topi
 from tensorad.building import build
 from tensorad.codegen.choices import Choices
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Kernel
+from tensorad.codegen.loopir import For, Kernel
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.tensor import Tensor
@@ -19,10 +19,10 @@ MACHINE = "registers=32,vector_bytes=64,l2=262144,l3=1048576"
 
 
 def by_weights(
-    window: int, padding: int, strides: int = 1, dilation: int = 1
+    window: int, padding: int, strides: int = 1, dilation: int = 1, images: int = 2
 ) -> tuple[Tensor, list[Tensor]]:
-    """The gradient of a convolution of two 64 x 28 x 28 by its weights."""
-    x = ta.placeholder((2, 64, 28, 28), name="X")
+    """The gradient of a convolution of images of 64 x 28 x 28 by its weights."""
+    x = ta.placeholder((images, 64, 28, 28), name="X")
     w = ta.placeholder((16, 64, window, window), name="W")
     y = topi.nn.conv2d(x, w, strides=strides, padding=padding, dilation=dilation)
     h = ta.placeholder(y.shape, name="H")
@@ -34,7 +34,7 @@ def planned(y: Tensor, inputs: list[Tensor], cores: int) -> Kernel:
     with override(machine=f"{MACHINE},cores={cores}"):
         program = lower_program([y], inputs, choices=Choices(contract=True, pack="relayout"))
     verify_loops(program)
-    return program.kernels[-1]
+    return program.kernels[0]
 
 
 @pytest.mark.parametrize("cores", [1, 2, 8])
@@ -50,6 +50,19 @@ def test_few_cores_copy_what_a_block_reads(cores: int) -> None:
         assert isinstance(rows, int) and rows < 28 and rows * 30 * 64 * 4 <= 262144 // 3
 
 
+@pytest.mark.parametrize(("cores", "together"), [(1, 9), (2, 9), (3, 3), (8, 9), (64, 2)])
+def test_sums_cut_for_threads_copy_what_a_block_reads(cores: int, together: int) -> None:
+    """Threads share blocks of images then, and all panels of one have the same copy."""
+    kernel = planned(*by_weights(3, 1, images=16), cores)
+    assert [t.shape for t in kernel.writes if t.name == "dW.blocks"] == [(8, 16, 64, 3, 3)]
+    scratch = {t.name: t.shape for t in kernel.scratch}
+    made = [t.name for t in kernel.writes]
+    assert scratch["sums"][0] == together
+    assert ("X.window" in scratch) is ("X.copy" not in made) is (cores in (1, 2, 8))
+    (shared,) = [s for s in kernel.body if isinstance(s, For) and s.axis.name == "q"]
+    assert (shared.kind, shared.axis.extent) == ("parallel", 8 * -(-9 // together))
+
+
 def test_windows_that_overlap_much_are_copied_once() -> None:
     kernel = planned(*by_weights(7, 3), 2)
     assert "X.copy" in [t.name for t in kernel.writes]
@@ -59,16 +72,17 @@ def test_windows_that_overlap_much_are_copied_once() -> None:
     ("window", "padding", "strides", "dilation"),
     [(3, 1, 1, 1), (3, 0, 1, 1), (3, 2, 2, 1), (2, 1, 1, 2)],
 )
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("threads", "images"), [(1, 2), (3, 2), (1, 20), (3, 20)])
 def test_bits_are_those_of_other_ways(
-    window: int, padding: int, strides: int, dilation: int, threads: int
+    window: int, padding: int, strides: int, dilation: int, threads: int, images: int
 ) -> None:
-    y, inputs = by_weights(window, padding, strides, dilation)
+    y, inputs = by_weights(window, padding, strides, dilation, images)
     rng = np.random.default_rng(window)
     given = [rng.normal(size=t.shape).astype("f4") for t in inputs]
     given[0][1, 5, 0, 27], given[1][0, 3, 2, 2] = np.nan, np.inf
     found = []
-    for cores, pack in ((1, "relayout"), (2, "relayout"), (8, "relayout"), (1, "panel")):
+    ways = [(n, "relayout") for n in (1, 2, 3, 8)] + [(1, "panel")]
+    for cores, pack in ways:
         with override(machine=f"{MACHINE},cores={cores}", num_threads=threads):
             schedule = Choices(contract=True, pack=pack)  # type: ignore[arg-type]  # two of four
             found.append(build(y, inputs, schedule=schedule)(*given))
