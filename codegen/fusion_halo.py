@@ -41,6 +41,7 @@ from tensorad.ir.expr import (
     read,
     sub,
 )
+from tensorad.ir.order import READ, occurs
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
 from tensorad.simplify.linear import Linear, linear_form
@@ -156,11 +157,17 @@ def _stage(k: Kernel, schedules: Schedules) -> _Stage | None:
     if choices.fuse is False or not may_fuse(choices):
         return None
     pieces = _pieces(k, made) if (bytes_of(made) or 0) and made.ndim > 1 else None
-    if pieces is None or made in k.reads:
+    if pieces is None or _reads_its_own(k):
         return None
     work = [loop_work(s) for s in k.body if isinstance(s, For)]
     cycles = sum([int(w.value) for w in work if isinstance(w, Const)])
     return _Stage(k, tuple(pieces), {t: _reach(pieces, t) for t in k.reads}, cycles)
+
+
+def _reads_its_own(k: Kernel) -> bool:
+    """Whether the kernel reads what it stores: rows of other blocks may be among that."""
+    every = [e for s in statements(k.body) for e in expressions(s)]
+    return any(e.tensor in k.writes for e in reads(*every))
 
 
 def _pieces(k: Kernel, made: Tensor) -> list[_Piece] | None:
@@ -193,6 +200,8 @@ def _rows(s: Stmt, made: Tensor) -> For | int | None:
     stores = [c for c in inside if isinstance(c, Store)]
     first = {c.indices[0]: None for c in stores if c.tensors == (made,)}
     if len(first) != 1 or any(c.tensors != (made,) for c in stores):
+        return None
+    if any(occurs(READ, *c.indices) for c in stores):  # checks speak of the tensor, too
         return None
     (row,) = first
     if isinstance(row, Const):
@@ -363,10 +372,17 @@ def _between(p: _Piece, first: Expr, end: Expr) -> Stmt:
     if isinstance(p.rows, For):
         a = p.rows.axis
         row = axis(a.name, call("maximum", a.lower, first), call("minimum", a.upper, end))
-        kind: LoopKind = "serial" if p.rows.kind == "parallel" else p.rows.kind
-        return replace(p.rows, axis=row, body=placed(p.body, {a: row}), kind=kind)
+        return replace(p.rows, axis=row, body=placed(p.body, {a: row}), kind=_alone(p.rows))
     row_number = int_const(p.rows)
-    return If(logical_and(call("le", first, row_number), call("lt", row_number, end)), p.body)
+    inside = logical_and(call("le", first, row_number), call("lt", row_number, end))
+    return If(
+        inside, tuple([replace(s, kind=_alone(s)) if isinstance(s, For) else s for s in p.body])
+    )
+
+
+def _alone(s: For) -> LoopKind:
+    """The kind of a loop inside of the blocks: threads share those."""
+    return "serial" if s.kind == "parallel" else s.kind
 
 
 def _copy(s: _Stage, place: Place, base: Expr, block: int) -> For:

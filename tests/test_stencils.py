@@ -221,3 +221,32 @@ def test_few_rows_are_made_twice(rows: int, stages: int) -> None:
     """Of eight rows at most one: blocks are at most a sixteenth of all."""
     u, *rest = chain(diffused, (rows, 200), 4)
     assert len(lowered([rest[-1]], [u], "l2=1048576,l3=65536").kernels) == 4 // stages
+
+
+def test_border_rows_are_no_loops_that_threads_share() -> None:
+    """Apart, threads share a long border row, too."""
+    machine = "cores=4,l1=4096,l2=2097152,l3=65536"
+    for step in (diffused, leaning):
+        u, *rest = chain(step, (400, 30000), 2)
+        with override(machine=machine):
+            (alone, *_) = lower_program([rest[0]], [u]).kernels
+        assert sum(isinstance(s, For) and s.kind == "parallel" for s in alone.body) > 1
+        (kernel,) = lowered([rest[-1]], [u], machine).kernels  # verifies the loops
+        assert blocks_of(kernel) > 1
+
+
+def test_sums_at_places_by_data_stay_apart() -> None:
+    """A check names the sums before they are there, and they read what they store."""
+    u = te.placeholder((300, 40), name="U")
+    first = te.compute(u.shape, lambda i, j: u[i, j] - padded(u, i, j - 1), "F")
+    at = te.placeholder((40,), "int32", name="K")
+    y = te.compute(u.shape, lambda i, j: te.select(i < 1, first[i, j], first[i, at[j]]) * 2, "Y")
+    head = te.placeholder(u.shape, name="H")
+    outputs, inputs = ta.vjp(y, [u], head), [u, at, head]
+    arrays = [RNG.random(u.shape, "f4"), RNG.integers(0, 40, 40).astype("i4")]
+    arrays.append(RNG.random(u.shape, "f4"))
+    with override(machine="l1=4096,l2=32768,l3=2048"):
+        lowered(outputs, inputs)
+        got = ta.build(outputs, inputs)(*arrays)
+        expected = ta.build(outputs, inputs, schedule=APART)(*arrays)
+    np.testing.assert_array_equal(got, expected)
