@@ -16,6 +16,7 @@ from tensorad.codegen.access import access
 from tensorad.codegen.llvm_lanes import expressions, registers_for
 from tensorad.codegen.loopir import Assign, Fold, For, Store
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Call, Const, Expr, Param, Read, Select
+from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import children, free_leaves, postorder, reads
 
@@ -74,12 +75,24 @@ def _side_by_side(s: For, order: Sequence[Expr]) -> bool:
 
 
 def are_neighbours(s: For) -> bool:
-    """Whether a loop only computes and stores, its lanes side by side or all at one element."""
+    """Whether a loop only computes and stores, its lanes side by side or all at one element.
+
+    Where the first of them is must be known before the loop: not by what an iteration computes,
+    nor by elements that are there only if the loop runs.
+    """
     if not all(isinstance(c, (Assign, Fold, Store)) for c in s.body):
         return False
+    made = {p: None for c in s.body if isinstance(c, (Assign, Fold)) for p in c.targets}
     stored = [(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
     read = [(e.tensor, e.indices) for e in reads(*[e for c in s.body for e in expressions(c)])]
-    return all(access(t, indices).stride(s.axis) in (0, 1) for t, indices in (*stored, *read))
+    for t, indices in (*stored, *read):
+        if access(t, indices).stride(s.axis) not in (0, 1):
+            return False
+        if any(p in made for p in free_leaves(*indices)):
+            return False
+        if not s.axis.extent and any(i.kinds & READ for i in indices):
+            return False
+    return True
 
 
 def _held(varying: Mapping[Expr, None]) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Dim, Tensor
 
 WIDE = "vector_bytes=64,registers=32,l2=1048576,l3=33554432"
 N = 1024
@@ -87,3 +88,38 @@ def test_rows_begin_with_registers_that_end_before_a_line(apart: bool) -> None:
             f(mine, out=got)
             np.testing.assert_array_equal(got, 2 * x[:, :: 3 if apart else 1][:, :n])
         assert (room[:begin] == 7).all() and (room[begin + 5 * n :] == 7).all()
+
+
+def text_of(y: Tensor, inputs: list[Tensor]) -> str:
+    choices = ta.Schedule(streaming=True, fuse=True)
+    (kernel,) = lower_program([y], inputs, choices=choices).kernels[-1:]
+    return kernel_text(kernel, kernel_key(kernel)[1])[0]
+
+
+def test_lanes_that_compute_where_they_read_have_no_common_start() -> None:
+    """The largest of three decides for each lane which row it reads."""
+    n, m = 5, 608
+    q, x = te.placeholder((n, 3, m), "int64", name="Q"), te.placeholder((n + 2, m), name="X")
+    k = te.reduce_axis(3, name="k")
+    which = te.compute((n, m), lambda i, j: te.argmax(q[i, k, j], axis=k), name="which")
+    y = te.compute((n, m), lambda i, j: x[which[i, j] + i, j], name="Y")
+    rng = np.random.default_rng(0)
+    given = rng.integers(-9, 9, (n, 3, m)), rng.standard_normal((n + 2, m)).astype("f4")
+    with override(machine=WIDE):
+        f = build([y, which], [q, x], schedule=ta.Schedule(streaming=True, fuse=True))
+    got, chosen = f(*given)
+    np.testing.assert_array_equal(chosen, given[0].argmax(1))
+    np.testing.assert_array_equal(got, given[1][chosen + np.arange(n)[:, None], np.arange(m)])
+
+
+def test_elements_that_say_where_rows_are_need_a_row() -> None:
+    """Where there are no columns, there is no last element of P either."""
+
+    def rows(n: Dim, m: Dim) -> str:
+        x, p = te.placeholder((n, 7, m), name="X"), te.placeholder((m,), "int64", name="P")
+        at = te.minimum(te.maximum(p[m - 1], 0), 6)
+        return text_of(te.compute((n, m), lambda i, j: x[i, at, j] * 2.0, name="Y"), [x, p])
+
+    with override(machine=WIDE):
+        assert "icmp sge <16 x i64>" in rows(5, 608)
+        assert "icmp sge <16 x i64>" not in rows(te.size("n"), te.size("m"))
