@@ -19,12 +19,17 @@ MACHINE = "registers=32,vector_bytes=64,l2=262144,l3=1048576"
 
 
 def by_weights(
-    window: int, padding: int, strides: int = 1, dilation: int = 1, images: int = 2
+    window: int,
+    padding: int,
+    strides: int = 1,
+    dilation: int = 1,
+    images: int = 2,
+    groups: int = 1,
 ) -> tuple[Tensor, list[Tensor]]:
-    """The gradient of a convolution of images of 64 x 28 x 28 by its weights."""
-    x = ta.placeholder((images, 64, 28, 28), name="X")
-    w = ta.placeholder((16, 64, window, window), name="W")
-    y = topi.nn.conv2d(x, w, strides=strides, padding=padding, dilation=dilation)
+    """The gradient of a convolution of images of 64 x 28 x 28, in groups, by its weights."""
+    x = ta.placeholder((images, 64 * groups, 28, 28), name="X")
+    w = ta.placeholder((16 * groups, 64, window, window), name="W")
+    y = topi.nn.conv2d(x, w, strides=strides, padding=padding, dilation=dilation, groups=groups)
     h = ta.placeholder(y.shape, name="H")
     (found,) = ta.JacobianRecursive(y, [w], h)
     return found, [x, h]
@@ -61,6 +66,25 @@ def test_sums_cut_for_threads_copy_what_a_block_reads(cores: int, together: int)
     assert ("X.window" in scratch) is ("X.copy" not in made) is (cores in (1, 2, 8))
     (shared,) = [s for s in kernel.body if isinstance(s, For) and s.axis.name == "q"]
     assert (shared.kind, shared.axis.extent) == ("parallel", 8 * -(-9 // together))
+
+
+def test_groups_of_channels_copy_their_own() -> None:
+    y, inputs = by_weights(3, 1, groups=2)
+    kernel = planned(y, inputs, 2)
+    scratch = {t.name: t.shape for t in kernel.scratch}
+    assert "X.copy" not in [t.name for t in kernel.writes]
+    assert scratch["X.window"][-1] == 64  # of 128 channels
+    rng = np.random.default_rng(2)
+    x, h = (rng.normal(size=t.shape).astype("f4") for t in inputs)
+    around = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (2, 3))
+    parts = [
+        np.einsum("nohw,nchwyx->ocyx", h[:, g * 16 : g * 16 + 16], windows[:, g * 64 : g * 64 + 64])
+        for g in range(2)
+    ]
+    with override(machine=f"{MACHINE},cores=2", num_threads=2):
+        found = build(y, inputs, schedule=Choices(contract=True, pack="relayout"))(x, h)
+    np.testing.assert_allclose(found, np.concatenate(parts), rtol=1e-3, atol=1e-3)
 
 
 def test_windows_that_overlap_much_are_copied_once() -> None:
