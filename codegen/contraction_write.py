@@ -70,9 +70,8 @@ class _InGaps(Emitter):
 
     def row_tiles(self) -> list[RowTiles]:
         """The rows that are taken together; all lanes of a panel before the next ones."""
-        most = self.b.most[self.b.registers]
         b = self.b
-        return row_tiles(points(b.rows.axes), most, b.alike, b.spare, b.registers)
+        return row_tiles(points(b.rows.axes), b.most[b.registers], b.alike, b.spare, b.registers)
 
     def block(self, outer: Mapping, base: Expr, lanes: int, number: Expr) -> tuple[Stmt, ...]:
         """One panel: its window, then for each tile of rows the sums and the results."""

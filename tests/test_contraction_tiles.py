@@ -18,6 +18,7 @@ from tensorad.codegen.contraction_tiles import (
     step_cycles,
 )
 from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loopir import Fold, For
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
@@ -105,11 +106,16 @@ def test_a_product_is_one_register_tile(m: int, n: int, k: int) -> None:
     assert len(register_tiles(m, n, k)) == 1
 
 
-def test_sums_that_wait_in_memory_are_added_to_once() -> None:
-    assert len(register_tiles(60, 120, 64)) == 1
-    loops = register_tiles(60, 120, 64, Choices(block=16, contract=True))
-    assert len(loops) > 1
-    assert not any("min(" in str(s.axis.upper) for s in loops)
+@pytest.mark.parametrize(("m", "n"), [(60, 120), (83, 128)], ids=["lanes", "rows"])
+def test_sums_that_wait_in_memory_are_added_to_once(m: int, n: int) -> None:
+    y, inputs = product(m, n, 64)
+    with override(machine="registers=32,vector_bytes=64,l2=1048576,l3=33554432"):
+        moved = lower_program([y], inputs)
+        kept = lower_program([y], inputs, choices=Choices(block=16, contract=True))
+        assert len(register_tiles(m, n, 64)) == 1
+        assert len(register_tiles(m, n, 64, Choices(block=16, contract=True))) > 1
+    assert "min(" in format_loops(moved)  # where the last tile begins
+    assert "min(" not in format_loops(kept)
 
 
 @pytest.mark.parametrize("block", [None, 16])
@@ -126,7 +132,8 @@ def test_elements_computed_twice_are_right(block: int | None, threads: int) -> N
         exact = np.zeros((m, n))
         for r in range(k):  # one chain of fused multiply-adds per element, in order
             exact = np.float32(exact + np.float64(a[:, r : r + 1]) * np.float64(b[r])).astype(float)
-        np.testing.assert_array_equal(f(a, b), exact.astype(np.float32))
+        with override(num_threads=threads):
+            np.testing.assert_array_equal(f(a, b), exact.astype(np.float32))
 
 
 def test_panels_of_less_than_a_register_tile_stay_as_they_are() -> None:

@@ -154,8 +154,12 @@ def test_sums_over_slices_of_all_that_is_read_are_cut_for_threads() -> None:
     around = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (2, 3))
     wanted = np.einsum("nohw,nchwyx->ocyx", h, windows)
-    found = ta.build(dw, inputs)(x.astype("f"), h.astype("f"))
+    f = ta.build(dw, inputs, schedule=ta.Schedule(parallel=True))  # however light it is
+    found = f(x.astype("f"), h.astype("f"))
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+    for count in (1, 2, 3, 8):
+        with override(num_threads=count):
+            np.testing.assert_array_equal(f(x.astype("f"), h.astype("f")), found)
 
 
 @pytest.mark.parametrize(
