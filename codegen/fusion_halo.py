@@ -3,7 +3,7 @@
 Each reads rows around its own of the one before. In one loop over blocks of rows a stage makes the
 rows of its block and those around it that later stages read, in scratch: the rows between two
 blocks are made twice, and what lies between the stages never leaves the second cache. This is
-overlapped tiling (Krishnamoorthy et al., PLDI 2007, section 4).
+overlapped tiling (Krishnamoorthy et al., PLDI 2007, pages 235 to 244).
 Every element is computed as before, whichever blocks make it.
 """
 
