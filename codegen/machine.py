@@ -27,6 +27,8 @@ _PROBE: Final = """define void @f(ptr %p) {
   store <16 x float> %y, ptr %p
   ret void
 }"""
+_VECTORS: Final = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
+"""Names of vector registers of x86, and their bytes."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,9 @@ def _parsed(text: str) -> dict[str, str | int | float]:
         kind = kinds.get(name)
         if kind == "str" and value:
             found[name] = value
-        elif kind == "int" and value.isdigit() and int(value) > 0:
+        elif kind == "int" and value.isdecimal() and int(value) > 0:
             found[name] = int(value)
-        elif kind == "float" and value.replace(".", "", 1).isdigit():
+        elif kind == "float" and value.replace(".", "", 1).isdecimal():
             found[name] = float(value)
         else:
             raise DefinitionError(
@@ -131,9 +133,22 @@ def _registers(vector_bytes: int) -> int:
 
 @lru_cache(maxsize=16)
 def probed_vector_bytes(cpu: str) -> int:
-    """The widest register that LLVM uses for a processor, seen from what it writes."""
-    text = llvm.assembly(_PROBE, 0, cpu)
-    return 64 if "%zmm" in text else 32 if "%ymm" in text else 16
+    """The widest register that LLVM uses for a processor, seen from what it writes.
+
+    Raises:
+        DefinitionError: it is none of x86-64, on such a machine.
+    """
+    known = platform.machine().lower() in ("x86_64", "amd64")
+    # without 64 bits: asked for them, LLVM ends the process where a processor has none
+    text = llvm.assembly(_PROBE, 0, cpu, "i686-unknown-linux-gnu" if known else "")
+    found = [width for name, width in _VECTORS.items() if name in text]
+    if known and not found:
+        raise DefinitionError(
+            f"LLVM knows no processor {cpu!r} of x86-64.",
+            where=f"TENSORAD_MACHINE={config.current().machine}",
+            hint="write a name of LLVM, as in cpu=haswell or cpu=x86-64-v4, or leave cpu out.",
+        )
+    return max(found, default=16)
 
 
 def _linux_caches(folder: Path) -> dict[str, int]:

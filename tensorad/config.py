@@ -54,11 +54,29 @@ def available_cpus(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
 
 
 def _positive(name: str, text: str) -> int:
-    if not text.strip().isdigit() or int(text) < 1:
+    if not text.strip().isdecimal() or int(text) < 1:
         raise DefinitionError(
             f"{name} must be a positive integer, got {text!r}.", hint=f"export {name}=4"
         )
     return int(text)
+
+
+def _threads(text: str | None) -> int:
+    name = "TENSORAD_NUM_THREADS"
+    if text is None:
+        return min(available_cpus(), MOST_THREADS)
+    count = _positive(name, text)
+    if count > MOST_THREADS:
+        raise DefinitionError(
+            f"{name} must be at most {MOST_THREADS}, got {text!r}.", hint=f"export {name}=4"
+        )
+    return count
+
+
+def _switch(name: str, text: str) -> bool:
+    if text not in ("0", "1"):
+        raise DefinitionError(f"{name} must be 0 or 1, got {text!r}.", hint=f"export {name}=0")
+    return text == "1"
 
 
 def _debug_flags(text: str) -> tuple[str, ...]:
@@ -83,12 +101,12 @@ def _from_environment() -> Config:
     return Config(
         debug=debug,
         bisect=_positive(bisect, env[bisect]) if bisect in env else None,
-        num_threads=number("TENSORAD_NUM_THREADS", available_cpus()),
+        num_threads=_threads(env.get("TENSORAD_NUM_THREADS")),
         max_bytes=number("TENSORAD_MAX_BYTES", Config.max_bytes),
         dense_jacobian_elements=number(
             "TENSORAD_DENSE_JACOBIAN_ELEMENTS", Config.dense_jacobian_elements
         ),
-        native_calls=env.get("TENSORAD_NATIVE_CALLS", "1") != "0",
+        native_calls=_switch("TENSORAD_NATIVE_CALLS", env.get("TENSORAD_NATIVE_CALLS", "1")),
         isl_operations=number("TENSORAD_ISL_OPERATIONS", Config.isl_operations),
         machine=env.get("TENSORAD_MACHINE", ""),
         cache_dir=env.get("TENSORAD_CACHE_DIR", ""),

@@ -61,7 +61,19 @@ def test_another_processor_brings_its_registers() -> None:
             assert machine.target() == ("" if cpu == machine.this_machine().cpu else cpu)
 
 
-@pytest.mark.parametrize("text", ["l2", "l2=", "l2=-4", "l9=4", "flops=fast", "cpu="])
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
+@pytest.mark.parametrize("cpu", ["nonsense", "i386"])
+def test_an_unknown_processor_is_refused(cpu: str) -> None:
+    with config.override(machine=f"cpu={cpu}"), pytest.raises(DefinitionError) as caught:
+        machine.current()
+    assert str(caught.value) == (
+        f"LLVM knows no processor {cpu!r} of x86-64.\n"
+        f"  in: TENSORAD_MACHINE=cpu={cpu}\n"
+        "  hint: write a name of LLVM, as in cpu=haswell or cpu=x86-64-v4, or leave cpu out."
+    )
+
+
+@pytest.mark.parametrize("text", ["l2", "l2=", "l2=-4", "l2=²", "l9=4", "flops=fast", "cpu="])
 def test_nonsense_is_refused(text: str) -> None:
     with config.override(machine=text), pytest.raises(DefinitionError) as caught:
         machine.current()
@@ -71,3 +83,20 @@ def test_nonsense_is_refused(text: str) -> None:
         "  hint: write name=value with cpu, l1, l2, l3, line, vector_bytes, registers, cores, "
         "flops, read; sizes in bytes."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("NUM_THREADS", "0", "a positive integer, got '0'.\n  hint: export {}=4"),
+        ("NUM_THREADS", "²", "a positive integer, got '²'.\n  hint: export {}=4"),
+        ("NUM_THREADS", "257", "at most 256, got '257'.\n  hint: export {}=4"),
+        ("NATIVE_CALLS", "no", "0 or 1, got 'no'.\n  hint: export {}=0"),
+    ],
+)
+def test_refused_flags(monkeypatch: pytest.MonkeyPatch, name: str, text: str, said: str) -> None:
+    flag = f"TENSORAD_{name}"
+    monkeypatch.setenv(flag, text)
+    with pytest.raises(DefinitionError) as caught:
+        config._from_environment()
+    assert str(caught.value) == f"{flag} must be {said.format(flag)}"
