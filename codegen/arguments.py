@@ -144,7 +144,8 @@ class Parameter:
         expected = shape_values(self.tensor.shape, sizes)
         if array.shape == expected:
             return
-        if self.shape is not None:
+        fixed = [isinstance(n, int) and n != m for n, m in zip(self.tensor.shape, array.shape)]
+        if self.shape is not None or any(fixed):
             raise self._wrong_shape(array)
         used = [s for s in sizes if isinstance(s, Size) and self.mentions(s)]
         values = ", ".join([f"{s.name} = {sizes[s]}" for s in used])
@@ -283,8 +284,9 @@ def check_output(t: Tensor, number: int, array: object, shape: tuple[int, ...]) 
             hint=f"pass np.empty({shape}, '{t.dtype}').",
         )
     if array.dtype != np.dtype(str(t.dtype)):
+        turned = "" if array.dtype.isnative else " in another byte order"
         raise DTypeError(
-            f"out[{number}] has dtype {array.dtype.name}, expected {t.dtype}.",
+            f"out[{number}] has dtype {array.dtype.name}{turned}, expected {t.dtype}.",
             where=where,
             hint=f"pass np.empty({shape}, '{t.dtype}').",
         )

@@ -87,13 +87,15 @@ class Choices:
                 raise _wrong("order", given, 'name axes in a tuple: order=("i", "j").')
             for name in self.order:
                 _check_name("order", name)
+            if len(dict.fromkeys(self.order)) < len(self.order):
+                raise _wrong("order", given, "name each axis once.")
             object.__setattr__(self, "order", tuple(self.order))
         if self.tile is not None:
             _check_tile(self.tile)
             object.__setattr__(self, "tile", tuple(self.tile))
         if self.pack not in (None, "place", "panel", "relayout", "gaps"):
             raise _wrong("pack", self.pack, 'pass "place", "panel", "relayout" or "gaps".')
-        if self.block is not None and (not isinstance(self.block, int) or self.block < 1):
+        if self.block is not None and (type(self.block) is not int or self.block < 1):
             raise _wrong("block", self.block, "pass a number of steps, 1 or more.")
         for name in switches():
             value = getattr(self, name)
@@ -140,13 +142,14 @@ class Schedules:
         """The choices for the first of the names that has some of its own."""
         return next((self.named[n] for n in names if n in self.named), self.everywhere)
 
-    def check(self, axes: Mapping[str, Iterable[str]]) -> None:
-        """Refuse names that are not in the program.
+    def check(self, axes: Mapping[str, Iterable[str]], own: Mapping[str, Iterable[str]]) -> None:
+        """Refuse names that are not in the program, and an order of axes that are no output's.
 
         Args:
             axes: the tensors that have loops, each with the names of its axes.
+            own: the same without axes that are folded over.
         Raises:
-            BuildError: a tensor or an axis does not exist.
+            BuildError: a tensor or an axis does not exist, or cannot be ordered.
         """
         for name in self.named:
             if name not in axes:
@@ -155,9 +158,9 @@ class Schedules:
                     where=f"schedule={{{name!r}: {self.named[name]}}}",
                     hint=f"tensors with loops are {_listed(axes)}.",
                 )
-            _check_axes(self.named[name], axes[name], f"of {name} ")
-        every = dict.fromkeys([a for found in axes.values() for a in found])
-        _check_axes(self.everywhere, every, "")
+            _check_axes(self.named[name], axes[name], own[name], f"of {name} ")
+        every, outer = [[a for found in kind.values() for a in found] for kind in (axes, own)]
+        _check_axes(self.everywhere, every, outer, "")
 
 
 def schedules(given: Given | Schedules) -> Schedules:
@@ -210,14 +213,21 @@ def reordered(
     return tuple(moved)
 
 
-def _check_axes(choices: Choices, axes: Iterable[str], whose: str) -> None:
-    known = dict.fromkeys(axes)
+def _check_axes(choices: Choices, axes: Iterable[str], own: Iterable[str], whose: str) -> None:
+    known, movable = dict.fromkeys(axes), dict.fromkeys(own)
     for name in choices.axes():
         if name not in known:
             raise BuildError(
                 f"the schedule {whose}names the axis {name!r}, which no loop has.",
                 where=repr(choices),
                 hint=f"its axes are {_listed(known)}." if known else "it has no axes.",
+            )
+    for name in choices.order or ():
+        if name not in movable:
+            raise BuildError(
+                f"the schedule {whose}orders the axis {name!r}, which is folded over.",
+                where=repr(choices),
+                hint=f"the axes that can be ordered are {_listed(movable) or 'none'}.",
             )
 
 

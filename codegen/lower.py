@@ -21,7 +21,7 @@ from tensorad.codegen.schedule_versions import for_all_sizes
 from tensorad.codegen.units import Unit, join
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import TRUE, Expr, Reduce, read
+from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
 from tensorad.ir.functions import without_functions
 from tensorad.ir.tensor import (
     Compute,
@@ -64,7 +64,9 @@ def lower_program(
     chosen = schedules(choices)
     distinct, copies = _separate_outputs(outputs, inputs)
     units = needed_units(distinct, inputs)
-    chosen.check({op.name: _axis_names(op) for unit in units for op in unit.parts})
+    ops = [op for unit in units for op in unit.parts]
+    own, folded = _by_name(ops, _own_axes), _by_name(ops, _folded_axes)
+    chosen.check({name: [*own[name], *folded[name]] for name in own}, own)
     checked = [(unit, [] if assume_in_bounds else unit_checks(unit)) for unit in units]
     debug = config.current().debug
     kernels = []
@@ -99,12 +101,22 @@ def unit_checks(unit: Unit) -> list[Kernel]:
     return [k for k in found if k is not None]
 
 
-def _axis_names(op: Op) -> list[str]:
-    """The axes of an operation's loops, those of its reductions included."""
+def _by_name(ops: Sequence[Op], axes: Callable[[Op], Sequence[Axis]]) -> dict[str, list[str]]:
+    """Names of axes of operations; several may have one name."""
+    found: dict[str, list[str]] = {op.name: [] for op in ops}
+    for op in ops:
+        found[op.name].extend([a.name for a in axes(op)])
+    return found
+
+
+def _own_axes(op: Op) -> tuple[Axis, ...]:
+    return op.axes if isinstance(op, (Compute, Scan, Scatter)) else ()
+
+
+def _folded_axes(op: Op) -> tuple[Axis, ...]:
     inside = [e for e in postorder(*op_expressions(op)) if isinstance(e, Reduce)]
     along = op.along if isinstance(op, Scan) else ()
-    own = op.axes if isinstance(op, (Compute, Scan, Scatter)) else ()
-    return [a.name for a in (*own, *along, *[a for e in inside for a in e.axes])]
+    return (*along, *[a for e in inside for a in e.axes])
 
 
 def _inspect(program: LoopProgram, debug: Sequence[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from tensorad import config
 from tensorad.codegen.memory import bytes_of, bytes_text, plan_arena
 from tensorad.codegen.runtime import Executable
@@ -78,18 +80,23 @@ def memory_use(
 def _bound(name: str, sizes: tuple[Expr, ...], given: Mapping[str, int]) -> dict[Expr, int]:
     wanted = {s.name: s for s in sizes if isinstance(s, Size)}
     example = ", ".join([f"{n}=..." for n in wanted])
+    numbers: dict[str, int] = {}
     for n, value in given.items():
-        if n not in wanted or type(value) is not int or value < 0:
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if n not in wanted or not whole or value < 0:
             raise BindError(
                 f"{n} = {value!r} is no size of {name}.",
                 where=f"memory_at({example})",
-                hint="pass every symbolic size by its name, as an integer.",
+                hint="pass every symbolic size by its name, as an integer from 0 on."
+                if wanted
+                else "it has no symbolic sizes: ask for f.memory.",
             )
-    missing = [n for n in wanted if n not in given]
+        numbers[n] = int(value)
+    missing = [n for n in wanted if n not in numbers]
     if missing:
         raise BindError(
             f"how much memory {name} uses depends on {', '.join(missing)}.",
             where="memory",
             hint=f"ask at the sizes of a call: f.memory_at({example}).",
         )
-    return {s: given[n] for n, s in wanted.items()}
+    return {s: numbers[n] for n, s in wanted.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,12 +78,22 @@ def build(
     if tune is False:
         return made(schedule)
     sizes = tune if isinstance(tune, Mapping) else {}
-    seconds = SECONDS if tune is True or isinstance(tune, Mapping) else float(tune)
+    seconds = SECONDS if tune is True or isinstance(tune, Mapping) else _seconds(tune)
     first = made(schedule)
     sets = [_valid_arguments(first, sizes, n, "tune")[0] for n in range(2)]
     sets[1] = [wide_range(a, n) for n, a in enumerate(sets[1])]
     program = lower_program(roots, arguments, choices=schedule)
     return made(tuned(Task(made, program, ops, schedules(schedule), sets, sizes), seconds))
+
+
+def _seconds(tune: object) -> float:
+    if not isinstance(tune, (int, float)) or not 0 <= tune < inf:
+        raise BuildError(
+            f"tune={tune!r} is no time to measure in.",
+            where="build",
+            hint='pass True, a number of seconds, or sizes to measure at: tune={"n": 1024}.',
+        )
+    return float(tune)
 
 
 def _output_list(outputs: object) -> list[Tensor]:

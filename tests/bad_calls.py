@@ -19,6 +19,7 @@ N, M = te.size("n"), te.size("m")
 A = te.placeholder((N, M), name="A")
 B = te.placeholder((N,), name="B")
 P = te.placeholder((N * M,), name="P")
+R = te.placeholder((N, 5), name="R")
 Y = te.compute((3, 4), lambda i, j: X[i, j] * 2.0, name="Y")
 Z = te.compute((3, 4), lambda i, j: X[i, j] + V[j], name="Z")
 G = te.compute((4,), lambda i: V[K[i]], name="G")
@@ -27,6 +28,7 @@ T = te.compute((), lambda: S[()] * 2.0, name="T")
 C = te.compute((N, M), lambda i, j: A[i, j] + B[i], name="C")
 D = te.compute((N, M), lambda i, j: P[i * M + j], name="D")
 E = te.compute((N,), lambda i: i * 2, name="E")
+F = te.compute((N, 5), lambda i, j: R[i, j] + 1.0, name="F")
 
 x, v = np.ones((3, 4), np.float32), np.ones(4, np.float32)
 k = np.arange(4, dtype=np.int32)
@@ -72,12 +74,14 @@ BAD: dict[str, Callable[[], Any]] = {
     "float size": lambda: build(E, [])(n=2.0),
     "sizes disagree": lambda: build(C, [A, B])(np.ones((3, 4), np.float32), v),
     "keyword disagrees": lambda: build(C, [A, B])(x, np.ones(3, np.float32), n=4),
+    "fixed extent beside a size": lambda: build(F, [R])(x),
     "product disagrees": lambda: build(D, [P])(np.ones(7, np.float32), n=2, m=3),
     "index out of range": lambda: build(G, [V, K])(v, k + 1),
     "negative index": lambda: build(G, [V, K])(v, k - 1),
     "out is no array": lambda: build(Y, [X])(x, out=3),
     "out has another shape": lambda: build(Y, [X])(x, out=np.empty((4, 3), np.float32)),
     "out has another dtype": lambda: build(Y, [X])(x, out=np.empty((3, 4))),
+    "out has another byte order": lambda: build(Y, [X])(x, out=np.empty((3, 4), ">f4")),
     "out is read-only": lambda: build(Y, [X])(x, out=read_only()),
     "out is the input": lambda: build(Y, [X])(x, out=x),
     "out overlaps the input": lambda: build(Y, [X])(
@@ -97,5 +101,9 @@ BAD: dict[str, Callable[[], Any]] = {
     "output is an array": lambda: build([Y, x], [X]),  # type: ignore[list-item]  # the mistake
     "no outputs": lambda: build([], [X]),
     "evaluate without an input": lambda: evaluate(Z, {X: x}),
+    "memory at a negative size": lambda: build(E, [], "make").memory_at(n=-1),
+    "memory at sizes that are none": lambda: build(Y, [X]).memory_at(n=1),
+    "a text as time to tune": lambda: build(Y, [X], tune="fast"),  # type: ignore[arg-type]  # the mistake
+    "a negative time to tune": lambda: build(Y, [X], tune=-1.0),
     "measure a symbolic program": lambda: measure_performance(C, [A, B]),
 }

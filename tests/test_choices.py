@@ -137,12 +137,26 @@ def test_refused_names() -> None:
         "  in: schedule={'D': Schedule(parallel=True)}\n"
         "  hint: tensors with loops are C."
     )
+    assert refusal(lambda: ta.build(out, inputs, schedule=ta.Schedule(order=("j", "k")))) == (
+        "the schedule orders the axis 'k', which is folded over.\n"
+        "  in: Schedule(order=('j', 'k'))\n"
+        "  hint: the axes that can be ordered are i, j."
+    )
     named = {"C": ta.Schedule(order=("z",))}
     assert refusal(lambda: ta.lower(out, inputs, schedule=named)) == (
         "the schedule of C names the axis 'z', which no loop has.\n"
         "  in: Schedule(order=('z',))\n"
         "  hint: its axes are i, j, k."
     )
+
+
+def test_tensors_of_one_name_have_the_axes_of_all() -> None:
+    x = te.placeholder((5, 6), name="X")
+    first = te.compute((6, 5), lambda a, b: x[b, a] * 2.0, name="T")
+    both = [first, te.compute((5, 6), lambda i, j: x[i, j] + 1.0, name="T")]
+    for axis in ("b", "j"):
+        for given in (ta.Schedule(order=(axis,)), {"T": ta.Schedule(order=(axis,))}):
+            assert len(lower_program(both, [x], choices=given).kernels) == 2
 
 
 def test_refused_lanes() -> None:
@@ -163,7 +177,8 @@ def test_refused_lanes() -> None:
 @pytest.mark.parametrize(
     "values",
     [{"tile": (0, 1)}, {"tile": 3}, {"tile": (4, 99)}, {"vector": 3}, {"order": "ij"},
-     {"parallel": 1}, {"order": (1,)}, {"vector": True}],
+     {"parallel": 1}, {"order": (1,)}, {"vector": True}, {"order": ("i", "i")}, {"block": True},
+     {"block": 0}],
 )  # fmt: skip
 def test_refused_values(values: dict[str, object]) -> None:
     name, value = next(iter(values.items()))

@@ -50,7 +50,7 @@ def test_symbolic_sizes_are_asked_for() -> None:
         _ = f.memory
     with pytest.raises(BindError, match=r"no size"):
         f.memory_at(n=4, m=3)
-    small, large = f.memory_at(n=10), f.memory_at(n=1000)
+    small, large = f.memory_at(n=10), f.memory_at(n=np.int64(1000))
     assert (small.inputs, large.inputs) == (10 * 1200, 1000 * 1200)
     assert f(np.ones((10, 300), np.float32)).nbytes == small.outputs
 
