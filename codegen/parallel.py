@@ -13,10 +13,13 @@ import numpy as np
 
 from tensorad.codegen import jit
 from tensorad.codegen.epoch import begin_epoch
+from tensorad.codegen.parallel_apart import SYMBOLS
 from tensorad.codegen.parallel_ir import driver_text
 from tensorad.codegen.parallel_layout import (
     ARGUMENT_BYTES,
     ARGUMENTS,
+    CPU,
+    ERRORS,
     GENERATION,
     MAX_WORKERS,
     POOL_BYTES,
@@ -31,7 +34,7 @@ class Driver:
     """The linked driver; it is never unloaded, since threads may be inside it."""
 
     def __init__(self) -> None:
-        self.library = jit.load(driver_text(), _SYMBOLS, ("syscall",), opt=0)
+        self.library = jit.load(driver_text(), _SYMBOLS, ("syscall", *SYMBOLS), opt=0)
         addresses = self.library.addresses
         self.worker = addresses["worker"]
         pointer = ctypes.c_void_p
@@ -58,6 +61,8 @@ class Pool:
         self._words = np.frombuffer(self._memory, np.uint8)[
             self.address - self._memory.ctypes.data :
         ][:POOL_BYTES]
+        places = self._words[ERRORS:ARGUMENTS].view(np.int32).reshape(-1, 16)
+        places[:, CPU // 4] = -1
 
     def grow(self, workers: int) -> None:
         """Have at least this many threads beside the caller's; nothing may be running."""

@@ -6,9 +6,11 @@ import platform
 from typing import Final
 
 from tensorad.codegen.memory import ALIGNMENT
+from tensorad.codegen.parallel_apart import APART
 from tensorad.codegen.parallel_layout import (
     CODE,
     COUNT,
+    CPU,
     ERRORS,
     FINEST,
     GENERATION,
@@ -70,6 +72,7 @@ define internal void @wake(ptr %word) nounwind {{
   ret void
 }}
 {PART}
+{APART}
 {_WORKER}
 {_LAUNCH}
 {_DRIVER}
@@ -103,6 +106,10 @@ entry:
   {field("%stopped", "%pool", STOP)}
   {field("%threads", "%pool", JOB + 48)}
   {field("%jobmode", "%pool", JOB + 56)}
+  {field("%first", "%pool", ERRORS + CPU)}
+  %line = mul i64 %id, 64
+  %line1 = add i64 %line, {ERRORS + CPU}
+  {field("%place", "%pool", "%line1")}
   br label %idle
 idle:
   %last = phi i32 [%start, %entry], [%now, %done], [%now, %finish]
@@ -126,6 +133,7 @@ sleep:
   br i1 %same, label %sleep, label %go
 go:
   %now = phi i32 [%g, %spin], [%g2, %sleep]
+  %slept = phi i1 [false, %spin], [true, %sleep]
   %stop = load atomic i32, ptr %stopped acquire, align 4
   %ends = icmp ne i32 %stop, 0
   br i1 %ends, label %leave, label %work
@@ -137,8 +145,19 @@ work:
 join:
   %wanted = load i64, ptr %threads
   %mine = icmp slt i64 %id, %wanted
-  br i1 %mine, label %do, label %after
+  br i1 %mine, label %meet, label %after
+meet:
+  %here = call i32 @here()
+  %its = load atomic i32, ptr %first monotonic, align 4
+  %met = icmp eq i32 %here, %its
+  %look = or i1 %met, %slept
+  br i1 %look, label %part, label %do
+part:
+  call void @apart(ptr %pool, i64 %id, i64 %wanted, i32 %here)
+  br label %do
 do:
+  %cpu = call i32 @here()
+  store atomic i32 %cpu, ptr %place monotonic, align 4
   %m = load i32, ptr %jobmode
   store i32 %m, ptr %mode
   {_LOAD_MODE}
@@ -202,6 +221,9 @@ entry:
   {field("%j9", "%job", 72)}
   store i64 %bytes, ptr %j9
   store atomic i32 0, ptr %waiting seq_cst, align 4
+  %cpu = call i32 @here()
+  {field("%place", "%pool", ERRORS + CPU)}
+  store atomic i32 %cpu, ptr %place monotonic, align 4
   br label %clear
 clear:
   %i = phi i64 [0, %entry], [%i1, %clear]

@@ -35,9 +35,11 @@ FINEST: Final = 32
 GENERATION, STATE, SLEEPERS, WAITING, POOL_BUSY, STOP = 0, 64, 128, 192, 320, 384
 WORKERS: Final = POOL_BUSY + 8
 JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr, scratch, bytes
-ERRORS: Final = 576  # per thread: begin, code, value, extent, next (64 bytes)
+ERRORS: Final = 576  # per thread: begin, code, value, extent, next, processor (64 bytes)
 NEXT: Final = 32
 """In a thread's words: the first iteration of its part that nobody has taken."""
+CPU: Final = 40
+"""There, too: the processor on which it took part last, 32 bits; -1 where that is unknown."""
 ARGUMENTS: Final = ERRORS + 64 * (MAX_WORKERS + 1)  # per worker: block, number, generation
 ARGUMENT_BYTES: Final = 64
 POOL_BYTES: Final = ARGUMENTS + 64 * (MAX_WORKERS + 1)
