@@ -89,6 +89,11 @@ class Blocking:
         return prod(size(a) for a in self.others) * ceil(self.flat / self.panel)
 
     @property
+    def shared(self) -> int:
+        """Groups of panels that take blocks together, of all products: what threads share."""
+        return prod(size(a) for a in self.contraction.batch) * ceil(self.beside / self.together)
+
+    @property
     def flat(self) -> int:
         """Lanes in all."""
         return prod(size(a) for a in self.group)

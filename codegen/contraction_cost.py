@@ -72,8 +72,7 @@ def copies_by_blocks(b: Blocking, target: Machine) -> bool:
     own = axis(split.name, 0, b.block)
     part = _places([substitute(i, {split: own}) for i in value.indices], (own, *inner), b.lanes)
     whole = _places(value.indices, (*c.batch, *c.reduced), b.lanes)
-    groups = prod(size(a) for a in c.batch) * ceil(b.beside / b.together)
-    turns = ceil(groups / target.cores)
+    turns = ceil(b.shared / target.cores)
     near = part * value.dtype.size_bytes <= target.l2 // 3
     return near and NEAR_COPY * part * b.blocks * turns <= FAR_COPY * whole / target.cores
 

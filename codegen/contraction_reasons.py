@@ -37,7 +37,7 @@ def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:
     if b.blocks > 1 and not is_symbolic(c.reduced):
         taken = prod(size(a) for a in c.reduced)
         yield f"{b.depth} of {taken} steps at a time", "what they read stays in the second cache"
-    if b.parallel:
+    if b.parallel and (b.by_rows or b.shared > 1):
         yield "threads share " + ("row tiles" if b.by_rows else "panels"), ""
     if b.rows_awake:
         yield "threads share row tiles", "while they are awake"

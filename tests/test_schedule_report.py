@@ -14,8 +14,9 @@ from tensorad.codegen import schedule_record
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.predict import predict
 from tensorad.config import override
+from tensorad.display.schedule import _threads
 from tensorad.errors import BindError
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Dim, Tensor
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +89,32 @@ def test_reasons_follow_choices() -> None:
     shared = ta.lower(c, inputs, schedule=ta.Schedule(parallel=True)).report().kernels[0]
     assert any(d.what == "one thread" for d in serial.decisions)
     assert any(d.what.startswith("threads share") for d in shared.decisions)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (16, "too little work, or no loop to share"),
+        (64, "while they are awake"),
+        (8192, "the work pays for waking them"),
+        (te.size("n"), "where the work at a call's sizes pays for it"),
+    ],
+)
+def test_it_says_when_threads_share_loops(rows: Dim, why: str) -> None:
+    a, b = te.placeholder((rows, 64), name="A"), te.placeholder((64, 64), name="B")
+    k = te.reduce_axis(64, name="k")
+    c = te.compute((rows, 64), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    (kernel,) = lower_program([c], [a, b]).kernels
+    assert _threads(kernel).why == why
+
+
+def test_one_panel_is_not_shared() -> None:
+    a, b = te.placeholder((8, 99_000), name="A"), te.placeholder((99_000, 16), name="B")
+    k = te.reduce_axis(99_000, name="k")
+    c = te.compute((8, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    (kernel,) = ta.lower(c).report().kernels
+    said = [d.what for d in kernel.decisions]
+    assert "one thread" in said and not any("threads" in what for what in said)
 
 
 def test_printed_with_the_loops_on_request() -> None:

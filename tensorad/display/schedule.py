@@ -13,11 +13,12 @@ from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import For, Kernel, LoopProgram
 from tensorad.codegen.measure import measured
 from tensorad.codegen.memory import bytes_of
+from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.predict import Prediction, predict
 from tensorad.codegen.schedule_record import Decision
 from tensorad.display.style import page
 from tensorad.errors import BindError
-from tensorad.ir.expr import Expr, size_var
+from tensorad.ir.expr import Const, Expr, size_var
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import dim_expr, format_shape
 
@@ -125,11 +126,25 @@ class ScheduleReport:
 def _threads(kernel: Kernel) -> Decision:
     """What the loops say about threads."""
     loops = [s for s in statements(kernel.body) if isinstance(s, For)]
-    shared = [s.axis for s in loops if s.kind == "parallel"]
-    if not shared:
+    shared = [s for s in loops if s.kind == "parallel"]
+    why = _why_shared([s.work for s in shared])
+    if not why:
         return Decision(kernel.writes, "one thread", "too little work, or no loop to share")
-    named = ", ".join(dict.fromkeys(a.name for a in shared))
-    return Decision(kernel.writes, f"threads share {named}", "the work pays for waking them")
+    named = ", ".join(dict.fromkeys(s.axis.name for s in shared))
+    return Decision(kernel.writes, f"threads share {named}", why)
+
+
+def _why_shared(works: Sequence[Expr | None]) -> str:
+    """When threads share loops of so many cycles, as a call decides; "" if never."""
+    known = [int(w.value) for w in works if isinstance(w, Const)]
+    if any(w is None for w in works):
+        return "as asked for, whatever there is to do"
+    if len(known) < len(works):
+        return "where the work at a call's sizes pays for it"
+    most = max(known, default=0)
+    if most < SHARED_COST:
+        return ""
+    return "the work pays for waking them" if most >= PARALLEL_COST else "while they are awake"
 
 
 def _card(k: KernelReport) -> str:
