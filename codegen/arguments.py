@@ -185,7 +185,7 @@ class SizeBinding:
         """
         sizes: dict[Expr, int] = {}
         for name, value in given.items():
-            sizes[self._known(name)] = self._number(name, value)
+            sizes[self._known(name)] = size_number(name, value)
         for p, a in zip(self._parameters, arrays, strict=True):
             for extent, n in zip(p.tensor.shape, a.shape, strict=True):
                 if isinstance(extent, Size):
@@ -206,18 +206,6 @@ class SizeBinding:
         raise BindError(
             f"unknown keyword argument {name!r}.",
             hint=f"keywords are `out` and the symbolic sizes of the function ({known}).",
-        )
-
-    def _number(self, name: str, value: object) -> int:
-        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-            if value < 0:
-                raise BindError(
-                    f"size {name} must be at least 0, got {value}.", hint="0 gives empty arrays."
-                )
-            return int(value)
-        raise BindError(
-            f"size {name} must be an integer, got {type(value).__name__}.",
-            hint=f"pass it as {name}=8.",
         )
 
     def _solve(self, arrays: Sequence[Array], sizes: dict[Expr, int]) -> None:
@@ -242,6 +230,24 @@ class SizeBinding:
             f"size {s.name} is not determined by the shapes of the arguments.",
             hint=f"pass it as a keyword: f(..., {s.name}=8).",
         )
+
+
+def size_number(name: str, value: object) -> int:
+    """The number given for a symbolic size.
+
+    Raises:
+        BindError: it is no integer from 0 on.
+    """
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise BindError(
+            f"size {name} must be an integer, got {type(value).__name__}.",
+            hint=f"pass it as {name}=8.",
+        )
+    if value < 0:
+        raise BindError(
+            f"size {name} must be at least 0, got {value}.", hint="0 gives empty arrays."
+        )
+    return int(value)
 
 
 def _solve_one(extent: Expr, n: int, sizes: dict[Expr, int]) -> None:

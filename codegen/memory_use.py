@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from tensorad import config
+from tensorad.codegen.arguments import size_number
 from tensorad.codegen.memory import bytes_of, bytes_text, plan_arena
 from tensorad.codegen.runtime import Executable
 from tensorad.codegen.scratch import scratch_bytes
@@ -80,18 +79,16 @@ def memory_use(
 def _bound(name: str, sizes: tuple[Expr, ...], given: Mapping[str, int]) -> dict[Expr, int]:
     wanted = {s.name: s for s in sizes if isinstance(s, Size)}
     example = ", ".join([f"{n}=..." for n in wanted])
-    numbers: dict[str, int] = {}
     for n, value in given.items():
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if n not in wanted or not whole or value < 0:
+        if n not in wanted:
             raise BindError(
                 f"{n} = {value!r} is no size of {name}.",
                 where=f"memory_at({example})",
-                hint="pass every symbolic size by its name, as an integer from 0 on."
+                hint="pass every symbolic size by its name."
                 if wanted
                 else "it has no symbolic sizes: ask for f.memory.",
             )
-        numbers[n] = int(value)
+    numbers = {n: size_number(n, value) for n, value in given.items()}
     missing = [n for n in wanted if n not in numbers]
     if missing:
         raise BindError(

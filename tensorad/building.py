@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorad.autodiff.dense import check_dense
+from tensorad.codegen.arguments import size_number
 from tensorad.codegen.choices import Given, Schedules, schedules
 from tensorad.codegen.compiling import Compiler
 from tensorad.codegen.loop_printer import format_loops
@@ -268,7 +269,9 @@ def random_arguments(
     """Random arrays of the shapes a function takes at these sizes; integers are valid indices."""
     rng = np.random.default_rng(seed)
     limits = index_limits(f.outputs)
-    numbers: dict[Expr, int] = {size_var(name): n for name, n in (sizes or {}).items()}
+    numbers: dict[Expr, int] = {
+        size_var(name): size_number(name, n) for name, n in (sizes or {}).items()
+    }
     arrays: list[Array] = []
     for t in f.inputs:
         needed = postorder(*[dim_expr(n) for n in t.shape])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorad import te
-from tensorad.building import build, evaluate, measure_performance
+from tensorad.building import build, evaluate, lower, measure_performance
 from tensorad.config import override
 
 X = te.placeholder((3, 4), name="X")
@@ -103,6 +103,8 @@ BAD: dict[str, Callable[[], Any]] = {
     "evaluate without an input": lambda: evaluate(Z, {X: x}),
     "memory at a negative size": lambda: build(E, [], "make").memory_at(n=-1),
     "memory at sizes that are none": lambda: build(Y, [X]).memory_at(n=1),
+    "tuned at a negative size": lambda: build(C, [A, B], tune={"n": -2, "m": 3}),
+    "reported at a text": lambda: lower(C, [A, B]).report(n="3"),  # type: ignore[arg-type]  # the mistake
     "a text as time to tune": lambda: build(Y, [X], tune="fast"),  # type: ignore[arg-type]  # the mistake
     "a negative time to tune": lambda: build(Y, [X], tune=-1.0),
     "measure a symbolic program": lambda: measure_performance(C, [A, B]),

@@ -9,6 +9,7 @@ from typing import Final
 
 from tensorad.codegen import machine
 from tensorad.codegen.access import ASSUMED_EXTENT
+from tensorad.codegen.arguments import size_number
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import For, Kernel, LoopProgram
 from tensorad.codegen.measure import measured
@@ -173,7 +174,7 @@ def _sizes(program: LoopProgram, given: Mapping[str, int]) -> dict[Expr, int]:
                 where=f"report({name}={number})",
                 hint=f"its sizes are {', '.join(map(str, found))}." if found else "it has none.",
             )
-        found[size] = number
+        found[size] = size_number(name, number)
     return found
 
 
