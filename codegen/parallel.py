@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import sys
 import threading
 from functools import lru_cache
 
@@ -14,6 +13,7 @@ import numpy as np
 from tensorad.codegen import jit
 from tensorad.codegen.epoch import begin_epoch
 from tensorad.codegen.parallel_apart import SYMBOLS
+from tensorad.codegen.parallel_calls import HAS_THREADS
 from tensorad.codegen.parallel_ir import driver_text
 from tensorad.codegen.parallel_layout import (
     ARGUMENT_BYTES,
@@ -99,7 +99,7 @@ _lock = threading.Lock()
 
 def pool_for(threads: int) -> int:
     """The address of a pool for calls on `threads` threads; 0 when one thread is enough."""
-    if threads <= 1 or sys.platform != "linux":  # other systems have no futex
+    if threads <= 1 or not HAS_THREADS:
         return 0
     pool = _pool
     if pool is not None and pool.workers >= min(threads - 1, MAX_WORKERS):

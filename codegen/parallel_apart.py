@@ -6,27 +6,19 @@ seconds: both sleep and wake too often to be moved by its load balancer.
 
 from __future__ import annotations
 
-import platform
-import sys
 from typing import Final
 
+from tensorad.codegen.parallel_calls import CALLS, HAS_THREADS
 from tensorad.codegen.parallel_layout import CPU, ERRORS, field
 
-_CALLS: Final = {"x86_64": (204, 203), "amd64": (204, 203)}.get(
-    platform.machine().lower(), (123, 122)
-)
-"""The numbers of Linux's sched_getaffinity and sched_setaffinity."""
 _WORDS: Final = 16
 """Of a set of processors: 1,024 of them. A larger system refuses, and nobody moves."""
-_CAN_MOVE: Final = sys.platform == "linux"
-SYMBOLS: Final = ("sched_getcpu",) if _CAN_MOVE else ()
+SYMBOLS: Final = ("sched_getcpu",) if HAS_THREADS else ()
 """What the text needs of the C library."""
 
 
-def _call(which: int, words: str) -> str:
-    return (
-        f"call i64 (i64, ...) @syscall(i64 {_CALLS[which]}, i32 0, i64 {8 * _WORDS}, ptr {words})"
-    )
+def _call(number: int, words: str) -> str:
+    return f"call i64 (i64, ...) @syscall(i64 {number}, i32 0, i64 {8 * _WORDS}, ptr {words})"
 
 
 _SET: Final = f"[{_WORDS} x i64]"
@@ -62,7 +54,7 @@ entry:
   %allowed = alloca {_SET}, align 8
   %free = alloca {_SET}, align 8
   store {_SET} zeroinitializer, ptr %allowed
-  %got = {_call(0, "%allowed")}
+  %got = {_call(CALLS.sched_getaffinity, "%allowed")}
   %told = icmp sgt i64 %got, 0
   br i1 %told, label %copy, label %out
 copy:
@@ -104,8 +96,8 @@ decide:
   %go = and i1 %met1, %room
   br i1 %go, label %move, label %out
 move:
-  %moved = {_call(1, "%free")}
-  %back = {_call(1, "%allowed")}
+  %moved = {_call(CALLS.sched_setaffinity, "%free")}
+  %back = {_call(CALLS.sched_setaffinity, "%allowed")}
   br label %out
 out:
   ret void
@@ -117,7 +109,7 @@ define internal i32 @here() nounwind {
 define internal void @apart(ptr %pool, i64 %id, i64 %threads, i32 %here) nounwind {
   ret void
 }"""
-APART: Final = _MOVE if _CAN_MOVE else _STAY
+APART: Final = _MOVE if HAS_THREADS else _STAY
 """@here: the processor this thread runs on, -1 where the system does not tell. @apart: the worker
 `id` of `threads`, now on the processor `here`, goes where none of the others took part last.
 

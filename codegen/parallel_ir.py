@@ -7,6 +7,7 @@ from typing import Final
 
 from tensorad.codegen.memory import ALIGNMENT
 from tensorad.codegen.parallel_apart import APART
+from tensorad.codegen.parallel_calls import CALLS
 from tensorad.codegen.parallel_layout import (
     CODE,
     COUNT,
@@ -47,14 +48,12 @@ _LOAD_MODE: Final = "call void @llvm.x86.sse.ldmxcsr(ptr %mode)" if _X86 else ""
 _PAUSE: Final = "call void @llvm.x86.sse2.pause()" if _X86 else ""
 _DEFAULT_MODE: Final = 0x1F80
 """All exceptions masked, round to nearest, subnormals kept."""
-_FUTEX: Final = {"x86_64": 202, "amd64": 202, "aarch64": 98, "arm64": 98}
 _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
 
 
 def driver_text() -> str:
     """The module: @run, @worker, @stop, @acquire, @release."""
-    number = _FUTEX.get(platform.machine().lower(), 202)
-    futex = f"call i64 (i64, ...) @syscall(i64 {number}, ptr"
+    futex = f"call i64 (i64, ...) @syscall(i64 {CALLS.futex}, ptr"
     return f"""
 declare i64 @syscall(i64, ...)
 declare i64 @llvm.abs.i64(i64, i1)
