@@ -14,7 +14,7 @@ from typing import Final
 from tensorad.codegen import machine
 from tensorad.codegen.access import access
 from tensorad.codegen.llvm_lanes import expressions, registers_for
-from tensorad.codegen.loopir import Assign, Fold, For, Store
+from tensorad.codegen.loopir import Assign, Fetch, Fold, For, Store
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Call, Const, Expr, Param, Read, Select
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
@@ -52,7 +52,7 @@ def group_of(s: For, lanes: int) -> int:
 def _only_stores(s: For, lanes: int) -> bool:
     """Whether it only computes and stores, for long enough; loops of unknown length do so past the
     caches, where the elements beyond whole groups have a loop of their own."""
-    if not all(isinstance(c, (Assign, Store)) for c in s.body):
+    if not all(isinstance(c, (Assign, Store, Fetch)) for c in s.body):
         return False
     stores = [c for c in s.body if isinstance(c, Store)]
     if s.axis.extent is None:
@@ -80,7 +80,7 @@ def are_neighbours(s: For) -> bool:
     Where the first of them is must be known before the loop: not by what an iteration computes,
     nor by elements that are there only if the loop runs.
     """
-    if not all(isinstance(c, (Assign, Fold, Store)) for c in s.body):
+    if not all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body):
         return False
     made = {p: None for c in s.body if isinstance(c, (Assign, Fold)) for p in c.targets}
     stored = [(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]

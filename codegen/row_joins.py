@@ -82,10 +82,11 @@ def same_bounds(a: Axis, b: Axis) -> bool:
 
 def is_simple(s: For) -> bool:
     """Whether it runs in lanes and only computes, folds, and stores to the caches."""
-    return _only_computes(s) and not any(isinstance(c, Store) and c.streaming for c in s.body)
+    return only_computes(s) and not any(isinstance(c, Store) and c.streaming for c in s.body)
 
 
-def _only_computes(s: For) -> bool:
+def only_computes(s: For) -> bool:
+    """Whether it runs in lanes and only computes, folds, and stores."""
     plain = runs_in_lanes(s) and s.within is None
     return plain and all(isinstance(c, (Assign, Fold, Store)) for c in s.body)
 
@@ -235,7 +236,7 @@ def _reads_alike(first: For, second: For) -> bool:
 
 def _side_by_side(first: For, second: For, free: bool) -> For | None:
     """Both loops as one if they may be, and should."""
-    if not (_only_computes(first) and _only_computes(second)) or not _reads_alike(first, second):
+    if not (only_computes(first) and only_computes(second)) or not _reads_alike(first, second):
         return None
     if lanes_of_loop(first) != lanes_of_loop(second) or (not free and _crowded(first, second)):
         return None

@@ -3,7 +3,7 @@ row is asked for while this one is computed.
 
 The loops and the order of every sum are given. What is stored and read again at the same place
 stays in a register; a row that several passes read comes from memory in the first of them, which
-would wait for it: the pass that computes most asks for the row after it.
+would wait for it: passes that compute much ask for the row after it, each for some of the tensors.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from tensorad.codegen.access import access
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import runs_in_lanes, statements
-from tensorad.codegen.loopir import Check, Fetch, For, If, Kernel, Stmt, Store
+from tensorad.codegen.loopir import Check, Fetch, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.row_joins import (
     ELEMENTARY,
     all_expressions,
-    is_simple,
+    only_computes,
     same_bounds,
+    targets,
     with_pass,
 )
 from tensorad.codegen.schedule_memory import SHORT_ROWS, far_tensors
@@ -43,8 +44,8 @@ from tensorad.ir.visit import free_leaves, postorder, reads
 FUNCTION_COST: Final = 16
 AHEAD: Final = 8192
 """Bytes of the rows between one and the one that is asked for."""
-LANES: Final = 16
-"""Elements that a pass of unknown width asks for at a time."""
+LANES: Final = 64
+"""Most elements that a pass of unknown width asks for at a time."""
 ROW_PART: Final = 8
 """The part of the second cache that a row asked for ahead may fill."""
 
@@ -151,7 +152,7 @@ class _Passes:
             return tuple(body)
         wanted: dict[For, dict[Fetch, None]] = {}
         for t in self.far:
-            asked = _row_after(t, row, passes)
+            asked = _row_after(t, row, passes, wanted)
             if asked is not None:
                 loop, fetch = asked
                 wanted.setdefault(loop, {})[fetch] = None
@@ -166,16 +167,18 @@ class _Passes:
 # The next row
 
 
-def _row_after(t: Tensor, row: Axis, passes: Sequence[For]) -> tuple[For, Fetch] | None:
+def _row_after(
+    t: Tensor, row: Axis, passes: Sequence[For], asked: Mapping[For, Mapping[Fetch, None]]
+) -> tuple[For, Fetch] | None:
     """The pass that asks for a later row of a tensor, and what each of its steps asks for."""
     found = [(s, e) for s in passes for e in reads(*all_expressions(s.body)) if e.tensor is t]
     if not found or not _is_row(found[0][1], found[0][0], row):
         return None
     first, e = found[0]
-    able = [s for s in passes if is_simple(s) and same_bounds(s.axis, first.axis)]
+    able = [s for s in passes if only_computes(s) and same_bounds(s.axis, first.axis)]
     if not able:
         return None
-    loop = max(able, key=_work)
+    loop = max(able, key=lambda s: _ease(s, len(asked.get(s, ()))))
     size_bytes = (first.axis.extent or 1) * t.dtype.size_bytes
     further = mul(int_const(-(-AHEAD // size_bytes)), row.step)
     image = substitutor({row: add(row, further), first.axis: loop.axis})
@@ -196,7 +199,19 @@ def _is_row(e: Read, loop: For, row: Axis) -> bool:
     return fits and where.stride(loop.axis) == 1 and bool(where.stride(row))
 
 
+def _ease(s: For, asked: int) -> float:
+    """What a pass computes for each line that it moves once it asks for one more.
+
+    A store that streams moves a line, too, but nothing waits for its arrival: it counts half.
+    """
+    streams = sum(isinstance(c, Store) and c.streaming for c in s.body)
+    return _work(s) / (1 + asked + streams / 2)
+
+
 def _work(s: For) -> int:
+    """Operations of one element, folds included."""
+    own = dict.fromkeys([s.axis, *targets(s.body)])
     nodes = postorder(*all_expressions(s.body))
-    calls = [e for e in nodes if isinstance(e, Call)]
-    return len(calls) + FUNCTION_COST * sum(e.op in ELEMENTARY for e in calls)
+    calls = [e for e in nodes if isinstance(e, Call) and any(x in own for x in free_leaves(e))]
+    folds = sum(isinstance(c, Fold) for c in s.body)
+    return len(calls) + folds + FUNCTION_COST * sum(e.op in ELEMENTARY for e in calls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -39,6 +40,22 @@ def test_several_registers_are_read_before_one_is_stored() -> None:
     assert order(N, lambda x, y: x * y) == "l" * 8 + "s" * 4
     assert order(N, lambda x, y: x * y, f"{WIDE},vector_bytes=16,registers=32") == "llllss"
     assert order(N, lambda x, y: x * y, f"{WIDE},vector_bytes=16,registers=16") == "lls"
+
+
+def test_a_pass_that_asks_for_rows_reads_several_registers_first() -> None:
+    """A fetch of each line beside the group of registers."""
+    x, head = (te.placeholder((512, N), name=n) for n in ("X", "head"))
+    k = te.reduce_axis(N, name="k")
+    s = te.compute((512,), lambda i: te.sum(x[i, k] * head[i, k], axis=k), name="S")
+    y = te.compute((512, N), lambda i, j: (x[i, j] - s[i]) * (head[i, j] + s[i]), name="Y")
+    with override(machine=f"{WIDE},l3=1048576"):
+        (kernel,) = lower_program([y], [x, head]).kernels
+        text, _ = kernel_text(kernel, kernel_key(kernel)[1])
+    block = next(b for b in re.split(r"\n\w+:\n", text) if b.count("!nontemporal") == 4)
+    assert len(re.findall("llvm.prefetch.p0.*i32 0, i32 2", block)) == 4
+    lines = [line for line in block.splitlines() if "<16 x float>" in line]
+    kinds = ["l" if " = load " in x else "s" if x.startswith("store ") else "" for x in lines]
+    assert "".join(kinds) == "l" * 8 + "s" * 4
 
 
 def test_short_loops_and_functions_take_one_register() -> None:

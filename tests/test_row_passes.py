@@ -8,6 +8,7 @@ import numpy as np
 
 import tensorad as ta
 from tensorad import te
+from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen.llvm_lanes import runs_in_lanes, statements
 from tensorad.codegen.loopir import Fetch, Fold, For, Stmt, Store
@@ -15,6 +16,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tensorad.topi.nn import layer_norm, softmax
 
 N, M = 8, 4096
 
@@ -69,6 +71,29 @@ def test_a_later_row_is_fetched_where_several_passes_read_it() -> None:
 
     assert [f.tensor.name for f in fetched(4096)] == ["X"]
     assert not fetched(16)  # all of it is in the second cache
+
+
+def test_passes_share_what_is_asked_for() -> None:
+    """Each of two arrays in another pass, the second one in that which stores, where both compute
+    alike; both beside exponentials."""
+
+    def asked(outputs: list[Tensor], inputs: list[Tensor]) -> list[list[str]]:
+        with override(machine="l1=32768,l2=262144,l3=1048576"):
+            (kernel,) = lower_program(outputs, inputs).kernels[:1]
+        return [
+            [f.tensor.name for f in s.body if isinstance(f, Fetch)]
+            for s in loops([*statements(kernel.body)])
+        ]
+
+    x, head = (te.placeholder((4096, 1024), name=n) for n in ("X", "head"))
+    g, b = (te.placeholder((1024,), name=n) for n in "gb")
+    normalised = layer_norm(x, g, b, axis=1)
+    found = asked([*vjp(normalised, [x], head)], [x, g, head])
+    assert [names for names in found if names] == [["X"], ["head"]]
+    assert found[-1] == ["head"]
+    assert [names for names in asked([normalised], [x, g, b]) if names] == [["X"]]
+    found = asked([*vjp(softmax(x), [x], head)], [x, head])
+    assert all(sorted(names) == ["X", "head"] for names in found if names)
 
 
 def test_what_only_the_joined_pass_reads_is_not_stored() -> None:
