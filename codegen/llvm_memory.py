@@ -23,6 +23,7 @@ from tensorad.codegen.scratch import PAGE
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr, Read, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.linear import Linear, linear_form
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ class Offset:
     units: dict[Expr, int]
     constant: int
     stride: int
+    rows: Expr | None = None
+    """The elements between lanes where the units hold them as products of sizes: rows of symbolic
+    length, one for each lane."""
+
+    @property
+    def is_far(self) -> bool:
+        """Whether lanes are evenly spaced and farther apart than vectors are shared."""
+        return self.rows is not None or abs(self.stride) > MAX_STRIDE
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,13 @@ class Place:
     stride: int
     offsets: Value | None
     """Element offsets per lane from the pointer, when they are not evenly spaced."""
+    rows: Value | None = None
+    """The elements between lanes where they are no number."""
+
+    @property
+    def step(self) -> str:
+        """The elements between lanes."""
+        return str(self.stride) if self.rows is None else self.rows.name
 
 
 class Memory:
@@ -88,6 +104,7 @@ class Memory:
     def _make_plan(self, t: Tensor, indices: tuple[Expr, ...]) -> Offset:
         lanes = self.values.vector
         terms: dict[Expr, int] = {}
+        rows: dict[Expr, Expr] = {}
         constant = 0
         for index, stride in zip(indices, self.strides(t), strict=True):
             form = linear_form(index)
@@ -97,6 +114,8 @@ class Memory:
                 for leaf, c in form.terms.items():
                     terms[leaf] = terms.get(leaf, 0) + step * c
                 continue
+            if lanes is not None and lanes.axis in form.terms:
+                rows[mul(lanes.axis, stride)] = stride
             for leaf, c in (
                 *[(mul(e, stride), n) for e, n in form.terms.items()],
                 (stride, form.constant),
@@ -109,7 +128,11 @@ class Memory:
         stride_of_lane = units.pop(lanes.axis, 0)
         if stride_of_lane:
             units[lanes.base] = units.get(lanes.base, 0) + stride_of_lane
-        return Offset(units, total.constant, stride_of_lane)
+        moving = [unit for unit in units if lanes.axis in free_leaves(unit)]
+        if stride_of_lane or not moving or any(unit not in rows for unit in moving):
+            return Offset(units, total.constant, stride_of_lane)
+        apart = Linear({rows[unit]: units[unit] for unit in moving}, 0).to_expr()
+        return Offset(units, total.constant, 0, apart)
 
     def operands(self, t: Tensor, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """What must have a value before the address can be formed."""
@@ -136,6 +159,18 @@ class Memory:
             return Place(pointer, plan.constant, plan.stride, None)
         offsets = values.value(Linear(varying, 0).to_expr())
         return Place(pointer, plan.constant, 0, offsets)
+
+    def _rows_apart(self, e: Read) -> Place:
+        """The address of a read's first lane where the others are rows of symbolic length apart."""
+        values, plan = self.values, self.plan(e.tensor, e.indices)
+        assert plan.rows is not None and values.vector is not None  # a window has seen it
+        first: dict[Expr, Expr] = {values.vector.axis: values.vector.base}
+        uniform: dict[int, dict[Expr, int]] = {}
+        for unit, c in plan.units.items():
+            moved = substitute(unit, first)
+            uniform.setdefault(values.value(moved).level, {})[moved] = c
+        pointer = self._pointer(e.tensor, uniform)
+        return Place(pointer, plan.constant, 0, None, values.value(plan.rows))
 
     def _pointer(self, t: Tensor, groups: dict[int, dict[Expr, int]]) -> Value:
         """The tensor's base plus the offsets of each level, outermost first."""
@@ -208,7 +243,9 @@ class Memory:
     def load(self, e: Read, guard: Expr | None) -> Value:
         """t[indices]; under a guard that fails, some number that nothing uses."""
         values, t = self.values, e.tensor
-        place = self.place(t, e.indices)
+        window = self.windows.get(e)
+        far = window is not None and self.plan(t, e.indices).rows is not None
+        place = self._rows_apart(e) if far else self.place(t, e.indices)
         level, mask = place.pointer.level, place.pointer.mask
         if place.offsets is not None:
             level = max(level, place.offsets.level)
@@ -221,15 +258,15 @@ class Memory:
             return self._guarded(t, place, condition, max(level, condition.level), mask)
         level = max(level, values.check_level)
         lanes = values.vector
-        in_lanes = lanes is not None and (place.stride != 0 or place.offsets is not None)
+        in_lanes = lanes is not None and (place.step != "0" or place.offsets is not None)
         if in_lanes and lanes is not None and lanes.mask is not None:
             level = max(level, lanes.level)
         level = values.outermost(level)
         if not in_lanes or lanes is None:
             pointer = self.shifted(t, place.pointer.name, place.constant, level)
             return Value((self._load_scalar(t, pointer, level),), t.dtype, 0, level, mask)
-        window = self.windows.get(e)
-        if window is not None and place.offsets is None and abs(place.stride) > MAX_STRIDE:
+        block = far or (place.offsets is None and abs(place.stride) > MAX_STRIDE)
+        if window is not None and block:
             return load_block(self, e, place, window, level, mask)
         names = [self._load_lanes(e, place, r, level) for r in range(lanes.count)]
         return Value(tuple(names), t.dtype, lanes.lanes, level, mask)

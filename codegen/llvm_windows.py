@@ -24,7 +24,7 @@ from tensorad.ir.visit import postorder, reads
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_expr import Expressions
-    from tensorad.codegen.llvm_memory import Memory, Place
+    from tensorad.codegen.llvm_memory import Memory, Offset, Place
 
 FEWEST_ROWS: Final = 3
 """Neighbours from which a transposed block costs less than reading element by element."""
@@ -70,23 +70,25 @@ def find_windows(
     memory = values.memory
     for known in [r for r in memory.windows if r.tensor in stored]:
         del memory.windows[known]
-    groups: dict[object, tuple[int, dict[int, list[Read]]]] = {}
+    groups: dict[object, tuple[Offset, dict[int, list[Read]]]] = {}
     for e in reads(*[x for s in direct(body) for x in expressions(s)]):
         memory.windows.pop(e, None)  # of an earlier loop, which may have had more lanes
         if e.tensor in stored:
             continue
         plan = memory.plan(e.tensor, e.indices)
-        if plan.stride in (0, 1) or not all(of_axes(unit) for unit in plan.units):
+        if plan.stride in (0, 1) and plan.rows is None:
             continue
-        if e.tensor in values.written_level and abs(plan.stride) <= MAX_STRIDE:
+        if not all(of_axes(unit) for unit in plan.units):
+            continue
+        if e.tensor in values.written_level and not plan.is_far:
             continue
         key = (e.tensor, tuple(plan.units.items()), plan.stride)
-        constants = groups.setdefault(key, (plan.stride, {}))[1]
+        constants = groups.setdefault(key, (plan, {}))[1]
         constants.setdefault(plan.constant, []).append(e)
     found: dict[Read, Window] = {}
-    for stride, constants in groups.values():
-        most = stride if 0 < stride <= MAX_STRIDE else _lanes(values)
-        for window in _clusters(constants, most, abs(stride) > MAX_STRIDE):
+    for plan, constants in groups.values():
+        most = plan.stride if 0 < plan.stride <= MAX_STRIDE else _lanes(values)
+        for window in _clusters(constants, most, plan.is_far):
             found.update({e: window for same in window.reads.values() for e in same})
     return found
 
@@ -148,17 +150,26 @@ def _start(
     code = values.code
     pointer = memory.shifted(t, place.pointer.name, window.low, level)
     if lanes.mask is None or (is_constant(lanes.left) and lane < int(lanes.left)):
-        return memory.shifted(t, pointer, lane * place.stride, level)
+        return _row(memory, t, pointer, place, lane, level)
     if is_constant(lanes.left):
         return None
     if lane:  # the last active lane's row once more: lanes beyond it are not stored
         inside = code.put(f"icmp slt i64 {lane}, {lanes.left}", level)
         last = code.put(f"sub i64 {lanes.left}, 1", level)
         chosen = code.put(f"select i1 {inside}, i64 {lane}, i64 {last}", level)
-        offset = code.put(f"mul i64 {chosen}, {place.stride}", level)
+        offset = code.put(f"mul i64 {chosen}, {place.step}", level)
         element = memory_type(t.dtype)
         pointer = code.put(f"getelementptr {element}, ptr {pointer}, i64 {offset}", level)
     return pointer
+
+
+def _row(memory: Memory, t: Tensor, pointer: str, place: Place, lane: int, level: int) -> str:
+    """The pointer as many rows further as the number of a lane."""
+    if place.rows is None or not lane:
+        return memory.shifted(t, pointer, lane * place.stride, level)
+    put, rows = memory.values.code.put, place.rows
+    offset = put(f"mul i64 {rows.name}, {lane}", rows.level)
+    return put(f"getelementptr {memory_type(t.dtype)}, ptr {pointer}, i64 {offset}", level)
 
 
 def _columns(
@@ -193,7 +204,7 @@ def _piece(t: Tensor, n: int, rows: int, stride: int) -> int:
     """Elements of a row that are loaded at a time: half of a register of the machine, but
     `LEAST_PIECE`: less than that is loaded no faster. Fewer where fewer are wanted."""
     size = t.dtype.size_bytes
-    crowded = stride * size % CROWDED == 0
+    crowded = stride != 0 and stride * size % CROWDED == 0  # 0: not known
     half = max(machine.current().vector_bytes // 2, LEAST_PIECE * (2 if crowded else 1))
     wide, least = min(n, half // size), min(n, LEAST_PIECE // size)
     while wide > least and wide // 2 >= rows:
