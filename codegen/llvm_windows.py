@@ -17,7 +17,7 @@ from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_strided import MAX_STRIDE, shuffle
 from tensorad.codegen.llvm_text import Value, memory_suffix, memory_type
 from tensorad.codegen.loopir import For, If, Stmt
-from tensorad.ir.dtypes import BOOL
+from tensorad.ir.dtypes import BOOL, FLOAT32, DType
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, reads
@@ -190,13 +190,12 @@ def _columns(
                 pieces[first, lane] = _load_piece(
                     memory, t, starts[lane], first, piece, min(piece, rows - first), level
                 )
-    ty = memory_type(t.dtype, n)
     for first in range(0, rows, piece):
         group = [
             _joined(memory, t, [pieces[first, lane] for lane in range(r, n, piece)], level)
             for r in range(piece)
         ]
-        result.extend(transposed(memory, ty, group, n, level))
+        result.extend(transposed(memory, t.dtype, group, n, level))
     return result[:rows]
 
 
@@ -243,14 +242,18 @@ def _joined(memory: Memory, t: Tensor, parts: Sequence[str], level: int) -> str:
     return current[0]
 
 
-def transposed(memory: Memory, ty: str, rows: Sequence[str], n: int, level: int) -> list[str]:
+def transposed(memory: Memory, dtype: DType, rows: Sequence[str], n: int, level: int) -> list[str]:
     """Lane b + l of register k from lane b + k of register l, b in steps of as many registers.
 
     Blocks of 1, 2, 4, ... lanes change places across the diagonal of the blocks twice as large:
-    every shuffle is one instruction, most of them inside 16 bytes.
+    every shuffle is one instruction, most of them inside `LEAST_PIECE` bytes. For each shuffle LLVM
+    searches all those before it for some that could be one, which takes longer than all else it
+    does: there are such only inside these bytes, so that a fence keeps the others apart.
     """
-    size, current = 1, list(rows)
+    size, current, ty = 1, list(rows), memory_type(dtype, n)
     while size < len(rows):
+        if size * dtype.size_bytes == LEAST_PIECE:
+            current = [_fenced(memory, dtype, name, n, level) for name in current]
         for i in [i for i in range(len(rows)) if not i & size]:
             pair = (current[i], current[i + size])
             current[i], current[i + size] = (
@@ -258,6 +261,19 @@ def transposed(memory: Memory, ty: str, rows: Sequence[str], n: int, level: int)
             )
         size *= 2
     return current
+
+
+def _fenced(memory: Memory, dtype: DType, name: str, n: int, level: int) -> str:
+    """The same register, which LLVM does not see through; there is no instruction for it."""
+    code, lanes = memory.values.code, n * dtype.size_bytes // FLOAT32.size_bytes
+    ty, opaque = memory_type(dtype, n), memory_type(FLOAT32, lanes)
+    fence = f"llvm.arithmetic.fence.{memory_suffix(FLOAT32, lanes)}"
+    code.declare(fence, opaque, opaque)
+    if ty == opaque:
+        return code.put(f"call {ty} @{fence}({ty} {name})", level)
+    bits = code.put(f"bitcast {ty} {name} to {opaque}", level)
+    kept = code.put(f"call {opaque} @{fence}({opaque} {bits})", level)
+    return code.put(f"bitcast {opaque} {kept} to {ty}", level)
 
 
 def _exchange(n: int, size: int, half: int) -> list[int]:
@@ -295,7 +311,7 @@ def store_rows(
     assert lanes is not None  # blocks are found in vector loops only
     n, count, depth = lanes.lanes, len(columns), code.depth
     ty, part, align = memory_type(t.dtype, n), memory_type(t.dtype, count), t.dtype.size_bytes
-    for r, name in enumerate(transposed(memory, ty, columns, n, depth)):
+    for r, name in enumerate(transposed(memory, t.dtype, columns, n, depth)):
         for first in range(0, n, count):
             piece = shuffle(memory, ty, (name, name), range(first, first + count), depth)
             where = memory.shifted(t, pointer, (first + r) * stride, depth)

@@ -184,7 +184,7 @@ def transposed(shape: tuple[int, ...], dtype: str) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("shape", [(17, 33), (2, 40, 21)])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16", "bool"])
 def test_transposed_copies(shape: tuple[int, ...], dtype: str) -> None:
     y, a = transposed(shape, dtype)
     x = RNG.integers(0, 2 if dtype == "bool" else 999, shape).astype(dtype)
@@ -192,16 +192,16 @@ def test_transposed_copies(shape: tuple[int, ...], dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("register", "columns", "loads", "shuffles"),
+    ("register", "columns", "loads", "shuffles", "fences"),
     [
-        (64, 80, {8: 32, 4: 0}, 16 + 3 * 16),  # joins, then rounds of exchanges
-        (32, 80, {8: 0, 4: 64}, 3 * 16 + 2 * 16),
-        (32, 1024, {8: 32, 4: 0}, 16 + 3 * 16),  # rows 4 kB apart: fewer pieces of a line
-        (16, 80, {8: 0, 4: 64}, 3 * 16 + 2 * 16),
+        (64, 80, {8: 32, 4: 0}, 16 + 3 * 16, 16),  # joins, then rounds of exchanges
+        (32, 80, {8: 0, 4: 64}, 3 * 16 + 2 * 16, 0),  # none beyond 16 bytes
+        (32, 1024, {8: 32, 4: 0}, 16 + 3 * 16, 16),  # rows 4 kB apart: fewer pieces of a line
+        (16, 80, {8: 0, 4: 64}, 3 * 16 + 2 * 16, 0),
     ],
 )
 def test_a_transposed_block_is_loaded_by_pieces_of_rows_and_shuffled(
-    register: int, columns: int, loads: dict[int, int], shuffles: int
+    register: int, columns: int, loads: dict[int, int], shuffles: int, fences: int
 ) -> None:
     y, a = transposed((64, columns), "float32")
     text = text_of([y], [a], f"l2=100000000,l3=100000000,vector_bytes={register}")
@@ -209,6 +209,7 @@ def test_a_transposed_block_is_loaded_by_pieces_of_rows_and_shuffled(
     assert text.count("= load <16 x float>") == 0
     assert {n: text.count(f"= load <{n} x float>") for n in loads} == loads
     assert text.count("shufflevector") == shuffles
+    assert text.count("= call <16 x float> @llvm.arithmetic.fence") == fences
     assert text.count("store <16 x float>") == 16
 
 
