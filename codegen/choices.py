@@ -32,7 +32,8 @@ class Choices:
     """The axis run in lanes, by name; False: none. A reduce axis in lanes reorders its fold."""
     tile: tuple[int, int] | None = None
     """(rows, vectors): copies of the loop body side by side, and registers of lanes in each.
-    Where an axis is shorter the tile is smaller. Several vectors of a reduce axis reorder it."""
+    Where an axis is shorter, or a contraction's sums need more registers than there are, the tile
+    is smaller. Several vectors of a reduce axis reorder it."""
     order: tuple[str, ...] | None = None
     """Output axes that become the outer loops, outermost first; the others follow."""
     split: bool | None = None

@@ -131,22 +131,23 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
         if is_symbolic(rows.axes[1:]) or (rows.padded and not can_relayout(rows, None, c)):
             continue
         rows_mode = _rows_mode(c, rows)
+        element = lanes.value.dtype.size_bytes
+        most = rows_by_registers(width, element, target)
+        wanted: tuple[int, ...] = (4, 3, 2, 1, 6, 5)
+        if choices.tile is not None:  # smaller where registers are few: it stays a contraction
+            most = tuple([min(m, choices.tile[0]) for m in most])
+            wanted = (min(choices.tile[1], len(most) - 1),)
+        fewer = tuple([min(m, WAYS) for m in most])
         groups = [lanes.axes[-n:] for n in range(1, len(lanes.axes) + 1)]
         groups += [(a,) for a in lanes.axes[:-1]] + tap_groups(lanes, c)
         for group in groups:
             if is_symbolic(group):
                 continue
             flat = prod(size(a) for a in group)
-            wanted = (4, 3, 2, 1, 6, 5) if choices.tile is None else (choices.tile[1],)
             modes = _modes(c, lanes, group)
             for registers in dict.fromkeys([min(n, max(1, flat // width)) for n in wanted]):
-                element = lanes.value.dtype.size_bytes
-                most = rows_by_registers(width, element, target)
                 if registers >= len(most):
                     continue
-                if choices.tile is not None:
-                    most = tuple([min(m, choices.tile[0]) for m in most])
-                fewer = tuple([min(m, WAYS) for m in most])
                 for mode in modes:
                     draft = Blocking(
                         c, rows, lanes, group, width, flat, registers, most,

@@ -143,3 +143,19 @@ def test_panels_of_less_than_a_register_tile_stay_as_they_are() -> None:
     (gradient,) = ta.JacobianRecursive(y, [w], h)
     with override(machine="registers=16,vector_bytes=64,cores=2,l2=16384,l3=65536"):
         assert lower_program([gradient], [x, h], choices=Choices(contract=True)).kernels
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("tile", [(3, 2), (4, 4), (32, 8)])
+def test_tiles_by_hand_fit_the_registers_there_are(dtype: str, tile: tuple[int, int]) -> None:
+    """A machine of few registers has smaller tiles, and bits of the same contraction."""
+    a, b = ta.placeholder((37, 513), dtype, name="A"), ta.placeholder((65, 513), dtype, name="B")
+    k = ta.reduce_axis(513, name="k")
+    c = ta.compute((37, 65), lambda i, j: ta.sum(a[i, k] * b[j, k], axis=k), name="C")
+    rng = np.random.default_rng(4)
+    given = [rng.normal(size=t.shape).astype(dtype) for t in (a, b)]
+    want = ta.build(c, [a, b])(*given)
+    for machine in ("registers=16,vector_bytes=16", "registers=32,vector_bytes=64"):
+        with override(machine=machine):
+            found = ta.build(c, [a, b], schedule=Choices(tile=tile, contract=True))(*given)
+        np.testing.assert_array_equal(found, want)
