@@ -261,13 +261,35 @@ def _factors(source: Expr, guards: list[Expr]) -> list[Expr]:
 def _components(
     axes: Sequence[Axis], terms: Sequence[Expr]
 ) -> tuple[tuple[Axis, ...], list[tuple[Axis, ...]]] | None:
-    """The batch axes, and the groups, two or more, that the other axes fall into."""
+    """The batch axes, and the groups, two or more, that the other axes fall into.
+
+    An axis of all terms is one of the batch, and one without which there is one group only while
+    each of the others has a term with it: an operand may be a product of which one factor has it.
+    """
     every = dict.fromkeys(axes)
     uses = [[a for a in free_leaves(t) if a in every] for t in terms]
     uses = [u for u in uses if u]
     if len(uses) < 2:
         return None
     batch = [a for a in axes if all(any(a is b for b in u) for u in uses)]
+    group = _groups(uses, batch)
+    if len(dict.fromkeys(group.values())) < 2:
+        for a in axes:
+            found = _groups(uses, [*batch, a])
+            sides = dict.fromkeys([found[b] for u in uses if among(a, u) for b in u if b in found])
+            if len(sides) > 1 and len(sides) == len(dict.fromkeys(found.values())):
+                batch, group = [*batch, a], found
+                break
+    if any(a not in group and not among(a, batch) for a in axes):
+        return None
+    numbers = sorted(set(group.values()))
+    if len(numbers) < 2:
+        return None
+    return tuple(batch), [tuple([a for a in axes if group.get(a) == number]) for number in numbers]
+
+
+def _groups(uses: Sequence[Sequence[Expr]], batch: Sequence[Axis]) -> dict[Expr, int]:
+    """The number of its group for each axis: terms that share one of them are in one group."""
     group: dict[Expr, int] = {}
     for number, u in enumerate(uses):
         own = [a for a in u if not among(a, batch)]
@@ -276,12 +298,7 @@ def _components(
             if g in merged:
                 group[a] = number
         group.update(dict.fromkeys(own, number))
-    if any(a not in group and not among(a, batch) for a in axes):
-        return None
-    numbers = sorted(set(group.values()))
-    if len(numbers) < 2:
-        return None
-    return tuple(batch), [tuple([a for a in axes if group.get(a) == number]) for number in numbers]
+    return group
 
 
 def _two_sides(

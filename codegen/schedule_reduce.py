@@ -7,7 +7,7 @@ less than 2*sqrt(n) roundings of the sum of the terms' magnitudes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isqrt, prod
 from typing import Final
 
@@ -31,7 +31,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.order import reads
-from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.ir.tensor import Compute, Placeholder, Tensor, outputs
 from tensorad.ir.visit import (
     copy_bodies,
     free_leaves,
@@ -58,6 +58,8 @@ SLICE_BLOCKS: Final = 8
 """Blocks of whole slices of what is read, about: threads share these."""
 SLICED: Final = 8
 """Times the partial sums of slices that what is read has in elements, at least."""
+SMALL: Final = 64
+"""A tensor of a smaller part of all that is read stays in the cache of each thread."""
 SHORTEST: Final = 2
 """Terms of a block where blocks are asked for."""
 
@@ -138,8 +140,9 @@ def _choice(
 def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] | None:
     """The reduce axis that is the first dimension of all that is read, and its blocks.
 
-    Who makes those tensors shares them by slices, images of a batch say, and each thread reads
-    its own again. Not for sums over rows of columns in lanes, or where results are many.
+    Small tensors that are multiplied with each other do not count. Who makes the others shares
+    them by slices, images of a batch say, and each thread reads its own again. Not for sums over
+    rows of columns in lanes, or where results are many.
     """
     every = [x for f in folds for x in fold_accesses(Nest((), (f,), (), (), ()))]
     own = [a for a in axes if a.extent != 1]
@@ -150,17 +153,41 @@ def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] 
     points = prod(extent_of(a, ranges) for a in (*axes, *folds[0].axes))
     partial = SLICE_BLOCKS * len(folds) * prod(extent_of(a) for a in axes)
     tensors = dict.fromkeys(x.tensor for x in every)
-    elements = sum(prod(n if type(n) is int else 0 for n in t.shape) for t in tensors)
+    elements = sum([_elements(t) for t in tensors])
     if points < SLICE_BLOCKS * BLOCK or SLICED * partial > elements:
         return None
-    for position, a in enumerate(folds[0].axes):
-        if (_range(a) or 0) >= SLICE_BLOCKS and all(_by_slices(f, position) for f in folds):
+    small = _multiplied(folds, every, elements)
+    long = [n for n, a in enumerate(folds[0].axes) if (_range(a) or 0) >= SLICE_BLOCKS]
+    for position in long:
+        if all(_by_slices(f, position, small) for f in folds):
             return position, SLICE_BLOCKS
+    if small and long and all(isinstance(t.op, Placeholder) for t in tensors if t not in small):
+        return long[0], SLICE_BLOCKS  # no thread wrote those tensors
     return None
 
 
-def _by_slices(f: FoldLoop, position: int) -> bool:
-    """Whether a reduce axis is the first dimension of whatever the reduction reads.
+def _multiplied(
+    folds: Sequence[FoldLoop], every: Sequence[Access], elements: int
+) -> dict[Tensor, None]:
+    """Small tensors, two or more, whose product over all reduce axes is long in itself.
+
+    Blocks of it are made by whoever needs them; the whole would be made and read by all threads.
+    """
+    reduced = folds[0].axes
+    used = [x for x in every if any(a in x.uses for a in reduced)]
+    small = [x for x in used if SMALL * _elements(x.tensor) < elements]
+    whole = any(all(a in x.uses for a in reduced) for x in small)
+    found = dict.fromkeys([x.tensor for x in small])
+    return found if len(folds) == 1 and len(found) > 1 and not whole else {}
+
+
+def _elements(t: Tensor) -> int:
+    """How many elements a tensor has; 0 where a size is symbolic."""
+    return prod(n if type(n) is int else 0 for n in t.shape)
+
+
+def _by_slices(f: FoldLoop, position: int, besides: Mapping[Tensor, None]) -> bool:
+    """Whether a reduce axis is the first dimension of whatever else the reduction reads.
 
     No other axis may begin or end where it says.
     """
@@ -170,6 +197,7 @@ def _by_slices(f: FoldLoop, position: int) -> bool:
     return all(
         e.indices[0] is first
         for e in reads(*f.sources)
+        if e.tensor not in besides
         if any(a in free_leaves(*e.indices) for a in f.axes)
     )
 

@@ -92,6 +92,20 @@ def test_factors_of_one_side_belong_together() -> None:
     assert names(recognised(m)) == ("", "i", "r", "j k")
 
 
+def test_an_axis_that_one_factor_of_each_side_has_is_of_the_batch() -> None:
+    shapes = {"T": (3, 4, 5, 6), "C": (3, 4, 7), "D": (6, 7), "E": (3, 5)}
+    t, c, d, e = (ta.placeholder(s, name=n) for n, s in shapes.items())
+    i, k = ta.reduce_axis(4, name="i"), ta.reduce_axis(6, name="k")
+    m = ta.compute(
+        (3, 5, 7), lambda b, j, r: ta.sum(t[b, i, j, k] * c[b, i, r] * d[k, r], axis=[i, k])
+    )
+    assert names(recognised(m)) == ("b", "j", "r", "i k")
+    one = ta.compute((3, 5, 7), lambda b, j, r: ta.sum(e[b, j] * d[k, r], axis=k))
+    assert names(recognised(one)) == ("", "b j", "r", "k")  # two groups as they are
+    three = ta.compute((3, 4, 5), lambda b, i, j: ta.sum(t[b, i, j, k] * e[b, j], axis=k))
+    assert recognised(three) is None
+
+
 def test_of_three_factors_two_are_multiplied_first() -> None:
     shapes = {"H": (4, 7), "C": (5, 7), "D": (6, 7)}
     h, c, d = (ta.placeholder(s, name=n) for n, s in shapes.items())

@@ -181,6 +181,54 @@ def test_sums_whose_results_lie_first_stay_whole() -> None:
     assert [k.name for k in lower_program([z], [a, b]).kernels][-2:] == ["Z.blocks", "Z"]
 
 
+def decomposed(n: int, m: int, r: int) -> tuple[Tensor, list[Tensor]]:
+    """Y[j, s] = sum over i, k of T[i, j, k] C[i, s] D[k, s]."""
+    t, c, d = te.placeholder((n, m, n), name="T"), *(te.placeholder((n, r), name=x) for x in "CD")
+    i, k = te.reduce_axis(n, "i"), te.reduce_axis(n, "k")
+    y = te.compute((m, r), lambda j, s: te.sum(t[i, j, k] * c[i, s] * d[k, s], [i, k]), "Y")
+    return y, [t, c, d]
+
+
+def test_products_of_small_tensors_are_made_by_who_reads_them() -> None:
+    """A block of the product is scratch of the thread that has those slices of T."""
+    y, inputs = decomposed(64, 64, 16)
+    with override(machine="registers=32,vector_bytes=64,l2=1048576,cores=2"):
+        program = lower_program([y], inputs)
+    verify_loops(program)
+    assert [k.name for k in program.kernels] == ["Y.blocks", "Y"]
+    (blocks,) = program.kernels[0].body
+    assert isinstance(blocks, For) and blocks.kind == "parallel" and blocks.axis.extent == 8
+    assert [t.shape for t in program.kernels[0].writes] == [(8, 64, 16)]
+    assert [s.shape for s in program.kernels[0].scratch] == [(512, 16)]
+    rng = np.random.default_rng(5)
+    arrays = [rng.normal(size=[int(n) for n in t.shape]).astype("f4") for t in inputs]
+    wanted = np.einsum("ijk,is,ks->js", *[a.astype("f8") for a in arrays])
+    np.testing.assert_allclose(ta.build(y, inputs)(*arrays), wanted, rtol=1e-4, atol=1e-2)
+
+
+def test_sums_with_one_small_tensor_stay_whole() -> None:
+    a, b = te.placeholder((8, 800), name="A"), te.placeholder((800, 2000), name="B")
+    k = te.reduce_axis(800, "k")
+    y = te.compute((8, 2000), lambda i, j: te.sum(a[i, k] * b[k, j], k), "Y")
+    assert [kernel.name for kernel in lower_program([y], [a, b]).kernels] == ["Y"]
+
+
+def test_products_stay_whole_where_another_kernel_makes_the_large_tensor() -> None:
+    """Threads share it by its first dimension there, which is no reduce axis here."""
+    _, (t, c, d) = decomposed(64, 64, 16)
+    i, k = te.reduce_axis(64, "i"), te.reduce_axis(64, "k")
+    made = te.compute((64, 64, 64), lambda i, j, k: te.tanh(t[i, j, k]), "M")
+
+    def total(large: Tensor) -> list[str]:
+        z = te.compute(
+            (64, 16), lambda j, s: te.sum(large[j, i, k] * c[i, s] * d[k, s], [i, k]), "Z"
+        )
+        return [kernel.name for kernel in lower_program([z], [t, c, d]).kernels]
+
+    assert total(t) == ["Z.blocks", "Z"]
+    assert "Z.blocks" not in total(made)
+
+
 @pytest.mark.parametrize("extent", [1, 2, 7, 8, 9, 31, 64, 65])
 @pytest.mark.parametrize("over", [(0,), (1,), (0, 1)])
 def test_forced_blocks_and_rows_compute_the_sum(extent: int, over: tuple[int, ...]) -> None:
