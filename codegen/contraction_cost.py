@@ -125,21 +125,39 @@ def cycles(b: Blocking) -> float:
 
 def cycles_on(b: Blocking, target: Machine) -> float:
     """Cycles, about."""
-    c, flat, panel = b.contraction, b.flat, b.panel
+    flat, panel = b.flat, b.panel
     outer = prod(size(a) for a in b.outer)
     per_step = tile_cost(b, panel) * (flat // panel)
     if flat % panel:
         per_step += tile_cost(b, flat % panel)
-    cost = outer * c.depth * per_step
+    cost = outer * b.contraction.depth * per_step + _around_tiles(b, target)
+    shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
+    return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < enough(target) else cost
+
+
+def least_cycles(draft: Blocking, target: Machine) -> float:
+    """No more than `cycles_on` a blocking that a draft becomes: its best tile for all lanes."""
+    depth, rows = draft.contraction.depth, draft.rows.extent
+    tiles = [(min(rows, draft.most[n]), n * draft.scale) for n in range(1, draft.registers + 1)]
+    each = min([(step_cycles(n, lanes) + 20.0 / depth) / (n * lanes) for n, lanes in tiles])
+    outer = prod(size(a) for a in draft.outer)
+    vectors = outer * draft.flat * depth / draft.width
+    return vectors * rows * each + _around_tiles(draft, target)
+
+
+def _around_tiles(b: Blocking, target: Machine) -> float:
+    """Cycles of copies, of waiting for memory, and of stores; a draft's are the least."""
+    c, flat = b.contraction, b.flat
+    outer = prod(size(a) for a in b.outer)
     vectors = outer * flat * c.depth / b.width
-    element = b.lanes.value.dtype.size_bytes
+    element, cost = b.lanes.value.dtype.size_bytes, 0.0
     packing = 2.0 if _unit_stride(b.lanes, b.group, b.width) else 0.5 * b.width
     if b.mode == "panel" and len(b.group) > 1 and not in_place(b.lanes, b.group):
         packing += 2.0 + 0.4 * b.tile_rows  # parts of rows, and panels that fill a cache
     if b.mode == "panel":
         cost += vectors * packing
     elif b.mode == "gaps":
-        dense = stretched(b.group, b.pitch, panel) == panel
+        dense = not b.pitch or stretched(b.group, b.pitch, b.panel) == b.panel
         cost += (1.0 if dense else 3.0) * outer * flat * b.rows.extent / b.width
     elif b.mode == "relayout":
         copied = vectors * packing
@@ -154,8 +172,7 @@ def cycles_on(b: Blocking, target: Machine) -> float:
         cost += 3.0 * b.rows.extent * c.depth * prod(size(a) for a in c.batch)
     stores = prod(size(a) for a in c.nest.axes)
     cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
-    shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
-    return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < enough(target) else cost
+    return cost
 
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:

@@ -19,6 +19,7 @@ from tensorad.codegen.contraction_cost import (
     copies_by_blocks,
     cycles_on,
     gaps_cost,
+    least_cycles,
     rows_collide,
 )
 from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel
@@ -67,8 +68,10 @@ def plan_contraction(c: Contraction, width: int, choices: Choices = OPEN) -> Blo
 
 def _pays(c: Contraction, width: int, most: float) -> bool:
     """Whether the cheapest way takes at most so many cycles on the model of a machine."""
-    for found in _blockings(c, width, MODEL, OPEN):
-        if cycles_on(found, MODEL) < FAR * most:
+    for draft in _drafts(c, width, MODEL, OPEN):
+        if least_cycles(draft, MODEL) >= FAR * most:
+            continue
+        if cycles_on(_completed(draft, MODEL, OPEN), MODEL) < FAR * most:
             return True  # nor is the cheapest one dearer
     model = _cheapest(c, width, MODEL, OPEN)
     return model is not None and cycles_on(model, MODEL) <= most
@@ -84,9 +87,12 @@ def _cheapest(
     c: Contraction, width: int, target: Machine, choices: Choices, inside: bool = False
 ) -> Blocking | None:
     best: tuple[float, Blocking] | None = None
-    for found in _blockings(c, width, target, choices):
-        if inside and (found.mode == "gaps" or "relayout" in (found.mode, found.rows_mode)):
+    for draft in _drafts(c, width, target, choices):
+        if inside and (draft.mode == "gaps" or "relayout" in (draft.mode, draft.rows_mode)):
             continue
+        if best is not None and least_cycles(draft, target) >= best[0] * 0.99:
+            continue
+        found = _completed(draft, target, choices)
         cost = cycles_on(found, target)
         if choices.pack is not None and found.mode != choices.pack:
             cost *= 1e6  # as asked where it exists
@@ -123,8 +129,8 @@ def _alike(b: Blocking) -> Blocking:
     return b
 
 
-def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) -> Iterator[Blocking]:
-    """The sensible ways to run a contraction."""
+def _drafts(c: Contraction, width: int, target: Machine, choices: Choices) -> Iterator[Blocking]:
+    """The sensible ways to run a contraction, without panels and blocks."""
     for rows, lanes in ((c.left, c.right), (c.right, c.left)):
         if not rows.axes or not lanes.axes:
             continue
@@ -154,12 +160,9 @@ def _blockings(c: Contraction, width: int, target: Machine, choices: Choices) ->
                         scale_of(width, element, target), mode, rows_mode, 0,
                         size(c.reduced[0]), False, False,
                     )  # fmt: skip
-                    if mode == "gaps":
-                        yield _with_gaps(draft, target, choices)
-                        continue
-                    yield _blocked(draft, target, choices)
-                    if rows_collide(draft) and most[registers] > WAYS:
-                        yield _blocked(replace(draft, most=fewer), target, choices)
+                    yield draft
+                    if mode != "gaps" and most[registers] > WAYS and rows_collide(draft):
+                        yield replace(draft, most=fewer)
 
 
 def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:
@@ -182,6 +185,11 @@ def _rows_mode(c: Contraction, rows: Part) -> Mode:
     if rows.padded or any(uses.get(a, 0) is None for a in c.reduced):
         return "relayout" if can_relayout(rows, None, c) else "panel"
     return "place"
+
+
+def _completed(draft: Blocking, target: Machine, choices: Choices) -> Blocking:
+    made = _with_gaps if draft.mode == "gaps" else _blocked
+    return made(draft, target, choices)
 
 
 def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:

@@ -1,0 +1,116 @@
+"""How the cheapest way to run a contraction is found: by bounds, the others are not completed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tensorad import te, topi
+from tensorad.autodiff import vjp
+from tensorad.codegen import contraction_plan, machine
+from tensorad.codegen.choices import OPEN, Choices
+from tensorad.codegen.contraction import Contraction
+from tensorad.codegen.contraction_blocking import Blocking
+from tensorad.codegen.contraction_cost import cycles_on, least_cycles
+from tensorad.codegen.lower import lower_program
+from tensorad.codegen.machine import Machine
+from tensorad.config import override
+from tensorad.ir.tensor import Tensor
+
+MACHINES = (
+    "registers=32,vector_bytes=64,cores=1,l2=1048576,l3=16777216",
+    "registers=16,vector_bytes=32,cores=4,l2=262144,l3=1048576",
+)
+
+
+def product() -> tuple[Tensor, list[Tensor]]:
+    a, b = te.placeholder((61, 600), name="A"), te.placeholder((600, 250), name="B")
+    return topi.matmul(a, b), [a, b]
+
+
+def batch() -> tuple[Tensor, list[Tensor]]:
+    a, b = te.placeholder((6, 64, 32), name="A"), te.placeholder((6, 48, 32), name="B")
+    return topi.batch_matmul(a, b), [a, b]
+
+
+def convolution() -> tuple[Tensor, list[Tensor]]:
+    x, w = te.placeholder((3, 6, 14, 14), name="X"), te.placeholder((16, 6, 5, 5), name="W")
+    return topi.nn.conv2d(x, w), [x, w]
+
+
+def deep() -> tuple[Tensor, list[Tensor]]:
+    a, b = te.placeholder((64, 9000), name="A"), te.placeholder((9000, 1024), name="B")
+    return topi.matmul(a, b), [a, b]
+
+
+Formula = Callable[[], tuple[Tensor, list[Tensor]]]
+Asked = list[tuple[Contraction, int, Choices]]
+
+
+def contractions(formula: Formula, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """All that are planned for a tensor and its gradients."""
+    y, inputs = formula()
+    found: Asked = []
+    plan = contraction_plan.plan_contraction
+
+    def heard(c: Contraction, width: int, choices: Choices = OPEN) -> Blocking | None:
+        found.append((c, width, choices))
+        return plan(c, width, choices)
+
+    head = te.placeholder(y.shape, name="H")
+    with monkeypatch.context() as patch:
+        patch.setattr("tensorad.codegen.contraction_nest.plan_contraction", heard)
+        lower_program([y, *vjp(y, inputs, head)], [*inputs, head])
+    assert len(found) >= 3
+    return found
+
+
+def shown(b: Blocking | None) -> tuple[object, ...]:
+    """All that is chosen."""
+    if b is None:
+        return ()
+    sides = tuple([a.name for a in (*b.rows.axes, *b.lanes.axes, *b.group)])
+    loops = b.panel, b.split, b.block, b.by_rows, b.parallel, b.together, b.pitch, b.sliver
+    return (*sides, b.registers, b.most, b.mode, b.rows_mode, *loops)
+
+
+@pytest.mark.parametrize("text", MACHINES)
+@pytest.mark.parametrize("formula", [product, batch, convolution, deep])
+def test_no_way_costs_less_than_its_bound(
+    text: str, formula: Formula, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with override(machine=text):
+        target = machine.current()
+        for c, width, choices in contractions(formula, monkeypatch):
+            for draft in contraction_plan._drafts(c, width, target, choices):
+                made = contraction_plan._completed(draft, target, choices)
+                least = least_cycles(draft, target)
+                assert least <= cycles_on(made, target) * (1 + 1e-9), shown(made)
+
+
+@pytest.mark.parametrize("text", MACHINES)
+@pytest.mark.parametrize("formula", [product, batch, convolution, deep])
+def test_bounds_leave_the_choice_as_it_is_and_most_ways_out(
+    text: str, formula: Formula, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    completed: list[Blocking] = []
+    complete = contraction_plan._completed
+
+    def counted(draft: Blocking, target: Machine, choices: Choices) -> Blocking:
+        completed.append(draft)
+        return complete(draft, target, choices)
+
+    ways = 0
+    with override(machine=text):
+        target = machine.current()
+        for c, width, choices in contractions(formula, monkeypatch):
+            with monkeypatch.context() as patch:
+                patch.setattr(contraction_plan, "_completed", counted)
+                found = contraction_plan._cheapest(c, width, target, choices)
+            with monkeypatch.context() as patch:
+                patch.setattr(contraction_plan, "least_cycles", lambda *_: 0.0)
+                wanted = contraction_plan._cheapest(c, width, target, choices)
+            assert shown(found) == shown(wanted)
+            ways += len(list(contraction_plan._drafts(c, width, target, choices)))
+    assert len(completed) < 0.65 * ways
