@@ -23,7 +23,9 @@ from tensorad.codegen.loopir import Kernel
 from tensorad.ir.tensor import Tensor
 
 MODULE_LINES: Final = 400
-"""Lines of text after which a module takes no more kernels: some ten milliseconds for LLVM."""
+"""Lines of text after which a module takes no more kernels: some ten milliseconds for LLVM.
+
+Where no thread can have it, a module takes all that are left."""
 _TURN_S: Final = 1e-4
 """How long a thread waits before it asks for the interpreter while two take turns."""
 
@@ -74,7 +76,7 @@ class Compiler:
         if self._gathered and self._gathered[0].opt != job.opt:
             self._hand_over()
         self._gathered.append(job)
-        if sum([g.lines for g in self._gathered]) >= MODULE_LINES:
+        if sum([g.lines for g in self._gathered]) >= MODULE_LINES and self._is_beside():
             self._hand_over()
 
     def finished(self, kernels: tuple[Kernel, ...]) -> list[Compiled]:
@@ -98,7 +100,7 @@ class Compiler:
 
     def _hand_over(self) -> None:
         """Give the next module to the thread; where there can be none compile it here."""
-        if self._thread is None and not self._is_started():
+        if not self._is_beside():
             self._compile_here()
         elif self._gathered:
             self._tasks.put(partial(load_together, self._gathered))
@@ -107,6 +109,10 @@ class Compiler:
     def _compile_here(self) -> None:
         load_together(self._gathered)
         self._gathered = []
+
+    def _is_beside(self) -> bool:
+        """Whether there is a thread to compile a module while the next loops are written."""
+        return self._thread is not None or self._is_started()
 
     def _is_started(self) -> bool:
         if config.available_cpus() < 2 or jit.is_held():  # a thread would wait for this one
