@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tensorad.codegen.llvm_expr import Expressions, Lanes
+from tensorad.codegen.llvm_extrema import is_extremum, of_numbers, step, with_nan
 from tensorad.codegen.llvm_guard import guarded_reads
 from tensorad.codegen.llvm_lanes import InLanes, LaneUse, expressions, statements, store_run
 from tensorad.codegen.llvm_ops import is_constant
@@ -24,7 +25,10 @@ PARAMETERS = "ptr %slots, ptr %index, ptr %sizes, i64 %begin, i64 %end, ptr %err
 
 @dataclass
 class Partial:
-    """A fold kept in lanes: the combiner, the value before, and the lane group."""
+    """A fold kept in lanes: the combiner, the value before, and the lane group.
+
+    An extremum of floats has one value more: a register of the lanes that have seen NaN.
+    """
 
     combiner: Combiner
     before: tuple[Value, ...]
@@ -148,7 +152,12 @@ class Statements:
         if lanes is None:
             raise InternalError("a fold in lanes outside of a vector loop")
         old = [self._part(v, lanes.count) for v in partial.lanes]
-        new = [self.values.spread(v, lanes.lanes, lanes.count) for v in self._combined(s, old)]
+        if is_extremum(s.combiner):
+            value = self.values.spread(self.values.value(s.values[0]), lanes.lanes, lanes.count)
+            w = Writer(self.code, self.code.depth, value.dtype, lanes.lanes)
+            new = step(w, s.combiner, old, value)
+        else:
+            new = [self.values.spread(v, lanes.lanes, lanes.count) for v in self._combined(s, old)]
         if lanes.mask is not None:
             new = [self._masked(lanes, n, o) for n, o in zip(new, old, strict=True)]
         for n, v in enumerate(partial.lanes):
@@ -212,11 +221,15 @@ class Statements:
         for c in combiner.identity:
             text = vector_constant(c.value, c.dtype, lanes)
             start.append(Value((text,) * way.registers, c.dtype, lanes, self.code.depth, 0))
+        if is_extremum(combiner):
+            text = vector_constant(0.0, start[0].dtype, lanes)
+            start.append(Value((text,), start[0].dtype, lanes, self.code.depth, 0))
         self.partials[targets] = Partial(combiner, before, start)
 
     def _finish(self, targets: tuple[Param, ...]) -> None:
         """The lanes are combined in halves, then with the value from before."""
         p = self.partials.pop(targets)
+        seen = p.lanes.pop() if is_extremum(p.combiner) else None
         lanes = p.lanes[0].lanes
         parts = [list(v.names) for v in p.lanes]
         while len(parts[0]) > 1:
@@ -228,6 +241,9 @@ class Statements:
             ]
             parts = [[m[c] for m in merged] + names[pairs:half] for c, names in enumerate(parts)]
         result = self._halve(p, [names[0] for names in parts])
+        if seen is not None:
+            w = Writer(self.code, self.code.depth, seen.dtype, 0)
+            result = [result[0]._replace(names=(with_nan(w, result[0].name, seen),))]
         if not self._is_identity(p):
             result = self._combine(p.combiner, p.before, result)
         self._set(targets, result)
@@ -241,6 +257,9 @@ class Statements:
     ) -> list[str]:
         depth = self.code.depth
         dtypes = [v.dtype for v in p.lanes]
+        if is_extremum(p.combiner):
+            w = Writer(self.code, depth, dtypes[0], lanes)
+            return [of_numbers(w, p.combiner, left[0], right[0])]
         before = [Value((x,), d, lanes, depth, 0) for x, d in zip(left, dtypes, strict=True)]
         after = [Value((x,), d, lanes, depth, 0) for x, d in zip(right, dtypes, strict=True)]
         results = self._combine(p.combiner, before, after)
