@@ -9,7 +9,7 @@ from tensorad.codegen.affine import substitutor
 from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
-from tensorad.ir.expr import Axis, Call, Expr, axis
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Select, axis, logical_and
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.linear import linear_form
 
@@ -31,6 +31,11 @@ def joined_strips(s: For) -> JoinedStrips | None:
     """
     if len(s.body) != 1:
         return None
+    within = walked_range(s)
+    if within is not None:
+        first, last = _ends(s.axis)
+        begun, ended = (substitute(e, {s.axis: a}) for e, a in zip(within.args, (first, last)))
+        return JoinedStrips(first, last, placed(s.body, {within: logical_and(begun, ended)}))
     between: list[For] = []
     inner = s.body[0]
     while isinstance(inner, For) and inner.kind == "serial" and not _is_strip(s.axis, inner.axis):
@@ -44,7 +49,7 @@ def joined_strips(s: For) -> JoinedStrips | None:
         return None
     if not _is_strip(s.axis, inner.axis) or _uses(inner.body, s.axis):
         return None
-    first, last = (axis(f"{s.axis.name}{end}", s.axis.lower, s.axis.upper) for end in ("f", "l"))
+    first, last = _ends(s.axis)
     lower = substitute(inner.axis.lower, {s.axis: first})
     lane = axis(inner.axis.name, lower, substitute(inner.axis.upper, {s.axis: last}))
     body: tuple[Stmt, ...] = (
@@ -53,6 +58,46 @@ def joined_strips(s: For) -> JoinedStrips | None:
     for loop in reversed(between):
         body = (replace(loop, body=body),)
     return JoinedStrips(first, last, body)
+
+
+def _ends(number: Axis) -> tuple[Axis, Axis]:
+    """The numbers of the first strip and of the last."""
+    first, last = (axis(f"{number.name}{end}", number.lower, number.upper) for end in ("f", "l"))
+    return first, last
+
+
+def walked_range(s: For) -> Call | None:
+    """Whether each iteration lists the points of a walk whose value is in its range, by that test.
+
+    Iterations in a row may then walk once, for the range that theirs are together.
+    """
+    match s.body:
+        case (
+            For(
+                body=(
+                    Assign(),
+                    For(body=(Store(), Assign(values=(Call(args=(_, chosen)),)))),
+                    For(),
+                )
+            ),
+        ):
+            pass
+        case _:
+            return None
+    match chosen:
+        case Select(
+            cond=Call(
+                op="and", args=(Call(op="ge", args=(e, low)), Call(op="lt", args=(f, high)))
+            ) as test
+        ):
+            pass
+        case _:
+            return None
+    if e is not f or s.axis in free_leaves(e):
+        return None
+    if not _is_strip(s.axis, axis("range", low, high)):
+        return None
+    return None if _uses(placed(s.body, {test: TRUE}), s.axis) else test
 
 
 def _is_strip(number: Axis, a: Axis) -> bool:

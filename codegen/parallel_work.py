@@ -10,6 +10,7 @@ from typing import Final, TypeGuard
 from tensorad.codegen.affine import Ranges
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.loop_place import walked_range
 from tensorad.codegen.loopir import Fold, For, If, Kernel, Stmt, Store
 from tensorad.ir.expr import (
     ONE,
@@ -77,7 +78,8 @@ def loop_work(loop: For) -> Expr:
     while stack:
         s, times, lane = stack.pop()
         ranges.enter(s.axis)
-        trips = _trips(s.axis, ranges, outer)
+        walks = s is loop and walked_range(s) is not None
+        trips = ONE if walks else _trips(s.axis, ranges, outer)
         outer[s.axis] = sub(s.axis.upper, ONE)
         if s.kind == "vector":
             trips, lane = floordiv(add(trips, int_const(_LANES - 1)), int_const(_LANES)), s.axis

@@ -153,14 +153,16 @@ def schedule_unit(unit: Unit, schedules: Schedules, plans: Plans) -> list[Kernel
     *before, last = schedule_op(unit.parts[0], unit.live, schedules.of(unit.parts[0].name), plans)
     if len(unit.parts) == 1:
         return [*before, last]
-    body = list(last.body)
+    body, scratch = list(last.body), list(last.scratch)
     for op in unit.parts[1:]:
         if not isinstance(op, Scatter):
             raise InternalError(f"{op.name} ({type(op).__name__}) does not continue a tensor")
-        body.extend(schedule_updates(op, unit.live[0], schedules.of(op.name)))
+        updates, own = schedule_updates(op, unit.live[0], schedules.of(op.name))
+        body.extend(updates)
+        scratch.extend(own)
     made = [t for k in before for t in k.writes]
     read = tuple(dict.fromkeys((*last.reads, *made, *unit.inputs())))
-    return [*before, Kernel(unit.op.name, tuple(body), last.writes, read, last.scratch)]
+    return [*before, Kernel(unit.op.name, tuple(body), last.writes, read, tuple(scratch))]
 
 
 def schedule_op(op: Op, live: tuple[Tensor, ...], choices: Choices, plans: Plans) -> list[Kernel]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorad.codegen.llvm_lanes import expressions
+from tensorad.codegen.loop_place import walked_range
 from tensorad.codegen.loopir import Fold, For, If, Kernel, Stmt
 from tensorad.codegen.memory import bytes_of, size_value
 from tensorad.ir.expr import Axis, Call, Const, Expr, Param, Size, int_const
@@ -71,6 +72,8 @@ class _Counter:
                 self.loops[s.axis] = runs * trips
                 if s.kind == "parallel":
                     self.shared = max(self.shared, trips)
+                if s.kind == "parallel" and walked_range(s) is not None:
+                    trips = 1.0  # every point is in one of the ranges
                 inside = dict(found)
                 stack.extend((c, runs * trips, inside) for c in reversed(s.body))
             elif isinstance(s, If):
@@ -79,7 +82,10 @@ class _Counter:
 
     def trips(self, a: Axis) -> float:
         """Iterations of a loop, outer axes at the middle of their ranges."""
-        low, high, step = (self.number(b) for b in (a.lower, a.upper, a.step))
+        low, step = self.number(a.lower), self.number(a.step)
+        ends = a.upper.args if isinstance(a.upper, Call) and a.upper.op == "minimum" else (a.upper,)
+        known = [n for n in map(self.number, ends) if n is not None]
+        high = min(known, default=None)
         if low is None or high is None or not step:
             self.middle[a] = int_const(0 if low is None else low)
             return ASSUMED

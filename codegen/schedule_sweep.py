@@ -13,6 +13,7 @@ from tensorad.codegen.lower_parts import lower_update
 from tensorad.codegen.parallel_work import SHARED_COST
 from tensorad.codegen.schedule_emit import emit_nest, strips
 from tensorad.codegen.schedule_plan import plan_nest
+from tensorad.codegen.schedule_ranges import picked_row, shared_by_rows
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
@@ -30,12 +31,18 @@ def schedule_scatter(op: Scatter, out: Tensor, choices: Choices) -> Kernel:
     axes = compute_axes(op.shape)
     start = op.combiner.identity[0] if op.init is None else read(op.init, axes)
     fill = Nest(axes, (), (out,), axes, (start,))
-    body = (*emit_nest(fill, plan_nest(fill, choices)), *schedule_updates(op, out, choices))
-    return Kernel(op.name, body, (out,), tuple(op_inputs(op)))
+    updates, scratch = schedule_updates(op, out, choices)
+    body = (*emit_nest(fill, plan_nest(fill, choices)), *updates)
+    return Kernel(op.name, body, (out,), tuple(op_inputs(op)), scratch)
 
 
-def schedule_updates(op: Scatter, out: Tensor, choices: Choices) -> tuple[Stmt, ...]:
-    """The loops over a scatter's points: lanes and threads where no two write one element."""
+def schedule_updates(
+    op: Scatter, out: Tensor, choices: Choices
+) -> tuple[tuple[Stmt, ...], tuple[Tensor, ...]]:
+    """The loops over a scatter's points, and scratch that they need.
+
+    Lanes and threads where no two write one element.
+    """
     body: tuple[Stmt, ...] = tuple([s for u in op.updates for s in lower_update(op, u, out)])
     if not occurs(REDUCE, *op_expressions(op)):
         ranges, memo = Ranges(op.axes), dict[Expr, Expr]()
@@ -55,15 +62,19 @@ def schedule_updates(op: Scatter, out: Tensor, choices: Choices) -> tuple[Stmt, 
         outer, inner = strips(near, STRIP) if shared else (near, near)
         body = serial([*ordered, inner], _mapped(body, substitutor({near: inner})))
         if shared:
-            return (For(outer, body, "parallel"),)
-        return free_loops(others, points, body, choices.parallel)
+            return (For(outer, body, "parallel"),), ()
+        return free_loops(others, points, body, choices.parallel), ()
     if lane is not None and not outside and _is_outermost(lane) and wide:
+        row = picked_row(op, lane)
+        if row is not None and len(ordered) == 1:
+            loop, scratch = shared_by_rows(out, row, ordered[0], For(lane, body, "vector"))
+            return (loop,), tuple(scratch)
         outer, inner = strips(lane, STRIP)
         body = serial(ordered, (For(inner, _mapped(body, substitutor({lane: inner})), "vector"),))
-        return (For(outer, body, "parallel"),)
+        return (For(outer, body, "parallel"),), ()
     if lane is not None:
         body = (For(lane, body, "vector"),)
-    return free_loops(outside, points, serial(ordered, body), choices.parallel)
+    return free_loops(outside, points, serial(ordered, body), choices.parallel), ()
 
 
 def _near(op: Scatter, free: Sequence[Axis]) -> Axis | None:

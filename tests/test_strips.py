@@ -10,12 +10,16 @@ from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.codegen import fusion
 from tensorad.codegen.llvm_lanes import statements
-from tensorad.codegen.loop_place import joined_strips
+from tensorad.codegen.loop_place import joined_strips, walked_range
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import For, Kernel, LoopProgram, Store
+from tensorad.codegen.loopir import Fetch, For, Kernel, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
+from tensorad.codegen.parallel_work import loop_work
+from tensorad.codegen.predict import predict
 from tensorad.config import override
 from tensorad.errors import BoundsError
+from tensorad.ir.expr import Const
+from tensorad.ir.order import reads
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.nn import layer_norm
 
@@ -159,25 +163,81 @@ def added_rows(rows: int, width: int, count: int) -> tuple[Tensor, list[Tensor]]
     return d, [table, index, head]
 
 
+def check_added_rows(d: Tensor, inputs: list[Tensor]) -> None:
+    """The bits of NumPy's loop on any number of threads, and no element left as it was."""
+    rows, width, count = (int(n) for n in (*d.shape, inputs[1].shape[0]))
+    rng = np.random.default_rng(0)
+    arrays = [
+        np.zeros((rows, width), "f4"),
+        rng.integers(0, rows, count),
+        rng.standard_normal((count, width)).astype("f4"),
+    ]
+    want = np.zeros((rows, width), "f4")
+    np.add.at(want, arrays[1], arrays[2])
+    f = ta.build(d, inputs)
+    for threads in (1, 2, 3, 8):
+        with override(num_threads=threads):
+            out = np.full((rows, width), np.nan, "f4")
+            assert np.array_equal(f(*arrays, out=out), want)
+
+
 def test_strips_of_one_thread_run_as_one() -> None:
-    d, inputs = added_rows(500, 200, 8192)
+    d, inputs = added_rows(3, 200, 8192)
     kernel = lower_program([d], inputs).kernels[-1]
     fill, updates = kernel.body
     assert isinstance(updates, For) and updates.kind == "parallel" and updates.axis.extent == 4
     assert joined_strips(updates) is not None
     assert isinstance(fill, For) and joined_strips(fill) is None  # nothing between to run again
-    rng = np.random.default_rng(0)
-    arrays = [
-        np.zeros((500, 200), "f4"),
-        rng.integers(0, 500, 8192),
-        rng.standard_normal((8192, 200)).astype("f4"),
-    ]
-    want = np.zeros((500, 200), "f4")
-    np.add.at(want, arrays[1], arrays[2])
-    f = ta.build(d, inputs)
-    for threads in (1, 2, 3):
-        with override(num_threads=threads):
-            assert np.array_equal(f(*arrays), want)
+    check_added_rows(d, inputs)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(8, 8192), (63, 5000), (500, 8192)])
+def test_threads_add_to_the_rows_that_they_filled(rows: int, count: int) -> None:
+    d, inputs = added_rows(rows, 100, count)
+    with override(machine="cores=4"):
+        program = lower_program([d], inputs)
+    verify_loops(program)
+    kernel = program.kernels[-1]
+    fill, updates = kernel.body
+    assert isinstance(fill, For) and (fill.kind == "parallel") is (rows == 500)
+    assert isinstance(updates, For) and updates.kind == "parallel" and updates.axis.extent == 8
+    assert [t.shape for t in kernel.scratch] == [(1024,), (1024,)]
+    joined = joined_strips(updates)
+    assert joined is not None and walked_range(updates) is not None
+    (walk,) = joined.body
+    assert isinstance(walk, For) and walk.axis.extent == -(-count // 1024)  # one, for many ranges
+    check_added_rows(d, inputs)
+
+
+def test_a_walk_counts_once_however_many_ranges_there_are() -> None:
+    d, inputs = added_rows(500, 100, 8192)
+    kernel = lower_program([d], inputs).kernels[-1]
+    updates = kernel.body[1]
+    assert isinstance(updates, For)
+    work = loop_work(updates)
+    assert isinstance(work, Const) and 8192 * 7 * 4 < work.value < 8192 * 7 * 16
+    assert predict(kernel, {}).flops == 8192 * 100
+
+
+@pytest.mark.parametrize(("rows", "width"), [(500, 32), (3, 100)], ids=["short rows", "few rows"])
+def test_other_rows_that_data_picks_are_not_shared_by_ranges(rows: int, width: int) -> None:
+    """To look at an index would cost as much as the update, or few threads had rows."""
+    d, inputs = added_rows(rows, width, 8192)
+    updates = lower_program([d], inputs).kernels[-1].body[1]
+    assert isinstance(updates, For) and walked_range(updates) is None
+    check_added_rows(d, inputs)
+
+
+def test_rows_in_a_range_are_asked_for_ahead() -> None:
+    """Only those: another thread's stay in its cache."""
+    d, inputs = added_rows(3000, 128, 4096)
+    with override(machine="l2=65536,l3=1048576,line=64"):
+        kernel = lower_program([d], inputs).kernels[-1]
+        fetched = [s for s in statements(kernel.body) if isinstance(s, Fetch)]
+        assert [s.tensor.name for s in fetched] == ["dT", "head"]
+        listed = [e.tensor for s in fetched for e in reads(s.indices[0])]
+        assert tuple(listed) == kernel.scratch
+        check_added_rows(d, inputs)
 
 
 @pytest.mark.parametrize("bad", [0, 15, 16, 40])
