@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import cycle
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +33,11 @@ ALIGNED: Final = 64
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads)
+    """Threads on CPUs of their own, where the system lets them choose: a limit is the machine's."""
+    if not hasattr(os, "sched_setaffinity"):
+        return ThreadPoolExecutor(threads)
+    cpus = cycle(sorted(os.sched_getaffinity(0)))
+    return ThreadPoolExecutor(threads, initializer=lambda: os.sched_setaffinity(0, {next(cpus)}))
 
 
 def _on_threads(calls: Sequence[Callable[[], object]]) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import threading
 import time
 
 import pytest
 
-from benchmarks import timing
+from benchmarks import limits, timing
 
 
 def test_every_sample_begins_when_the_others_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,3 +62,12 @@ def test_a_thread_that_never_sleeps_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     timing.settle()
     assert timing.AWAKE_S <= now[0] < 2 * timing.AWAKE_S
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no choice of CPUs")
+def test_threads_of_a_limit_have_cpus_of_their_own() -> None:
+    found: list[set[int]] = []
+    limits._on_threads([lambda: found.append(os.sched_getaffinity(0))] * 2)
+    cpus = os.sched_getaffinity(0)
+    assert sorted(map(len, found)) == [1, 1]
+    assert len(set.union(*found)) == min(2, len(cpus)) and set.union(*found) <= cpus
