@@ -7,7 +7,7 @@ anew, so that the processor does not foresee them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import Final
 
@@ -17,17 +17,20 @@ from tensorad.codegen.affine import among, substitutor
 from tensorad.codegen.contraction import is_symbolic
 from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits
-from tensorad.codegen.loopir import Fetch
+from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes
+from tensorad.codegen.loopir import Fetch, For, Stmt
 from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, floordiv, int_const, mod, mul
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves
+from tensorad.ir.visit import free_leaves, reads
 
 LEAST_PART: Final = 64
 """The part of the second cache from which the processor does not foresee the next operands."""
 LARGE: Final = 1 << 62
 """Bytes that a tensor of symbolic extents is thought to have."""
+PACKED_AHEAD: Final = 8192
+"""Bytes of a panel's operand between what is asked for and what is packed."""
 PAGE: Final = 4096
 """Bytes within which the processor foresees what is read."""
 
@@ -161,6 +164,34 @@ def slivers_ahead(
     first = add(add(row, int_const(rows)), mul(sliver, int_const(each)))
     found = [value(add(first, int_const(n))) for n in range(each)]
     return tuple([Fetch(e.tensor, e.indices, 1) for e in found if isinstance(e, Read)])
+
+
+def steps_ahead(loops: Sequence[Stmt], lanes: int) -> tuple[Stmt, ...]:
+    """Loops that pack a panel, asking for what later reduce steps read.
+
+    Each step reads a piece of another row, too short for the processor to follow it, and from
+    behind the second cache: the tiles before have read all rows of the other operand.
+
+    Args:
+        loops: loops over the reduce steps around vector loops that read lanes side by side, in
+            rows that no data picks.
+        lanes: elements of a piece, less than a page.
+    """
+    return tuple([_asking(s, s.axis, lanes) if isinstance(s, For) else s for s in loops])
+
+
+def _asking(s: For, step: Axis, lanes: int) -> For:
+    if not runs_in_lanes(s):
+        body = [_asking(c, step, lanes) if isinstance(c, For) else c for c in s.body]
+        return replace(s, body=tuple(body))
+    found: list[Fetch] = []
+    for e in dict.fromkeys([e for c in s.body for e in reads(*expressions(c))]):
+        piece = lanes * e.tensor.dtype.size_bytes
+        if (bytes_of(e.tensor) or LARGE) > machine.current().l2:
+            later = substitutor({step: add(step, int_const(PACKED_AHEAD // piece))})
+            count = s.axis.extent or lanes
+            found.append(Fetch(e.tensor, tuple([later(i) for i in e.indices]), count))
+    return replace(s, body=(*found, *s.body))
 
 
 def columns_ahead(b: Blocking, value: Expr, rows: int) -> tuple[Fetch, ...]:

@@ -7,6 +7,7 @@ from math import ceil, prod
 
 from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import size
+from tensorad.codegen.contraction_ahead import PAGE, steps_ahead
 from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.contraction_layout import in_place
@@ -67,8 +68,13 @@ class Panel:
     def _slivers(
         self, mapping: Mapping, local: Sequence[Axis], base: Expr, lanes: int
     ) -> tuple[Stmt, ...]:
-        """All whole slivers, and the lanes that are left in one more."""
+        """All whole slivers, and the lanes that are left in one more.
+
+        Of lanes side by side each reduce step brings all slivers, longer pieces of rows, where
+        these are shorter than a page: the slivers are few then, which is where the step stores.
+        """
         b = self.b
+        by_steps = in_place(b.lanes, b.group) and b.panel * self.value.dtype.size_bytes < PAGE
         whole, left = divmod(lanes, b.sliver)
         body: tuple[Stmt, ...] = ()
         numbers: list[tuple[Expr, int]] = [(axis("s", 0, whole), b.sliver)] if whole else []
@@ -76,9 +82,11 @@ class Panel:
         for s, count in numbers:
             lane = axis("l", 0, count)
             flat = add(add(base, mul(s, int_const(b.sliver))), lane)
-            axes = [*([s] if isinstance(s, Axis) else []), *local, lane]
+            several = [s] if isinstance(s, Axis) else []
+            axes = [*local, *several, lane] if by_steps else [*several, *local, lane]
             places = mapping | digits(flat, b.group)
-            body += self._packed(axes, (s, position(local), lane), places, Ranges())
+            loops = self._packed(axes, (s, position(local), lane), places, Ranges())
+            body += steps_ahead(loops, min(lanes, b.panel)) if by_steps else loops
         return body
 
     def _packed(
