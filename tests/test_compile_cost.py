@@ -55,7 +55,12 @@ LIMITS: list[tuple[Callable[[], Layer], int, int]] = [
     (pool, 15_000, 1),
     (softmax, 34_000, 1),
 ]
-"""(layer, bytes of text, functions) of forward and gradients; a third above what they are."""
+"""(layer, bytes of text, functions) of forward and gradients; a third above what they are.
+
+A loop that threads share is a function, and so is what stands before, between and after such
+loops. The convolution has nine, of which the gradient of its weights has five: threads that are
+awake share its small product, too, not only the copy of X.
+"""
 
 
 @pytest.mark.parametrize(("layer", "size_bytes", "functions"), LIMITS)
