@@ -160,7 +160,7 @@ class Memory:
         offsets = values.value(Linear(varying, 0).to_expr())
         return Place(pointer, plan.constant, 0, offsets)
 
-    def _rows_apart(self, e: Read) -> Place:
+    def rows_apart(self, e: Read) -> Place:
         """The address of a read's first lane where the others are rows of symbolic length apart."""
         values, plan = self.values, self.plan(e.tensor, e.indices)
         assert plan.rows is not None and values.vector is not None  # a window has seen it
@@ -245,7 +245,7 @@ class Memory:
         values, t = self.values, e.tensor
         window = self.windows.get(e)
         far = window is not None and self.plan(t, e.indices).rows is not None
-        place = self._rows_apart(e) if far else self.place(t, e.indices)
+        place = self.rows_apart(e) if far else self.place(t, e.indices)
         level, mask = place.pointer.level, place.pointer.mask
         if place.offsets is not None:
             level = max(level, place.offsets.level)

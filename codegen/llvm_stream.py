@@ -17,15 +17,14 @@ from tensorad.codegen.llvm_expr import Lanes
 from tensorad.codegen.llvm_groups import are_neighbours
 from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.llvm_memory import Memory, Offset, side_by_side
-from tensorad.codegen.llvm_strided import MAX_STRIDE
 from tensorad.codegen.llvm_text import Code, Value, memory_type
-from tensorad.codegen.llvm_windows import direct, of_axes
+from tensorad.codegen.llvm_windows import direct, of_axes, row_pointer
 from tensorad.codegen.loopir import Fetch, For, If, Store
 from tensorad.codegen.scratch import PAGE
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Expr, Read, axis, int_const, mul, sub
+from tensorad.ir.expr import Call, Const, Expr, Read, Size, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import reads, substitute
+from tensorad.ir.visit import postorder, reads, substitute
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_loop import Loops
@@ -59,7 +58,9 @@ class Stream:
     step: int
     """Bytes from one iteration to the next."""
     align: int
-    """What all of them are aligned to when the first is."""
+    """What all of them are aligned to when the first is, and rows are."""
+    rows: tuple[Expr, ...] = ()
+    """Elements between rows of symbolic length."""
 
     @property
     def steps_of_line(self) -> int:
@@ -99,7 +100,9 @@ def streams_of(loops: Loops, s: For) -> list[Stream]:
 def _stream(
     t: Tensor, stores: Sequence[tuple[Expr, ...]], plans: Sequence[Offset], lanes: int
 ) -> Stream | None:
-    groups = side_by_side(plans)
+    groups, rows = side_by_side(plans), _lengths_of_rows(plans)
+    if not groups and rows and plans[0].stride == 1:
+        groups = [[n] for n in range(len(plans))]
     size, stride = t.dtype.size_bytes, plans[0].stride
     if not groups or stride not in (1, 2, 4) or any(len(g) != stride for g in groups):
         return None
@@ -113,7 +116,16 @@ def _stream(
     align = min(align, lanes * step)
     if align < min(LINE, lanes * step):  # parts of a line are slower than plain stores
         return None
-    return Stream(t, stores[groups[0][0]], step, align)
+    return Stream(t, stores[groups[0][0]], step, align, rows)
+
+
+def _lengths_of_rows(plans: Sequence[Offset]) -> tuple[Expr, ...]:
+    """By what offsets differ beside numbers, where that is products of sizes; nothing elsewhere."""
+    every = dict.fromkeys([unit for plan in plans for unit in plan.units])
+    found = [u for u in every if len({plan.units.get(u, 0) for plan in plans}) > 1]
+    sizes = all(isinstance(e, (Size, Const, Call)) for u in found for e in postorder(u))
+    alike = len({plan.stride for plan in plans}) == 1
+    return tuple(found) if sizes and alike else ()
 
 
 def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) -> str:
@@ -137,6 +149,12 @@ def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) ->
             head = put(f"udiv i64 {missing}, {stream.step}")
         ahead = put(f"mul i64 {head}, {stream.step}")
         rest = put(f"and i64 {put(f'add i64 {address}, {ahead}')}, {stream.align - 1}")
+        for length in stream.rows:
+            size_bytes = put(
+                f"mul i64 {loops.values.value(length).name}, {stream.tensor.dtype.size_bytes}"
+            )
+            apart = put(f"and i64 {size_bytes}, {stream.align - 1}")
+            rest = put(f"or i64 {rest}, {apart}")
         wrong = put(f"icmp ne i64 {rest}, 0")
         bad = put(f"or i1 {bad}, {wrong}")
     longer = put(f"icmp sgt i64 {head}, {extent}")
@@ -232,7 +250,7 @@ def ask_ahead(loops: Loops, s: For) -> None:
             if e.tensor not in wanted:
                 continue
             plan = memory.plan(e.tensor, e.indices)
-            if plan.stride and all(of_axes(unit) for unit in plan.units):
+            if (plan.stride or plan.is_far) and all(of_axes(unit) for unit in plan.units):
                 key = (e.tensor, tuple(plan.units.items()), plan.stride)
                 spans.setdefault(key, (e, [], plan.stride))[1].append(plan.constant)
     for e, constants, stride in spans.values():
@@ -243,21 +261,25 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
     memory, lanes = loops.values.memory, loops.values.vector
     assert lanes is not None
     size = e.tensor.dtype.size_bytes
-    place = memory.place(e.tensor, e.indices)
+    far = memory.plan(e.tensor, e.indices).is_far
+    place = memory.place(e.tensor, e.indices) if stride else memory.rows_apart(e)
     if place.offsets is not None:
         return
     count = lanes.lanes * lanes.count
     line = LINE // size
     code, pointer = loops.code, place.pointer.name
+
+    def ask(row: int, at: int) -> None:
+        start = row_pointer(memory, e.tensor, pointer, place, row, code.depth)
+        prefetch(code, memory.shifted(e.tensor, start, at, code.depth), near=NEAR)
+
     few = s.axis.extent is not None and s.axis.extent <= 2 * AHEAD_ROWS * count
-    if (few or s.within is not None) and abs(stride) > MAX_STRIDE:  # what follows in each row
-        first = constants[0] + LINES_AHEAD * line
+    if far and (few or s.within is not None):  # what follows in each row
         for lane in range(count):
-            where = memory.shifted(e.tensor, pointer, first + lane * stride, code.depth)
-            prefetch(code, where, near=NEAR)
-        return
-    if abs(stride) > MAX_STRIDE:  # a line of every row that comes AHEAD_ROWS registers later
-        wanted = [constants[-1] + (AHEAD_ROWS * count + lane) * stride for lane in range(count)]
+            ask(lane, constants[0] + LINES_AHEAD * line)
+    elif far:  # a line of every row that comes AHEAD_ROWS registers later
+        for lane in range(count):
+            ask(AHEAD_ROWS * count + lane, constants[-1])
     else:
         bands = _bands(constants, abs(stride) * count)
         first = constants[0] if stride > 0 else constants[-1] - (count - 1) * -stride
@@ -268,8 +290,8 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
             pointer = code.put(
                 f"getelementptr {memory_type(e.tensor.dtype)}, ptr {pointer}, i64 {more}"
             )
-    for at in wanted:
-        prefetch(code, memory.shifted(e.tensor, pointer, at, code.depth), near=NEAR)
+        for at in wanted:
+            ask(0, at)
 
 
 def fetch(memory: Memory, code: Code, s: Fetch) -> None:

@@ -150,7 +150,7 @@ def _start(
     code = values.code
     pointer = memory.shifted(t, place.pointer.name, window.low, level)
     if lanes.mask is None or (is_constant(lanes.left) and lane < int(lanes.left)):
-        return _row(memory, t, pointer, place, lane, level)
+        return row_pointer(memory, t, pointer, place, lane, level)
     if is_constant(lanes.left):
         return None
     if lane:  # the last active lane's row once more: lanes beyond it are not stored
@@ -163,7 +163,9 @@ def _start(
     return pointer
 
 
-def _row(memory: Memory, t: Tensor, pointer: str, place: Place, lane: int, level: int) -> str:
+def row_pointer(
+    memory: Memory, t: Tensor, pointer: str, place: Place, lane: int, level: int
+) -> str:
     """The pointer as many rows further as the number of a lane."""
     if place.rows is None or not lane:
         return memory.shifted(t, pointer, lane * place.stride, level)

@@ -9,7 +9,7 @@ from tensorad.codegen.affine import substitutor
 from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
-from tensorad.ir.expr import TRUE, Axis, Call, Expr, Select, axis, logical_and
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Select, axis, logical_and, select
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.linear import linear_form
 
@@ -124,6 +124,13 @@ def _uses(body: tuple[Stmt, ...], a: Axis) -> bool:
         if a in bounds or a in free_leaves(*expressions(s)):
             return True
     return False
+
+
+def where(condition: Expr, s: For, *, run: bool) -> For:
+    """The loop, without iterations unless the condition, which no loop changes, is `run`."""
+    ends = (s.axis.upper, s.axis.lower) if run else (s.axis.lower, s.axis.upper)
+    a = axis(s.axis.name, s.axis.lower, select(condition, *ends), s.axis.step)
+    return replace(s, axis=a, body=placed(s.body, {s.axis: a}))
 
 
 def placed(body: tuple[Stmt, ...], mapping: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:

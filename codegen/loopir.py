@@ -42,8 +42,9 @@ class For:
     kind: LoopKind = "serial"
     width: int = 0
     within: Axis | None = None
-    """Vector loops: the axis of constant bounds of which this is one strip; together the strips
-    take all of it. The code generator may move the borders between strips by a line's elements."""
+    """Vector loops: the axis of which this is one strip, its bounds the same for all strips;
+    together they take all of it. The code generator may move borders between them by a line's
+    elements."""
     covering: bool = False
     """Serial loops in steps: each step takes as many values, and the axis ends at the last start
     of a whole one, so that the bounds hold for starts. Steps may overlap, and start elsewhere,

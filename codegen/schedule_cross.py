@@ -7,7 +7,7 @@ transposed in registers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -93,14 +93,21 @@ def strip_width(
         return 0
     stores, reads = accesses[: len(nest.tensors)], accesses[len(nest.tensors) :]
     beyond = bytes_moved(nest) > machine.current().l3
-    followed = all(_is_far(x.stride(vector)) or not x.stride(vector) for x in reads)
-    if beyond and followed:
+    if beyond and are_followed([x.stride(vector) for x in reads]):
         least = min([x.tensor.dtype.size_bytes for x in stores])
         alike = all(_in_whole_lines(x, across) for x in stores)
-        lines = LINES_OF_STRIP.get(least, FEWEST_LINES)
-        short = lines * LINE // least if alike else BUFFERED_STRIP * lanes
-        width = min(width, max(lanes, short))
+        width = min(width, short_strip(least, lanes) if alike else BUFFERED_STRIP * lanes)
     return width
+
+
+def short_strip(size_bytes: int, lanes: int) -> int:
+    """Lanes of a strip of rows that begin alike, for elements of so many bytes."""
+    return max(lanes, LINES_OF_STRIP.get(size_bytes, FEWEST_LINES) * LINE // size_bytes)
+
+
+def are_followed(strides: Iterable[int | None]) -> bool:
+    """Whether no read lies along the lanes: then few rows are read side by side."""
+    return all(_is_far(n) or not n for n in strides)
 
 
 def _in_whole_lines(x: Access, across: Axis) -> bool:

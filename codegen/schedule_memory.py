@@ -31,6 +31,7 @@ from tensorad.codegen.schedule_picked import picked_rows, with_rows_ahead
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule_ragged import through_strips
 from tensorad.codegen.schedule_record import note
+from tensorad.codegen.schedule_strips import in_strips
 from tensorad.ir.expr import ONE, Axis, Expr, Read, Size
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, reads
@@ -66,7 +67,9 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = Fa
     if streamed and waits_for_memory(kernel):
         body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed), kernel.scratch)
         body, strips = through_strips(body, dict.fromkeys(streamed))
-        kernel = replace(kernel, body=body, scratch=(*kernel.scratch, *buffers, *strips))
+        body, more = in_strips(body, dict.fromkeys(streamed)) if beyond else (body, [])
+        made = (*kernel.scratch, *buffers, *strips, *more)
+        kernel = replace(kernel, body=body, scratch=made)
     marks = _Marks(dict.fromkeys(streamed), dict.fromkeys(far), dict.fromkeys((*far, *unknown)))
     apart = _apart(kernel, streamed)
     return replace(kernel, body=_marked(kernel.body, marks), apart=apart)

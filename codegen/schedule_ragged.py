@@ -42,7 +42,7 @@ def _looked_into(
     result: list[Stmt] = []
     for s in body:
         if isinstance(s, For) and is_ragged(s, streamed):
-            result.extend(_copied(s, made))
+            result.extend(copied(s, made))
         elif isinstance(s, For) and s.kind != "vector":
             result.append(replace(s, body=_looked_into(s.body, streamed, made)))
         else:
@@ -52,21 +52,28 @@ def _looked_into(
 
 def is_ragged(s: For, streamed: Collection[Tensor]) -> bool:
     """Whether a vector loop is a strip of rows, evenly apart, that do not begin alike."""
-    stores = _rows(s)
-    if s.within is None or len(stores) < 2 or not _strip_length(s):
+    stores, alike = _rows(s), True
+    if any(t not in streamed for c in stores for t in c.tensors) or not may_be_copied(s):
         return False
-    tensors, size_bytes, alike = stores[0].tensors, 0, True
-    if any(c.tensors != tensors or t not in streamed for c in stores for t in tensors):
-        return False
-    for t in tensors:
+    for t in stores[0].tensors:
         forms = [offset(t, c.indices) for c in stores]
         if any(form.terms.get(s.axis, 0) != 1 for form in forms):
             return False
         size = t.dtype.size_bytes
         alike &= all((form.constant - forms[0].constant) * size % LINE == 0 for form in forms)
-        size_bytes += len(stores) * (_in_front(tensors) + _strip_length(s)) * size
+    return not alike
+
+
+def may_be_copied(s: For) -> bool:
+    """Whether a loop is a strip of rows, evenly apart, for which the first cache has room."""
+    stores = _rows(s)
+    if s.within is None or len(stores) < 2 or not _strip_length(s):
+        return False
+    tensors = stores[0].tensors
+    of_row = sum([(_in_front(tensors) + _strip_length(s)) * t.dtype.size_bytes for t in tensors])
     even = _evenly([c.indices for c in stores], axis("r", 0, len(stores))) is not None
-    return even and not alike and size_bytes <= machine.current().l1
+    alike = all(c.tensors == tensors for c in stores)
+    return alike and even and len(stores) * of_row <= machine.current().l1
 
 
 def _rows(s: For) -> list[Store]:
@@ -102,10 +109,13 @@ def _evenly(rows: Sequence[Sequence[Expr]], number: Axis) -> tuple[Expr, ...] | 
     return tuple(found)
 
 
-def _copied(s: For, made: list[Tensor]) -> list[For]:
-    """The strip with what lies in front of it to buffers, and the copies of its rows."""
+def copied(s: For, made: list[Tensor]) -> list[For]:
+    """The strip with what lies in front of it to buffers, and the copies of its rows.
+
+    Requires: `may_be_copied`.
+    """
     stores, whole = _rows(s), s.within
-    assert whole is not None  # `is_ragged` has seen it
+    assert whole is not None  # `may_be_copied` has seen it
     tensors = stores[0].tensors
     front = _in_front(tensors)
     shape = len(stores), front + _strip_length(s)
@@ -131,7 +141,7 @@ def _copy(s: For, t: Tensor, source: Tensor, before: Expr) -> For:
     stores = _rows(s)
     row, lane = axis("r", 0, len(stores)), axis(s.axis.name, s.axis.lower, s.axis.upper)
     indices = _evenly([c.indices for c in stores], row)
-    assert indices is not None  # `is_ragged` has seen it
+    assert indices is not None  # `may_be_copied` has seen it
     image = substitutor({s.axis: lane})
     store = Store(
         (t,), tuple([image(i) for i in indices]), (read(source, (row, sub(lane, before))),)

@@ -17,7 +17,7 @@ from tensorad.codegen import machine
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.llvm_stream import SHORTEST
-from tensorad.codegen.loop_place import placed
+from tensorad.codegen.loop_place import where
 from tensorad.codegen.loopir import Check, For, Kernel, Store
 from tensorad.codegen.row_overlap import with_rows_overlapped
 from tensorad.codegen.row_passes import with_row_passes
@@ -29,7 +29,7 @@ from tensorad.codegen.schedule_memory import (
     with_memory_hints,
 )
 from tensorad.codegen.schedule_record import listening, note
-from tensorad.ir.expr import Expr, add, axis, call, int_const, mul, select
+from tensorad.ir.expr import Expr, add, call, int_const, mul
 from tensorad.ir.tensor import Tensor
 
 SHARE: Final = 3
@@ -99,10 +99,5 @@ def _bytes(t: Tensor, times: int) -> Expr:
 
 def _where(leaves: Expr, kernel: Kernel, *, run: bool) -> list[For]:
     """The kernel's loops, without iterations unless the condition is `run`."""
-    result: list[For] = []
-    for s in kernel.body:
-        assert isinstance(s, For)  # `_may_leave` has seen that
-        ends = (s.axis.upper, s.axis.lower) if run else (s.axis.lower, s.axis.upper)
-        a = axis(s.axis.name, s.axis.lower, select(leaves, *ends), s.axis.step)
-        result.append(replace(s, axis=a, body=placed(s.body, {s.axis: a})))
-    return result
+    loops = [s for s in kernel.body if isinstance(s, For)]  # `_may_leave` has seen no others
+    return [where(leaves, s, run=run) for s in loops]

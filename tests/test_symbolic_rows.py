@@ -9,13 +9,17 @@ import pytest
 
 from tensorad import te
 from tensorad.building import build
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loop_interpret import interpret_loops
+from tensorad.codegen.loopir import For, Kernel, Store
+from tensorad.codegen.lower import lower_program
 from tensorad.config import override
+from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
 from tests.guarded import guarded
-from tests.test_memory_bound import RNG, text_of
-from tests.test_targets import HAS_AVX2
+from tests.test_memory_bound import RNG, array_at, text_of
+from tests.test_versions import CACHES, CPUS, kernel_of, trips
 
-CPUS = ("", *(("cpu=haswell",) if HAS_AVX2 else ()))
 KINDS = ("both", "rows", "columns")
 
 
@@ -61,3 +65,84 @@ def test_blocks_are_loaded_by_pieces_of_rows(kind: str) -> None:
     text = text_of(*transposed(64, 80, kind, "float32"), machine)
     assert fixed.count("= load <8 x float>") == 32
     assert text.count("= load <8 x float>") >= 32
+
+
+def loops_beyond(kernel: Kernel) -> list[For]:
+    """Loops over strips whose tiles cover the rows."""
+    found = [s for s in kernel.body if isinstance(s, For)]
+    return [s for s in found if any(isinstance(c, For) and c.covering for c in s.body)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tiles_of_symbolic_extents_walk_in_strips_beyond_the_caches(kind: str) -> None:
+    with override(machine=CACHES):
+        kernel = kernel_of(transposed(1024, 512, kind, "float32"))
+    found = loops_beyond(kernel)
+    buffered = [any(c.tensors[0].name == "Y.strip" for c in stores_of(s)) for s in found]
+    assert buffered == ([False] if kind == "columns" else [False, True])
+    loops = [s for s in kernel.body if isinstance(s, For)]
+    for rows, columns in ((1024, 512), (1001, 512), (1024, 15), (500, 512), (7, 3)):
+        sizes = {"m": rows, "n": columns}
+        running = [s for s in loops if trips(s, **sizes) > 0]
+        fits = (rows >= 512 or kind == "columns") and (columns >= 16 or kind == "rows")
+        even = rows % 16 == 0 or kind == "columns"
+        rows, columns = 1024 if kind == "columns" else rows, 512 if kind == "rows" else columns
+        if fits and 8 * rows * columns > 24576:
+            assert running == [found[0 if even else 1]]
+        else:
+            assert running and not any(s in found for s in running)
+
+
+def stores_of(s: For) -> list[Store]:
+    return [c for c in statements(s.body) if isinstance(c, Store)]
+
+
+def test_a_row_beside_the_transposed_ones_keeps_tiles_out_of_strips() -> None:
+    m, n = te.size("m"), te.size("n")
+    x, z = te.placeholder((m, n), name="X"), te.placeholder((n, m), name="Z")
+    y = te.compute((n, m), lambda i, j: x[j, i] + z[i, j], name="Y")
+    with override(machine=CACHES):
+        assert not loops_beyond(kernel_of(([y], [x, z])))
+
+
+SHAPES = ((1040, 40), (1001, 33), (512, 16), (700, 15), (100, 500), (3, 5), (0, 20), (20, 0))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_strips_of_symbolic_extents_store_what_is_theirs(dtype: str, cpu: str) -> None:
+    with override(machine=",".join(filter(None, [cpu, CACHES]))):
+        f = build(*transposed(0, 0, "both", dtype))
+    for rows, columns in SHAPES:
+        x = RNG.standard_normal((rows, columns)).astype(dtype)
+        for threads, offset in ((1, 0), (1, 8), (2, 56), (3, 24)):
+            around = array_at((x.size + 32,), dtype, offset)
+            before = around.copy()
+            y = around[16:-16].reshape(columns, rows)
+            with override(num_threads=threads):
+                f(x, out=y)
+            np.testing.assert_array_equal(y, x.T)
+            assert around[:16].tobytes() == before[:16].tobytes()
+            assert around[-16:].tobytes() == before[-16:].tobytes()
+
+
+def test_strips_of_symbolic_extents_stay_inside_of_their_arrays() -> None:
+    with override(machine=CACHES):
+        f = build(*transposed(0, 0, "both", "float32"))
+    for shape in ((1040, 17), (1001, 33)):
+        for at_end in (False, True):
+            x, y = guarded(shape, "float32", at_end), guarded(shape[::-1], "float32", at_end)
+            x[...] = RNG.integers(0, 99, shape)
+            f(x, out=y)
+            np.testing.assert_array_equal(y, x.T)
+
+
+@pytest.mark.parametrize("shape", [(528, 18), (515, 18)])
+def test_the_loops_of_strips_say_the_same(shape: tuple[int, int]) -> None:
+    outputs, inputs = transposed(*shape, "both", "float32")
+    with override(machine=CACHES):
+        program = lower_program(outputs, inputs)
+    x = RNG.integers(-99, 99, shape).astype("float32")
+    sizes = {e: n for e, n in zip(inputs[0].shape, shape, strict=True) if isinstance(e, Size)}
+    (got,) = interpret_loops(program, {inputs[0]: x}, sizes)[0]
+    np.testing.assert_array_equal(got, x.T)
