@@ -21,7 +21,7 @@ from tensorad.codegen.fusion_step import Step, may_fuse
 from tensorad.codegen.fusion_tile import FEW_BLOCKS, NEAR
 from tensorad.codegen.llvm_lanes import expressions, params_of, statements
 from tensorad.codegen.loop_place import placed
-from tensorad.codegen.loopir import Assign, For, If, Kernel, LoopKind, Stmt, Store
+from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.memory import bytes_text
 from tensorad.codegen.parallel_work import loop_work
 from tensorad.codegen.schedule_memory import bytes_of
@@ -195,7 +195,7 @@ def _pieces(k: Kernel, made: Tensor) -> list[_Piece] | None:
 def _rows(s: Stmt, made: Tensor) -> For | int | None:
     """The rows that a statement stores: it is a loop over them, or the number of one."""
     inside = [*statements((s,))]
-    if not all(isinstance(c, (For, If, Store)) or hasattr(c, "targets") for c in inside):
+    if not all(isinstance(c, (Assign, Fold, For, If, Store)) for c in inside):
         return None
     stores = [c for c in inside if isinstance(c, Store)]
     first = {c.indices[0]: None for c in stores if c.tensors == (made,)}

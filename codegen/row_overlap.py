@@ -15,6 +15,7 @@ from tensorad.codegen.access import access
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_groups import group_of
 from tensorad.codegen.llvm_lanes import params_of, runs_in_lanes, statements
+from tensorad.codegen.llvm_stream import ROWS_AHEAD
 from tensorad.codegen.loop_place import placed
 from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, Kernel, Stmt, Store
 from tensorad.codegen.row_joins import (
@@ -35,8 +36,6 @@ FEWEST_BLOCKS: Final = 16
 PIECE: Final = 1024
 """Bytes that are stored at a time: as many as stores may wait for memory."""
 FEWEST_PIECES: Final = 4
-ROWS_AHEAD: Final = 8
-"""Rows between a stored one and the one whose first line, stored in parts, is asked for."""
 
 
 def with_rows_overlapped(kernel: Kernel, schedules: Schedules) -> Kernel:
