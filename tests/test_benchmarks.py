@@ -460,6 +460,12 @@ def test_the_fastest_later_call_is_no_compiling(monkeypatch: pytest.MonkeyPatch)
     assert alone.cold_seconds(problem, "other") == 0.75
 
 
+def test_compiling_takes_no_less_than_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Contestant("other", {"fb": lambda: None}, {"fb": -1.0}, {"fb": 0.25})
+    monkeypatch.setattr(alone, "make", lambda *_, **__: made)
+    assert alone.cold_seconds(WORKLOADS["flatten"].problem(), "other") == 0.25
+
+
 @pytest.mark.slow
 def test_threads_are_compared_with_the_machine() -> None:
     (r,) = thread_suite.measure(["softmax_small"], 1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,7 +49,15 @@ def jax_contestant(name: str, p: Problem, modes: Sequence[str]) -> Contestant | 
     }
     if p.step:
         calls["step"] = _step(jax, of, weights, others)
-    return timed_first(name, only(calls, modes))
+    start = time.perf_counter()
+    if "fb" in modes:
+        run_both.lower(weights, others, head).compile()  # which the first call finds
+    compiled = time.perf_counter() - start
+    found = timed_first(name, only(calls, modes))
+    if "fb" in found.calls:
+        found.first_s["fb"] += compiled
+        found.compile_s["fb"] = compiled
+    return found
 
 
 def _step(jax: Any, of: Any, weights: Any, others: Any) -> Call:

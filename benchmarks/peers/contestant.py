@@ -49,6 +49,7 @@ class Contestant:
     Attributes:
         calls: by mode; a call ends when its results can be read.
         first_s: seconds of the first call of each mode, with what it compiles.
+        compile_s: by mode, the part of them before anything runs, where it can be told apart.
         failed: the errors of modes that cannot be called.
         detach: a call's result as a list of arrays.
     """
@@ -56,6 +57,7 @@ class Contestant:
     name: str
     calls: dict[str, Call]
     first_s: dict[str, float] = field(default_factory=dict)
+    compile_s: dict[str, float] = field(default_factory=dict)
     detach: Callable[[Any], list[Array]] = lambda found: [np.asarray(a) for a in found]
     failed: dict[str, str] = field(default_factory=dict)
 
