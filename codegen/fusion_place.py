@@ -74,8 +74,9 @@ class _Mover:
                 return [s]
             case Check():
                 raise InternalError("a check stands in rows")
-            case Fetch():
-                raise InternalError("a fetch stands in rows")
+            case Fetch():  # what is in scratch needs no asking for
+                gone = s.tensor in self.places
+                return [] if gone else [replace(s, indices=self.images(s.indices))]
 
     def _stays(self, t: Tensor) -> bool:
         return t not in self.places or self.places[t].beside
