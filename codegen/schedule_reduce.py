@@ -158,6 +158,7 @@ def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] 
         return None
     small = _multiplied(folds, every, elements)
     long = [n for n, a in enumerate(folds[0].axes) if (_range(a) or 0) >= SLICE_BLOCKS]
+    long = [n for n in long if not any(_bounds_another(f, n) for f in folds)]
     for position in long:
         if all(_by_slices(f, position, small) for f in folds):
             return position, SLICE_BLOCKS
@@ -186,14 +187,14 @@ def _elements(t: Tensor) -> int:
     return prod(n if type(n) is int else 0 for n in t.shape)
 
 
-def _by_slices(f: FoldLoop, position: int, besides: Mapping[Tensor, None]) -> bool:
-    """Whether a reduce axis is the first dimension of whatever else the reduction reads.
+def _bounds_another(f: FoldLoop, position: int) -> bool:
+    """Whether another reduce axis begins or ends where this one says."""
+    return f.axes[position] in free_leaves(*[e for a in f.axes for e in (a.lower, a.upper, a.step)])
 
-    No other axis may begin or end where it says.
-    """
+
+def _by_slices(f: FoldLoop, position: int, besides: Mapping[Tensor, None]) -> bool:
+    """Whether a reduce axis is the first dimension of whatever else the reduction reads."""
     first = f.axes[position]
-    if first in free_leaves(*[e for a in f.axes for e in (a.lower, a.upper, a.step)]):
-        return False
     return all(
         e.indices[0] is first
         for e in reads(*f.sources)

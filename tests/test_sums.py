@@ -206,6 +206,23 @@ def test_products_of_small_tensors_are_made_by_who_reads_them() -> None:
     np.testing.assert_allclose(ta.build(y, inputs)(*arrays), wanted, rtol=1e-4, atol=1e-2)
 
 
+@pytest.mark.parametrize("lower", [True, False])
+def test_blocks_are_of_no_axis_that_bounds_another(lower: bool) -> None:
+    """In a block, the other axis would begin or end at a place that nothing says."""
+    _, (t, c, d) = decomposed(64, 64, 16)
+    i = te.reduce_axis(64, "i")
+    k = te.reduce_axis((0, i + 1) if lower else (i, 64), "k")
+    y = te.compute((64, 16), lambda j, s: te.sum(t[i, j, k] * c[i, s] * d[k, s], [i, k]), "Y")
+    program = lower_program([y], [t, c, d])
+    verify_loops(program)
+    assert "Y.blocks" not in [kernel.name for kernel in program.kernels]
+    rng = np.random.default_rng(6)
+    arrays = [rng.normal(size=[int(n) for n in x.shape]).astype("f4") for x in (t, c, d)]
+    inside = np.tri(64) if lower else np.tri(64).T
+    wanted = np.einsum("ijk,is,ks,ik->js", *[a.astype("f8") for a in arrays], inside)
+    np.testing.assert_allclose(ta.build(y, [t, c, d])(*arrays), wanted, rtol=1e-4, atol=1e-2)
+
+
 def test_sums_with_one_small_tensor_stay_whole() -> None:
     a, b = te.placeholder((8, 800), name="A"), te.placeholder((800, 2000), name="B")
     k = te.reduce_axis(800, "k")
