@@ -7,11 +7,13 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -31,12 +33,26 @@ TRIAL_TURNS: Final = 20_000
 ALIGNED: Final = 64
 
 
+def by_cores(cpus: Iterable[int], folder: str = "/sys/devices/system/cpu") -> list[int]:
+    """One CPU of each core, then the second of each: those of a core share its units."""
+    cores: Counter[str] = Counter()
+    turns: list[tuple[int, int]] = []
+    for cpu in sorted(cpus):
+        try:
+            core = Path(folder, f"cpu{cpu}", "topology", "thread_siblings_list").read_text()
+        except OSError:
+            core = str(cpu)
+        turns.append((cores[core], cpu))
+        cores[core] += 1
+    return [cpu for _, cpu in sorted(turns)]
+
+
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     """Threads on CPUs of their own, where the system lets them choose: a limit is the machine's."""
     if not hasattr(os, "sched_setaffinity"):
         return ThreadPoolExecutor(threads)
-    cpus = cycle(sorted(os.sched_getaffinity(0)))
+    cpus = cycle(by_cores(os.sched_getaffinity(0)))
     return ThreadPoolExecutor(threads, initializer=lambda: os.sched_setaffinity(0, {next(cpus)}))
 
 

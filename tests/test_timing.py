@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,14 @@ def test_threads_of_a_limit_have_cpus_of_their_own() -> None:
     cpus = os.sched_getaffinity(0)
     assert sorted(map(len, found)) == [1, 1]
     assert len(set.union(*found)) == min(2, len(cpus)) and set.union(*found) <= cpus
+
+
+def test_threads_of_a_limit_have_cores_of_their_own(tmp_path: Path) -> None:
+    """Two CPUs of one core would halve what two threads reach."""
+    for cpu, siblings in enumerate(("0-1", "0-1", "2-3", "2-3")):
+        folder = tmp_path / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{siblings}\n")
+    assert limits.by_cores({0, 1, 2, 3}, str(tmp_path)) == [0, 2, 1, 3]
+    assert limits.by_cores({1, 2, 3}, str(tmp_path)) == [1, 2, 3]
+    assert limits.by_cores({5, 4}, str(tmp_path)) == [4, 5]  # where the system does not tell
