@@ -170,16 +170,17 @@ def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] 
 def _multiplied(
     folds: Sequence[FoldLoop], every: Sequence[Access], elements: int
 ) -> dict[Tensor, None]:
-    """Small tensors, two or more, whose product over all reduce axes is long in itself.
+    """Small tensors that are two or more factors, whose product over all reduce axes is long.
 
     Blocks of it are made by whoever needs them; the whole would be made and read by all threads.
     """
     reduced = folds[0].axes
-    used = [x for x in every if any(a in x.uses for a in reduced)]
+    factors = [x for x in every if x.tensor.dtype.is_float]  # the others are indices
+    used = [x for x in factors if any(a in x.uses for a in reduced)]
     small = [x for x in used if SMALL * _elements(x.tensor) < elements]
     whole = any(all(a in x.uses for a in reduced) for x in small)
     found = dict.fromkeys([x.tensor for x in small])
-    return found if len(folds) == 1 and len(found) > 1 and not whole else {}
+    return found if len(folds) == 1 and len(small) > 1 and not whole else {}
 
 
 def _elements(t: Tensor) -> int:

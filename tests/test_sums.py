@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -204,6 +205,20 @@ def test_products_of_small_tensors_are_made_by_who_reads_them() -> None:
     arrays = [rng.normal(size=[int(n) for n in t.shape]).astype("f4") for t in inputs]
     wanted = np.einsum("ijk,is,ks->js", *[a.astype("f8") for a in arrays])
     np.testing.assert_allclose(ta.build(y, inputs)(*arrays), wanted, rtol=1e-4, atol=1e-2)
+
+
+def test_two_factors_may_be_one_tensor_and_an_index_is_none() -> None:
+    _, (t, c, d) = decomposed(64, 64, 16)
+    place = te.placeholder((64,), "int64", name="P")
+    i, k = te.reduce_axis(64, "i"), te.reduce_axis(64, "k")
+
+    def kernels(term: Callable[[Axis, Axis], Expr]) -> list[str]:
+        y = te.compute((64, 16), lambda j, s: te.sum(term(j, s), [i, k]), "Y")
+        program = lower_program([y], [t, c, d, place])
+        return [kernel.name for kernel in program.kernels if kernel.writes]
+
+    assert kernels(lambda j, s: t[i, j, k] * c[i, s] * c[k, s]) == ["Y.blocks", "Y"]
+    assert kernels(lambda j, s: t[place[i], j, k] * c[i, s]) == ["Y"]
 
 
 @pytest.mark.parametrize("lower", [True, False])
