@@ -346,15 +346,12 @@ class Loops(Statements):
         middle = put(f"select i1 {short}, i64 {stop}, i64 {middle}")
         count = registers_for(s, self.width)
         left = put(f"sub i64 {stop}, {middle}")
-        groups, end = (
-            put(f"add i64 {middle}, {self._rounded(left, self.width * n)}") for n in (count, 1)
-        )
-        return [
-            self._head(s, start, middle, streams),
-            Stage(middle, groups, count, False, False, streams=streams),
-            Stage(groups, end, 1, False, False, streams=streams),
-            Stage(end, stop, 1, True, False, streams=streams),
-        ]
+        stages, at = [self._head(s, start, middle, streams)], middle
+        for n in dict.fromkeys((count, 1)):  # whole groups, then single registers
+            end = put(f"add i64 {middle}, {self._rounded(left, self.width * n)}")
+            stages.append(Stage(at, end, n, False, False, streams=streams))
+            at = end
+        return [*stages, Stage(at, stop, 1, True, False, streams=streams)]
 
 
 def _constant_stages(lower: int, upper: int, lanes: int, count: int, narrow: int) -> list[Stage]:

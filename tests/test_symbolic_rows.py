@@ -93,6 +93,14 @@ def test_tiles_of_symbolic_extents_walk_in_strips_beyond_the_caches(kind: str) -
             assert running and not any(s in found for s in running)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_strips_have_one_block_for_whole_registers(dtype: str) -> None:
+    """Registers are taken one by one: groups of them and single ones are the same loop."""
+    machine = f"{CACHES},vector_bytes=64,registers=32"
+    rows = {"float32": 16, "float64": 8}[dtype]
+    assert text_of(*transposed(1024, 512, "fixed", dtype), machine).count("!nontemporal") == rows
+
+
 def stores_of(s: For) -> list[Store]:
     return [c for c in statements(s.body) if isinstance(c, Store)]
 
