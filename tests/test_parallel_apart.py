@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -13,9 +12,10 @@ import pytest
 
 from tensorad.codegen import jit
 from tensorad.codegen.parallel_apart import APART, SYMBOLS
+from tensorad.codegen.parallel_calls import HAS_THREADS
 from tensorad.codegen.parallel_layout import CPU, ERRORS, POOL_BYTES
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are placed on Linux only")
+pytestmark = pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread on this system")
 TRIES = 20
 """The system may move this thread at any time, too, but not every time."""
 several = pytest.mark.skipif(
