@@ -114,6 +114,8 @@ class _Verifier:
         self.exprs((s.axis.lower, s.axis.upper, s.axis.step), scope)
         if s.axis in scope:
             raise _problem(self.kernel, f"the axis {s.axis.name} is bound twice")
+        if not s.body:
+            raise _problem(self.kernel, f"the loop over {s.axis.name} is empty")
         if s.kind == "parallel" and loops:
             raise _problem(self.kernel, f"the parallel loop over {s.axis.name} is not outermost")
         if s.lanes and (s.kind != "vector" or s.lanes & (s.lanes - 1)):

@@ -83,14 +83,15 @@ def _without_unread(kernel: Kernel) -> Kernel:
 
 
 def _storing(body: Iterable[Stmt], kept: Mapping[Tensor, None]) -> tuple[Stmt, ...]:
-    """The statements with the stores of these tensors only."""
+    """The statements with the stores of these tensors only, without loops that do nothing then."""
     result: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
-            result.append(replace(s, body=_storing(s.body, kept)))
+            inside = _storing(s.body, kept)
+            result.extend([replace(s, body=inside)] if inside else [])
         elif isinstance(s, If):
             then, orelse = (_storing(part, kept) for part in (s.then, s.orelse))
-            result.append(replace(s, then=then, orelse=orelse))
+            result.extend([replace(s, then=then, orelse=orelse)] if then or orelse else [])
         elif isinstance(s, Store):
             pairs = [p for p in zip(s.tensors, s.values, strict=True) if p[0] in kept]
             if pairs:

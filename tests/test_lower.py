@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loop_verify import verify_loops
+from tensorad.codegen.loopir import For
 from tensorad.codegen.lower import lower_program
 from tensorad.errors import BoundsError, BuildError, InternalError
 from tensorad.ir.expr import Axis, Expr, axis
@@ -167,6 +169,17 @@ def test_the_verifier_refuses_a_tensor_read_before_it_is_written() -> None:
     broken = type(program)(program.inputs, program.outputs, program.kernels[::-1])
     with pytest.raises(InternalError, match="read before it is written"):
         verify_loops(broken)
+
+
+def test_the_verifier_refuses_a_loop_that_does_nothing() -> None:
+    x = float_input("X", 3)
+    program = lower_program([x + 1.0], [x], schedule=False)
+    (kernel,) = program.kernels
+    (loop,) = kernel.body
+    assert isinstance(loop, For)
+    empty = replace(kernel, body=(replace(loop, body=()),))
+    with pytest.raises(InternalError, match="the loop over .* is empty"):
+        verify_loops(replace(program, kernels=(empty,)))
 
 
 def test_printed_loops() -> None:

@@ -114,6 +114,21 @@ def test_what_only_the_joined_pass_reads_is_not_stored() -> None:
     np.testing.assert_array_equal(build(y, [x])(array), want)
 
 
+def test_a_pass_whose_only_store_nobody_reads_is_left_out() -> None:
+    """The inner sums of a sum over nothing."""
+    x = te.placeholder((5, 7), dtype="int32", name="X")
+    k, none = te.reduce_axis(0, name="k"), te.reduce_axis(0, name="none")
+    y = te.compute(
+        (5, 4, 7),
+        lambda i, _, n: te.sum(te.sum(x[i, n], axis=k, where=n % 2 == 0), axis=none),
+        name="Y",
+    )
+    assert [s.body for s in body(x, y) if isinstance(s, For) and not s.body] == []
+    assert len(loops(body(x, y))) == 1
+    found = build(y, [x], schedule=ta.Schedule(fuse=True))(np.ones((5, 7), "int32"))
+    np.testing.assert_array_equal(found, np.zeros((5, 4, 7), "int32"))
+
+
 def centred(later: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of squares and of products of what is left of a row without its mean."""
     x, h = te.placeholder((N, M), name="X"), te.placeholder((N, M), name="H")
