@@ -178,7 +178,7 @@ def test_the_verifier_refuses_a_loop_that_does_nothing() -> None:
     (loop,) = kernel.body
     assert isinstance(loop, For)
     empty = replace(kernel, body=(replace(loop, body=()),))
-    with pytest.raises(InternalError, match="the loop over .* is empty"):
+    with pytest.raises(InternalError, match=r"the loop over .* is empty"):
         verify_loops(replace(program, kernels=(empty,)))
 
 
