@@ -23,6 +23,7 @@ from tensorad.codegen.parallel_layout import (
     GENERATION,
     MAX_WORKERS,
     POOL_BYTES,
+    STOP,
     WORKERS,
 )
 from tensorad.errors import InternalError
@@ -58,17 +59,26 @@ class Pool:
         self._memory = np.zeros(POOL_BYTES + 64, np.uint8)
         self.address = (self._memory.ctypes.data + 63) // 64 * 64
         self._threads: list[ctypes.c_ulong] = []
+        self.wanted = 1
+        """For how many threads it was made; the system may have given fewer."""
         self._words = np.frombuffer(self._memory, np.uint8)[
             self.address - self._memory.ctypes.data :
         ][:POOL_BYTES]
         places = self._words[ERRORS:ARGUMENTS].view(np.int32).reshape(-1, 16)
         places[:, CPU // 4] = -1
 
-    def grow(self, workers: int) -> None:
-        """Have at least this many threads beside the caller's; nothing may be running."""
+    def resize(self, workers: int) -> None:
+        """Have so many threads beside the caller's; nothing may be running.
+
+        One too many would be woken for every loop, take a processor from those that work, and
+        keep light loops on one thread whenever it sleeps.
+        """
+        if len(self._threads) > workers:
+            self.close()
+            self._words[STOP : STOP + 4] = 0
         create = jit.c_function("pthread_create")
         generation = self._words[GENERATION : GENERATION + 4].view(np.int32)
-        for number in range(len(self._threads) + 1, min(workers, MAX_WORKERS) + 1):
+        for number in range(len(self._threads) + 1, workers + 1):
             start = ARGUMENTS + ARGUMENT_BYTES * number
             argument = self._words[start : start + 24].view(np.int64)
             argument[:] = (self.address, number, int(generation[0]))
@@ -78,10 +88,6 @@ class Pool:
                 break  # the system gives no more threads: fewer do the same work
             self._threads.append(thread)
         self._words[WORKERS : WORKERS + 8].view(np.int64)[0] = len(self._threads)
-
-    @property
-    def workers(self) -> int:
-        return len(self._threads)
 
     def close(self) -> None:
         """Stop and join the threads."""
@@ -102,12 +108,12 @@ def pool_for(threads: int) -> int:
     if threads <= 1 or not HAS_THREADS:
         return 0
     pool = _pool
-    if pool is not None and pool.workers >= min(threads - 1, MAX_WORKERS):
+    if pool is not None and pool.wanted == threads:
         return pool.address
-    return _grown(threads)
+    return _resized(threads)
 
 
-def _grown(threads: int) -> int:
+def _resized(threads: int) -> int:
     global _pool
     with _lock:
         if _pool is None:
@@ -116,7 +122,8 @@ def _grown(threads: int) -> int:
         while not driver().acquire(_pool.address):
             os.sched_yield()
         try:
-            _pool.grow(threads - 1)
+            _pool.resize(min(threads - 1, MAX_WORKERS))
+            _pool.wanted = threads
         finally:
             driver().release(_pool.address)
         return _pool.address

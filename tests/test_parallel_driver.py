@@ -6,12 +6,14 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tensorad.codegen import parallel_layout as block
 from tensorad.codegen.parallel import driver, pool_for
+from tensorad.codegen.parallel_calls import HAS_THREADS
 
 WORD = ctypes.c_int64
 KERNEL = ctypes.CFUNCTYPE(
@@ -94,3 +96,20 @@ def test_light_loops_do_not_wake_threads() -> None:
     seen.clear()
     launched(64 | block.LIGHT, run, 2)
     assert len(seen) == 1
+
+
+@pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread")
+def test_threads_beyond_the_number_end() -> None:
+    """They would be woken for every loop, and light loops would wait until they are awake."""
+
+    def count() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    pool_for(8)
+    most = count()
+    for threads in (2, 5, 3):
+        pool_for(threads)
+        assert count() == most - 8 + threads
+        assert launched(64, lambda begin, end: 0, threads)[0] == 0
+    pool_for(1)
+    assert count() == most - 5  # they sleep: nothing is shared
