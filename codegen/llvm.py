@@ -37,14 +37,19 @@ def target_machine(opt: int, cpu: str = "", triple: str = "") -> Any:
         triple: the system to compile for; default: this one.
     """
     initialize()
-    name, features = (cpu, "") if cpu or triple else host()
     if triple:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(triple) if triple else llvm.Target.from_default_triple()
+    name, features = (cpu, _implied(target.triple)) if cpu or triple else host()
     return target.create_target_machine(
         cpu=name, features=features, opt=opt, jit=True, reloc="pic", codemodel="small"
     )
+
+
+def _implied(triple: str) -> str:
+    """Features of every processor of a system: LLVM ends the process where a name has less."""
+    return "+64bit,+sse2" if triple.startswith("x86_64") else ""
 
 
 def _machine_of_thread(opt: int, cpu: str, triple: str) -> Any:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tensorad import config
+from tensorad import config, te
+from tensorad.building import build
 from tensorad.codegen import machine
 from tensorad.errors import DefinitionError
 
@@ -59,6 +61,17 @@ def test_another_processor_brings_its_registers() -> None:
             m = machine.current()
             assert (m.cpu, m.vector_bytes, m.registers) == (cpu, width, registers)
             assert machine.target() == ("" if cpu == machine.this_machine().cpu else cpu)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
+@pytest.mark.parametrize("cpu", ["pentium3", "pentium4"])
+def test_processors_of_32_bits_mean_their_registers(cpu: str) -> None:
+    x = te.placeholder((37,), dtype="float64", name="X")
+    with config.override(machine=f"cpu={cpu}"):
+        assert machine.current().vector_bytes == 16
+        f = build(te.compute((37,), lambda i: te.tanh(x[i]), name="Y"), [x])
+    array = np.linspace(-2, 2, 37)
+    np.testing.assert_allclose(f(array), np.tanh(array), rtol=1e-15)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
