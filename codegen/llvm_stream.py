@@ -22,9 +22,9 @@ from tensorad.codegen.llvm_windows import direct, of_axes, row_pointer
 from tensorad.codegen.loopir import Fetch, For, If, Store
 from tensorad.codegen.scratch import PAGE
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Call, Const, Expr, Read, Size, axis, int_const, mul, sub
+from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder, reads, substitute
+from tensorad.ir.visit import free_leaves, postorder, reads, substitute
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_loop import Loops
@@ -167,7 +167,8 @@ def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
 
     A masked store that reaches into a line is a store of that line, which is then read from
     memory though it streams. So the register ends with the line before, its first lanes masked,
-    if it holds all of the part and none of its loads crosses into the page before.
+    if it holds all of the part. Masked lanes in a page that is not there take 200 ns: what is read
+    at the same place for every row must not cross into the page before; that of rows holds rows.
     """
     put, memory, lanes = loops.code.put, loops.values.memory, loops.width
     if not are_neighbours(s):
@@ -179,7 +180,7 @@ def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
     own = axis(s.axis.name, s.axis.lower, s.axis.upper)
     loops.values.keep(own, Value((lower,), INT64, 0, loops.code.depth, 0))
     for e in reads(*[x for c in s.body for x in expressions(c)]):
-        if not access(e.tensor, e.indices).stride(s.axis):
+        if not access(e.tensor, e.indices).stride(s.axis) or _moves_with_rows(e, s.axis):
             continue
         place = memory.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))
         pointer = memory.shifted(e.tensor, place.pointer.name, place.constant, loops.code.depth)
@@ -192,6 +193,11 @@ def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
         good = put(f"and i1 {good}, {fits}")
     begin = put(f"sub i64 {start}, {lanes}")
     return put(f"select i1 {good}, i64 {begin}, i64 {lower}")
+
+
+def _moves_with_rows(e: Read, lane: Axis) -> bool:
+    """Whether loops around that of the lanes move a read."""
+    return any(isinstance(x, Axis) and x is not lane for x in free_leaves(*e.indices))
 
 
 def ahead_of_line(loops: Loops, s: For, step: str) -> str:

@@ -140,3 +140,13 @@ def test_elements_that_say_where_rows_are_need_a_row() -> None:
     with override(machine=WIDE):
         assert "icmp sge <16 x i64>" in rows(5, 608)
         assert "icmp sge <16 x i64>" not in rows(te.size("n"), te.size("m"))
+
+
+def test_only_what_every_row_reads_must_not_cross_into_the_page_before() -> None:
+    """The page before a later row is the tensor's own; that before a vector may not be there."""
+    a, g = te.placeholder((64, N), name="A"), te.placeholder((N,), name="g")
+    y = te.compute((64, N), lambda i, j: a[i, j] * g[j], name="Y")
+    with override(machine=WIDE):
+        (kernel,) = lower_program([y], [a, g], choices=ta.Schedule(streaming=True)).kernels
+        text, _ = kernel_text(kernel, kernel_key(kernel)[1])
+    assert len(re.findall(f"icmp ule i64 %\\w+, {4096 - 64}$", text, re.M)) == 1
