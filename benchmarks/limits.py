@@ -78,14 +78,14 @@ def _on_threads(calls: Sequence[Callable[[], object]]) -> float:
 
 
 class Peak:
-    """The loop of multiply-adds on some threads."""
+    """The loop of multiply-adds on some threads; a sample takes them about `sample_s`."""
 
-    def __init__(self, dtype: str, threads: int) -> None:
+    def __init__(self, dtype: str, threads: int, sample_s: float = SAMPLE_S) -> None:
         self.threads = threads
         self.scratch = [aligned_block(128) for _ in range(threads)]
         tried = [(self._rate(dtype, width), width) for width in VECTOR_BYTES]
         self.kernel, flops = multiply_add(dtype, max(tried)[1])
-        self.turns = self._turns(dtype, max(tried)[1])
+        self.turns = self._turns(dtype, max(tried)[1], sample_s)
         self.flops = float(flops * self.turns * threads)
 
     def _rate(self, dtype: str, width: int) -> float:
@@ -97,9 +97,9 @@ class Peak:
             best = min(best, time.perf_counter() - start)
         return flops * TRIAL_TURNS / best
 
-    def _turns(self, dtype: str, width: int) -> int:
+    def _turns(self, dtype: str, width: int, sample_s: float) -> int:
         seconds_per_turn = multiply_add(dtype, width)[1] / self._rate(dtype, width)
-        return max(1000, int(SAMPLE_S / seconds_per_turn))
+        return max(1000, int(sample_s / seconds_per_turn))
 
     def seconds(self) -> float:
         """One sample, for `flops` operations."""

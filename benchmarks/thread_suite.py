@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import compress
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -10,9 +12,9 @@ from tqdm import tqdm
 
 from benchmarks.figures import Figures, Suite, asked, those
 from benchmarks.frameworks import compulsory_bytes
-from benchmarks.limits import Peak, Stream
+from benchmarks.limits import Peak, Stream, streams_like
 from benchmarks.peers.ours import Program, allocated
-from benchmarks.timing import Call, race
+from benchmarks.timing import Call, Key, race
 from benchmarks.verdicts import Verdict
 from benchmarks.workloads.catalogue import chosen
 from benchmarks.workloads.problem import Array, Workload
@@ -24,22 +26,22 @@ REPEATS: Final = 25
 """Calls with each of the counts."""
 LEAST_MS: Final = 0.2
 """Shorter kernels may stay on one thread."""
-STREAM_BYTES: Final = 1 << 28
+SAMPLE_S: Final = 0.03
+"""So long calls follow each other on as many threads: what the number before left is soon gone."""
+OWN_CORES: Final = 0.75
+"""Of so many cores for each thread a round is evidence: a host may put two CPUs on one core."""
 
 
 def measure(
     names: Sequence[str], rounds: int, threads: int, done: Collection[str] = ()
 ) -> Iterator[Figures]:
     """Speed-ups of the workloads and of the limits, in the same rounds."""
-    peaks = {t: Peak("float32", t) for t in (1, threads)}
-    streams = {t: Stream(1, 1, STREAM_BYTES, t, streaming=True) for t in (1, threads)}
+    peaks = {t: Peak("float32", t, SAMPLE_S) for t in (1, threads)}
     for w in tqdm([w for w in chosen(names) if w.name not in done], unit="workload", leave=False):
-        yield _figures(w, rounds, threads, peaks, streams)
+        yield _figures(w, rounds, threads, peaks)
 
 
-def _figures(
-    w: Workload, rounds: int, threads: int, peaks: dict[int, Peak], streams: dict[int, Stream]
-) -> Figures:
+def _figures(w: Workload, rounds: int, threads: int, peaks: dict[int, Peak]) -> Figures:
     p = w.problem()
     program = Program(p)
     f, given, out = program.build(MODE), program.arrays(MODE), allocated(program.outputs(MODE))
@@ -48,40 +50,76 @@ def _figures(
     def run() -> Any:
         return f(*given, out=target)
 
-    calls: dict[tuple[str, str], Call] = {}
-    for t in (1, threads):
-        calls["ours", str(t)] = _with_threads(t, run)
-        calls["peak", str(t)] = peaks[t].seconds
-        calls["stream", str(t)] = streams[t].seconds
-    raced = race(calls, rounds)
-    times = {key: t.median_s for key, t in raced.times.items()}
-    one, two = times["ours", "1"], times["ours", str(threads)]
-    compute = times["peak", "1"] / times["peak", str(threads)] * threads
-    moving = _rate(streams[threads], times) / _rate(streams[1], times)
-    computes = sum(p.flops) / _flops(peaks[1], times)
-    moves = sum(compulsory_bytes(p)[MODE]) / _rate(streams[1], times)
-    limit = compute if computes > moves else moving
-    values = {
-        "ms, 1 thread": one * 1e3, f"ms, {threads} threads": two * 1e3, "speed-up": one / two,
-        "compute limit": compute, "memory limit": moving,
-        "same bits": float(_same_bits(run, out)),
-    }  # fmt: skip
-    if one * 1e3 >= LEAST_MS:
-        values["share of limit"] = one / two / limit
+    read, written = compulsory_bytes(p)[MODE]
+    streams = streams_like(read, written, threads)
+    calls = {_alone("ours", t): _with_threads(t, run) for t in (1, threads)}
+    calls |= {_alone("peak", t): peaks[t].seconds for t in (1, threads)}
+    calls |= {_alone("stream", n): s.seconds for n, s in enumerate(streams)}
+    raced = race(calls, rounds, SAMPLE_S)
+    values = speed_ups(raced.samples, read + written, streams, threads)
+    values["same bits"] = float(_same_bits(run, out))
     return Figures(w.name, threads, values, foreign=raced.foreign)
 
 
-def _flops(peak: Peak, times: dict[tuple[str, str], float]) -> float:
-    return peak.flops / times["peak", str(peak.threads)]
+def _alone(what: str, number: int) -> Key:
+    """A mode of its own: nobody takes part less often for being slower than somebody else."""
+    return f"{what} {number}", what
 
 
-def _rate(s: Stream, times: dict[tuple[str, str], float]) -> float:
-    return s.size_bytes * s.passes / times["stream", str(s.threads)]
+def speed_ups(
+    samples: Mapping[Key, Sequence[float]],
+    size_bytes: float,
+    streams: Sequence[Stream],
+    threads: int,
+) -> dict[str, float]:
+    """Medians over the rounds, of the rounds' own ratios: the machine changes between them.
+
+    Args:
+        samples: seconds of a call in each round.
+        size_bytes: of arguments and results.
+    """
+    one, several = samples[_alone("ours", 1)], samples[_alone("ours", threads)]
+    alone, together = samples[_alone("peak", 1)], samples[_alone("peak", threads)]
+    computing = [threads * a / b for a, b in zip(alone, together, strict=True)]
+    per_byte = [
+        [s / (of.size_bytes * of.passes) for s in samples[_alone("stream", n)]]
+        for n, of in enumerate(streams)
+    ]
+    moving = [size_bytes * min(at) for at in zip(*per_byte, strict=True)]
+    limits = [speed_up_limit(*at) for at in zip(one, computing, moving, strict=True)]
+    found = [a / b for a, b in zip(one, several, strict=True)]
+    values = {
+        "ms, 1 thread": median(one) * 1e3, f"ms, {threads} threads": median(several) * 1e3,
+        "speed-up": median(found), "compute limit": median(computing),
+        "moving, ms": median(moving) * 1e3, "limit": median(limits),
+    }  # fmt: skip
+    own_cores = [c >= OWN_CORES * threads for c in computing]
+    if any(own_cores) and values["ms, 1 thread"] >= LEAST_MS:
+        shares = [f / limit for f, limit in zip(found, limits, strict=True)]
+        values["share of limit"] = median(list(compress(shares, own_cores)))
+    return values
+
+
+def speed_up_limit(one_s: float, computing: float, moving_s: float) -> float:
+    """How many times faster several threads can be.
+
+    Everything scales like computing, but for the bytes of arguments and results, which take on
+    several threads what they take there.
+
+    Args:
+        one_s: what one thread takes.
+        computing: the speed-up of a loop of multiply-adds.
+        moving_s: the bytes at the bandwidth of several threads.
+    """
+    return one_s / max(one_s / computing, moving_s)
 
 
 def _with_threads(count: int, run: Callable[[], Any]) -> Call:
+    """A call on so many threads; they are set where they differ, and stay awake between calls."""
+
     def call() -> Any:
-        config.set_num_threads(count)
+        if config.current().num_threads != count:
+            config.set_num_threads(count)
         return run()
 
     return call

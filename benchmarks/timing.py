@@ -83,12 +83,17 @@ class Timing:
 
 @dataclass(frozen=True)
 class Race:
-    """What was measured, and how quiet the machine was: foreign work in CPUs, over those rounds."""
+    """What was measured, and how quiet the machine was: foreign work in CPUs, over those rounds.
+
+    Attributes:
+        samples: seconds of one call in each round that counts, by (mode, name).
+    """
 
     times: dict[Key, Timing]
     rounds: int
     quiet: int
     foreign: float
+    samples: dict[Key, list[float]]
 
 
 def race(
@@ -131,7 +136,8 @@ def race(
     used = _rounds_used(noise, rounds)
     times = {key: _timing(found, used) for key, found in samples.items()}
     foreign = float(np.mean([noise[n] for n in used]))
-    return Race(times, len(noise), sum([n < QUIET for n in noise]), foreign)
+    counted = {key: [s for n, s in found if n in used] for key, found in samples.items()}
+    return Race(times, len(noise), sum([n < QUIET for n in noise]), foreign, counted)
 
 
 def _behind(key: Key, seconds: Mapping[Key, float], names: Collection[str]) -> float:

@@ -30,7 +30,7 @@ from benchmarks.figures import Figures, asked, at_most, table
 from benchmarks.figures import merged as merged_figures
 from benchmarks.frameworks import Plan, largest_error, reference
 from benchmarks.limit_kernels import stream
-from benchmarks.limits import aligned_block, measured, streams_like
+from benchmarks.limits import Stream, aligned_block, measured, streams_like
 from benchmarks.parts import opened
 from benchmarks.peers import ours
 from benchmarks.peers.contestant import Contestant
@@ -471,6 +471,31 @@ def test_threads_are_compared_with_the_machine() -> None:
     (r,) = thread_suite.measure(["softmax_small"], 1, 2)
     assert r.values["same bits"] == 1.0
     assert r.values["speed-up"] > 0 and r.values["compute limit"] > 0
+
+
+def speed_ups(one: float, two: float, peak: list[float]) -> dict[str, float]:
+    """Of kernels that move what takes 2 ms, in rounds with these peaks on two threads."""
+    of = Stream(1, 1, 1 << 16, 2, streaming=False)
+    samples = {
+        ("ours 1", "ours"): [one] * len(peak),
+        ("ours 2", "ours"): [two] * len(peak),
+        ("peak 1", "peak"): [0.01] * len(peak),
+        ("peak 2", "peak"): peak,
+        ("stream 0", "stream"): [0.002 * of.passes] * len(peak),
+    }
+    return thread_suite.speed_ups(samples, of.size_bytes, [of], 2)
+
+
+def test_moving_bounds_what_threads_can_do() -> None:
+    assert thread_suite.speed_up_limit(0.010, 2.0, 0.002) == pytest.approx(2)
+    assert thread_suite.speed_up_limit(0.003, 2.0, 0.002) == pytest.approx(1.5)
+    assert speed_ups(0.010, 0.010, [0.01])["share of limit"] == pytest.approx(0.5)
+    assert speed_ups(0.003, 0.002, [0.01])["share of limit"] == pytest.approx(1)
+
+
+def test_rounds_on_one_core_are_no_evidence() -> None:
+    assert speed_ups(0.010, 0.010, [0.02, 0.02, 0.01])["share of limit"] == pytest.approx(0.5)
+    assert "share of limit" not in speed_ups(0.010, 0.010, [0.02])
 
 
 @pytest.mark.parametrize("name", ["sum", "prefix sums", "dense 64 x 64"])
