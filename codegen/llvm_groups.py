@@ -44,16 +44,22 @@ def group_of(s: For, lanes: int) -> int:
     parts = -(-lanes * size // machine.current().vector_bytes)
     fixed, most = _held(varying)
     room = machine.current().registers - fixed * parts
-    beside = sum(isinstance(c, Store) for c in s.body)
+    stores = [c for c in s.body if isinstance(c, Store)]
+    beside = sum([c.streaming for c in stores]) or len(stores)
     fitting = [n for n in GROUPS if n * most * parts <= room and n * beside <= GROUPS[0]]
     return fitting[0] if fitting else 1
 
 
 def _only_stores(s: For, lanes: int) -> bool:
-    """Whether it only computes and stores, for long enough; loops of unknown length do so past the
-    caches, where the elements beyond whole groups have a loop of their own."""
-    if not all(isinstance(c, (Assign, Store, Fetch)) for c in s.body):
+    """Whether it only computes and stores, sums kept in memory included, for long enough; loops of
+    unknown length do so past the caches, where the elements beyond whole groups have a loop of
+    their own."""
+    made = {p: None for c in s.body if isinstance(c, Assign) for p in c.targets}
+    folds = [c for c in s.body if isinstance(c, Fold)]
+    if not all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body):
         return False
+    if any(p not in made for c in folds for p in c.targets):
+        return False  # sums in lanes: the schedule says how many
     stores = [c for c in s.body if isinstance(c, Store)]
     if s.axis.extent is None:
         return bool(stores) and all(c.streaming for c in stores)

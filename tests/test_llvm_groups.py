@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad import te
+from tensorad import te, topi
 from tensorad.building import build
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
@@ -56,6 +56,20 @@ def test_a_pass_that_asks_for_rows_reads_several_registers_first() -> None:
     lines = [line for line in block.splitlines() if "<16 x float>" in line]
     kinds = ["l" if " = load " in x else "s" if x.startswith("store ") else "" for x in lines]
     assert "".join(kinds) == "l" * 8 + "s" * 4
+
+
+def test_a_pass_that_adds_to_sums_in_memory_reads_several_registers_first() -> None:
+    """Only what streams waits: the stores of sums beside it take no part in the choice."""
+    x, head, g = te.placeholder((512, N)), te.placeholder((512, N)), te.placeholder((N,))
+    y = topi.nn.layer_norm(x, g, te.const(np.zeros(N, "f4")), axis=1)
+    with override(machine=f"{WIDE},l3=1048576"):
+        program = lower_program(list(ta.vjp(y, [x, g], head)), [x, g, head])
+        texts = [kernel_text(k, kernel_key(k)[1])[0] for k in program.kernels]
+    blocks = [b for t in texts for b in re.split(r"\n\w+:\n", t)]
+    (block,) = [b for b in blocks if b.count("!nontemporal") == 4]
+    before, after = block.split("!nontemporal", 1)
+    assert len(re.findall(r" = load <16 x float>", before)) == 12
+    assert len(re.findall(r" = load <16 x float>", after)) == 4
 
 
 def test_short_loops_and_functions_take_one_register() -> None:
