@@ -13,10 +13,11 @@ from typing import Final
 
 from tensorad.codegen import machine
 from tensorad.codegen.access import access
-from tensorad.codegen.affine import among, substitutor
+from tensorad.codegen.affine import substitutor
 from tensorad.codegen.contraction import is_symbolic
 from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits
+from tensorad.codegen.contraction_strips import column_of
 from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes
 from tensorad.codegen.loopir import Fetch, For, Stmt
 from tensorad.codegen.schedule_memory import bytes_of
@@ -31,8 +32,6 @@ LARGE: Final = 1 << 62
 """Bytes that a tensor of symbolic extents is thought to have."""
 PACKED_AHEAD: Final = 8192
 """Bytes of a panel's operand between what is asked for and what is packed."""
-PAGE: Final = 4096
-"""Bytes within which the processor foresees what is read."""
 
 
 @dataclass(frozen=True)
@@ -199,22 +198,12 @@ def columns_ahead(b: Blocking, value: Expr, rows: int) -> tuple[Fetch, ...]:
 
     Rows that lie side by side are no streams to the processor if the steps are far apart.
     """
-    if not isinstance(value, Read) or b.rows_mode != "place" or len(b.rows.axes) != 1 or b.inside:
-        return ()
-    assert isinstance(b.rows.value, Read)
-    tensor, own, size_bytes = value.tensor, b.rows.value, value.tensor.dtype.size_bytes
-    whole = bytes_of(tensor)
-    uses = access(tensor, own.indices).uses
-    far = (uses.get(b.contraction.reduced[-1]) or 0) * size_bytes >= PAGE
-    place = [n for n, i in enumerate(own.indices) if among(b.rows.axes[0], free_leaves(i))]
-    if uses.get(b.rows.axes[0]) != 1 or not far or len(place) != 1:
-        return ()
-    if whole is None or whole <= machine.current().l2:
+    place = column_of(b, machine.current())
+    if place is None or not isinstance(value, Read):
         return ()
     indices = list(value.indices)
-    beyond = rows + machine.current().line // size_bytes - 1
-    indices[place[0]] = add(indices[place[0]], int_const(beyond))
-    return (Fetch(tensor, tuple(indices), rows),)
+    indices[place] = add(indices[place], int_const(rows))
+    return (Fetch(value.tensor, tuple(indices), rows),)
 
 
 def rows_ahead(b: Blocking, value: Expr, loops: Sequence[Axis], rows: int) -> tuple[Fetch, ...]:

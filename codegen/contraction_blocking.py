@@ -49,6 +49,8 @@ class Blocking:
         inside: it runs in loops around it: copies are scratch, and threads share nothing.
         pitch: elements between neighbours along each axis of `group`, if there are gaps.
         sliver: lanes that lie side by side in a packed panel; 0: all of them.
+        strip: steps of the only reduce axis that `strip_rows` rows, whole tiles, take before the
+            next steps; 0: each tile takes all steps at once.
     """
 
     contraction: Contraction
@@ -72,6 +74,8 @@ class Blocking:
     inside: bool = False
     pitch: tuple[int, ...] = ()
     sliver: int = 0
+    strip: int = 0
+    strip_rows: int = 0
 
     @property
     def outer(self) -> tuple[Axis, ...]:

@@ -21,6 +21,7 @@ from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, d
 from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
 from tensorad.codegen.contraction_panel import Panel
 from tensorad.codegen.contraction_steps import blocks, in_block
+from tensorad.codegen.contraction_strips import in_strip, strips_of_tiles
 from tensorad.codegen.contraction_tiles import (
     RowTiles,
     Tile,
@@ -83,9 +84,11 @@ class Emitter:
         """Of the panel, that a tile reads."""
         self.first: Expr = ZERO
         """The lane that a group of a covering tile begins with."""
-        if not b.whole and not self.direct:
-            shape = (b.together, dim(points(b.rows.axes)), b.panel)
-            self.sums = buffer("sums", shape, self.acc.dtype)
+        self.slot: Expr | None = None
+        """Where the sums of a tile's first row wait, if not at that row."""
+        if b.strip or not (b.whole or self.direct):
+            count = b.strip_rows or dim(points(b.rows.axes))
+            self.sums = buffer("sums", (b.together, count, b.panel), self.acc.dtype)
             self.scratch.append(self.sums)
 
     # Copies made before
@@ -227,6 +230,8 @@ class Emitter:
     ) -> tuple[Stmt, ...]:
         """Tiles of equal height: each meets all lanes before the next one does."""
         start, stop, step = rows
+        if self.b.strip:
+            return self.in_strips(tiles, outer, base, rows)
         row = start
         if sub(stop, start) is not int_const(step):
             row = axis("r", start, stop, step)
@@ -234,6 +239,17 @@ class Emitter:
         inner = self.one_row(tiles, outer, base, first, step, last)
         kind: LoopKind = "parallel" if self.b.rows_awake else "serial"
         return (For(row, inner, kind),) if isinstance(row, Axis) else inner
+
+    def in_strips(
+        self, tiles: Sequence[Tile], outer: Mapping, base: Expr, rows: RowTiles
+    ) -> tuple[Stmt, ...]:
+        """The same, each strip of the sum for several tiles."""
+
+        def one(row: Expr, slot: Expr, strip: Expr) -> tuple[Stmt, ...]:
+            self.slot = slot
+            return self.one_row(tiles, outer, base, row, rows[2], strip)
+
+        return strips_of_tiles(self.b, rows, one)
 
     def one_row(
         self,
@@ -282,13 +298,7 @@ class Emitter:
     # Register tiles
 
     def tile(
-        self,
-        t: Tile,
-        outer: Mapping,
-        base: Expr,
-        row: Expr,
-        rows: int,
-        number: Expr | None,
+        self, t: Tile, outer: Mapping, base: Expr, row: Expr, rows: int, number: Expr | None
     ) -> tuple[Stmt, ...]:
         """`rows` rows from `row` on over the lanes of a tile."""
         b = self.b
@@ -298,7 +308,8 @@ class Emitter:
         around = {**outer, **self.lane_places(base, at)}
         accs = [param(f"acc{n}", self.acc.dtype) for n in range(rows)]
         places = [digits(add(row, int_const(n)), b.rows.axes) for n in range(rows)]
-        waiting = [self.waiting({**around, **p}, add(row, int_const(n)), at)
+        slot = row if self.slot is None else self.slot
+        waiting = [self.waiting({**around, **p}, add(slot, int_const(n)), at)
                    for n, p in enumerate(places)]  # fmt: skip
         statements: list[Stmt] = []
         identity = self.c.fold.combiner.identity[0]
@@ -309,7 +320,7 @@ class Emitter:
             statements.append(Assign((a,), (start,)))
         block = ZERO if number is None else number
         statements.extend(self.folds(accs, places, around, lane, block, row))
-        statements.extend(self.stores(accs, places, around, row, at, number))
+        statements.extend(self.stores(accs, places, around, slot, at, number))
         return (For(loop, tuple(statements), "vector", lanes_of(t, b.width)),)
 
     def lane_places(self, base: Expr, lane: Expr) -> Mapping:
@@ -334,7 +345,7 @@ class Emitter:
         first_row: Expr | None = None,
     ) -> tuple[Stmt, ...]:
         """The reduce loops of a tile."""
-        mapping, local = in_block(self.b, number)
+        mapping, local = (in_strip if self.b.strip else in_block)(self.b, number)
         operands = [self.rows_value]
         if self.b.mode != "panel":
             operands.append(self.lanes_value)
@@ -415,11 +426,11 @@ class Emitter:
         accs: Sequence[Param],
         places: Sequence[Mapping],
         around: Mapping,
-        row: Expr,
+        slot: Expr,
         lane: Expr,
         number: Expr | None,
     ) -> tuple[Stmt, ...]:
-        """The result of a tile, or its sums so far."""
+        """The result of a tile, or its sums so far, at `slot` and after it."""
         nest = self.nest
         final: list[Stmt] = []
         partial: list[Stmt] = []
@@ -428,10 +439,9 @@ class Emitter:
             where = tuple([image(i) for i in nest.indices])
             final.append(Store(nest.tensors, where, tuple([image(v) for v in nest.values])))
             if self.sums is not None:
-                partial.append(
-                    Store((self.sums,), (self.place, add(row, int_const(n)), lane), (a,))
-                )
-        if number is None or self.direct:
+                where = (self.place, add(slot, int_const(n)), lane)
+                partial.append(Store((self.sums,), where, (a,)))
+        if number is None or self.sums is None:
             return tuple(final)
         last = call("eq", number, sub(blocks(self.b), ONE))
         return (If(last, tuple(final), tuple(partial)),)

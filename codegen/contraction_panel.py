@@ -7,11 +7,12 @@ from math import ceil, prod
 
 from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import size
-from tensorad.codegen.contraction_ahead import PAGE, steps_ahead
+from tensorad.codegen.contraction_ahead import steps_ahead
 from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.contraction_layout import in_place
 from tensorad.codegen.contraction_pack import Window, buffer, panel_nest
+from tensorad.codegen.contraction_strips import PAGE
 from tensorad.codegen.loopir import Stmt
 from tensorad.ir.expr import Axis, Expr, Read, add, axis, floordiv, int_const, mul, read
 from tensorad.ir.tensor import Tensor

@@ -24,6 +24,7 @@ from tensorad.codegen.contraction_cost import (
 )
 from tensorad.codegen.contraction_gaps import pitches, slab, steps_of_panel
 from tensorad.codegen.contraction_layout import are_same, can_relayout, in_place, tap_groups
+from tensorad.codegen.contraction_strips import in_strips
 from tensorad.codegen.contraction_tiles import (
     LEAST_DEPTH,
     block_depth,
@@ -104,11 +105,11 @@ def _cheapest(
     if b.parallel and choices.block is None and _is_narrow(b, target):
         b = replace(b, split=0, block=size(c.reduced[0]), by_rows=True)
     light = c.depth * prod(size(a) for a in c.nest.axes) >= AWAKE_FROM * width
-    if not light or inside or choices.parallel is not None:
-        return b
-    if prod(size(a) for a in b.outer) * ceil(b.flat / b.panel) > 1:
-        return replace(b, parallel=True)
-    return replace(b, rows_awake=_may_share_rows(b))
+    if light and not inside and choices.parallel is None:
+        if prod(size(a) for a in b.outer) * ceil(b.flat / b.panel) > 1:
+            return replace(b, parallel=True)
+        b = replace(b, rows_awake=_may_share_rows(b))
+    return b if choices.block is not None else in_strips(b, target)
 
 
 def _may_share_rows(b: Blocking) -> bool:

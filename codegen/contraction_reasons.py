@@ -37,6 +37,8 @@ def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:
     if b.blocks > 1 and not is_symbolic(c.reduced):
         taken = prod(size(a) for a in c.reduced)
         yield f"{b.depth} of {taken} steps at a time", "what they read stays in the second cache"
+    if b.strip:
+        yield f"strips of {b.strip} steps", "lines asked for stay in the second cache until read"
     if b.parallel and (b.by_rows or b.shared > 1):
         yield "threads share " + ("row tiles" if b.by_rows else "panels"), ""
     if b.rows_awake:

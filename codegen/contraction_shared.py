@@ -47,7 +47,7 @@ def shared_rows(e: Emitter) -> tuple[Stmt, ...]:
     if not last or not isinstance(count, Const):
         return (*body, *_tiles(e, ZERO, count))
     main = sub(count, int_const(last))
-    beside = Emitter(replace(b, mode="place", sliver=0), e.nest)
+    beside = Emitter(replace(b, mode="place", sliver=0, strip=0), e.nest)
     beside.rows_value, beside.lanes_value = e.rows_value, e.lanes_value
     return (*body, *_tiles(e, ZERO, main), *_tiles(beside, main, int_const(last)))
 
@@ -77,6 +77,9 @@ def _tiles(e: Emitter, first: Expr, rows: Expr) -> tuple[Stmt, ...]:
     copies = points(b.outer)
     body: list[Stmt] = []
     for part in row_tiles(rows, most, b.alike, b.spare, b.registers):
+        if b.strip:
+            body.extend(e.in_strips(tiles, {}, ZERO, part))
+            continue
         start, stop, step = part
         count = floordiv(sub(stop, start), int_const(step))
         q = axis("q", 0, mul(count, copies))

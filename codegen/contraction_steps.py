@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from tensorad.codegen.contraction import is_symbolic, size
 from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_digits import Mapping, digits, points
@@ -23,7 +25,9 @@ from tensorad.ir.expr import (
 
 
 def blocks(b: Blocking) -> Expr:
-    """How many blocks there are: one, without steps, where a reduce axis has no points."""
+    """How many blocks there are, or strips: one, without steps, where an axis has no points."""
+    if b.strip:
+        return int_const(ceil(b.depth / b.strip))
     reduced = b.contraction.reduced
     found = mul(points(reduced[: b.split]), _parts(b))
     return call("maximum", ONE, found) if is_symbolic(reduced) else found

@@ -156,13 +156,13 @@ class _InGaps(Emitter):
         accs: Sequence[Param],
         places: Sequence[Mapping],
         around: Mapping,
-        row: Expr,
+        slot: Expr,
         lane: Expr,
         number: Expr | None,
     ) -> tuple[Stmt, ...]:
         """All sums, those of no use too."""
         if self.is_dense:
-            return super().stores(accs, places, around, row, lane, number)
+            return super().stores(accs, places, around, slot, lane, number)
         return tuple([Store((self.found,), (int_const(n), lane), (a,)) for n, a in enumerate(accs)])
 
     def results(

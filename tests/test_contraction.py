@@ -432,16 +432,6 @@ def test_blocks_of_rows_change_no_bit(block: int | None) -> None:
     np.testing.assert_allclose(results[0], a @ b, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("columns", [10_000, 1_000])
-def test_columns_of_long_rows_are_fetched_a_tile_ahead(columns: int) -> None:
-    p = matmul(32, columns, 3000)
-    with override(machine="registers=32,vector_bytes=64,l2=1048576,l3=33554432,cores=2"):
-        body = lower_program([p.output], p.inputs).kernels[-1].body
-    fetched = [s for s in statements(body) if isinstance(s, Fetch)]
-    # with 1,000 columns B lies in lanes, where it is a stream
-    assert {s.tensor for s in fetched} == ({p.inputs[1]} if columns * 4 >= 4096 else set())
-
-
 def test_what_data_chooses_is_not_fetched_ahead() -> None:
     """The index of the product after the last one would be read past the end of `idx`."""
     x, w = ta.placeholder((13, 9, 8), name="X"), ta.placeholder((5, 8, 18), name="W")
