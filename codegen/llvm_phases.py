@@ -8,7 +8,7 @@ from tensorad.codegen.llvm_ops import is_constant
 from tensorad.codegen.llvm_text import Value
 from tensorad.codegen.loop_place import JoinedStrips, joined_strips
 from tensorad.codegen.loopir import Assign, For, Kernel, Stmt
-from tensorad.codegen.parallel_layout import LIGHT
+from tensorad.codegen.parallel_layout import LIGHT, WHOLE
 from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Param
@@ -64,7 +64,7 @@ def _parallel_loop(loops: Loops, s: For, strips: JoinedStrips | None) -> None:
     """Iterations [begin, end) of the loop; end < 0 asks how many there are.
 
     The answer is negative where threads are not worth while at these sizes, and marked as light
-    where they are if they need not be woken.
+    where they are if they need not be woken. Strips that run as one are marked, too.
     """
     code, values = loops.code, loops.values
     lower, upper, step = (values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step))
@@ -73,16 +73,17 @@ def _parallel_loop(loops: Loops, s: For, strips: JoinedStrips | None) -> None:
     cycles = None if s.work is None else values.scalar(s.work).name
     fixed = known and (cycles is None or is_constant(cycles))
     safe = "" if fixed else _rounded_up(loops, lower, upper, step)
+    marks = 0 if strips is None else WHOLE
     query, run = code.fresh("query"), code.fresh("run")
     asked = put("icmp slt i64 %end, 0")
     code.line(f"br i1 {asked}, label %{query}, label %{run}")
     code.start_block(query)
     if fixed:
         number = max(0, -((int(lower) - int(upper)) // int(step)))
-        count = str(_marked(number, None if cycles is None else int(cycles)))
+        count = str(_marked(number, None if cycles is None else int(cycles), marks))
     else:
         count = put(f"sdiv i64 {safe}, {step}")
-        count = count if cycles is None else _marked_then(loops, count, cycles)
+        count = _marked_then(loops, count, cycles, marks)
     code.line(f"ret i64 {count}")
     code.start_block(run)
 
@@ -115,19 +116,22 @@ def _rounded_up(loops: Loops, lower: str, upper: str, step: str) -> str:
     return put(f"select i1 {positive}, i64 {rounded}, i64 0")
 
 
-def _marked(count: int, cycles: int | None) -> int:
+def _marked(count: int, cycles: int | None, marks: int) -> int:
     """The answer for a number of iterations that take so many cycles together."""
     if cycles is None or cycles >= PARALLEL_COST:
-        return count
-    return -count if cycles < SHARED_COST else count | LIGHT
+        return count | marks
+    return -count if cycles < SHARED_COST else count | marks | LIGHT
 
 
-def _marked_then(loops: Loops, count: str, cycles: str) -> str:
+def _marked_then(loops: Loops, count: str, cycles: str | None, marks: int) -> str:
     """The same in the code, where sizes decide."""
     put = loops.code.put
-    marked = put(f"or i64 {count}, {LIGHT}")
+    heavy = put(f"or i64 {count}, {marks}") if marks else count
+    if cycles is None:
+        return heavy
+    marked = put(f"or i64 {heavy}, {LIGHT}")
     light = put(f"icmp slt i64 {cycles}, {PARALLEL_COST}")
     less = put(f"sub i64 0, {count}")
     few = put(f"icmp slt i64 {cycles}, {SHARED_COST}")
-    more = put(f"select i1 {light}, i64 {marked}, i64 {count}")
+    more = put(f"select i1 {light}, i64 {marked}, i64 {heavy}")
     return put(f"select i1 {few}, i64 {less}, i64 {more}")

@@ -19,6 +19,7 @@ from tensorad.codegen.parallel_layout import (
     INSIDE,
     JOB,
     LIGHT,
+    MOST,
     NEXT,
     OPEN,
     POOL,
@@ -33,6 +34,7 @@ from tensorad.codegen.parallel_layout import (
     THREADS,
     VALUE,
     WAITING,
+    WHOLE,
     WORKERS,
     field,
     kernel_call,
@@ -180,11 +182,12 @@ leave:
 }}"""
 
 _LAUNCH_PARAMETERS: Final = (
-    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %count, i64 %threads, "
-    "i32 %mode, ptr %error"
+    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %count, i64 %finest, "
+    "i64 %threads, i32 %mode, ptr %error"
 )
 _LAUNCH_ARGUMENTS: Final = (
-    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %used, i32 %m, ptr %error"
+    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %finest, "
+    "i64 %used, i32 %m, ptr %error"
 )
 _LAUNCH: Final = f"""
 define internal i64 @launch({_LAUNCH_PARAMETERS}) nounwind {{
@@ -203,7 +206,7 @@ entry:
   store ptr %sizes, ptr %j3
   {field("%j4", "%job", 32)}
   store i64 %count, ptr %j4
-  %parts = mul i64 %threads, {FINEST}
+  %parts = mul i64 %threads, %finest
   %above = add i64 %count, %parts
   %above1 = sub i64 %above, 1
   %chunk = udiv i64 %above1, %parts
@@ -363,12 +366,14 @@ alone:
 ask:
   %answer = {kernel_call("0", "-1", "%error")}
   %positive = call i64 @llvm.abs.i64(i64 %answer, i1 false)
-  %n = and i64 %positive, {LIGHT - 1}
+  %n = and i64 %positive, {MOST}
   %empty = icmp eq i64 %n, 0
   br i1 %empty, label %next, label %choose
 choose:
-  %wide = icmp sgt i64 %answer, 1
-  %try = and i1 %wide, %several
+  %wide = icmp ugt i64 %n, 1
+  %pays = icmp sgt i64 %answer, 0
+  %shared = and i1 %wide, %pays
+  %try = and i1 %shared, %several
   br i1 %try, label %weigh, label %serial
 weigh:
   %marked = icmp uge i64 %answer, {LIGHT}
@@ -388,6 +393,9 @@ together:
   %most = add i64 %workers, 1
   %fewer = icmp slt i64 %threads, %most
   %used = select i1 %fewer, i64 %threads, i64 %most
+  %joined = and i64 %answer, {WHOLE}
+  %apart = icmp eq i64 %joined, 0
+  %finest = select i1 %apart, i64 {FINEST}, i64 1
   %m = load i32, ptr %mode
   %r1 = call i64 @launch({_LAUNCH_ARGUMENTS})
   store atomic i32 0, ptr %busy release, align 4

@@ -28,6 +28,10 @@ that really began.
 """
 LIGHT: Final = 1 << 62
 """Bit of a kernel's answer where several threads pay if they are awake, and only then."""
+WHOLE: Final = 1 << 61
+"""There, too: iterations in a row are faster together, so a thread takes all of a part at once."""
+MOST: Final = WHOLE - 1
+"""Bits of an answer that hold the number of iterations."""
 FINEST: Final = 32
 """Stretches that a thread's part is cut into at most."""
 

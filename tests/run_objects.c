@@ -11,7 +11,7 @@
 typedef long kernel(void **slots, long *index, long *sizes, long begin, long end, void *error);
 struct step { kernel *run; long where, parallel; };
 
-#include "tables.h" /* static struct step *steps[]; static long *indices[]; SCRATCH, LIGHT */
+#include "tables.h" /* static struct step *steps[]; static long *indices[]; SCRATCH, MOST */
 
 enum { PAGE = 65536 };
 
@@ -45,7 +45,7 @@ int main(int count, char **arguments) {
             long *index = indices[head[0]] + s.where, none[1] = {0};
             long error[4] = {0, 0, (long)guarded(SCRATCH, 0), 0};
             long all = s.parallel ? s.run(slots, index, none, 0, -1, error) : 0;
-            all = all < 0 ? -all : all & ~LIGHT; /* negative, or marked: for few or no threads */
+            all = all < 0 ? -all : all & MOST; /* negative, or marked: for few or no threads */
             long half = all / 2;
             if (s.run(slots, index, none, 0, half, error))
                 exit(5);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -113,3 +114,31 @@ def test_threads_beyond_the_number_end() -> None:
         assert launched(64, lambda begin, end: 0, threads)[0] == 0
     pool_for(1)
     assert count() == most - 5  # they sleep: nothing is shared
+
+
+@pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread")
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_threads_take_whole_parts_of_joined_strips(threads: int) -> None:
+    taken: list[tuple[int, int]] = []
+
+    def run(begin: int, end: int) -> int:
+        taken.append((begin, end))
+        return 0
+
+    for count in (threads, 64):
+        taken.clear()
+        assert launched(count | block.WHOLE, run, threads)[0] == 0
+        ends = [count * t // threads for t in range(threads + 1)]
+        assert sorted(taken) == list(itertools.pairwise(ends))
+
+
+@pytest.mark.parametrize("marks", [0, block.LIGHT, block.WHOLE, block.LIGHT | block.WHOLE])
+def test_one_iteration_starts_nobody(marks: int) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def run(begin: int, end: int) -> int:
+        seen.append((begin, end))
+        return int(threading.current_thread() is not threading.main_thread())
+
+    assert launched(1 | marks, run, 3)[0] == 0
+    assert seen == [(0, 1)]

@@ -19,7 +19,7 @@ from tensorad.codegen.kernels import compiled_kernel, kernel_text
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.memory import bytes_of
-from tensorad.codegen.parallel_layout import LIGHT
+from tensorad.codegen.parallel_layout import MOST
 from tensorad.codegen.runtime import constant_array
 from tensorad.codegen.scratch import scratch_bytes
 from tensorad.config import override
@@ -239,7 +239,7 @@ class Emulated:
             pointers = [
                 f"static struct step *steps[] = {{{', '.join([f's{n}' for n in count])}}};",
                 f"static long *indices[] = {{{', '.join([f'i{n}' for n in count])}}};",
-                f"static const long SCRATCH = {self.scratch}, LIGHT = {LIGHT};",
+                f"static const long SCRATCH = {self.scratch}, MOST = {MOST};",
             ]
             lines = [*declared, *self.tables, *pointers]
             (self.folder / "tables.h").write_text("\n".join(lines) + "\n")
