@@ -314,7 +314,7 @@ def fetch(memory: Memory, code: Code, s: Fetch) -> None:
         return
     place, count = memory.place(s.tensor, s.indices), s.count
     if lanes is not None and place.stride:
-        count = min(count, lanes.lanes * lanes.count)
+        count = min(count, abs(place.stride) * lanes.lanes * lanes.count)
     step = LINE // s.tensor.dtype.size_bytes
     if s.now:
         where = memory.shifted(s.tensor, place.pointer.name, place.constant, code.depth)

@@ -121,7 +121,8 @@ class Check:
 
 @dataclass(frozen=True, eq=False)
 class Fetch:
-    """Ask for elements that will be read soon: `count` neighbours from `indices` on.
+    """Ask for elements that will be read soon: `count` neighbours from `indices` on, or, where
+    lanes move, those of them that its registers reach.
 
     A hint: no value depends on it, and it may reach outside of the tensor, but not with `now`:
     then the first of them is loaded, and forgotten.

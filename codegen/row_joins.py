@@ -86,9 +86,9 @@ def is_simple(s: For) -> bool:
 
 
 def only_computes(s: For) -> bool:
-    """Whether it runs in lanes and only computes, folds, and stores."""
+    """Whether it runs in lanes and only computes, folds, stores, and asks for lines."""
     plain = runs_in_lanes(s) and s.within is None
-    return plain and all(isinstance(c, (Assign, Fold, Store)) for c in s.body)
+    return plain and all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body)
 
 
 def lanes_of_loop(s: For) -> int:

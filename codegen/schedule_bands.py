@@ -2,7 +2,8 @@
 
 A processor's prefetcher follows one row to its end and goes on with the next; hops from row to row
 stop it. So where a vector loop reads rows of a large tensor at the same time, each of its lines is
-loaded once before, in the order of memory. No value depends on it.
+loaded once before, in the order of memory. A loop that computes much for each line asks for later
+ones instead, in the same order. No value depends on it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from tensorad.codegen.affine import joined_digits, substitutor
 from tensorad.codegen.llvm_lanes import expressions, lanes_for, runs_in_lanes
 from tensorad.codegen.llvm_strided import MAX_STRIDE
 from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, Stmt, Store
+from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     ONE,
     Axis,
+    Call,
     Const,
     Expr,
     Read,
+    Select,
     add,
     axis,
     floordiv,
@@ -33,13 +37,16 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.order import PARAM, READ, SELECT
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves, reads
+from tensorad.ir.visit import free_leaves, postorder, reads
 from tensorad.simplify.linear import Linear, linear_form
 
 SHARE = 4
 """The part of the first cache that a band may fill, and of the second that rows of a turn may."""
 AHEAD = 8192
 """Bytes at least between rows that lanes take and those that they ask for."""
+OPERATIONS = 4
+"""What a loop may compute for each line of a band that it loads: with more it computes for longer
+than memory takes, and asks for lines."""
 LONGEST = 2048
 """Bytes of rows that the processor does not follow to their ends by itself."""
 
@@ -56,6 +63,43 @@ def bands(s: For, far: Mapping[Tensor, None], around: Sequence[Axis]) -> dict[Te
         if len(rows) > 1:
             found[t] = _lines(s, rows, stride)
     return found
+
+
+def bands_ahead(
+    s: For, far: Mapping[Tensor, None], around: Sequence[Axis]
+) -> dict[Tensor, list[Stmt]]:
+    """Per tensor of which a loop in lanes reads a band without gaps: asks for a later one, each
+    register for its part of all lines, in the order of memory.
+
+    Only where much is computed for each line: loads that are waited for would keep the processor
+    from computing, and requests arrive meanwhile.
+    """
+    found: dict[Tensor, list[Stmt]] = {}
+    extent = s.axis.extent
+    if not (runs_in_lanes(s) and extent) or any(isinstance(c, (For, If)) for c in s.body):
+        return found
+    computed = sum([_operations(c) for c in s.body])
+    for t, places in _direct_reads(s, far).items():
+        rows, stride = _rows(s, t, places, around)
+        band = _without_gaps(s, rows, stride) if len(rows) > 1 else None
+        if band is None:
+            continue
+        first, total = band
+        each = -(-total // extent)
+        lines = each * lanes_for([t]) * t.dtype.size_bytes / machine.current().line
+        if computed > OPERATIONS * lines:
+            turn = linear_form(sub(s.axis, s.axis.lower))
+            where = first.plus(turn, each).plus(Linear({}, AHEAD // t.dtype.size_bytes))
+            found[t] = [Fetch(t, digits(joined_digits(where).to_expr(), t), total)]
+    return found
+
+
+def _operations(s: Stmt) -> int:
+    """What a statement computes for a register of lanes, without indices."""
+    nodes = [e for e in postorder(*expressions(s)) if e.dtype is not INT64]
+    if isinstance(s, Fold):
+        nodes += postorder(*s.combiner.results)
+    return sum([isinstance(e, (Call, Select)) for e in nodes])
 
 
 def rows_of_next_turn(
@@ -258,18 +302,26 @@ def _lines(s: For, rows: Sequence[Read], stride: int) -> list[Stmt]:
     """Load an element of each line of all rows, as one stretch if little lies between them."""
     t = rows[0].tensor
     step = max(1, machine.current().line // (stride * t.dtype.size_bytes))
-    length = (s.axis.extent or 0) * stride
-    image = substitutor({s.axis: s.axis.lower})
-    first, last = (offset(t, [image(i) for i in e.indices]) for e in (rows[0], rows[-1]))
-    total = last.constant - first.constant + length - stride + 1
-    if total <= len(rows) * length + len(rows) * machine.current().line:
-        return [_stretch(t, first, total, stride)]
+    band = _without_gaps(s, rows, stride)
+    if band is not None:
+        return [_stretch(t, *band, stride)]
     found: list[Stmt] = []
     for e in rows:
         at = axis(s.axis.name, s.axis.lower, s.axis.upper, step)
         inside = substitutor({s.axis: at})
         found.append(For(at, (Fetch(t, tuple([inside(i) for i in e.indices]), 1, now=True),)))
     return found
+
+
+def _without_gaps(s: For, rows: Sequence[Read], stride: int) -> tuple[Linear, int] | None:
+    """The first element of all rows and their number, if little lies between them."""
+    t = rows[0].tensor
+    length = (s.axis.extent or 0) * stride
+    image = substitutor({s.axis: s.axis.lower})
+    first, last = (offset(t, [image(i) for i in e.indices]) for e in (rows[0], rows[-1]))
+    total = last.constant - first.constant + length - stride + 1
+    near = total <= len(rows) * length + len(rows) * machine.current().line
+    return (first, total) if near else None
 
 
 def _stretch(t: Tensor, first: Linear, total: int, stride: int) -> For:

@@ -51,6 +51,8 @@ LEAST: Final = 256
 BLOCK: Final = 16384
 """Bytes that a block reads and stores: half of a first cache, and little enough that memory is read
 and written at nearly the same time."""
+BURST: Final = 4608
+"""Bytes that a block stores: while more wait for memory, a processor has no room for reads."""
 MOST_POINTS: Final = 16384
 """Elements of one turn that are looked at one by one, to see that no two are the same."""
 SMALLEST: Final = 1024
@@ -300,7 +302,8 @@ def _in_blocks(
 def _turns(s: For, parts: Sequence[int], read: int) -> int:
     """Turns of a block that stores and reads so many bytes a turn; all blocks alike if possible."""
     extent, stored = s.axis.extent, sum(parts)
-    turns = max(BLOCK // (stored + read), SMALLEST // min(parts), 1)
+    fitting = min(BLOCK // (stored + read), BURST // stored)
+    turns = max(fitting, SMALLEST // min(parts), 1)
     if extent is None:
         return turns
     if s.kind == "parallel":

@@ -20,6 +20,7 @@ from tensorad.codegen.memory import shape_values, size_value
 from tensorad.codegen.parallel_work import loop_work
 from tensorad.codegen.schedule_bands import (
     bands,
+    bands_ahead,
     is_plain,
     offset,
     rows_of_next_turn,
@@ -186,6 +187,7 @@ def _marked(
     `in_lanes` whether one of these runs in lanes."""
     streamed, far = marks.streamed, marks.far
     result: list[Stmt] = []
+    beside = False
     for s in body:
         if isinstance(s, For):
             lanes = runs_in_lanes(s)
@@ -193,6 +195,9 @@ def _marked(
             loads = lanes or (not in_lanes and is_plain(s))
             large = {t: None for t in far if is_large(t)}
             asked = rows_of_next_turn(inner, large, around[-1] if around else None)
+            later_bands = bands_ahead(inner, far, around)
+            beside = beside or bool(later_bands)
+            asked |= later_bands
             near = {t: None for t in (far if lanes else marks.maybe_far) if t not in asked}
             loaded = bands(inner, near, around) if loads else {}
             result.extend([line for lines in loaded.values() for line in lines])
@@ -200,7 +205,8 @@ def _marked(
                 rest = {t: None for t in near if t not in loaded}
                 later = [line for lines in asked.values() for line in lines]
                 inner = replace(inner, body=(*later, *inner.body))
-                inner = replace(inner, ahead=_ahead(inner, rest, around[-1] if around else None))
+                turn = around[-1] if around else None
+                inner = replace(inner, ahead=_ahead(inner, rest, turn, beside))
                 inner = with_rows_asked(inner, marks.maybe_far)
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:
@@ -216,18 +222,22 @@ def _marked(
     return tuple(result)
 
 
-def _ahead(s: For, far: dict[Tensor, None], around: Axis | None) -> tuple[Tensor, ...]:
+def _ahead(
+    s: For, far: dict[Tensor, None], around: Axis | None, beside: bool
+) -> tuple[Tensor, ...]:
     """Large tensors that the loop reads itself in short rows, or across their rows, and those
-    that it stores after loops of its own: their lines come while it computes."""
+    that it stores after loops of its own: their lines come while it computes.
+
+    `beside`: whether lines of other rows are asked for, so that the processor follows none."""
     found: dict[Tensor, None] = {}
     read: dict[Tensor, dict[Read, None]] = {}
-    picks = picked_rows(s, far, around)  # the processor then follows no row by itself
+    asks = beside or bool(picked_rows(s, far, around))  # the processor follows no row then
     for c in s.body:
         for e in () if isinstance(c, (For, If)) else reads(*expressions(c)):
             if e.tensor in far:
                 read.setdefault(e.tensor, {})[e] = None
     for t, places in read.items():
-        alone = not picks and (not _is_short(s, t) or _end_to_end(s, [*places], around))
+        alone = not asks and (not _is_short(s, t) or _end_to_end(s, [*places], around))
         near = not any(_is_elsewhere(e, around) for e in places)
         if (near and not alone) or any(_is_across(s, e) for e in places):
             found[t] = None

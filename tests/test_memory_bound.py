@@ -142,7 +142,7 @@ def test_short_rows_are_streamed_through_a_buffer() -> None:
     with override(machine=SMALL_CACHES):
         (kernel,) = lower_program([gradient], [head]).kernels
     (lines,) = kernel.scratch
-    assert lines.shape == (16 + 4 * 560,)  # a line, then turns that read and store below 16 kB
+    assert lines.shape == (16 + 2 * 560,)  # a line, then turns that store below a burst
     text = text_of([gradient], [head])
     assert text.count("!nontemporal") == 4 + 1  # one loop that copies, and the rest of it
     y, x = pool((2, 3, 64, 256), "avg")

@@ -10,7 +10,8 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
-from tensorad.codegen import schedule_lines
+from tensorad.codegen import schedule_bands, schedule_lines
+from tensorad.codegen.affine import joined_digits
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loopir import Fetch, For, Kernel, Store
@@ -170,6 +171,36 @@ def test_rows_of_a_band_are_loaded_in_the_order_of_memory() -> None:
     assert "@llvm.prefetch" not in text_of([y], [x], FAR)  # the processor follows long rows
 
 
+def test_bands_of_loops_that_compute_much_are_asked_for_in_the_order_of_memory() -> None:
+    machine = "l2=1000000,l3=30000000"
+    out, (x, head) = gradient_of_pool((32, 17, 280, 280), "float32")
+    kernel = kernel_of([out], [x, head], machine)
+    assert not line_loops(kernel)
+    (rows,) = [s for s in loops_of(kernel) if any(isinstance(c, Fetch) for c in s.body)]
+    (band,) = [c for c in rows.body if isinstance(c, Fetch)]
+    where = joined_digits(schedule_bands.offset(x, band.indices))
+    assert (where.terms[rows.axis], where.constant, band.count) == (
+        4,
+        schedule_bands.AHEAD // 4,
+        559,
+    )
+    assert rows.ahead == (head,)  # the processor follows no row beside what is asked for
+    text = text_of([out], [x, head], machine)
+    asked = text.count("call void @llvm.prefetch")
+    assert asked == 2 * (4 + 1)  # the lines of each register, whole ones and the last
+
+
+def test_a_block_stores_little_at_a_time() -> None:
+    x = te.placeholder((40, 300), name="X")
+    y = te.compute((40, 2, 300), lambda i, p, j: x[i, j] + p, "Y")
+    for burst, rows in ((schedule_lines.BURST, 1), (3 * 2400, 3), (10**6, 4)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(schedule_lines, "BURST", burst)
+            (kernel,) = lower_program([y], [x], choices=STREAMING).kernels
+        (lines,) = kernel.scratch
+        assert lines.shape == (16 + rows * 600,)
+
+
 def test_rows_that_lie_apart_are_loaded_one_by_one() -> None:
     x = te.placeholder((64, 3, 160), name="X")
     y = te.compute((64, 100), lambda i, j: x[i, 0, j] + x[i, 2, j + 3], "Y")
@@ -207,7 +238,10 @@ def test_rows_that_an_outer_loop_reads_again_are_not_loaded_before(l2: int, load
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 @pytest.mark.parametrize("window", [2, 3])
-def test_bands_are_loaded_inside_of_their_array(window: int, dtype: str) -> None:
+def test_bands_are_loaded_inside_of_their_array(
+    window: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_bands, "OPERATIONS", 100)  # loaded whatever is computed
     x = te.placeholder((5, 31, 45), dtype, name="X")
     p, q = (te.reduce_axis(window, name=n) for n in "pq")
     shape = (5, 31 // window, (45 - window) // 2 + 1)
