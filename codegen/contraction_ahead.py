@@ -30,6 +30,8 @@ LEAST_PART: Final = 64
 """The part of the second cache from which the processor does not foresee the next operands."""
 LARGE: Final = 1 << 62
 """Bytes that a tensor of symbolic extents is thought to have."""
+BESIDE: Final = 2
+"""The part of the second cache that a panel and rows leave to the operand it is packed from."""
 PACKED_AHEAD: Final = 8192
 """Bytes of a panel's operand between what is asked for and what is packed."""
 
@@ -186,7 +188,7 @@ def _asking(s: For, step: Axis, lanes: int) -> For:
     found: list[Fetch] = []
     for e in dict.fromkeys([e for c in s.body for e in reads(*expressions(c))]):
         piece = lanes * e.tensor.dtype.size_bytes
-        if (bytes_of(e.tensor) or LARGE) > machine.current().l2:
+        if (bytes_of(e.tensor) or LARGE) > machine.current().l2 // BESIDE:
             later = substitutor({step: add(step, int_const(PACKED_AHEAD // piece))})
             count = s.axis.extent or lanes
             found.append(Fetch(e.tensor, tuple([later(i) for i in e.indices]), count))

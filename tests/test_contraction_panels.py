@@ -139,9 +139,9 @@ def packing(kernel: Kernel) -> list[tuple[list[For], Fetch | None]]:
     return found
 
 
-@pytest.mark.parametrize("n", [512, 2048])
-def test_packing_takes_all_slivers_of_a_step_and_asks_for_later_steps(n: int) -> None:
-    kernel = packed(*product(n, n, n, "float64"), f"{LARGE},l3=16777216")
+@pytest.mark.parametrize(("n", "dtype"), [(512, "float32"), (512, "float64"), (2048, "float64")])
+def test_packing_takes_all_slivers_of_a_step_and_asks_for_later_steps(n: int, dtype: str) -> None:
+    kernel = packed(*product(n, n, n, dtype), f"{LARGE},l3=16777216")
     (panel,) = kernel.scratch
     slivers, _, lanes = panel.shape
     assert isinstance(slivers, int) and isinstance(lanes, int)
@@ -150,10 +150,18 @@ def test_packing_takes_all_slivers_of_a_step_and_asks_for_later_steps(n: int) ->
     assert asked is not None and asked.tensor.name == "B" and asked.count == lanes
     step = around[-3].axis
     first = value(asked.indices[0], {step: int_const(0)})
-    assert first == 8192 // (slivers * lanes * 8)  # so many bytes before they are packed
+    row_bytes = slivers * lanes * panel.dtype.size_bytes
+    assert first == 8192 // row_bytes  # so many bytes before they are packed
     assert value(asked.indices[0], {step: int_const(7)}) == first + 7
     meets = {around[-2].axis: int_const(1), around[-1].axis: int_const(2)}
     assert value(asked.indices[1], dict(meets)) == lanes + 2
+
+
+def test_what_stays_in_half_of_the_second_cache_is_packed_without_asking() -> None:
+    for columns, asked in ((256, False), (512, True)):
+        kernel = packed(*product(512, 512, columns), LARGE)
+        fetched = [s.tensor.name for s in statements(kernel.body) if isinstance(s, Fetch)]
+        assert ("B" in fetched) is asked
 
 
 def test_lanes_across_rows_are_packed_sliver_by_sliver() -> None:
