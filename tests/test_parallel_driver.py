@@ -85,17 +85,27 @@ def test_the_lowest_error_counts(threads: int) -> None:
 
 def test_light_loops_do_not_wake_threads() -> None:
     seen: dict[int, None] = {}
+    met = threading.Barrier(2)
+
+    def together(begin: int, end: int) -> int:
+        if threading.get_ident() not in seen:
+            seen[threading.get_ident()] = None
+            met.wait(10)
+        return 0
 
     def run(begin: int, end: int) -> int:
         seen[threading.get_ident()] = None
         time.sleep(0.001)
         return 0
 
-    launched(64, run, 2)
+    launched(64, together, 2)
     assert len(seen) == 2
-    time.sleep(0.05)  # workers sleep after some 50 us
-    seen.clear()
-    launched(64 | block.LIGHT, run, 2)
+    for _ in range(100):
+        time.sleep(0.05)  # the worker sleeps after some 50 us, of time that it gets
+        seen.clear()
+        launched(64 | block.LIGHT, run, 2)
+        if len(seen) == 1:
+            break
     assert len(seen) == 1
 
 
