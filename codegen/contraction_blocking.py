@@ -143,7 +143,8 @@ class Blocking:
     def spare(self) -> float:
         """The part of the time that may go into elements computed twice: then tiles are alike.
 
-        0 where sums wait for the next block, which would add its terms twice.
+        0 where sums wait for the next block, which would add its terms twice. Sums that wait for
+        the next strip are those of one tile: its rows may be in two tiles, its lanes may not.
         """
         return SPARE if self.whole else 0.0
 
@@ -158,7 +159,7 @@ class Blocking:
         """The register tiles of a panel of so many lanes."""
         found, rows = self.split_tiles(lanes), self.rows.extent
         beside = len(self.group) == 1 or store_stride(self) == 1  # wherever a group starts
-        if self.sliver or not self.whole or not beside:
+        if self.sliver or self.strip or not self.whole or not beside:
             return found
         whole = covering_tile(found, self.width, rows, self._most_rows(), self.spare)
         return found if whole is None else [whole]

@@ -106,6 +106,21 @@ def test_strips_change_no_bit(shape: tuple[int, int, int], machine: str) -> None
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize(("lanes", "wide"), [(50, 64), (50, 32), (72, 32), (81, 64)])
+def test_a_strip_is_added_once_to_lanes_that_do_not_fill_groups(lanes: int, wide: int) -> None:
+    """No lane is in two groups: the second would add the strip to sums that have it."""
+    y, inputs = product(lanes, 600, 9000)
+    rng = np.random.default_rng(0)
+    exact = [rng.integers(-9, 10, [int(n) for n in t.shape]).astype(np.float32) for t in inputs]
+    machine = f"l2=131072,l3=4194304,cores=2,vector_bytes={wide},registers={wide // 2}"
+    with override(machine=machine):
+        program = lower_program([y], inputs)
+        made = build([y], inputs)
+    loops = [s.axis.name for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
+    assert "kb" in loops and "g" in loops
+    np.testing.assert_array_equal(made(*exact), exact[0] @ exact[1])
+
+
 def test_strips_are_told_in_the_report() -> None:
     y, inputs = product(32, 3000, 10_000)
     with override(machine=f"{MACHINE},cores=1"):
