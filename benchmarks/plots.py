@@ -17,6 +17,11 @@ MEANING: Final = {
     "fwd": "forward", "grad": "gradients", "fb": "forward + gradients", "step": "training step",
 }  # fmt: skip
 
+NEAR: Final = 9
+"""Points between a place and its name from which a line joins them."""
+PLACES: Final = [(x, y) for x in (4, -4, 24, -24) for y in range(-60, 61, 4)]
+"""Where a name may be from its place, in points."""
+
 
 def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Bars and a roofline for each number of threads; says so where matplotlib is missing."""
@@ -101,12 +106,9 @@ def _roofline(rows: Sequence[Row]) -> Any:
         allowed = [r.flops / (r.limit_ms or math.nan) / 1e6 for r in part]
         axes.scatter(x, allowed, s=26, marker="_", color="black", linewidths=0.8)
         axes.vlines(x, [_rate(r) for r in part], allowed, colors=COLOURS[mode], alpha=0.25)
-        if mode == "fb":
-            for r, at in zip(part, x, strict=True):
-                axes.annotate(title(r), (at, _rate(r)), fontsize=6, xytext=(3, 3),
-                              textcoords="offset points")  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.margins(x=0.1)
     axes.set_xlabel("useful operations per compulsory byte")
     axes.set_ylabel("1e9 operations per second")
     threads = rows[0].threads
@@ -115,7 +117,36 @@ def _roofline(rows: Sequence[Row]) -> Any:
     )
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", fontsize="small")
+    _name(figure, axes, [r for r in rows if r.mode == "fb"])
     return figure
+
+
+def _name(figure: Any, axes: Any, rows: Sequence[Row]) -> None:
+    """The workloads' names beside their points, each where it covers no other name or point."""
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()  # places are known then
+    points = [(r.flops / (r.read_bytes + r.written_bytes), _rate(r)) for r in rows]
+    pixel = figure.dpi / 72
+    taken = [Bbox.from_bounds(x - 2 * pixel, y - 2 * pixel, 4 * pixel, 4 * pixel)
+             for x, y in axes.transData.transform(points)]  # fmt: skip
+    for r, point in zip(rows, points, strict=True):
+        for way in sorted(PLACES, key=lambda w: math.hypot(*w)):
+            text = axes.annotate(
+                title(r), point, fontsize=6, xytext=way, textcoords="offset points",
+                ha="left" if way[0] > 0 else "right", va="center",
+                arrowprops={"arrowstyle": "-", "lw": 0.3} if math.hypot(*way) > NEAR else None,
+            )  # fmt: skip
+            renderer = figure.canvas.get_renderer()
+            text.update_positions(renderer)
+            box = Text.get_window_extent(text, renderer)  # without the line
+            inside = axes.bbox.x0 < box.x0 and box.x1 < axes.bbox.x1 and box.y1 < axes.bbox.y1
+            if inside and not any(box.overlaps(other) for other in taken):
+                text.set_in_layout(False)
+                taken.append(box)
+                break
+            text.remove()
 
 
 def _rate(r: Row) -> float:

@@ -18,6 +18,7 @@ from benchmarks import (
     alone,
     call_suite,
     frameworks,
+    plots,
     product_suite,
     scaling_suite,
     stream_suite,
@@ -367,6 +368,17 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
     growth = Figures("sum", 1, {"least points": 40.0, "x1 ns": 2.0, "x10 ns": 1.0, "spread": 2.0})
     (line,) = [p for p in [draw_growth([growth], tmp_path / "growth.png")] if p is not None]
     assert all(p.stat().st_size > 10_000 for p in [*found, line])
+
+
+@pytest.mark.slow
+def test_names_of_points_at_one_place_are_apart() -> None:
+    text = pytest.importorskip("matplotlib.text").Text
+    rows = [replace(row(n, torch=4.0), limit_ms=0.4) for n in ("a", "b", "c", "d", "e")]
+    figure = plots._roofline(rows)
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent(t) for t in figure.axes[0].texts]
+    assert len(boxes) == len(rows)
+    assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
 
 
 def test_limits_are_rates_of_the_machine() -> None:
