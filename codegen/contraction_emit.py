@@ -231,7 +231,7 @@ class Emitter:
         """Tiles of equal height: each meets all lanes before the next one does."""
         start, stop, step = rows
         if self.b.strip:
-            return self.in_strips(tiles, outer, base, rows)
+            return self.in_strips(tiles, outer, base, rows, points(self.b.rows.axes))
         row = start
         if sub(stop, start) is not int_const(step):
             row = axis("r", start, stop, step)
@@ -241,15 +241,15 @@ class Emitter:
         return (For(row, inner, kind),) if isinstance(row, Axis) else inner
 
     def in_strips(
-        self, tiles: Sequence[Tile], outer: Mapping, base: Expr, rows: RowTiles
+        self, tiles: Sequence[Tile], outer: Mapping, base: Expr, rows: RowTiles, last: Expr
     ) -> tuple[Stmt, ...]:
-        """The same, each strip of the sum for several tiles."""
+        """The same, each strip of the sum for several tiles, no row beyond `last`."""
 
         def one(row: Expr, slot: Expr, strip: Expr) -> tuple[Stmt, ...]:
             self.slot = slot
             return self.one_row(tiles, outer, base, row, rows[2], strip)
 
-        return strips_of_tiles(self.b, rows, one)
+        return strips_of_tiles(self.b, rows, last, one)
 
     def one_row(
         self,

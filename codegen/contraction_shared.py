@@ -78,7 +78,7 @@ def _tiles(e: Emitter, first: Expr, rows: Expr) -> tuple[Stmt, ...]:
     body: list[Stmt] = []
     for part in row_tiles(rows, most, b.alike, b.spare, b.registers):
         if b.strip:
-            body.extend(e.in_strips(tiles, {}, ZERO, part))
+            body.extend(e.in_strips(tiles, {}, ZERO, part, rows))
             continue
         start, stop, step = part
         count = floordiv(sub(stop, start), int_const(step))

@@ -15,7 +15,7 @@ from tensorad.codegen.access import access
 from tensorad.codegen.affine import among
 from tensorad.codegen.contraction import is_symbolic, size
 from tensorad.codegen.contraction_blocking import Blocking
-from tensorad.codegen.contraction_digits import Mapping, points
+from tensorad.codegen.contraction_digits import Mapping
 from tensorad.codegen.contraction_steps import blocks
 from tensorad.codegen.contraction_tiles import RowTiles, enough, first_row
 from tensorad.codegen.loopir import For, LoopKind, Stmt
@@ -84,10 +84,11 @@ def in_strip(b: Blocking, number: Expr) -> tuple[Mapping, list[Axis]]:
     return {a: local}, [local]
 
 
-def strips_of_tiles(b: Blocking, rows: RowTiles, tile: Tiled) -> tuple[Stmt, ...]:
+def strips_of_tiles(b: Blocking, rows: RowTiles, last: Expr, tile: Tiled) -> tuple[Stmt, ...]:
     """Groups of tiles, which threads may share, all strips of each.
 
     Args:
+        last: where the rows end: the last tile may have to move back.
         tile: the loops of a tile, by its first row, where its sums wait, and the strip.
     """
     start, stop, step = rows
@@ -101,6 +102,6 @@ def strips_of_tiles(b: Blocking, rows: RowTiles, tile: Tiled) -> tuple[Stmt, ...
     strip, t = axis("kb", 0, blocks(b)), axis("t", 0, end)
     slot = mul(t, int_const(step))
     row = add(start, add(mul(g, int_const(most * step)), slot))
-    inner = tile(first_row(row, rows, points(b.rows.axes)), slot, strip)
+    inner = tile(first_row(row, rows, last), slot, strip)
     kind: LoopKind = "parallel" if b.for_all else "serial"
     return (For(g, (For(strip, (For(t, inner),)),), kind),)

@@ -7,9 +7,10 @@ import pytest
 
 from tensorad import te
 from tensorad.building import build, lower
+from tensorad.codegen.choices import Choices
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Fetch, Fold, For, Kernel
+from tensorad.codegen.loopir import Fetch, Fold, For, Kernel, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.expr import Const, Expr, int_const, sub
@@ -119,6 +120,32 @@ def test_a_strip_is_added_once_to_lanes_that_do_not_fill_groups(lanes: int, wide
     loops = [s.axis.name for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
     assert "kb" in loops and "g" in loops
     np.testing.assert_array_equal(made(*exact), exact[0] @ exact[1])
+
+
+def test_the_last_tile_stores_no_row_of_those_that_come_by_themselves() -> None:
+    """Packed lanes may lie in the memory of those rows, and other threads still read them."""
+    lanes, steps, rows = 272, 1000, 20_005
+    a, b = te.placeholder((steps, lanes), name="A"), te.placeholder((steps, rows), name="B")
+    r = te.reduce_axis(steps, name="k")
+    y = te.compute((rows, lanes), lambda i, j: te.sum(b[r, i] * a[r, j], axis=r), name="Y")
+    wanted = Choices(contract=True, pack="panel", tile=(14, 1))
+    with override(machine=f"l2={1 << 20},l3={1 << 28},cores=2,vector_bytes=64,registers=32"):
+        program = lower_program([y], [a, b], choices=wanted)
+    body = program.kernels[-1].body
+    groups = [s for s in body if isinstance(s, For) and s.axis.name == "g"]
+    first = min(
+        at_start(c.indices[0])
+        for s in body if s not in groups
+        for c in statements([s]) if isinstance(c, Store) and c.tensors[0].name == "Y"
+    )  # fmt: skip
+    assert groups and first > rows // 2
+    for g in groups:
+        loops = {s.axis.name: s.axis for s in statements([g]) if isinstance(s, For)}
+        at: dict[Expr, Expr] = {g.axis: sub(g.axis.upper, int_const(1))}
+        at[loops["t"]] = sub(substitute(loops["t"].upper, at), int_const(1))
+        for c in statements([g]):
+            if isinstance(c, Store) and c.tensors[0].name == "Y":
+                assert at_start(substitute(c.indices[0], at)) < first
 
 
 def test_strips_are_told_in_the_report() -> None:
