@@ -15,34 +15,23 @@ from tensorad.codegen.epoch import begin_epoch
 from tensorad.codegen.parallel_apart import SYMBOLS
 from tensorad.codegen.parallel_calls import HAS_THREADS
 from tensorad.codegen.parallel_ir import driver_text
-from tensorad.codegen.parallel_layout import (
-    ARGUMENT_BYTES,
-    ARGUMENTS,
-    CPU,
-    ERRORS,
-    GENERATION,
-    MAX_WORKERS,
-    POOL_BYTES,
-    STOP,
-    WORKERS,
-)
-from tensorad.errors import InternalError
+from tensorad.codegen.parallel_layout import MAX_WORKERS, POOL_BYTES
+from tensorad.codegen.parallel_resize import SYMBOLS as THREADS
 
-_SYMBOLS = ("run", "worker", "stop", "acquire", "release")
+_SYMBOLS = ("run", "resize")
 
 
 class Driver:
     """The linked driver; it is never unloaded, since threads may be inside it."""
 
     def __init__(self) -> None:
-        self.library = jit.load(driver_text(), _SYMBOLS, ("syscall", *SYMBOLS), opt=0)
+        externals = ("syscall", *SYMBOLS, *THREADS)
+        self.library = jit.load(driver_text(), _SYMBOLS, externals, opt=0)
         addresses = self.library.addresses
-        self.worker = addresses["worker"]
         pointer = ctypes.c_void_p
         self.run = ctypes.CFUNCTYPE(ctypes.c_int64, pointer)(addresses["run"])
-        self.stop = ctypes.CFUNCTYPE(None, pointer)(addresses["stop"])
-        self.acquire = ctypes.CFUNCTYPE(ctypes.c_int32, pointer)(addresses["acquire"])
-        self.release = ctypes.CFUNCTYPE(None, pointer)(addresses["release"])
+        resize = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, ctypes.c_int64)
+        self.resize = resize(addresses["resize"])
 
 
 @lru_cache(maxsize=1)
@@ -58,49 +47,25 @@ class Pool:
     def __init__(self) -> None:
         self._memory = np.zeros(POOL_BYTES + 64, np.uint8)
         self.address = (self._memory.ctypes.data + 63) // 64 * 64
-        self._threads: list[ctypes.c_ulong] = []
-        self.wanted = 1
-        """For how many threads it was made; the system may have given fewer."""
-        self._words = np.frombuffer(self._memory, np.uint8)[
-            self.address - self._memory.ctypes.data :
-        ][:POOL_BYTES]
-        places = self._words[ERRORS:ARGUMENTS].view(np.int32).reshape(-1, 16)
-        places[:, CPU // 4] = -1
+        self.threads = 1
+        """With the caller's, as asked for: the system may have given fewer. 0 while it changes."""
 
-    def resize(self, workers: int) -> None:
-        """Have so many threads beside the caller's; nothing may be running.
+    def resize(self, threads: int) -> None:
+        """Have so many threads with the caller's; waits for the loop that has the pool.
 
         One too many would be woken for every loop, take a processor from those that work, and
         keep light loops on one thread whenever it sleeps.
         """
-        if len(self._threads) > workers:
-            self.close()
-            self._words[STOP : STOP + 4] = 0
-        create = jit.c_function("pthread_create")
-        generation = self._words[GENERATION : GENERATION + 4].view(np.int32)
-        for number in range(len(self._threads) + 1, workers + 1):
-            start = ARGUMENTS + ARGUMENT_BYTES * number
-            argument = self._words[start : start + 24].view(np.int64)
-            argument[:] = (self.address, number, int(generation[0]))
-            thread = ctypes.c_ulong()
-            where = ctypes.c_void_p(self.address + start)
-            if create(ctypes.byref(thread), None, ctypes.c_void_p(driver().worker), where):
-                break  # the system gives no more threads: fewer do the same work
-            self._threads.append(thread)
-        self._words[WORKERS : WORKERS + 8].view(np.int64)[0] = len(self._threads)
-
-    def close(self) -> None:
-        """Stop and join the threads."""
-        driver().stop(self.address)
-        join = jit.c_function("pthread_join")
-        for thread in self._threads:
-            if join(thread, None):
-                raise InternalError("a worker thread could not be joined")
-        self._threads.clear()
+        self.threads = 0
+        while not driver().resize(self.address, min(threads - 1, MAX_WORKERS)):
+            os.sched_yield()
+        self.threads = threads
 
 
 _pool: Pool | None = None
 _lock = threading.Lock()
+_ends = False
+"""Whether the interpreter ends: no thread begins any more."""
 
 
 def pool_for(threads: int) -> int:
@@ -108,7 +73,7 @@ def pool_for(threads: int) -> int:
     if threads <= 1 or not HAS_THREADS:
         return 0
     pool = _pool
-    if pool is not None and pool.wanted == threads:
+    if pool is not None and pool.threads == threads:
         return pool.address
     return _resized(threads)
 
@@ -118,23 +83,18 @@ def _resized(threads: int) -> int:
     with _lock:
         if _pool is None:
             _pool = Pool()
-            atexit.register(_close)
-        while not driver().acquire(_pool.address):
-            os.sched_yield()
-        try:
-            _pool.resize(min(threads - 1, MAX_WORKERS))
-            _pool.wanted = threads
-        finally:
-            driver().release(_pool.address)
+        if _pool.threads != threads and not _ends:
+            _pool.resize(threads)
         return _pool.address
 
 
 def _close() -> None:
-    global _pool
-    pool, _pool = _pool, None
-    begin_epoch()
-    if pool is not None:
-        pool.close()
+    """End the threads; those of Python may go on calling, each alone, in the pool's memory."""
+    global _ends
+    with _lock:
+        _ends = True
+        if _pool is not None:
+            _pool.resize(1)
 
 
 def _forget() -> None:
@@ -145,4 +105,5 @@ def _forget() -> None:
     begin_epoch()
 
 
+atexit.register(_close)
 os.register_at_fork(after_in_child=_forget)

@@ -41,6 +41,7 @@ from tensorad.codegen.parallel_layout import (
     loaded,
 )
 from tensorad.codegen.parallel_part import PART
+from tensorad.codegen.parallel_resize import RESIZE
 
 _SPINS: Final = 2000
 """Pauses before a waiting thread sleeps: some 50 us."""
@@ -54,7 +55,7 @@ _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
 
 
 def driver_text() -> str:
-    """The module: @run, @worker, @stop, @acquire, @release."""
+    """The module: @run, @worker, @resize."""
     futex = f"call i64 (i64, ...) @syscall(i64 {CALLS.futex}, ptr"
     return f"""
 declare i64 @syscall(i64, ...)
@@ -77,7 +78,7 @@ define internal void @wake(ptr %word) nounwind {{
 {_WORKER}
 {_LAUNCH}
 {_DRIVER}
-{_CONTROL}
+{RESIZE}
 """
 
 
@@ -92,7 +93,7 @@ def _declarations() -> str:
 
 
 _WORKER: Final = f"""
-define ptr @worker(ptr %argument) nounwind {{
+define internal ptr @worker(ptr %argument) nounwind {{
 entry:
   %mode = alloca i32
   %pool = load ptr, ptr %argument
@@ -421,26 +422,4 @@ fail:
 fine:
   {_LOAD_MODE.replace("%mode", "%old")}
   ret i64 0
-}}"""
-
-_CONTROL: Final = f"""
-define i32 @acquire(ptr %pool) nounwind {{
-  {field("%busy", "%pool", POOL_BUSY)}
-  %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
-  %got = extractvalue {{i32, i1}} %pair, 1
-  %r = zext i1 %got to i32
-  ret i32 %r
-}}
-define void @release(ptr %pool) nounwind {{
-  {field("%busy", "%pool", POOL_BUSY)}
-  store atomic i32 0, ptr %busy release, align 4
-  ret void
-}}
-define void @stop(ptr %pool) nounwind {{
-  {field("%stopped", "%pool", STOP)}
-  {field("%gen", "%pool", GENERATION)}
-  store atomic i32 1, ptr %stopped seq_cst, align 4
-  %g = atomicrmw add ptr %gen, i32 1 seq_cst
-  call void @wake(ptr %gen)
-  ret void
 }}"""

@@ -44,7 +44,7 @@ NEXT: Final = 32
 """In a thread's words: the first iteration of its part that nobody has taken."""
 CPU: Final = 40
 """There, too: the processor on which it took part last, 32 bits; -1 where that is unknown."""
-ARGUMENTS: Final = ERRORS + 64 * (MAX_WORKERS + 1)  # per worker: block, number, generation
+ARGUMENTS: Final = ERRORS + 64 * (MAX_WORKERS + 1)  # block, number, generation, thread
 ARGUMENT_BYTES: Final = 64
 POOL_BYTES: Final = ARGUMENTS + 64 * (MAX_WORKERS + 1)
 

@@ -127,6 +127,23 @@ def test_threads_beyond_the_number_end() -> None:
 
 
 @pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread")
+def test_threads_that_begin_have_not_been_anywhere() -> None:
+    """The processor of a thread that ended is free for others."""
+
+    def place() -> int:
+        return ctypes.c_int32.from_address(pool_for(2) + block.ERRORS + 64 + block.CPU).value
+
+    def run(begin: int, end: int) -> int:
+        time.sleep(0.001)
+        return 0
+
+    launched(64, run, 2)
+    assert place() >= 0
+    pool_for(3)
+    assert place() == -1
+
+
+@pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread")
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_take_whole_parts_of_joined_strips(threads: int) -> None:
     taken: list[tuple[int, int]] = []

@@ -187,3 +187,54 @@ def test_the_process_may_end_while_a_thread_calls() -> None:
     print("ends with", get_num_threads())
     """
     assert python(code, TENSORAD_NUM_THREADS="5") == "ends with 5"
+
+
+def test_interrupts_while_threads_begin_and_end() -> None:
+    """No thread is lost, joined twice or given the number of another one."""
+    code = """
+    import random, signal
+    from tensorad.codegen.parallel import pool_for
+    random.seed(1)
+
+    def running():
+        return len(os.listdir("/proc/self/task"))
+
+    alone, interrupts = running(), 0
+    pool_for(2)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for _ in range(300):
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 6e-4))
+                for _ in range(2):
+                    pool_for(random.choice((2, 3, 4, 5)))
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            interrupts += 1
+    for count in (9, 3, 2):
+        pool_for(count)
+    print(interrupts > 0, running() - alone)
+    """
+    assert python(code) == "True 1"
+
+
+def test_the_process_may_end_while_threads_begin_and_end() -> None:
+    code = """
+    from tensorad.codegen.parallel import pool_for
+
+    def failed(about):
+        print(about.exc_value, flush=True)
+
+    def keep_changing(first):
+        while True:
+            for count in (first, 3, 7, 2):
+                pool_for(count)
+
+    sys.unraisablehook = threading.excepthook = failed
+    for number in range(3):
+        threading.Thread(target=keep_changing, args=(4 + number,), daemon=True).start()
+    time.sleep(0.05)
+    """
+    for _ in range(3):
+        assert python(code) == ""
