@@ -22,9 +22,9 @@ from tensorad.codegen.llvm_windows import direct, of_axes, row_pointer
 from tensorad.codegen.loopir import Fetch, For, If, Store
 from tensorad.codegen.scratch import PAGE
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size, axis, int_const, mul, sub
+from tensorad.ir.expr import Call, Const, Expr, Read, Size, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves, postorder, reads, substitute
+from tensorad.ir.visit import postorder, reads, substitute
 
 if TYPE_CHECKING:
     from tensorad.codegen.llvm_loop import Loops
@@ -167,8 +167,8 @@ def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
 
     A masked store that reaches into a line is a store of that line, which is then read from
     memory though it streams. So the register ends with the line before, its first lanes masked,
-    if it holds all of the part. Masked lanes in a page that is not there take 200 ns: what is read
-    at the same place for every row must not cross into the page before; that of rows holds rows.
+    if it holds all of the part. Masked lanes in a page that is not there take 200 ns: what may be
+    read at the same place for many rows must not cross into the page before.
     """
     put, memory, lanes = loops.code.put, loops.values.memory, loops.width
     if not are_neighbours(s):
@@ -180,7 +180,7 @@ def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
     own = axis(s.axis.name, s.axis.lower, s.axis.upper)
     loops.values.keep(own, Value((lower,), INT64, 0, loops.code.depth, 0))
     for e in reads(*[x for c in s.body for x in expressions(c)]):
-        if not access(e.tensor, e.indices).stride(s.axis) or _moves_with_rows(e, s.axis):
+        if not access(e.tensor, e.indices).stride(s.axis) or _moves_with_rows(e, s):
             continue
         place = memory.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))
         pointer = memory.shifted(e.tensor, place.pointer.name, place.constant, loops.code.depth)
@@ -195,9 +195,15 @@ def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
     return put(f"select i1 {good}, i64 {begin}, i64 {lower}")
 
 
-def _moves_with_rows(e: Read, lane: Axis) -> bool:
-    """Whether loops around that of the lanes move a read."""
-    return any(isinstance(x, Axis) and x is not lane for x in free_leaves(*e.indices))
+def _moves_with_rows(e: Read, s: For) -> bool:
+    """Whether a read goes on to another row with each row that is stored.
+
+    Not where some loops leave it at its row, which may be the first one, nor where data picks it.
+    """
+    stored = [access(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
+    rows = dict.fromkeys([x for a in stored for x in a.uses if x is not s.axis])
+    uses = access(e.tensor, e.indices).uses
+    return bool(rows) and all(uses.get(x) for x in rows)
 
 
 def ahead_of_line(loops: Loops, s: For, step: str) -> str:

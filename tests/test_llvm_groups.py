@@ -156,11 +156,27 @@ def test_elements_that_say_where_rows_are_need_a_row() -> None:
         assert "icmp sge <16 x i64>" not in rows(te.size("n"), te.size("m"))
 
 
-def test_only_what_every_row_reads_must_not_cross_into_the_page_before() -> None:
+def crossings(y: Tensor, *inputs: Tensor) -> int:
+    """Addresses that are looked at before a row begins with lanes of the page before."""
+    with override(machine=WIDE):
+        kernels = lower_program([y], inputs, choices=ta.Schedule(streaming=True)).kernels
+        text, _ = kernel_text(kernels[-1], kernel_key(kernels[-1])[1])
+    return len(re.findall(f"icmp ule i64 %\\w+, {4096 - 64}$", text, re.M))
+
+
+def test_only_what_many_rows_read_must_not_cross_into_the_page_before() -> None:
     """The page before a later row is the tensor's own; that before a vector may not be there."""
     a, g = te.placeholder((64, N), name="A"), te.placeholder((N,), name="g")
     y = te.compute((64, N), lambda i, j: a[i, j] * g[j], name="Y")
-    with override(machine=WIDE):
-        (kernel,) = lower_program([y], [a, g], choices=ta.Schedule(streaming=True)).kernels
-        text, _ = kernel_text(kernel, kernel_key(kernel)[1])
-    assert len(re.findall(f"icmp ule i64 %\\w+, {4096 - 64}$", text, re.M)) == 1
+    assert crossings(y, a, g) == 1
+    turned = te.compute((64, N), lambda i, j: a[63 - i, j] * 2.0, name="Y")
+    assert crossings(turned, a) == 0
+
+
+def test_rows_that_are_read_again_and_again_must_not_cross_into_the_page_before() -> None:
+    """Many rows may read the first one: each of some products, or what data picks."""
+    a, h = te.placeholder((8, 64, N), name="A"), te.placeholder((8, N), name="H")
+    y = te.compute((8, 64, N), lambda b, i, j: a[b, i, j] * h[b, j], name="Y")
+    assert crossings(y, a, h) == 1
+    which = te.placeholder((64,), "int64", name="which")
+    assert crossings(te.compute((64, N), lambda i, j: h[which[i], j] * 2.0), h, which) == 1
