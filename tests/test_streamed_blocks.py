@@ -190,6 +190,42 @@ def test_bands_of_loops_that_compute_much_are_asked_for_in_the_order_of_memory()
     assert asked == 2 * (4 + 1)  # the lines of each register, whole ones and the last
 
 
+@pytest.mark.parametrize("cpu", CPUS)
+def test_passes_that_ask_for_their_band_are_joined(cpu: str) -> None:
+    """A pass stores terms that the next one adds up: both read a band, and ask for a later one."""
+    x = te.placeholder((40, 2, 300), name="X")
+    k, k1 = (te.reduce_axis(300, name=n) for n in ("k", "k1"))
+
+    def term(i: Any, j: Any) -> Any:
+        v = te.maximum(x[i, 0, j], x[i, 1, j])
+        for n in range(6):
+            v = te.maximum(v * 0.5 + x[i, n % 2, j], te.minimum(v, 2.0))
+        return v
+
+    a = te.compute((40,), lambda i: te.max(term(i, k), axis=k), name="A")
+    e = te.compute((40, 300), lambda i, j: term(i, j) - a[i], name="E")
+    b = te.compute((40,), lambda i: te.sum(e[i, k1] + x[i, 1, k1], axis=k1), name="B")
+    y = te.compute((40, 300), lambda i, j: e[i, j] * b[i], name="Y")
+    machine = ",".join(filter(None, [cpu, SMALL_CACHES]))
+    found = []
+    for passes in (False, None):
+        choices = ta.Schedule(fuse=True, siblings=False, passes=passes)
+        with override(machine=machine):
+            (kernel,) = lower_program([y], [x], choices=choices).kernels
+            f = build(y, [x], schedule=choices)
+        lanes = [s for s in loops_of(kernel) if s.kind == "vector"]
+        asks = [(s, c) for s in lanes for c in s.body if isinstance(c, Fetch)]
+        assert all(s.axis in free_leaves(*c.indices) for s, c in asks)
+        found.append((len(lanes), len(asks)))
+        array = RNG.standard_normal(x.shape).astype("f")
+        given, out = guarded(array.shape, "float32", True), guarded((40, 300), "float32", True)
+        given[...] = array
+        f(given, out=out)
+        want = build(y, [x], schedule=ta.Schedule(passes=False, streaming=False))(array)
+        np.testing.assert_array_equal(out, want)
+    assert found == [(4, 2), (3, 2)]
+
+
 def test_a_block_stores_little_at_a_time() -> None:
     x = te.placeholder((40, 300), name="X")
     y = te.compute((40, 2, 300), lambda i, p, j: x[i, j] + p, "Y")
