@@ -7,6 +7,7 @@ before; all others, and all that fail, go to the Python path, which converts or 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -191,7 +192,6 @@ class Record:
             self._words[at + words.RANK] = rank
             self._words[at + words.FLAGS] = INPUT_FLAGS if is_input else OUTPUT_FLAGS
             self._words[at + words.IS_BOOL] = is_input and dtype.kind == "b"
-        self._lock = threading.Lock()
         self._bindings: list[Binding] = []
         self._retired: list[Binding] = []
         """Bindings that calls may still be using."""
@@ -208,7 +208,7 @@ class Record:
 
     def learn(self, binding: Binding) -> None:
         """Let native calls use a binding, in place of an older one of the same shapes."""
-        with self._lock:
+        with _lock:
             others = [b for b in self._bindings if b.shapes != binding.shapes]
             kept = [binding, *others[: MAX_BINDINGS - 1]]
             gone = [b for b in self._bindings if b not in kept]
@@ -223,6 +223,17 @@ class Record:
         self._words[words.BINDINGS] = ctypes.addressof(shown)
         self._list = shown
 
+
+_lock = threading.Lock()
+"""Held while a record learns; one for all, so that a forked child can have a new one."""
+
+
+def _forget_threads() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 _types: Final[dict[type, NativeType | None]] = {}
 
