@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from bisect import insort
@@ -218,13 +219,24 @@ def scratch_block(size_bytes: int) -> Array:
     return aligned(block, size_bytes, LARGE_PAGE)
 
 
+_lock = threading.Lock()
+"""Held while blocks are looked through; one for all, so that a forked child can have a new one."""
+
+
+def _forget_threads() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
 class OutputBlocks:
     """Large arrays of one output, given out again when the caller has dropped them."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
         self._blocks: list[Array] = []
-        self._lock = threading.Lock()
 
     def array(self, shape: tuple[int, ...]) -> Array:
         """An uninitialised array; large ones reuse memory nobody refers to any more.
@@ -235,7 +247,7 @@ class OutputBlocks:
         size_bytes = prod(shape) * self.dtype.itemsize
         if size_bytes < LARGE_BYTES:
             return np.empty(shape, self.dtype)
-        with self._lock:
+        with _lock:
             block = self._free(size_bytes)
             if block is None:
                 block = new_bytes(size_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -77,6 +78,19 @@ class Steps(NamedTuple):
     give: Callable[[Frame], None]
 
 
+_lock = threading.Lock()
+"""Held while frames that native calls may take come or go; one for all, so that a forked child can
+have a new one."""
+
+
+def _forget_threads() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
 class Layout:
     """The memory plan of one binding of the sizes, with its frames."""
 
@@ -92,7 +106,6 @@ class Layout:
         self._shared: dict[int, Frame] = {}
         """By address, the frames native calls may take as well."""
         self._shown = (ctypes.c_int64 * (MAX_FRAMES + 1))()
-        self._lock = threading.Lock()
 
     @property
     def table(self) -> int:
@@ -137,7 +150,7 @@ class Layout:
             return self._shared[found]
         frame = self._frame()
         frame.call[block.BUSY] = 1
-        with self._lock:
+        with _lock:
             count = len(self._shared)
             if count < MAX_FRAMES and (self._bytes < LARGE_ARENA or not count):
                 self._shared[frame.address] = frame
@@ -156,7 +169,7 @@ class Layout:
         if self._bytes < LARGE_ARENA:
             return
         self._free.clear()
-        with self._lock:
+        with _lock:
             self._shown[:] = [0] * (MAX_FRAMES + 1)  # nobody takes one while they are looked at
             used = {n: f for n, f in self._shared.items() if f.call[block.BUSY]}
             self._shared = used
