@@ -6,7 +6,7 @@ the sizes may decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -178,7 +178,7 @@ class _Marks:
 
 
 def _marked(
-    body: Iterable[Stmt],
+    body: Sequence[Stmt],
     marks: _Marks,
     around: tuple[Axis, ...] = (),
     in_lanes: bool = False,
@@ -188,14 +188,15 @@ def _marked(
     streamed, far = marks.streamed, marks.far
     result: list[Stmt] = []
     beside = False
-    for s in body:
+    for n, s in enumerate(body):
         if isinstance(s, For):
             lanes = runs_in_lanes(s)
             inner = replace(s, body=_marked(s.body, marks, (*around, s.axis), in_lanes or lanes))
             loads = lanes or (not in_lanes and is_plain(s))
             large = {t: None for t in far if is_large(t)}
             asked = rows_of_next_turn(inner, large, around[-1] if around else None)
-            later_bands = bands_ahead(inner, far, around)
+            goes_on = any(isinstance(c, For) and runs_in_lanes(c) for c in body[n + 1 :])
+            later_bands = bands_ahead(inner, far, around) if goes_on else {}
             beside = beside or bool(later_bands)
             asked |= later_bands
             near = {t: None for t in (far if lanes else marks.maybe_far) if t not in asked}

@@ -190,6 +190,15 @@ def test_bands_of_loops_that_compute_much_are_asked_for_in_the_order_of_memory()
     assert asked == 2 * (4 + 1)  # the lines of each register, whole ones and the last
 
 
+def test_a_pass_that_nothing_follows_loads_its_band() -> None:
+    """Images as small as a block: the winners of one are all found before its gradient is."""
+    out, (x, head) = gradient_of_pool((9, 17, 32, 32), "float32")
+    kernel = kernel_of([out], [x, head], "l2=100000,l3=200000")
+    assert line_loops(kernel)
+    asked = [c for s in loops_of(kernel) for c in s.body if isinstance(c, Fetch) and not c.now]
+    assert not asked
+
+
 @pytest.mark.parametrize("cpu", CPUS)
 def test_passes_that_ask_for_their_band_are_joined(cpu: str) -> None:
     """A pass stores terms that the next one adds up: both read a band, and ask for a later one."""
