@@ -16,6 +16,7 @@ from tensorad.codegen import parallel_layout as block
 from tensorad.codegen.parallel import driver, pool_for
 from tensorad.codegen.parallel_calls import HAS_THREADS
 
+threaded = pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread on this system")
 WORD = ctypes.c_int64
 KERNEL = ctypes.CFUNCTYPE(
     WORD, *[ctypes.c_void_p] * 3, WORD, WORD, ctypes.POINTER(WORD)
@@ -60,6 +61,7 @@ def test_every_iteration_runs_once(count: int, threads: int) -> None:
     assert len(taken) <= threads * 12  # halves down to a 32nd
 
 
+@threaded
 def test_threads_begin_with_their_own_half() -> None:
     first: dict[int, int] = {}
     met = threading.Barrier(2)
@@ -83,6 +85,7 @@ def test_the_lowest_error_counts(threads: int) -> None:
     assert code == 7 and value <= 30
 
 
+@threaded
 def test_light_loops_do_not_wake_threads() -> None:
     seen: dict[int, None] = {}
     met = threading.Barrier(2)
@@ -109,7 +112,7 @@ def test_light_loops_do_not_wake_threads() -> None:
     assert len(seen) == 1
 
 
-@pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread")
+@threaded
 def test_threads_beyond_the_number_end() -> None:
     """They would be woken for every loop, and light loops would wait until they are awake."""
 
@@ -126,7 +129,7 @@ def test_threads_beyond_the_number_end() -> None:
     assert count() == most - 5  # they sleep: nothing is shared
 
 
-@pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread")
+@threaded
 def test_threads_that_begin_have_not_been_anywhere() -> None:
     """The processor of a thread that ended is free for others."""
 
@@ -143,7 +146,7 @@ def test_threads_that_begin_have_not_been_anywhere() -> None:
     assert place() == -1
 
 
-@pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread")
+@threaded
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_take_whole_parts_of_joined_strips(threads: int) -> None:
     taken: list[tuple[int, int]] = []
