@@ -2,8 +2,8 @@
 
 A processor's prefetcher follows one row to its end and goes on with the next; hops from row to row
 stop it. So where a vector loop reads rows of a large tensor at the same time, each of its lines is
-loaded once before, in the order of memory. A loop that computes much for each line asks for later
-ones instead, in the same order. No value depends on it.
+loaded once before, in the order of memory. One of several passes that computes much for each line
+asks for later ones instead, in the same order. No value depends on it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ SHARE = 4
 AHEAD = 8192
 """Bytes at least between rows that lanes take and those that they ask for."""
 OPERATIONS = 4
-"""What a loop may compute for each line of a band that it loads: with more it computes for longer
-than memory takes, and asks for lines."""
+"""What one of several passes may compute for each line of a band that it loads: with more it
+computes for longer than memory takes, and asks for lines."""
 LONGEST = 2048
 """Bytes of rows that the processor does not follow to their ends by itself."""
 

@@ -188,15 +188,15 @@ def _marked(
     streamed, far = marks.streamed, marks.far
     result: list[Stmt] = []
     beside = False
-    for n, s in enumerate(body):
+    passes = sum([isinstance(s, For) and runs_in_lanes(s) for s in body])
+    for s in body:
         if isinstance(s, For):
             lanes = runs_in_lanes(s)
             inner = replace(s, body=_marked(s.body, marks, (*around, s.axis), in_lanes or lanes))
             loads = lanes or (not in_lanes and is_plain(s))
             large = {t: None for t in far if is_large(t)}
             asked = rows_of_next_turn(inner, large, around[-1] if around else None)
-            goes_on = any(isinstance(c, For) and runs_in_lanes(c) for c in body[n + 1 :])
-            later_bands = bands_ahead(inner, far, around) if goes_on else {}
+            later_bands = bands_ahead(inner, far, around) if passes > 1 else {}
             beside = beside or bool(later_bands)
             asked |= later_bands
             near = {t: None for t in (far if lanes else marks.maybe_far) if t not in asked}

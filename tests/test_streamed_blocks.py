@@ -190,7 +190,7 @@ def test_bands_of_loops_that_compute_much_are_asked_for_in_the_order_of_memory()
     assert asked == 2 * (4 + 1)  # the lines of each register, whole ones and the last
 
 
-def test_a_pass_that_nothing_follows_loads_its_band() -> None:
+def test_a_pass_with_no_other_beside_it_loads_its_band() -> None:
     """Images as small as a block: the winners of one are all found before its gradient is."""
     out, (x, head) = gradient_of_pool((9, 17, 32, 32), "float32")
     kernel = kernel_of([out], [x, head], "l2=100000,l3=200000")
@@ -199,20 +199,21 @@ def test_a_pass_that_nothing_follows_loads_its_band() -> None:
     assert not asked
 
 
+def of_two_rows(x: Tensor, i: Any, j: Any) -> Any:
+    """Much that is computed from a band."""
+    v = te.maximum(x[i, 0, j], x[i, 1, j])
+    for n in range(6):
+        v = te.maximum(v * 0.5 + x[i, n % 2, j], te.minimum(v, 2.0))
+    return v
+
+
 @pytest.mark.parametrize("cpu", CPUS)
 def test_passes_that_ask_for_their_band_are_joined(cpu: str) -> None:
     """A pass stores terms that the next one adds up: both read a band, and ask for a later one."""
     x = te.placeholder((40, 2, 300), name="X")
     k, k1 = (te.reduce_axis(300, name=n) for n in ("k", "k1"))
-
-    def term(i: Any, j: Any) -> Any:
-        v = te.maximum(x[i, 0, j], x[i, 1, j])
-        for n in range(6):
-            v = te.maximum(v * 0.5 + x[i, n % 2, j], te.minimum(v, 2.0))
-        return v
-
-    a = te.compute((40,), lambda i: te.max(term(i, k), axis=k), name="A")
-    e = te.compute((40, 300), lambda i, j: term(i, j) - a[i], name="E")
+    a = te.compute((40,), lambda i: te.max(of_two_rows(x, i, k), axis=k), name="A")
+    e = te.compute((40, 300), lambda i, j: of_two_rows(x, i, j) - a[i], name="E")
     b = te.compute((40,), lambda i: te.sum(e[i, k1] + x[i, 1, k1], axis=k1), name="B")
     y = te.compute((40, 300), lambda i, j: e[i, j] * b[i], name="Y")
     machine = ",".join(filter(None, [cpu, SMALL_CACHES]))
@@ -233,6 +234,27 @@ def test_passes_that_ask_for_their_band_are_joined(cpu: str) -> None:
         want = build(y, [x], schedule=ta.Schedule(passes=False, streaming=False))(array)
         np.testing.assert_array_equal(out, want)
     assert found == [(4, 2), (3, 2)]
+
+
+def test_the_last_of_several_passes_asks_and_is_joined() -> None:
+    x = te.placeholder((40, 2, 300), name="X")
+    k, k1 = (te.reduce_axis(300, name=n) for n in ("k", "k1"))
+    a = te.compute((40,), lambda i: te.max(of_two_rows(x, i, k), axis=k), name="A")
+    e = te.compute((40, 300), lambda i, j: of_two_rows(x, i, j) - a[i], name="E")
+    b = te.compute((40,), lambda i: te.sum(e[i, k1] * of_two_rows(x, i, k1), axis=k1), name="B")
+    y = te.compute((40,), lambda i: a[i] + b[i], name="Y")
+    given = guarded((40, 2, 300), "float32", True)
+    given[...] = RNG.standard_normal(given.shape)
+    found, results = [], []
+    for passes in (False, None):
+        choices = ta.Schedule(fuse=True, siblings=False, passes=passes)
+        with override(machine=SMALL_CACHES):
+            (kernel,) = lower_program([y], [x], choices=choices).kernels
+            results.append(build(y, [x], schedule=choices)(given))
+        lanes = [s for s in loops_of(kernel) if s.kind == "vector"]
+        found.append((len(lanes), len(line_loops(kernel))))
+    assert found == [(3, 0), (2, 0)]
+    np.testing.assert_array_equal(*results)
 
 
 def test_a_block_stores_little_at_a_time() -> None:
