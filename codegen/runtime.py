@@ -154,7 +154,8 @@ class Layout:
             count = len(self._shared)
             if count < MAX_FRAMES and (self._bytes < LARGE_ARENA or not count):
                 self._shared[frame.address] = frame
-                self._shown[count] = frame.address
+            # all of them: a fork may have come between these two lines in another thread
+            self._shown[: len(self._shared)] = list(self._shared)
         return frame
 
     def give(self, frame: Frame) -> None:

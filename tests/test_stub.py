@@ -383,6 +383,19 @@ def test_more_threads_than_frames() -> None:
             assert all(pool.map(act, range(count)))
 
 
+def test_frames_that_a_fork_hid_are_found_again() -> None:
+    """A child is forked while another thread has kept a frame, but not shown it to native calls."""
+    f, a = product(8), floats(8, 8)
+    f(a)
+    assert f._record is not None
+    (binding,) = f._record._bindings
+    layout: Any = binding.frames
+    layout._shown[0] = 0
+    f(a)
+    assert python_calls(lambda: f(a)) == 0
+    assert list(layout._shown)[: len(layout._shared) + 1] == [*layout._shared, 0]
+
+
 def test_settings_are_asked_again_when_they_change() -> None:
     n = te.size("n")
     x = te.placeholder((n,), name="X")
