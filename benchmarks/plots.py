@@ -117,12 +117,13 @@ def _roofline(rows: Sequence[Row]) -> Any:
     )
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", fontsize="small")
-    _name(figure, axes, [r for r in rows if r.mode == "fb"])
+    _name(figure, axes, rows)
     return figure
 
 
 def _name(figure: Any, axes: Any, rows: Sequence[Row]) -> None:
-    """The workloads' names beside their points, each where it covers no other name or point."""
+    """The names of forward + gradients beside their points, each where it covers no other name, no
+    point and not the legend."""
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
@@ -131,7 +132,8 @@ def _name(figure: Any, axes: Any, rows: Sequence[Row]) -> None:
     pixel = figure.dpi / 72
     taken = [Bbox.from_bounds(x - 2 * pixel, y - 2 * pixel, 4 * pixel, 4 * pixel)
              for x, y in axes.transData.transform(points)]  # fmt: skip
-    for r, point in zip(rows, points, strict=True):
+    taken.append(axes.get_legend().get_window_extent())
+    for r, point in [(r, p) for r, p in zip(rows, points, strict=True) if r.mode == "fb"]:
         for way in sorted(PLACES, key=lambda w: math.hypot(*w)):
             text = axes.annotate(
                 title(r), point, fontsize=6, xytext=way, textcoords="offset points",
@@ -141,7 +143,8 @@ def _name(figure: Any, axes: Any, rows: Sequence[Row]) -> None:
             renderer = figure.canvas.get_renderer()
             text.update_positions(renderer)
             box = Text.get_window_extent(text, renderer)  # without the line
-            inside = axes.bbox.x0 < box.x0 and box.x1 < axes.bbox.x1 and box.y1 < axes.bbox.y1
+            beside = axes.bbox.x0 < box.x0 and box.x1 < axes.bbox.x1
+            inside = beside and axes.bbox.y0 < box.y0 and box.y1 < axes.bbox.y1
             if inside and not any(box.overlaps(other) for other in taken):
                 text.set_in_layout(False)
                 taken.append(box)

@@ -381,6 +381,22 @@ def test_names_of_points_at_one_place_are_apart() -> None:
     assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
 
 
+@pytest.mark.slow
+def test_names_of_points_stay_in_the_picture_and_off_its_legend() -> None:
+    text = pytest.importorskip("matplotlib.text").Text
+    low = [replace(row(f"low{n}", torch=4.0), limit_ms=0.4) for n in range(24)]
+    top = replace(row("top", torch=4.0), limit_ms=0.004, flops=1e8)
+    right = replace(row("right", torch=4.0), limit_ms=0.4, flops=1e9, ms={"tensorad": 999.0})
+    figure = plots._roofline([*low, top, right])
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    names = [text.get_window_extent(t) for t in axes.texts]
+    assert len(names) > 20
+    legend = axes.get_legend().get_window_extent()
+    assert not any(n.overlaps(legend) for n in names)
+    assert all(axes.bbox.y0 < n.y0 and n.y1 < axes.bbox.y1 for n in names)
+
+
 def test_limits_are_rates_of_the_machine() -> None:
     """No loop is faster than what it is made of: a stream of two arrays takes longer than one."""
     found = measured(1, footprints=[1 << 16])
