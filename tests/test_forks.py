@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tensorad.codegen import compiling, kernels, memory, runtime, stub
+from tensorad.codegen import compiling, kernels, memory, parallel, runtime, stub
 from tensorad.ir import collector, node
 from tensorad.ir.cached import cached_property
 from tensorad.simplify import polyhedral, tables, zeros
@@ -84,7 +84,7 @@ def test_a_property_that_another_thread_computes() -> None:
 def test_locks_that_another_thread_holds() -> None:
     owners: list[Any] = [
         collector, node, tables, polyhedral._memory, zeros._memory, kernels, compiling,
-        memory, runtime, stub,
+        memory, parallel, runtime, stub,
     ]  # fmt: skip
 
     def take_all() -> None:
