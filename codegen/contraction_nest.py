@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tensorad.codegen.choices import OPEN, Choices
-from tensorad.codegen.contraction import is_symbolic, recognise
+from tensorad.codegen.contraction import recognise
 from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_exact import added_up_again
 from tensorad.codegen.contraction_pack import Emitted, fill
@@ -69,16 +69,25 @@ def _emitted(b: Blocking, nest: Nest) -> Emitted:
 
 
 def _ways(nest: Nest) -> Iterator[list[Nest]]:
-    """The nest as it is, then in pieces, each way cut only when it is asked for."""
+    """The nest as it is, then in pieces, each way cut only when it is asked for.
+
+    What is read is divided first: a division in bounds alone may be of a window that is one
+    contraction as it stands.
+    """
     yield [nest]
-    if is_symbolic(nest.axes):
-        return
+    read = split_divisions(nest, bounds=False)
+    if _is_cut(read, nest):
+        yield read
     divided = split_divisions(nest)
-    if 1 < len(divided) <= MOST_PIECES or (len(divided) == 1 and divided[0] is not nest):
+    if _is_cut(divided, nest):
         yield divided
     phases = [q for p in divided for q in split_phases(p)]
     if len(divided) < len(phases) <= MOST_PIECES:
         yield phases
+
+
+def _is_cut(pieces: list[Nest], nest: Nest) -> bool:
+    return len(pieces) <= MOST_PIECES and pieces[0] is not nest
 
 
 def _plan(nest: Nest, choices: Choices) -> Blocking | None:

@@ -13,7 +13,7 @@ from math import ceil, prod
 from typing import Final
 
 from tensorad.codegen.access import Access, extent_of, fold_accesses, outer_accesses, unsafe_reads
-from tensorad.codegen.affine import among
+from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
 from tensorad.codegen.schedule_cross import (
@@ -337,12 +337,13 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
         return
     tile = choices.tile or (0, 0)
     few_uses = is_streaming(nest)
+    ranges = Ranges([*nest.axes, *[a for f in nest.folds for a in f.axes]])
     short = all(a in unroll for f in nest.folds for a in f.axes)
     for vector in vector_candidates(nest):
         if unsafe_reads(nest, vector):
             continue
         inside = not among(vector, nest.axes)
-        extent = extent_of(vector)
+        extent = extent_of(vector, ranges)
         strides_ = [_unit(x.stride(vector), lanes) if vector in x.uses else 0.6 for x in reads]
         far = 1.0 if inside else paging(reads, vector)
         around = 0.0 if inside else _outer_cost(nest, vector, lanes) / steps

@@ -66,10 +66,14 @@ def has_switches(nest: Nest) -> bool:
     return bool(switches(nest)) or any(f.axes for f in nest.folds)
 
 
-def switches(nest: Nest) -> list[Call]:
-    """Nodes of integer arithmetic that may change their form along an axis."""
-    bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)]
-    return _switches_under(*nest.expressions(), *bounds)
+def switches(nest: Nest, bounds: bool = True) -> list[Call]:
+    """Nodes of integer arithmetic that may change their form along an axis.
+
+    Args:
+        bounds: those in bounds of reduce axes, too.
+    """
+    asked = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper)] if bounds else []
+    return _switches_under(*nest.expressions(), *asked)
 
 
 def _switches_under(*roots: Expr) -> list[Call]:
@@ -77,9 +81,11 @@ def _switches_under(*roots: Expr) -> list[Call]:
     return [e for e in nodes if e.args[0].dtype is INT64]
 
 
-def split_divisions(nest: Nest) -> list[Nest]:
+def split_divisions(nest: Nest, bounds: bool = True) -> list[Nest]:
     """i // c and i % c: i becomes (outer, inner) with inner < c, and a rest piece.
 
+    Args:
+        bounds: also where only bounds of reduce axes divide.
     Requires and ensures: simplified nests.
     """
     most = most_pieces(nest)
@@ -87,7 +93,7 @@ def split_divisions(nest: Nest) -> list[Nest]:
     todo = [nest]
     while todo:
         piece = todo.pop()
-        found = _division(piece) if len(done) + len(todo) < most else None
+        found = _division(piece, bounds) if len(done) + len(todo) < most else None
         if found is None:
             done.append(piece)
             continue
@@ -100,7 +106,7 @@ def split_divisions(nest: Nest) -> list[Nest]:
     return done
 
 
-def _division(nest: Nest) -> tuple[Axis, int] | None:
+def _division(nest: Nest, bounds: bool) -> tuple[Axis, int] | None:
     """The axis and the smallest factor at which a division by a constant splits."""
     axes = dict.fromkeys(nest.axes)
     ranges = Ranges(nest.axes)
@@ -109,7 +115,7 @@ def _division(nest: Nest) -> tuple[Axis, int] | None:
         for a in f.axes:
             ranges.enter(a)
     best: tuple[Axis, int] | None = None
-    for e in switches(nest):
+    for e in switches(nest, bounds):
         if e.op not in ("floordiv", "mod") or not isinstance(e.args[1], Const):
             continue
         divisor = int(e.args[1].value)

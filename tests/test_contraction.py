@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import Fetch, Fold, For, LoopProgram
+from tensorad.codegen.loopir import Fetch, Fold, For, If, LoopProgram
 from tensorad.codegen.loopnest import nest_of, simplify_nest
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.machine import Machine
@@ -338,9 +339,11 @@ def test_a_reduce_step_loads_each_operand_once(machine: str, rows: int, vectors:
 def test_flattened_pixels_are_contiguous() -> None:
     x, w = ta.placeholder((2, 16, 12, 12), name="X"), ta.placeholder((16, 16, 3, 3), name="W")
     y = topi.nn.conv2d(x, w, padding=1)
-    (kernel,) = lower_program([y], [x, w], choices=Choices(contract=True)).kernels
+    (whole,) = lower_program([y], [x, w], choices=Choices(contract=True)).kernels
+    usual = [s for s in whole.body if not (isinstance(s, If) and s.rare)]
+    kernel = replace(whole, body=tuple(usual))  # without what adds up again beside NaN
     text, _ = kernel_text(kernel, kernel_key(kernel)[1])
-    assert "gather" not in text
+    assert len(usual) < len(whole.body) and "gather" not in text
     assert "masked.scatter" not in text.split("@llvm.fma", 1)[1].partition("define")[0]
     folds = [s for s in statements(kernel.body) if isinstance(s, Fold)]
     assert folds and all(s.combiner.is_sum for s in folds)

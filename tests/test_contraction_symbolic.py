@@ -74,8 +74,16 @@ def outside(n: Any) -> Made:
     return [y], [a, b]
 
 
-MADE = (dense, convolution, batched, deep, outside)
-QUICK = ((deep, FORCED[1]), (outside, FORCED[3]))
+def grouped(n: Any) -> Made:
+    """Groups divide the channels, the dilation divides bounds of the window."""
+    x, w = ta.placeholder((n, 6, 9, 11), name="X"), ta.placeholder((8, 3, 3, 3), name="W")
+    y = topi.nn.conv2d(x, w, padding=2, dilation=2, groups=2)
+    h = ta.placeholder(y.shape, name="H")
+    return [y, *vjp(y, [x], h)], [x, w, h]
+
+
+MADE = (dense, convolution, batched, deep, outside, grouped)
+QUICK = ((deep, FORCED[1]), (outside, FORCED[3]), (grouped, FORCED[0]))
 """Not left to the slow tests."""
 
 
@@ -132,6 +140,16 @@ def test_the_analysis_takes_them_by_itself() -> None:
         loops = [s for s in statements(kernel.body) if isinstance(s, For)]
         assert any(s.kind == "vector" and s.axis.name == "l" for s in loops)
         assert "@llvm.fma" in kernel_text(kernel, kernel_key(kernel)[1])[0]
+
+
+@pytest.mark.parametrize("images", [4, None])
+def test_groups_with_dilated_windows_are_one_contraction(images: int | None) -> None:
+    n = ta.size("n") if images is None else images
+    x, w = ta.placeholder((n, 32, 64, 64), name="X"), ta.placeholder((64, 8, 3, 3), name="W")
+    y = topi.nn.conv2d(x, w, padding=2, dilation=2, groups=4)
+    (kernel,) = ta.lower([y], [x, w]).report().kernels
+    (said,) = [d.why for d in kernel.decisions if d.what == "contraction"]
+    assert "over ci, ky, kx, batch coo" in said
 
 
 def test_rows_of_an_unknown_number_take_ever_smaller_tiles() -> None:

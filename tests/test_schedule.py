@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tensorad import te
+from tensorad import te, topi
+from tensorad.autodiff import vjp
+from tensorad.building import lower
 from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
@@ -222,3 +224,13 @@ def test_a_reduction_whose_bounds_always_cross_is_planned() -> None:
     verify_loops(program)
     (result,), _ = interpret_loops(program, {x: np.ones((3, 8))})
     np.testing.assert_array_equal(result, np.ones((3, 8)))
+
+
+def test_a_window_of_few_values_is_not_walked_in_lanes() -> None:
+    """Its bounds depend on the element, but it never has more than three values."""
+    x, w = te.placeholder((1, 4, 4, 4, 4), name="X"), te.placeholder((4, 4, 4, 4, 4), name="W")
+    y = topi.nn.conv3d(x, w, padding=1)
+    h = te.placeholder(y.shape, name="H")
+    (dx,) = vjp(y, [x], h)
+    text = str(lower(dx, [w, h], schedule=True))
+    assert "vector" in text and "lanes are added up at the end" not in text
