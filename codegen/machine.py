@@ -87,6 +87,13 @@ def target() -> str:
     return "" if cpu == this_machine().cpu else cpu
 
 
+def usable_vector_bytes() -> int:
+    """The described width of vectors, at most what the processor compiled for really has."""
+    cpu = target()
+    found = probed_vector_bytes(cpu) if cpu else this_machine().vector_bytes
+    return min(found, current().vector_bytes)
+
+
 def _parsed(text: str) -> dict[str, str | int | float]:
     kinds = {f.name: str(f.type) for f in fields(Machine)}
     found: dict[str, str | int | float] = {}

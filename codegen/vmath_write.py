@@ -123,7 +123,7 @@ def scale(w: Writer, x: str, shifted: str) -> str:
     The first product is exact, so that subnormal results round once either way.
     """
     i = integers(w)
-    wide = machine.current().vector_bytes == 64  # only AVX-512 has it; elsewhere it calls ldexp
+    wide = machine.usable_vector_bytes() == 64  # only AVX-512 has it; elsewhere it calls ldexp
     if wide and w.lanes * w.dtype.size_bytes == 64:
         return _scaled_register(w, x, w.sub(shifted, w.const(MAGIC[w.dtype])))
     n = i.sub(to_bits(w, shifted), i.const(bits_of(w, MAGIC[w.dtype])))

@@ -10,7 +10,10 @@ import pytest
 
 from tensorad import config, te
 from tensorad.building import build
-from tensorad.codegen import machine
+from tensorad.codegen import llvm, machine
+from tensorad.codegen.kernel_key import kernel_key
+from tensorad.codegen.kernels import kernel_text
+from tensorad.codegen.lower import lower_program
 from tensorad.errors import DefinitionError
 
 
@@ -61,6 +64,19 @@ def test_another_processor_brings_its_registers() -> None:
             m = machine.current()
             assert (m.cpu, m.vector_bytes, m.registers) == (cpu, width, registers)
             assert machine.target() == ("" if cpu == machine.this_machine().cpu else cpu)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
+@pytest.mark.parametrize(("cpu", "uses"), [("haswell", False), ("x86-64-v4", True)])
+def test_wide_vectors_use_no_instruction_that_the_processor_lacks(cpu: str, uses: bool) -> None:
+    x = te.placeholder((64,), name="X")
+    with config.override(machine=f"cpu={cpu},vector_bytes=64,registers=32"):
+        assert machine.current().vector_bytes == 64
+        y = te.compute((64,), lambda i: te.exp(x[i]), name="Y")
+        (kernel,) = lower_program([y], [x]).kernels
+        text, _ = kernel_text(kernel, kernel_key(kernel)[1])
+        assert ("avx512" in text) == uses
+        assert ("%zmm" in llvm.assembly(text, 2, cpu)) == uses
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
