@@ -31,6 +31,7 @@ from tensorad.ir.expr import Expr, add, axis, floordiv, int_const, mod, mul
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.simplify.linear import linear_form
 from tests.generator_contractions import Program, contraction
+from tests.machines import described
 
 FORCED = (
     Choices(contract=True),
@@ -365,6 +366,7 @@ def test_the_report_says_why() -> None:
     assert "register tile 6 x 64" in report and "24 sums stay in registers" in report
 
 
+@described()
 def test_a_short_rest_takes_a_part_of_a_register() -> None:
     program = matmul(20, 68, 40)
     (kernel,) = lower_program(

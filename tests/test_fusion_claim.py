@@ -16,6 +16,7 @@ from tensorad.codegen.memory import bytes_of
 from tensorad.codegen.scratch import scratch_bytes
 from tensorad.codegen.traffic import traffic
 from tensorad.ir.interpret import interpret
+from tests.machines import described
 from tests.test_fusion import Made, arrays_of, lowered, matrix, results
 
 
@@ -64,6 +65,7 @@ def test_keys_are_packed_once_for_all_blocks_of_rows() -> None:
     assert "panel" not in stores_of(rows.body) and "Y" in stores_of(rows.body)
 
 
+@described()
 def test_sums_over_rows_wait_outside_of_the_loop_over_blocks() -> None:
     """dk and dv sum over all rows of a head; the rest of the gradient runs 64 rows at a time."""
     made = attention_gradients(16, 256, 32)

@@ -16,12 +16,12 @@ from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, LoopProgram
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.nn import layer_norm, softmax
+from tests.machines import described
 
-SMALL = "l1=32768,l2=262144,l3=1048576"
+SMALL = "l2=262144,l3=1048576"
 Made = tuple[list[Tensor], list[Tensor]]
 
 
@@ -37,7 +37,7 @@ def gradient(rows: int, columns: int, dtype: str = "float32") -> Made:
 
 
 def lowered(made: Made) -> LoopProgram:
-    with override(machine=SMALL):
+    with described(SMALL):
         program = lower_program(*made)
     verify_loops(program)
     return program
@@ -84,14 +84,14 @@ def test_bits_are_those_of_whole_rows(
     arrays[0][4, columns - 1] = np.nan
     arrays[0][rows - 1, 0] = -np.inf
     assert pieces(lowered(made))
-    with override(machine=SMALL):
+    with described(SMALL):
         new = ta.build(*made)
         want = ta.build(*made, schedule=ta.Schedule(passes=False))(*arrays)
         for threads, start in ((1, 0), (1, 1), (1, 4), (2, 15), (3, 12)):
             room = np.full(rows * columns + 64, 7, dtype)
             start += -room.ctypes.data % 64 // room.itemsize
             got = room[start : start + rows * columns].reshape(rows, columns)
-            with override(machine=SMALL, num_threads=threads):
+            with described(SMALL, num_threads=threads):
                 new(*arrays, out=got)
             np.testing.assert_array_equal(got, want)
             assert (room[:start] == 7).all() and (room[start + rows * columns :] == 7).all()

@@ -17,6 +17,7 @@ from tensorad.config import override
 from tensorad.display.schedule import _threads
 from tensorad.errors import BindError
 from tensorad.ir.tensor import Dim, Tensor
+from tests.machines import described
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +110,7 @@ def test_it_says_when_threads_share_loops(rows: Dim, why: str) -> None:
     assert _threads(kernel).why == why
 
 
+@described()
 def test_one_panel_is_not_shared() -> None:
     a, b = te.placeholder((8, 99_000), name="A"), te.placeholder((99_000, 16), name="B")
     k = te.reduce_axis(99_000, name="k")
