@@ -27,6 +27,11 @@ _PROBE: Final = """define void @f(ptr %p) {
   store <16 x float> %y, ptr %p
   ret void
 }"""
+COUNTED_ON: Final = 32 << 20
+"""Bytes of the last cache that the system may tell of: more belongs to a whole socket.
+
+One core reaches the rest hardly faster than memory, and others use it. The flag may say more.
+"""
 _VECTORS: Final = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 """Names of vector registers of x86, and their bytes."""
 
@@ -44,7 +49,7 @@ class Machine:
     l2: int = 256 << 10
     """The second cache, of one core."""
     l3: int = 4 << 20
-    """The last cache, shared by cores."""
+    """The last cache, shared by cores: what one process counts on, see `COUNTED_ON`."""
     line: int = 64
     vector_bytes: int = 16
     registers: int = 16
@@ -123,6 +128,8 @@ def this_machine() -> Machine:
     caches = _linux_caches(_CACHES) if sys.platform != "darwin" else _mac_caches()
     found = Machine(cpu, vector_bytes=width, registers=_registers(width))
     known = {name: size for name, size in caches.items() if size > 0}
+    if "l3" in known:
+        known["l3"] = min(known["l3"], COUNTED_ON)
     return replace(found, cores=config.available_cpus(), **known)  # type: ignore[arg-type]  # sizes
 
 

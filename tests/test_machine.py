@@ -34,6 +34,22 @@ def test_caches_of_linux(tmp_path: Path) -> None:
     assert machine._linux_caches(tmp_path / "nowhere") == {}
 
 
+@pytest.mark.parametrize(("size", "counted"), [(480, 32), (32, 32), (16, 16)])
+def test_a_process_counts_on_a_part_of_a_large_last_cache(
+    monkeypatch: pytest.MonkeyPatch, size: int, counted: int
+) -> None:
+    found = {"l1": 48 << 10, "l2": 2 << 20, "l3": size << 20, "line": 64}
+    monkeypatch.setattr(machine, "_linux_caches", lambda folder: dict(found))
+    monkeypatch.setattr(machine, "_mac_caches", lambda: dict(found))
+    m = machine.this_machine.__wrapped__()
+    assert (m.l1, m.l2, m.l3) == (48 << 10, 2 << 20, counted << 20)
+
+
+def test_the_flag_may_tell_of_a_larger_last_cache() -> None:
+    with config.override(machine=f"l3={480 << 20}"):
+        assert machine.current().l3 == 480 << 20
+
+
 def test_a_quota_limits_the_cpus(tmp_path: Path) -> None:
     every = config.available_cpus(str(tmp_path / "none"))
     assert every >= 1
