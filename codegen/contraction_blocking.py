@@ -35,6 +35,7 @@ class Blocking:
         registers: registers of lanes of a full tile.
         most: rows of a tile at most, by its registers.
         scale: the machine's registers in one of ours.
+        units: multiply-adds of its registers that begin in a cycle.
         mode: vectors loaded from the operand itself, from a packed panel in the thread's
             scratch memory, or from a copy of the tensor with the lanes innermost; "gaps": from
             the operand or its window as it lies, and lanes between its rows are of no use.
@@ -62,6 +63,7 @@ class Blocking:
     registers: int
     most: tuple[int, ...]
     scale: int
+    units: int
     mode: Mode
     rows_mode: Mode
     split: int
@@ -132,6 +134,11 @@ class Blocking:
     def tile_rows(self) -> int:
         """Row tiles over all rows, at least."""
         return ceil(self.rows.extent / self.most[self.registers])
+
+    @property
+    def turns(self) -> int:
+        """Cycles in which the machine begins multiply-adds of one of our registers, at least."""
+        return max(1, self.scale // self.units)
 
     @property
     def alike(self) -> float:

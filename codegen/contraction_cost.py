@@ -46,11 +46,11 @@ def tile_cost(b: Blocking, lanes: int) -> float:
         groups = ceil((t.stop - t.start) / (t.registers * b.width))
         registers = t.registers * b.scale
         for start, stop, step in even_rows(b.rows.extent, t.rows):
-            busy = step_cycles(step, registers)
+            busy = step_cycles(step, registers, b.units)
             if collide and step > WAYS:
                 busy += 1.3 * step
             total += groups * ((stop - start) // step) * (busy + 20.0 / b.depth)
-    return total / b.scale
+    return total / b.turns
 
 
 def _relaid(value: Read, target: Machine) -> float:
@@ -139,7 +139,8 @@ def least_cycles(draft: Blocking, target: Machine) -> float:
     """No more than `cycles_on` a blocking that a draft becomes: its best tile for all lanes."""
     depth, rows = draft.contraction.depth, draft.rows.extent
     tiles = [(min(rows, draft.most[n]), n * draft.scale) for n in range(1, draft.registers + 1)]
-    each = min([(step_cycles(n, lanes) + 20.0 / depth) / (n * lanes) for n, lanes in tiles])
+    steps = [(step_cycles(n, m, draft.units) + 20.0 / depth, n * m) for n, m in tiles]
+    each = min([cycles / sums for cycles, sums in steps]) * draft.scale / draft.turns
     outer = prod(size(a) for a in draft.outer)
     vectors = outer * draft.flat * depth / draft.width
     return vectors * rows * each + _around_tiles(draft, target)

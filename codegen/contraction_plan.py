@@ -158,7 +158,7 @@ def _drafts(c: Contraction, width: int, target: Machine, choices: Choices) -> It
                 for mode in modes:
                     draft = Blocking(
                         c, rows, lanes, group, width, flat, registers, most,
-                        scale_of(width, element, target), mode, rows_mode, 0,
+                        scale_of(width, element, target), target.multiply_adds, mode, rows_mode, 0,
                         size(c.reduced[0]), False, False,
                     )  # fmt: skip
                     yield draft

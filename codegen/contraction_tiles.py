@@ -102,10 +102,16 @@ def _row_cycles(t: Tile, width: int) -> float:
     return groups * step_cycles(t.rows, t.registers) / t.rows
 
 
-def step_cycles(rows: int, registers: int) -> float:
-    """Cycles of a reduce step of a tile: multiply-adds, loads, and waiting for sums."""
+def step_cycles(rows: int, registers: int, units: int = 1) -> float:
+    """Cycles of a reduce step of a tile: multiply-adds, loads, and waiting for sums.
+
+    A sum waits four cycles for the one before, and for others where several units share them.
+
+    Args:
+        units: multiply-adds that begin in a cycle.
+    """
     loads = rows + registers
-    return max(rows * registers, 0.55 * loads, 4.0) + 0.1 * loads
+    return max(rows * registers / units, 0.55 * loads, 3.0 + units) + 0.1 * loads
 
 
 def moved_back(start: Expr, size: int, end: Expr) -> Expr:

@@ -34,6 +34,10 @@ One core reaches the rest hardly faster than memory, and others use it. The flag
 """
 _VECTORS: Final = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 """Names of vector registers of x86, and their bytes."""
+_ONE_UNIT: Final = (
+    "znver1", "znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake", "x86-64-v4",
+)  # fmt: skip
+"""Processors that put two units together for a multiply-add of their widest registers."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Machine:
     vector_bytes: int = 16
     registers: int = 16
     """Vector registers."""
+    multiply_adds: int = 1
+    """Those of whole registers that a core begins in a cycle."""
     cores: int = 1
     """CPUs that this process may use."""
     flops: float = 0.0
@@ -78,8 +84,10 @@ def _described(text: str) -> Machine:
     found = this_machine()
     cpu = str(given.get("cpu", found.cpu))
     if cpu != found.cpu:
-        width = probed_vector_bytes(cpu)
-        found = replace(found, vector_bytes=width, registers=_registers(width))
+        found = _with_registers(replace(found, cpu=cpu), probed_vector_bytes(cpu))
+    elif "vector_bytes" in given and "cpu" not in given:  # of a processor without a name
+        units = 1 if int(given["vector_bytes"]) > 32 else 2
+        found = replace(found, multiply_adds=units)
     return replace(found, **given)  # type: ignore[arg-type]  # _parsed checks the types
 
 
@@ -126,11 +134,18 @@ def this_machine() -> Machine:
     cpu, features = llvm.host()
     width = _vector_bytes(features)
     caches = _linux_caches(_CACHES) if sys.platform != "darwin" else _mac_caches()
-    found = Machine(cpu, vector_bytes=width, registers=_registers(width))
+    found = _with_registers(Machine(cpu), width)
     known = {name: size for name, size in caches.items() if size > 0}
     if "l3" in known:
         known["l3"] = min(known["l3"], COUNTED_ON)
     return replace(found, cores=config.available_cpus(), **known)  # type: ignore[arg-type]  # sizes
+
+
+def _with_registers(m: Machine, vector_bytes: int) -> Machine:
+    """A processor with its registers of so many bytes, and what follows from its name."""
+    units = 1 if m.cpu in _ONE_UNIT else 2
+    registers = _registers(vector_bytes)
+    return replace(m, vector_bytes=vector_bytes, registers=registers, multiply_adds=units)
 
 
 def _vector_bytes(features: str) -> int:

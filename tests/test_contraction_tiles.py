@@ -44,6 +44,24 @@ def register_tiles(m: int, n: int, k: int, choices: Choices | None = None) -> li
     return [s for s in loops if any(isinstance(i, Fold) for i in statements(s.body))]
 
 
+@pytest.mark.parametrize(
+    ("machine", "rows", "lanes"),
+    [
+        ("vector_bytes=32,registers=16,multiply_adds=2", 6, 16),  # 2 x 4 registers would wait
+        ("vector_bytes=64,registers=32,multiply_adds=1", 6, 64),
+        ("vector_bytes=64,registers=32,multiply_adds=2", 6, 64),
+    ],
+)
+@pytest.mark.parametrize(("m", "n", "k"), [(512, 512, 512), (3000, 1024, 1024)])
+def test_two_units_need_more_sums_than_one(
+    machine: str, rows: int, lanes: int, m: int, n: int, k: int
+) -> None:
+    with override(machine=f"{machine},cores=1,l1=32768,l2=524288,l3=33554432"):
+        tiles = register_tiles(m, n, k)
+    sums = [len([s for s in statements(t.body) if isinstance(s, Fold)]) for t in tiles]
+    assert max(sums) == rows and {t.width for t in tiles} == {lanes}
+
+
 @pytest.mark.parametrize("spare", [0.0, 1 / 64, 1 / 32])
 def test_groups_of_a_covering_tile_have_all_lanes_and_cost_little_more(spare: float) -> None:
     covered = 0

@@ -96,6 +96,24 @@ def test_wide_vectors_use_no_instruction_that_the_processor_lacks(cpu: str, uses
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
+def test_processors_differ_in_how_many_multiply_adds_begin_in_a_cycle() -> None:
+    for cpu, units in (
+        ("haswell", 2), ("znver1", 1), ("znver3", 2), ("znver4", 1), ("znver5", 2),
+        ("tigerlake", 1), ("sapphirerapids", 2),
+    ):  # fmt: skip
+        with config.override(machine=f"cpu={cpu}"):
+            assert machine.current().multiply_adds == units
+        with config.override(machine=f"cpu={cpu},multiply_adds=3"):
+            assert machine.current().multiply_adds == 3
+
+
+def test_registers_without_a_processor_bring_units_of_their_own() -> None:
+    for width, units in ((16, 2), (32, 2), (64, 1)):
+        with config.override(machine=f"vector_bytes={width}"):
+            assert machine.current().multiply_adds == units
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
 @pytest.mark.parametrize("cpu", ["pentium3", "pentium4"])
 def test_processors_of_32_bits_mean_their_registers(cpu: str) -> None:
     x = te.placeholder((37,), dtype="float64", name="X")
@@ -125,8 +143,8 @@ def test_nonsense_is_refused(text: str) -> None:
     assert str(caught.value) == (
         f"TENSORAD_MACHINE has the part {text!r}, which says nothing.\n"
         f"  in: TENSORAD_MACHINE={text}\n"
-        "  hint: write name=value with cpu, l1, l2, l3, line, vector_bytes, registers, cores, "
-        "flops, read; sizes in bytes."
+        "  hint: write name=value with cpu, l1, l2, l3, line, vector_bytes, registers, "
+        "multiply_adds, cores, flops, read; sizes in bytes."
     )
 
 
