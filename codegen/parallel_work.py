@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, TypeGuard
 
+from tensorad.codegen import machine
 from tensorad.codegen.affine import Ranges
 from tensorad.codegen.choices import Schedules
 from tensorad.codegen.llvm_lanes import expressions
@@ -26,9 +27,11 @@ from tensorad.ir.expr import (
     floordiv,
     int_const,
     mul,
+    select,
     sub,
 )
 from tensorad.ir.order import AXIS, PARAM, READ, occurs
+from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, postorder, substitute
 from tensorad.simplify.linear import linear_form
 
@@ -46,6 +49,8 @@ _CHAINED: Final = 8
 """Half cycles of a fold outside of lanes, which waits for the one before."""
 _UNKNOWN: Final = 16
 """Iterations of a loop whose bounds come from data."""
+BYTES_PER_CYCLE: Final = 8
+"""What one CPU brings from behind its second cache, about."""
 _SHARED: Final = 4096
 """Most expression nodes looked at."""
 
@@ -61,7 +66,7 @@ def with_work(kernel: Kernel, schedules: Schedules) -> Kernel:
     shared = [s for s in kernel.body if isinstance(s, For) and s.kind == "parallel"]
     if not shared:
         return kernel
-    work = {s: loop_work(s) for s in shared}
+    work = {s: call("maximum", loop_work(s), _cycles_of_memory(s)) for s in shared}
     body = [
         replace(s, work=work[s]) if isinstance(s, For) and s in work else s for s in kernel.body
     ]
@@ -71,27 +76,84 @@ def with_work(kernel: Kernel, schedules: Schedules) -> Kernel:
 def loop_work(loop: For) -> Expr:
     """Cycles of the loop, about: a number, or an expression of sizes."""
     total: Expr = ZERO
+    for b in _bodies(loop):
+        total = add(total, mul(b.times, int_const(_half_cycles(b.simple, b.lane))))
+    return floordiv(mul(total, int_const(3)), int_const(4))  # half as much again is not seen
+
+
+def _cycles_of_memory(loop: For) -> Expr:
+    """Cycles in which one CPU brings what the loop moves, where the second cache cannot hold it."""
+    every: dict[Tensor, dict[tuple[Expr, ...], Expr]] = {}
+    for b in _bodies(loop):
+        for tensor, indices in _places(b.simple):
+            used = free_leaves(*indices)
+            elements: Expr = ONE
+            for a, n in b.trips.items():
+                elements = mul(elements, n) if a in used else elements
+            every.setdefault(tensor, {})[indices] = elements
+    total: Expr = ZERO
+    for tensor, places in every.items():
+        most: Expr = ONE
+        for extent in tensor.shape:
+            most = mul(most, dim_expr(extent))
+        touched: Expr = ZERO
+        for elements in places.values():
+            touched = add(touched, elements)
+        reached = call("minimum", touched, most)
+        total = add(total, mul(reached, int_const(tensor.dtype.size_bytes)))
+    beyond = call("gt", total, int_const(machine.current().l2))
+    return select(beyond, floordiv(total, int_const(BYTES_PER_CYCLE)), ZERO)
+
+
+def _places(body: Sequence[Stmt]) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
+    """What statements read and store, and where."""
+    for s in body:
+        if isinstance(s, Store):
+            yield from [(t, s.indices) for t in s.tensors]
+    for e in postorder(*[e for s in body for e in expressions(s)]):
+        if isinstance(e, Read):
+            yield e.tensor, e.indices
+
+
+@dataclass(frozen=True)
+class _Body:
+    """Statements of a loop, but for the loops among them.
+
+    Attributes:
+        trips: the iterations of each loop around them.
+        times: how often they run, those in lanes once for each register.
+        lane: the axis that is in lanes, if one is.
+    """
+
+    simple: list[Stmt]
+    trips: Mapping[Axis, Expr]
+    times: Expr
+    lane: Axis | None
+
+
+def _bodies(loop: For) -> Iterator[_Body]:
+    """The body of a loop and those of all loops inside."""
     ranges = Ranges()
     outer: dict[Axis, Expr] = {}
-    stack: list[tuple[For, Expr, Axis | None]] = [(loop, ONE, None)]
+    stack: list[tuple[For, Mapping[Axis, Expr], Expr, Axis | None]] = [(loop, {}, ONE, None)]
     looked = 0
     while stack:
-        s, times, lane = stack.pop()
+        s, around, times, lane = stack.pop()
         ranges.enter(s.axis)
         walks = s is loop and walked_range(s) is not None
-        trips = ONE if walks else _trips(s.axis, ranges, outer)
+        count = ONE if walks else _trips(s.axis, ranges, outer)
+        trips = {**around, s.axis: count}
         outer[s.axis] = sub(s.axis.upper, ONE)
         if s.kind == "vector":
-            trips, lane = floordiv(add(trips, int_const(_LANES - 1)), int_const(_LANES)), s.axis
-        inside = mul(times, trips)
+            count, lane = floordiv(add(count, int_const(_LANES - 1)), int_const(_LANES)), s.axis
+        times = mul(times, count)
         every = _flat(s.body)
-        simple = [c for c in every if not isinstance(c, For)]
-        total = add(total, mul(inside, int_const(_half_cycles(simple, lane))))
-        stack.extend((c, inside, lane) for c in every if isinstance(c, For))
-        looked += len(simple)
+        found = _Body([c for c in every if not isinstance(c, For)], trips, times, lane)
+        yield found
+        stack.extend((c, trips, times, lane) for c in every if isinstance(c, For))
+        looked += len(found.simple)
         if looked * 8 > _SHARED:
             break  # enough is known: there is much of it
-    return floordiv(mul(total, int_const(3)), int_const(4))  # half as much again is not seen
 
 
 def _flat(body: Sequence[Stmt]) -> list[Stmt]:

@@ -17,6 +17,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.codegen.memory import size_value
 from tensorad.codegen.parallel_layout import LIGHT
 from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
+from tensorad.config import override
 from tensorad.ir.expr import Const, size_var
 from tensorad.ir.tensor import Tensor
 
@@ -71,6 +72,33 @@ def test_known_work_is_a_number() -> None:
     assert work(2048) >= PARALLEL_COST
     assert SHARED_COST <= work(512) < PARALLEL_COST
     assert shared(scaled, 32) == []
+
+
+def work_of(make: Callable[[object], tuple[Tensor, list[Tensor]]], n: object, at: int) -> int:
+    """The cycles of the loops that threads share, at a size, beside a second cache of 512 kB."""
+    with override(machine=f"l2={1 << 19},cores=2"):
+        return sum(size_value(s.work, {N: at}) for s in shared(make, n) if s.work is not None)
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
+def test_work_counts_the_bytes_that_memory_brings(symbolic: bool) -> None:
+    size = te.size("n")
+    beyond = work_of(rows, size if symbolic else 1000, 1000)
+    within = work_of(rows, size if symbolic else 300, 300)
+    assert beyond == 4 * (1000 * 1000 + 1000) // 8 > PARALLEL_COST
+    assert within < 4 * 300 * 300 // 8
+
+
+def test_only_what_a_loop_reads_of_a_tensor_counts() -> None:
+    def few(n: object) -> tuple[Tensor, list[Tensor]]:
+        x = te.placeholder((n, 64), name="X")  # type: ignore[arg-type]
+        return te.compute((n, 64), lambda i, j: te.exp(x[i, j]), name="T"), [x]  # type: ignore[arg-type]
+
+    def tops(n: object) -> tuple[Tensor, list[Tensor]]:
+        x = te.placeholder((1 << 20, 64), name="X")
+        return te.compute((n, 64), lambda i, j: te.exp(x[i, j]), name="T"), [x]  # type: ignore[arg-type]
+
+    assert 0 < work_of(tops, 500, 500) == work_of(few, 500, 500)
 
 
 def test_threads_asked_for_by_hand_always_start() -> None:
