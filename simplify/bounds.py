@@ -39,6 +39,7 @@ __all__ = [
     "interval",
     "size_conditions",
     "size_violation",
+    "unproved_reads",
 ]
 
 ReadClass = Literal["always", "guarded", "dynamic"]
@@ -60,6 +61,17 @@ def check_reads(name: str, axes: Sequence[Axis], bodies: Sequence[Expr]) -> None
     suspects = _suspects(reads(*bodies))
     if suspects:
         _check(name, source_line(), evaluation_sites(axes, bodies), suspects)
+
+
+def unproved_reads(axes: Sequence[Axis], bodies: Sequence[Expr]) -> dict[Read, None]:
+    """The reads of formulas over `axes` that some data or sizes may put outside their tensors."""
+    suspects = _suspects(reads(*bodies))
+    return {
+        site.read: None
+        for site in (evaluation_sites(axes, bodies) if suspects else ())
+        for dimension in suspects.get(site.read, ())
+        if _query(site, dimension).verdict().kind != "in"
+    }
 
 
 def check_op(op: Op) -> None:

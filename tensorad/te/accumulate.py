@@ -35,6 +35,7 @@ from tensorad.te.checks import (
     check_size_expr,
     element,
 )
+from tensorad.te.conditions import guard_rightwards
 from tensorad.te.reducers import combiner_of, counts
 
 
@@ -67,7 +68,8 @@ def scatter(
         value = cast(value, INT64)
     combiner = combiner_of(text, combine, (value.dtype,), False)
     target = outputs(Placeholder(text, full, value.dtype))[0]
-    *indices, value = bind_reductions(text, axes, (*target[given].indices, value))
+    bound = bind_reductions(text, axes, (*target[given].indices, value))
+    *indices, value = guard_rightwards(axes, bound)
     start = _init(text, init, target)
     update = Update(tuple(indices), value)
     op = Scatter(text, full, value.dtype, axes, (update,), combiner, start)

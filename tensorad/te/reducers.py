@@ -69,12 +69,19 @@ def min(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
 
 
 def any_of(*conditions: Any, axis: Axes | None = None, where: Element | None = None) -> Expr:
-    """Whether a condition holds: one of those listed, or `any_of(c, axis=k)` at some point."""
+    """Whether a condition holds: one of those listed, or `any_of(c, axis=k)` at some point.
+
+    Of several, one is evaluated where none before it holds; `a | b` is `any_of(a, b)`.
+    """
     return _quantifier("any_of", any_combiner, logical_or, conditions, axis, where)
 
 
 def all_of(*conditions: Any, axis: Axes | None = None, where: Element | None = None) -> Expr:
-    """Whether all conditions hold: those listed, or `all_of(c, axis=k)` at every point."""
+    """Whether all conditions hold: those listed, or `all_of(c, axis=k)` at every point.
+
+    Of several, one is evaluated where all before it hold, so that they may guard its reads;
+    `a & b` is `all_of(a, b)`.
+    """
     return _quantifier("all_of", all_combiner, logical_and, conditions, axis, where)
 
 

@@ -97,7 +97,8 @@ def select(cond: Any, a: Any, b: Any) -> Any:
     """`a` where the condition holds, otherwise `b`; the other one is not evaluated.
 
     Args:
-        cond: a condition; a boolean tensor selects elementwise, with broadcasting.
+        cond: a condition, e.g. (N[i] >= 0) & (X[N[i]] > 1): the left one guards the right one's
+            reads. A boolean tensor selects elementwise, with broadcasting.
         a, b: expressions or numbers, converted to their common dtype; tensors with a tensor.
     """
     if any(isinstance(o, Tensor) and o.shape for o in (cond, a, b)):

@@ -32,6 +32,7 @@ from tensorad.simplify.bounds import check_reads
 from tensorad.te.arithmetic import check_arithmetic
 from tensorad.te.binding import bind_reductions, note_reduce_axis
 from tensorad.te.checks import axis_names, check_name, check_range, check_shape, element
+from tensorad.te.conditions import guard_rightwards
 
 
 def placeholder(
@@ -163,7 +164,7 @@ def compute(shape: Sequence[Dim] | Dim, fcompute: Callable[..., Any], name: str 
     axes = compute_axes(full, axis_names(f"the body of {text}", fcompute, len(full), where))
     result = fcompute(*axes)
     many = isinstance(result, tuple)
-    bodies = bind_reductions(text, axes, _bodies(text, result))
+    bodies = guard_rightwards(axes, bind_reductions(text, axes, _bodies(text, result)))
     check_arithmetic(text, bodies)
     check_reads(text, axes, bodies)
     made = outputs(Compute(text, axes, bodies))
