@@ -246,6 +246,41 @@ def test_cells_outside_the_shape_are_an_error_at_the_call() -> None:
         ta.evaluate(dx, {x: np.ones(3), p: np.array([0, 4, 1])})
 
 
+IGNORING = {  # combiner, its slopes by the cell and by the value
+    "last": (lambda a, b: b, lambda a, b: (0.0, 1.0)),
+    "first": (lambda a, b: a, lambda a, b: (1.0, 0.0)),
+    "last square": (lambda a, b: b * b, lambda a, b: (0.0, 2 * b)),
+    "constant": (lambda a, b: b * 0 + 3, lambda a, b: (0.0, 0.0)),
+    "decaying": (lambda a, b: 0.5 * a + b, lambda a, b: (0.5, 1.0)),
+}
+
+
+@pytest.mark.parametrize("where", [[1, 3, 1], [0, 1, 2], [2, 2, 2]])
+@pytest.mark.parametrize("name", IGNORING)
+def test_scatters_that_forget_their_cells_are_compiled(name: str, where: list[int]) -> None:
+    combine, slopes = IGNORING[name]
+    x = te.placeholder((4,), dtype="float64", name="X")
+    p = te.placeholder((3,), dtype="int64", name="P")
+    u = te.placeholder((3,), dtype="float64", name="U")
+    fold = te.comm_reducer(combine, lambda dtype: 0, name="fold")
+    y = te.scatter((4,), (3,), lambda k: (p[k], u[k]), combine=fold, init=x)
+    given = {x: np.arange(1.0, 5.0), p: np.array(where), u: np.array([5.0, 6.0, 7.0])}
+    state, jacobian = given[x].copy(), np.eye(4, 7)  # by x, then by u
+    for k, cell in enumerate(where):
+        by_cell, by_value = slopes(state[cell], given[u][k])
+        jacobian[cell] = by_cell * jacobian[cell] + by_value * np.eye(7)[4 + k]
+        state[cell] = combine(state[cell], given[u][k])
+    np.testing.assert_array_equal(ta.evaluate(y, given), state)
+    head = np.array([1.0, 10.0, 100.0, 1000.0])
+    gradients = ta.vjp(y, [x, u], head)
+    for run in (ta.evaluate, interpret):
+        np.testing.assert_array_equal(np.concatenate(run(gradients, given)), head @ jacobian)
+    tangent = ta.jvp(y, {x: np.eye(4)})
+    np.testing.assert_array_equal(ta.evaluate(tangent, given) @ head, (head @ jacobian)[:4])
+    with pytest.raises(BoundsError, match="at index 4 of axis 0, which has extent 4"):
+        ta.evaluate(gradients, {**given, p: np.array([0, 4, 1])})
+
+
 # Gathers and accumulations by index
 
 
