@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
+import weakref
 from bisect import insort
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -231,34 +231,48 @@ def _forget_threads() -> None:
 os.register_at_fork(after_in_child=_forget_threads)
 
 
+class Block:
+    """Memory that one array at a time may have."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._memory = memoryview(new_bytes(size_bytes))
+        self._lent: weakref.ref[Array] | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the array that had it last, and all views of it, are gone."""
+        return self._lent is None or self._lent() is None
+
+    def lend(self) -> Array:
+        """Its bytes as an array that all views refer to: NumPy looks for the array that owns what
+        they see, and finds this one, as a memoryview is no array."""
+        lent = np.frombuffer(self._memory, np.uint8)
+        self._lent = weakref.ref(lent)
+        return aligned(lent, self.size_bytes)
+
+
 class OutputBlocks:
     """Large arrays of one output, given out again when the caller has dropped them."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
-        self._blocks: list[Array] = []
+        self._blocks: list[Block] = []
 
     def array(self, shape: tuple[int, ...]) -> Array:
-        """An uninitialised array; large ones reuse memory nobody refers to any more.
-
-        NumPy lets every view refer to the block that owns the memory, so the block's
-        reference count tells whether any view of it is left.
-        """
+        """An uninitialised array; large ones reuse memory nobody refers to any more."""
         size_bytes = prod(shape) * self.dtype.itemsize
         if size_bytes < LARGE_BYTES:
             return np.empty(shape, self.dtype)
         with _lock:
-            block = self._free(size_bytes)
-            if block is None:
-                block = new_bytes(size_bytes)
-                if block.nbytes * KEPT_BLOCKS <= KEPT_BYTES:
-                    self._blocks.append(block)
-                    del self._blocks[:-KEPT_BLOCKS]
-            return aligned(block, size_bytes).view(self.dtype).reshape(shape)
+            return self._block(size_bytes).lend().view(self.dtype).reshape(shape)
 
-    def _free(self, size_bytes: int) -> Array | None:
+    def _block(self, size_bytes: int) -> Block:
         for block in self._blocks:
-            # referred to by the list, the loop variable and the argument of getrefcount
-            if block.nbytes == size_bytes + ALIGNMENT and sys.getrefcount(block) == 3:
+            if block.size_bytes == size_bytes and block.is_free:
                 return block
-        return None
+        block = Block(size_bytes)
+        if size_bytes * KEPT_BLOCKS <= KEPT_BYTES:
+            self._blocks.append(block)
+            del self._blocks[:-KEPT_BLOCKS]
+        return block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -141,6 +142,45 @@ def test_large_outputs_are_reused_only_when_dropped() -> None:
     assert not np.shares_memory(part, third)
     del second
     np.testing.assert_array_equal(part, [5, 6])
+
+
+def test_no_count_of_references_tells_that_an_output_was_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python 3.14 does not count those of local variables to what they are called with."""
+    counted = sys.getrefcount
+    monkeypatch.setattr(sys, "getrefcount", lambda o: counted(o) - 2)
+    f = build(te.compute((1 << 20,), lambda i: i.astype("float32"), name="big"), [])
+    first = f()
+    assert not np.shares_memory(first, f())
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a[5:7],
+        lambda a: a.reshape(-1, 4)[:, 1][3:],
+        lambda a: a.view(np.int32),
+        lambda a: np.frombuffer(memoryview(a), np.uint8),
+        lambda a: np.asarray(memoryview(a)[3:9]),
+        lambda a: np.from_dlpack(a),
+        lambda a: a.view(np.ma.MaskedArray)[9:],
+        lambda a: a.flat,
+    ],
+    ids=["slice", "reshaped", "dtype", "buffer", "memoryview", "dlpack", "subclass", "iterator"],
+)
+def test_whatever_still_reads_an_output_keeps_its_block(
+    view: Callable[[np.ndarray], object],
+) -> None:
+    f = build(te.compute((1 << 20,), lambda i: i.astype("float32"), name="big"), [])
+    dropped = f()
+    place = dropped.ctypes.data
+    seen = view(dropped)
+    del dropped
+    others = [f(), f()]
+    assert place not in [a.ctypes.data for a in others]
+    del others, seen
+    assert place in [a.ctypes.data for a in [f(), f()]]
 
 
 def test_temporaries_are_limited_by_name() -> None:
