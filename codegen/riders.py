@@ -12,8 +12,8 @@ from dataclasses import replace
 from tensorad.codegen.fusion_step import Step
 from tensorad.codegen.loopir import Kernel, Store
 from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.operation_costs import operations
 from tensorad.codegen.schedule import Item, emit_pieces
-from tensorad.codegen.schedule_plan import operations
 from tensorad.ir.expr import Axis, Expr, Read
 from tensorad.ir.order import REDUCE, occurs, reads
 from tensorad.ir.tensor import Tensor

@@ -18,8 +18,9 @@ from tensorad.codegen.fusion_place import Place, moved
 from tensorad.codegen.loopir import For, If, Kernel, Stmt
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_parts import ScanParts, scan_parts
+from tensorad.codegen.operation_costs import operations
 from tensorad.codegen.schedule_emit import emit_nest, strips
-from tensorad.codegen.schedule_plan import operations, plan_nest
+from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.codegen.schedule_record import note
 from tensorad.codegen.schedule_sweep import free_loops, serial, wants_threads
 from tensorad.codegen.schedule_traffic import extent_product

@@ -11,7 +11,7 @@ from typing import Final
 
 from tensorad.codegen.choices import OPEN, Schedules
 from tensorad.codegen.loopir import Kernel
-from tensorad.codegen.schedule_plan import operations
+from tensorad.codegen.operation_costs import operations
 from tensorad.codegen.units import Unit
 from tensorad.ir.expr import Expr, Reduce
 from tensorad.ir.tensor import Compute, Scan, Tensor

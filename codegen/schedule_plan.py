@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil, prod
-from typing import Final
 
 from tensorad.codegen.access import Access, extent_of, fold_accesses, outer_accesses, unsafe_reads
 from tensorad.codegen.affine import Ranges, among
 from tensorad.codegen.choices import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loopnest import Nest, fold_groups
+from tensorad.codegen.operation_costs import cycles_of, operations
 from tensorad.codegen.schedule_cross import (
     EXCHANGED,
     collected_singly,
@@ -198,21 +198,6 @@ def _shared_share(nest: Nest, a: Axis, vector: Axis) -> float:
     lanes = [e for e in every if vector in free_leaves(e)]
     same = sum([cycles_of(e) for e in lanes if a not in free_leaves(e)])
     return same / max(1.0, sum([cycles_of(e) for e in lanes]))
-
-
-HEAVY: Final = ("exp", "log", "tanh", "pow", "sin", "cos", "erf", "sigmoid", "atan2")
-"""Functions that take several operations."""
-
-
-def operations(roots: Sequence[Expr]) -> int:
-    """How many float operations the expressions take, functions counted as several."""
-    calls = [e for e in postorder(*roots) if isinstance(e, Call)]
-    return sum(8 if c.op in HEAVY else 1 for c in calls if c.dtype.is_float or c.op in HEAVY)
-
-
-def cycles_of(e: Call) -> float:
-    """Of one register, about."""
-    return 8.0 if e.op in HEAVY or e.op in ("div", "sqrt", "rsqrt") else 1.0
 
 
 def _plan_folds(nest: Nest, choices: Choices) -> Plan:

@@ -1,0 +1,23 @@
+"""What scalar operations cost, about, each counted once however often it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tensorad.ir.expr import Call, Expr
+from tensorad.ir.visit import postorder
+
+HEAVY: Final = ("exp", "log", "tanh", "pow", "sin", "cos", "erf", "sigmoid", "atan2")
+"""Functions that take several operations."""
+
+
+def operations(roots: Sequence[Expr]) -> int:
+    """How many float operations the expressions take, functions counted as several."""
+    calls = [e for e in postorder(*roots) if isinstance(e, Call)]
+    return sum(8 if c.op in HEAVY else 1 for c in calls if c.dtype.is_float or c.op in HEAVY)
+
+
+def cycles_of(e: Call) -> float:
+    """Of one register, about."""
+    return 8.0 if e.op in HEAVY or e.op in ("div", "sqrt", "rsqrt") else 1.0
