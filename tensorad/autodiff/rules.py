@@ -12,7 +12,22 @@ from collections.abc import Callable
 from typing import Final
 
 from tensorad.errors import InternalError
-from tensorad.ir.expr import Call, Const, Expr, Number, add, call, const, div, mul, neg, select, sub
+from tensorad.ir.expr import (
+    Call,
+    Const,
+    Expr,
+    Number,
+    add,
+    call,
+    const,
+    div,
+    logical_and,
+    logical_not,
+    mul,
+    neg,
+    select,
+    sub,
+)
 
 Partials = tuple[Expr | None, ...]
 Rule = Callable[..., Partials]
@@ -185,5 +200,7 @@ def _pow(y: Expr, x: Expr, n: Expr) -> Partials:
             return (None, None)  # x**0 is 1 everywhere, also at 0
         return (mul(n, call("pow", x, _number(n.value - 1, n))), None)
     log_x = select(x > 0, call("log", select(x > 0, x, _number(1, x))), _number(0, x))
-    by_base = mul(n, call("pow", x, sub(n, _number(1, n))))
+    lower = call("pow", x, sub(n, _number(1, n)))
+    flat = logical_and(call("eq", n, _number(0, n)), logical_not(call("isfinite", lower)))
+    by_base = select(flat, _number(0, n), mul(n, lower))  # x**0 is 1 everywhere: not 0 * inf
     return (by_base, mul(y, log_x))

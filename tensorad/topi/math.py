@@ -124,10 +124,10 @@ def logical_not(x: Tensor) -> Tensor:
 
 
 def clip(x: Tensor, low: float, high: float) -> Tensor:
-    """min(max(x, low), high); at the edges the gradient follows maximum and minimum (x wins)."""
+    """min(high, max(low, x)); at both ends the bound wins, so that the derivative there is 0."""
     check_tensor("clip", "x", x)
     made: Tensor = te.compute(
-        x.shape, lambda *i: te.minimum(te.maximum(x[i], low), high), name="clip"
+        x.shape, lambda *i: te.minimum(high, te.maximum(low, x[i])), name="clip"
     )
     return made
 

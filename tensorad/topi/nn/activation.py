@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tensorad import te
 from tensorad.errors import DefinitionError
@@ -56,7 +57,7 @@ def tanh(x: Tensor) -> Tensor:
 
 
 def relu6(x: Tensor) -> Tensor:
-    """min(max(0, x), 6)."""
+    """min(6, max(0, x)); derivative 0 at 0 and at 6."""
     return math.clip(x, 0.0, 6.0)
 
 
@@ -91,6 +92,14 @@ def silu(x: Tensor) -> Tensor:
     return _pointwise("silu", x, lambda v: v * te.sigmoid(v))
 
 
+_softplus: Final = te.scalar_function(
+    lambda x: te.maximum(0.0, x) + te.log1p(te.exp(-te.abs(x))),
+    partials=lambda y, x: te.sigmoid(x),
+    name="softplus",
+)
+"""log(1 + exp(x)): smooth, though maximum and abs, which keep it from overflowing, are not."""
+
+
 def softplus(x: Tensor, beta: float = 1.0) -> Tensor:
     """log(1 + exp(beta * x)) / beta, without overflow.
 
@@ -99,29 +108,25 @@ def softplus(x: Tensor, beta: float = 1.0) -> Tensor:
     """
     if not beta > 0:
         raise DefinitionError(f"softplus: beta must be positive, got {beta}.", hint="use beta=1.")
+    return _pointwise("softplus", x, lambda v: _softplus(v * beta) * (1.0 / beta))
 
-    def formula(v: Expr) -> Expr:
-        scaled = v * beta
-        above = te.maximum(te.const(0, x.dtype), scaled)
-        return (above + te.log1p(te.exp(-te.abs(scaled)))) * (1.0 / beta)
 
-    return _pointwise("softplus", x, formula)
+_log_sigmoid: Final = te.scalar_function(
+    lambda x: te.minimum(0.0, x) - te.log1p(te.exp(-te.abs(x))),
+    partials=lambda y, x: te.sigmoid(-x),
+    name="log_sigmoid",
+)
 
 
 def log_sigmoid(x: Tensor) -> Tensor:
     """log(1 / (1 + exp(-x))), without overflow."""
-
-    def formula(v: Expr) -> Expr:
-        below = te.minimum(te.const(0, x.dtype), v)
-        return below - te.log1p(te.exp(-te.abs(v)))
-
-    return _pointwise("log_sigmoid", x, formula)
+    return _pointwise("log_sigmoid", x, _log_sigmoid)
 
 
 def hard_sigmoid(x: Tensor) -> Tensor:
-    """clip(x / 6 + 1/2, 0, 1)."""
+    """clip(x / 6 + 1/2, 0, 1); derivative 0 at -3 and at 3."""
     return _pointwise(
-        "hard_sigmoid", x, lambda v: te.minimum(te.maximum(v * (1.0 / 6) + 0.5, 0.0), 1.0)
+        "hard_sigmoid", x, lambda v: te.minimum(1.0, te.maximum(0.0, v * (1.0 / 6) + 0.5))
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tensorad import te
 from tensorad.errors import DefinitionError
@@ -73,7 +74,8 @@ def focal_loss(logits: Tensor, target: Tensor, alpha: float = 0.25, gamma: float
         p = te.sigmoid(v)
         missed = p + t - 2.0 * p * t  # 1 - p_t
         weight = alpha * t + (1.0 - alpha) * (1.0 - t)
-        return weight * te.pow(missed, gamma) * _binary_cross_entropy(v, t)
+        loss: Expr = weight * te.pow(missed, gamma) * _binary_cross_entropy(v, t)
+        return loss
 
     return _mean_pair("focal_loss", logits, target, formula)
 
@@ -123,8 +125,12 @@ def kl_div(log_probabilities: Tensor, target: Tensor) -> Tensor:
     return made
 
 
-def _binary_cross_entropy(v: Expr, t: Expr) -> Expr:
-    return te.maximum(v, 0.0) - v * t + te.log1p(te.exp(-te.abs(v)))
+_binary_cross_entropy: Final = te.scalar_function(
+    lambda v, t: te.maximum(v, 0.0) - v * t + te.log1p(te.exp(-te.abs(v))),
+    partials=lambda y, v, t: (te.sigmoid(v) - t, -v),
+    name="binary_cross_entropy",
+)
+"""Of a logit and a target: smooth, though maximum and abs, which keep it finite, are not."""
 
 
 def _pair(name: str, x: Tensor, target: Tensor, formula: Callable[[Expr, Expr], Expr]) -> Tensor:
