@@ -17,14 +17,17 @@ class DType(str):
     bits: int
     is_float: bool
     is_integer: bool
+    is_weak: bool
+    """Of Python numbers and what is made of them alone: any other dtype of the kind wins."""
     size_bytes: int
 
-    def __new__(cls, name: str, kind: str, bits: int) -> DType:
+    def __new__(cls, name: str, kind: str, bits: int, is_weak: bool = False) -> DType:
         self = super().__new__(cls, name)
         self.kind = kind
         self.bits = bits
         self.is_float = kind == "float"
         self.is_integer = kind in ("int", "uint")
+        self.is_weak = is_weak
         self.size_bytes = max(1, bits // 8)
         return self
 
@@ -52,6 +55,11 @@ INT64: Final = DType("int64", "int", 64)
 FLOAT32: Final = DType("float32", "float", 32)
 FLOAT64: Final = DType("float64", "float", 64)
 
+WEAK_INT: Final = DType("float32", "int", 64, is_weak=True)
+WEAK_FLOAT: Final = DType("float32", "float", 64, is_weak=True)
+"""Formulas of Python numbers (`ir/weak.py`), by the name of what they are alone. No tensor has
+such a dtype, no table such a key: it equals FLOAT32 there."""
+
 DTYPES: Final = (BOOL, UINT8, INT8, INT16, INT32, INT64, FLOAT32, FLOAT64)
 _BY_NAME: Final = {str(d): d for d in DTYPES}
 _ORDER: Final = {"bool": 0, "uint": 1, "int": 2, "float": 3}
@@ -64,7 +72,7 @@ def to_dtype(value: object) -> DType:
         DTypeError: the dtype is not one of `DTYPES`.
     """
     if isinstance(value, DType):
-        return value
+        return FLOAT32 if value.is_weak else value
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
     name = value
@@ -86,10 +94,12 @@ def to_dtype(value: object) -> DType:
 def result_type(a: DType, b: DType) -> DType:
     """bool < uint8 < intN < float32 < float64; NumPy's result between integers.
 
-    An integer with a float gives the float's dtype, whatever their widths.
+    An integer with a float gives the float's dtype, whatever their widths; weak dtypes yield.
     """
     if a is b:
         return a
+    if a.is_weak or b.is_weak:
+        return _beside_weak(a, b) if a.is_weak else _beside_weak(b, a)
     if a.kind == b.kind:
         return a if a.bits >= b.bits else b
     low, high = sorted((a, b), key=lambda d: _ORDER[d.kind])
@@ -98,15 +108,25 @@ def result_type(a: DType, b: DType) -> DType:
     return high
 
 
+def _beside_weak(weak: DType, other: DType) -> DType:
+    if weak.is_float or other.is_weak:
+        return other if other.is_float and not other.is_weak else WEAK_FLOAT
+    return INT64 if other is BOOL else other
+
+
 def float_type(dtype: DType) -> DType:
     """The float dtype of a true division or math function of `dtype` operands."""
     if dtype.is_float:
         return dtype
+    if dtype.is_weak:
+        return WEAK_FLOAT
     return FLOAT64 if dtype.bits == 64 else FLOAT32
 
 
 def wrap(value: int, dtype: DType) -> int:
-    """`value` modulo 2**bits, in the range of the integer `dtype`."""
+    """`value` modulo 2**bits, in the range of the integer `dtype`; a weak one has all numbers."""
+    if dtype.is_weak:
+        return value
     value &= (1 << dtype.bits) - 1
     if dtype.kind == "int" and value >> (dtype.bits - 1):
         value -= 1 << dtype.bits

@@ -11,11 +11,13 @@ from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import (
     BOOL,
     FLOAT32,
-    FLOAT64,
     INT64,
+    WEAK_FLOAT,
+    WEAK_INT,
     DType,
     float_type,
     result_type,
+    to_dtype,
     wrap,
 )
 from tensorad.ir.leaves import FALSE as FALSE
@@ -68,7 +70,7 @@ def weak_const(value: object, like: DType) -> Const:
             )
         return const(number, dtype)
     if isinstance(value, (float, np.floating)):
-        return const(float(value), like if like.is_float else FLOAT32)
+        return const(float(value), like if like.is_float else WEAK_FLOAT)
     raise DTypeError(
         f"{type(value).__name__} cannot stand in a formula: {_short(value)}.",
         hint="use expressions, Python numbers, or read a tensor at indices: X[i, j].",
@@ -102,9 +104,13 @@ def operator(op: str, a: object, b: object) -> Expr:
 
 
 def cast(value: Expr, dtype: DType) -> Expr:
-    """value.astype(dtype); a constant is converted at once."""
+    """value.astype(dtype); a constant is converted at once, a weak formula is written anew."""
     if value.dtype is dtype:
         return value
+    if value.dtype.is_weak:
+        from tensorad.ir.weak import typed
+
+        return typed(value, dtype)
     if isinstance(value, Const):
         return const(convert_number(value.value, dtype), dtype)
     return Cast(dtype, value)
@@ -121,7 +127,7 @@ def call(op: str, *args: Expr) -> Expr:
     if op in LOGICAL:
         return _logical(op, args)
     if op in COMPARISONS:
-        return _compare(op, *promote(*args))
+        return _compare(op, *_settled(*promote(*args)))
     if op in UNARY_MATH or op in BINARY_MATH or op == "div":
         dtype = args[0].dtype
         for a in args[1:]:
@@ -132,7 +138,7 @@ def call(op: str, *args: Expr) -> Expr:
             return div(*args)
         return Call(dtype, op, args)
     if op in TESTS:
-        (x,) = args
+        (x,) = args = _settled(*args)
         return Call(BOOL, op, args) if x.dtype.is_float else _bool(op == "isfinite")
     if op in ROUNDING:
         (x,) = args
@@ -142,6 +148,12 @@ def call(op: str, *args: Expr) -> Expr:
     if op in ARITHMETIC:
         return _arithmetic(op, *args)
     raise DefinitionError(f"{op!r} is not an operation of the language.")
+
+
+def _settled(*operands: Expr) -> tuple[Expr, ...]:
+    """Operands of a comparison: weak integers are as exact as indices."""
+    own = [INT64 if e.dtype is WEAK_INT else to_dtype(e.dtype) for e in operands]
+    return tuple([cast(e, dtype) for e, dtype in zip(operands, own, strict=True)])
 
 
 def _bool(value: bool) -> Const:
@@ -193,6 +205,8 @@ def _pow(a: Expr, b: Expr) -> Expr:
         a = cast(a, INT64)
     dtype = result_type(a.dtype, b.dtype)
     if dtype.is_integer and isinstance(b, Const) and b.value < 0:
+        if dtype.is_weak:
+            return _pow(cast(a, WEAK_FLOAT), b)
         raise DTypeError(
             f"an integer cannot be raised to the negative power {b.value}.",
             hint="convert the base to a float first: x.astype('float32').",
@@ -282,7 +296,7 @@ def div(a: Expr, b: Expr) -> Expr:
         with np.errstate(all="ignore"):
             if a.dtype is FLOAT32:
                 return const(float(np.float32(a.value) / np.float32(b.value)), FLOAT32)
-            return const(float(np.float64(a.value) / np.float64(b.value)), FLOAT64)
+            return const(float(np.float64(a.value) / np.float64(b.value)), a.dtype)
     return Call(a.dtype, "div", (a, b))
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from weakref import WeakKeyDictionary
 
+from tensorad.errors import InternalError
 from tensorad.ir.combiner import Combiner
-from tensorad.ir.dtypes import DType
+from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.expr import Apply, Const, Expr, Param, Reduce, param, reduce_expr
 from tensorad.ir.order import APPLY, REDUCE, occurs
 from tensorad.ir.rebuild import map_op
@@ -34,6 +35,17 @@ class Function:
     result: Expr
     rule: Callable[[Param, tuple[Param, ...]], Partials]
     asked: list[tuple[Param, Partials]] = field(default_factory=list, repr=False)
+    other: Callable[[tuple[DType, ...]], Function] | None = None
+    """The same function of other dtypes."""
+
+    def of_dtypes(self, dtypes: tuple[DType, ...]) -> Function:
+        """The same function of operands of these dtypes.
+
+        Requires: it knows others.
+        """
+        if self.other is None:
+            raise InternalError(f"{self.name} is a function of fixed dtypes")
+        return self.other(dtypes)
 
     def partials(self) -> tuple[Param, Partials]:
         """(the parameter that stands for the value, the partials over it and `params`)."""
@@ -70,7 +82,9 @@ def flowing_args(e: Apply) -> tuple[Expr, ...]:
 def stop_function(dtype: DType) -> Function:
     """x with derivative zero."""
     x = param("x", dtype)
-    return Function("stop_gradient", (x,), x, lambda value, params: (None,))
+    return Function(
+        "stop_gradient", (x,), x, lambda value, params: (None,), other=lambda d: stop_function(d[0])
+    )
 
 
 def is_stop(function: Function) -> bool:
@@ -80,7 +94,10 @@ def is_stop(function: Function) -> bool:
 
 def stop(x: Expr) -> Expr:
     """x as a constant of every derivative; integers and booleans are constants already."""
-    return apply(stop_function(x.dtype), (x,)) if x.dtype.is_float else x
+    if not x.dtype.is_float:
+        return x
+    made = apply(stop_function(to_dtype(x.dtype)), (x,))
+    return Apply(x.dtype, made.function, made.args) if isinstance(made, Apply) else made
 
 
 def value_at(e: Apply) -> Expr:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tensorad.errors import DefinitionError, ShapeError, UserError
-from tensorad.ir.dtypes import FLOAT32, INT64, DType
+from tensorad.ir.dtypes import FLOAT32, INT64, WEAK_INT, DType, result_type
 from tensorad.ir.expr import (
     Axis,
     Call,
@@ -23,9 +23,11 @@ from tensorad.ir.expr import (
     Select,
     Size,
     as_expr,
+    cast,
 )
 from tensorad.ir.tensor import Dim, Shape, Tensor, dim_of, format_shape
 from tensorad.ir.visit import postorder
+from tensorad.ir.weak import settled
 
 _VARARGS: Final = inspect.CO_VARARGS
 _LETTERS: Final = "ijklmnpq"
@@ -202,6 +204,23 @@ def element(
     what: str, value: object, like: DType = FLOAT32, error: type[UserError] = DefinitionError
 ) -> Expr:
     """One element of a formula: an expression, a number or a 0-d tensor.
+
+    Args:
+        what: how a message names the value, e.g. "the body of Y".
+        value: what the user gave.
+        like: the dtype that a number takes, or a formula of numbers, if it is of the kind.
+        error: the class of the error.
+    Raises:
+        UserError: it is anything else.
+    """
+    e = operand(what, value, like, error)
+    return settled(cast(e, result_type(e.dtype, like)) if e.dtype.is_weak else e)
+
+
+def operand(
+    what: str, value: object, like: DType = WEAK_INT, error: type[UserError] = DefinitionError
+) -> Expr:
+    """`element`, but weak if it is a number or a formula of numbers.
 
     Args:
         what: how a message names the value, e.g. "the body of Y".

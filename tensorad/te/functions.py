@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, overload
 
 from tensorad.errors import DefinitionError, DTypeError, GradError
-from tensorad.ir.dtypes import FLOAT32, DType, result_type
+from tensorad.ir.dtypes import FLOAT32, WEAK_FLOAT, DType, result_type
 from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes
-from tensorad.ir.expr import Expr, Number, Param, cast, param
+from tensorad.ir.expr import Apply, Expr, Number, Param, cast, param
 from tensorad.ir.functions import Function, Partials, apply, stop
 from tensorad.ir.tensor import Compute, Tensor, outputs
-from tensorad.te.checks import check_name, element, excerpt, foreign_leaf
+from tensorad.ir.weak import settled
+from tensorad.te.checks import check_name, element, excerpt, foreign_leaf, operand
 
 
 @overload
@@ -30,7 +32,7 @@ def stop_gradient(x: Any) -> Any:
         DefinitionError: it is neither.
     """
     if not isinstance(x, Tensor):
-        return stop(element("the operand of stop_gradient", x))
+        return stop(operand("the operand of stop_gradient", x))
     if not x.dtype.is_float:
         return x
     axes = compute_axes(x.shape)
@@ -63,22 +65,21 @@ class ScalarFunction:
         return outputs(Compute(self.name, axes, (self._at(reads),)))[0]
 
     def _at(self, args: Sequence[Any]) -> Expr:
-        like = next((a.dtype for a in args if isinstance(a, Expr) and a.dtype.is_float), FLOAT32)
-        operands = [element(f"an operand of {self.name}", a, like) for a in args]
-        common = [e.dtype for e in operands if e.dtype.is_float]
-        if common:
-            dtype = common[0]
-            for d in common[1:]:
-                dtype = result_type(dtype, d)
-            operands = [cast(e, dtype) if e.dtype.is_float else e for e in operands]
-        return apply(self._function(tuple([e.dtype for e in operands])), tuple(operands))
+        operands = [operand(f"an operand of {self.name}", a) for a in args]
+        dtype = reduce(result_type, [e.dtype for e in operands if _is_number(e)], WEAK_FLOAT)
+        operands = [cast(e, dtype) if _is_number(e) else e for e in operands]
+        alone = tuple([settled(e) for e in operands])
+        function = self._function(tuple([e.dtype for e in alone]))
+        if function.result.dtype is FLOAT32 and any(e.dtype.is_weak for e in operands):
+            return Apply(WEAK_FLOAT, function, tuple(operands))
+        return apply(function, alone)
 
     def _function(self, dtypes: tuple[DType, ...]) -> Function:
         if dtypes not in self.made:
             names = _parameter_names(self.name, self.formula, len(dtypes))
             params = tuple([param(n, d) for n, d in zip(names, dtypes, strict=True)])
             result = self._result(self.formula(*params), params)
-            made = Function(self.name, params, result, self._partials)
+            made = Function(self.name, params, result, self._partials, other=self._function)
             self.made.setdefault(dtypes, made)
         return self.made[dtypes]
 
@@ -120,6 +121,11 @@ class ScalarFunction:
                 hint="convert it: .astype('float32'); a zero partial is None.",
             )
         return cast(e, own[0].dtype)
+
+
+def _is_number(e: Expr) -> bool:
+    """Whether an operand is brought to the dtype of the others: a float, or made of numbers."""
+    return e.dtype.is_float or e.dtype.is_weak
 
 
 def _check_own(what: str, e: Expr, own: Sequence[Param]) -> None:

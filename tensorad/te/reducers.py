@@ -23,7 +23,7 @@ from tensorad.ir.combiner import (
     row_major_position,
     sum_combiner,
 )
-from tensorad.ir.dtypes import BOOL, INT64, DType
+from tensorad.ir.dtypes import BOOL, INT64, WEAK_FLOAT, WEAK_INT, DType, to_dtype
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -31,6 +31,7 @@ from tensorad.ir.expr import (
     Expr,
     Number,
     Param,
+    Reduce,
     call,
     cast,
     const,
@@ -41,7 +42,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.tensor import Tensor
-from tensorad.te.checks import check_name, element, excerpt, foreign_leaf
+from tensorad.te.checks import check_name, element, excerpt, foreign_leaf, operand
 
 Element = Expr | Tensor | Number
 """One element of a formula; a tensor must be 0-d."""
@@ -102,10 +103,15 @@ def _builtin(
     axis: Axes,
     where: Element | None,
 ) -> Expr:
-    source = element(f"the operand of {name}", expr)
+    source = operand(f"the operand of {name}", expr)
     if source.dtype is BOOL and name in ("sum", "prod"):
         source = cast(source, INT64)
-    return _fold(name, make(source.dtype), (source,), axis, where)[0]
+    if source.dtype is WEAK_INT:  # a narrow integer beside it could not hold what is counted
+        source = cast(source, WEAK_FLOAT)
+    (fold,) = _fold(name, make(to_dtype(source.dtype)), (source,), axis, where)
+    if source.dtype.is_weak and isinstance(fold, Reduce):
+        return Reduce(source.dtype, fold.combiner, (source,), fold.axes, fold.condition, 0)
+    return fold
 
 
 def _quantifier(
@@ -303,8 +309,8 @@ class Reducer:
         own: dict[Expr, None] = dict.fromkeys((*x, *y))
         return tuple([self._result(v, p, own) for v, p in zip(parts, x, strict=True)])
 
-    def _result(self, value: object, operand: Param, own: dict[Expr, None]) -> Expr:
-        e = element(f"the combiner of {self.name}", value, operand.dtype, CombinerError)
+    def _result(self, value: object, state: Param, own: dict[Expr, None]) -> Expr:
+        e = element(f"the combiner of {self.name}", value, state.dtype, CombinerError)
         foreign = foreign_leaf(e, own)
         if foreign is not None:
             raise CombinerError(
@@ -312,12 +318,12 @@ class Reducer:
                 where=excerpt(e),
                 hint="a combiner sees only its operands; pass more values as a tuple.",
             )
-        if e.dtype is not operand.dtype:
+        if e.dtype is not state.dtype:
             raise CombinerError(
-                f"the combiner of {self.name} gives {e.dtype} for operand {operand.name} "
-                f"of dtype {operand.dtype}.",
+                f"the combiner of {self.name} gives {e.dtype} for operand {state.name} "
+                f"of dtype {state.dtype}.",
                 where=excerpt(e),
-                hint=f"convert the result: .astype({str(operand.dtype)!r}).",
+                hint=f"convert the result: .astype({str(state.dtype)!r}).",
             )
         return e
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Protocol, overload
 
 from tensorad.errors import DefinitionError, DTypeError
-from tensorad.ir.dtypes import BOOL, FLOAT32
+from tensorad.ir.dtypes import BOOL, WEAK_INT
 from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes, elementwise
 from tensorad.ir.expr import Expr, Number, call
 from tensorad.ir.expr import select as select_expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import free_leaves
-from tensorad.te.checks import element, excerpt
+from tensorad.ir.weak import settled
+from tensorad.te.checks import element, excerpt, operand
 
 Scalar = Expr | Number
 
@@ -39,8 +40,8 @@ class Binary(Protocol):
 def _apply(op: str, *operands: Any) -> Any:
     if any(isinstance(o, Tensor) for o in operands):
         return elementwise(op, *operands)
-    like = next((o.dtype for o in operands if isinstance(o, Expr)), FLOAT32)
-    return call(op, *[element(f"an operand of {op}", o, like) for o in operands])
+    like = next((o.dtype for o in operands if isinstance(o, Expr)), WEAK_INT)
+    return call(op, *[operand(f"an operand of {op}", o, like) for o in operands])
 
 
 def _unary(op: str, meaning: str) -> Unary:
@@ -103,14 +104,14 @@ def select(cond: Any, a: Any, b: Any) -> Any:
     """
     if any(isinstance(o, Tensor) and o.shape for o in (cond, a, b)):
         return _select_tensors(cond, a, b)
-    like = next((o.dtype for o in (a, b) if isinstance(o, (Expr, Tensor))), FLOAT32)
+    like = next((o.dtype for o in (a, b) if isinstance(o, (Expr, Tensor))), WEAK_INT)
     chosen = select_expr(
         _condition(cond),
-        element("the first branch of select", a, like),
-        element("the second branch of select", b, like),
+        operand("the first branch of select", a, like),
+        operand("the second branch of select", b, like),
     )
     if isinstance(cond, Tensor) and not any(isinstance(o, Expr) for o in (a, b)):
-        return outputs(Compute("select", (), (chosen,)))[0]
+        return outputs(Compute("select", (), (settled(chosen),)))[0]
     return chosen
 
 
@@ -137,4 +138,4 @@ def _select_tensors(*operands: Any) -> Tensor:
                 hint="read the tensor at indices, X[i, j], inside compute.",
             )
     cond, a, b = (broadcast_read(o, axes) if isinstance(o, Tensor) else o for o in operands)
-    return outputs(Compute("select", axes, (select(cond, a, b),)))[0]
+    return outputs(Compute("select", axes, (settled(select(cond, a, b)),)))[0]
