@@ -14,9 +14,10 @@ from tensorad.ir.arguments import check_sizes, check_tensors
 from tensorad.ir.expr import Axis, Expr, size_var
 from tensorad.ir.points import possible
 from tensorad.ir.symbolic_points import Count, count_nest
-from tensorad.ir.tensor import Op, Tensor
-from tensorad.ir.visit import op_inputs, topological_ops, uses_any
+from tensorad.ir.tensor import Compute, Op, Tensor, outputs
+from tensorad.ir.visit import copy_bodies, op_inputs, reads, topological_ops, uses_any
 from tensorad.simplify.certificate import Certificate, certify
+from tensorad.simplify.product_order import written_body
 from tensorad.simplify.record import Decision, Elimination, Incoming, Record, listening
 
 _MODES: Final = ("reverse mode", "forward mode")
@@ -56,6 +57,23 @@ class Story:
 
 
 @dataclass(frozen=True, eq=False)
+class Order:
+    """A forward formula whose products are summed in another order than the written one.
+
+    Attributes:
+        tensor: what the formula computes.
+        stages: what is summed before, each before the one that reads it.
+        work: what the formula costs with its stages, everything behind it included.
+        written: what it would cost as it was written.
+    """
+
+    tensor: Tensor
+    stages: tuple[Tensor, ...]
+    work: Work | None
+    written: Work | None
+
+
+@dataclass(frozen=True, eq=False)
 class Gradient:
     """One gradient and how it came about.
 
@@ -71,6 +89,7 @@ class Gradient:
         bound: the yardstick B for its iterations; None without values of symbolic sizes, for a
             Jacobian and for a jvp.
         along: whether it is a jvp.
+        orders: of the forward formulas.
     """
 
     tensor: Tensor
@@ -82,6 +101,7 @@ class Gradient:
     work: Work | None
     bound: int | None
     along: bool = False
+    orders: tuple[Order, ...] = ()
 
     @property
     def certificates(self) -> list[Certificate]:
@@ -92,14 +112,19 @@ class Gradient:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """How gradients were made: prints as text, displays itself in a notebook."""
+    """How gradients were made: prints as text, displays itself in a notebook.
+
+    Attributes:
+        orders: of the tensors that are no gradients.
+    """
 
     gradients: tuple[Gradient, ...]
+    orders: tuple[Order, ...] = ()
 
     def __str__(self) -> str:
         from tensorad.display.explain_text import explanation_text
 
-        return explanation_text(self.gradients)
+        return explanation_text(self.gradients, self.orders)
 
     def __repr__(self) -> str:
         return str(self)
@@ -107,7 +132,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         from tensorad.display.explain_html import explanation_html
 
-        return explanation_html(self.gradients)
+        return explanation_html(self.gradients, self.orders)
 
 
 def explain(
@@ -115,26 +140,55 @@ def explain(
 ) -> Explanation:
     """How each gradient was made: its reads, sets, loops, plans, work and certificates.
 
+    For a tensor that is no gradient: the order in which its products are summed.
+
     Args:
-        gradients: results of vjp, jvp, JacobianRecursive, jacobian, hessian, hvp.
+        gradients: results of vjp, jvp, JacobianRecursive, jacobian, hessian, hvp; or sums of
+            products that are not evaluated as they were written.
         sizes: values of symbolic sizes for the counts; without them they are polynomials.
     Raises:
-        GradError: a tensor is no result of these.
+        GradError: a tensor is neither.
         DefinitionError: something is no tensor, or a size no integer >= 0.
     """
     tensors = check_tensors(gradients, "explain")
     given = check_sizes(sizes)
-    return Explanation(tuple([_explain_one(t, given) for t in tensors]))
+    made: list[Gradient] = []
+    orders: list[Order] = []
+    for t in tensors:
+        found = derivation(t)
+        own = [] if found is not None else _orders([t], given)
+        if found is not None:
+            made.append(_explain_one(t, found, given))
+        elif not own:
+            raise GradError(
+                "explain tells how a gradient was made, but this is no gradient.",
+                where=repr(t),
+                hint="pass a result of vjp, jvp, JacobianRecursive, jacobian, hessian or hvp.",
+            )
+        orders += own
+    return Explanation(tuple(made), tuple(orders))
 
 
-def _explain_one(t: Tensor, sizes: Mapping[str, int] | None) -> Gradient:
-    found = derivation(t)
-    if found is None:
-        raise GradError(
-            "explain tells how a gradient was made, but this is no gradient.",
-            where=repr(t),
-            hint="pass a result of vjp, jvp, JacobianRecursive, jacobian, hessian or hvp.",
-        )
+def _orders(roots: Sequence[Tensor], sizes: Mapping[str, int] | None) -> list[Order]:
+    """Of the formulas behind some tensors."""
+    found: list[Order] = []
+    for op in topological_ops(roots):
+        body = written_body(op) if isinstance(op, Compute) else None
+        if isinstance(op, Compute) and body is not None:
+            (t,) = outputs(op)
+            given = {r.tensor for r in reads(body)}
+            stages = [outputs(o)[0] for o in topological_ops([t], stop=_ops(given))]
+            (written,) = outputs(Compute(op.name, *copy_bodies(op.axes, (body,))))
+            inner = tuple([s for s in stages if s is not t and s not in given])
+            found.append(Order(t, inner, _work(t, sizes), _work(written, sizes)))
+    return found
+
+
+def _ops(tensors: Iterable[Tensor]) -> dict[Op, None]:
+    return dict.fromkeys([t.op for t in tensors])
+
+
+def _explain_one(t: Tensor, found: Derivation, sizes: Mapping[str, int] | None) -> Gradient:
     with listening() as heard:
         again = found.again()
     wrt = found.wrt if found.along else (found.wrt[found.position],)
@@ -149,8 +203,9 @@ def _explain_one(t: Tensor, sizes: Mapping[str, int] | None) -> Gradient:
     work, most = _work(t, sizes), _bound(found, t, sizes)
     about, result = found.about, again[found.position]
     return Gradient(
-        result, found.outputs, wrt, about, stories, others, work, most, along=found.along
-    )
+        result, found.outputs, wrt, about, stories, others, work, most, found.along,
+        tuple(_orders(found.outputs, sizes)),
+    )  # fmt: skip
 
 
 def _choices_only(s: Story) -> Story:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from tensorad.display.explain_words import LEGEND, Card, Row, cards, heading, summary
+from tensorad.display.explain_words import LEGEND, Card, Row, cards, heading, order_card, summary
 from tensorad.display.formula import FormulaWriter
 from tensorad.display.style import COLOURS, page
-from tensorad.explaining import Gradient
+from tensorad.explaining import Gradient, Order
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.printer import TensorNames
 from tensorad.ir.visit import postorder
@@ -27,10 +27,12 @@ _SHEET: Final = """\
 .tensorad .bad { color: var(--ta-c1); }"""
 
 
-def explanation_html(gradients: Sequence[Gradient]) -> str:
-    """All gradients, one after the other."""
+def explanation_html(gradients: Sequence[Gradient], orders: Sequence[Order]) -> str:
+    """All gradients, one after the other; then the orders of other tensors."""
     parts = [_gradient(g) for g in gradients]
-    parts.append(f'<div class="op dim">{escape(LEGEND)}</div>')
+    parts += [_card(order_card(o), TensorNames([])) for o in orders]
+    if gradients:
+        parts.append(f'<div class="op dim">{escape(LEGEND)}</div>')
     return f"<style>{_SHEET}</style>{page(''.join(parts))}"
 
 

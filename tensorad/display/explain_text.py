@@ -6,18 +6,28 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Final
 
-from tensorad.display.explain_words import LEGEND, Row, Words, cards, heading, summary
-from tensorad.explaining import Gradient
+from tensorad.display.explain_words import (
+    LEGEND,
+    Card,
+    Row,
+    Words,
+    cards,
+    heading,
+    order_card,
+    summary,
+)
+from tensorad.explaining import Gradient, Order
 from tensorad.ir.printer import ExprWriter, TensorNames
 
 _WIDTH: Final = 100
 _LABEL: Final = 9
 
 
-def explanation_text(gradients: Sequence[Gradient]) -> str:
-    """All gradients, one after the other."""
-    legend = "\n".join(wrap(LEGEND, _WIDTH))
-    return "\n\n".join([*[_gradient(g) for g in gradients], legend])
+def explanation_text(gradients: Sequence[Gradient], orders: Sequence[Order]) -> str:
+    """All gradients, one after the other; then the orders of other tensors."""
+    legend = ["\n".join(wrap(LEGEND, _WIDTH))] if gradients else []
+    cards_ = ["\n".join(_card(order_card(o), TensorNames([]))) for o in orders]
+    return "\n\n".join([*[_gradient(g) for g in gradients], *cards_, *legend])
 
 
 def _gradient(g: Gradient) -> str:
@@ -25,9 +35,13 @@ def _gradient(g: Gradient) -> str:
     lines = [f"{g.tensor.name} is {heading(g)}"]
     lines += [line for row in summary(g) for line in _row(row, names)]
     for card in cards(g):
-        lines += ["", _text(card.title, {}, names)]
-        lines += [line for row in card.rows for line in _row(row, names)]
+        lines += ["", *_card(card, names)]
     return "\n".join(lines)
+
+
+def _card(card: Card, names: TensorNames) -> list[str]:
+    rows = [line for row in card.rows for line in _row(row, names)]
+    return [_text(card.title, {}, names), *rows]
 
 
 def _row(row: Row, names: TensorNames) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.autodiff.views import derivation_order, view
-from tensorad.explaining import Flow, Gradient, Story
+from tensorad.explaining import Flow, Gradient, Order, Story
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
 from tensorad.ir.printer import ExprWriter
 from tensorad.ir.symbolic_points import Count
@@ -135,7 +135,19 @@ def cards(g: Gradient) -> list[Card]:
         found.append(_card(Story(g.about), g, readers, made))
     for c in g.others:
         found.append(Card(["a domain solved on the way"], [*_certificate_rows(c, None), _proof(c)]))
-    return found
+    return found + [order_card(o) for o in g.orders]
+
+
+def order_card(o: Order) -> Card:
+    """The stages of a sum of products, and what they save."""
+    costs = [w for w in (o.work, o.written) if w is not None]
+    counts = [number(w.iterations) for w in costs] if len(costs) == 2 else ["fewer", "more"]
+    rows = [Row("work", [f"{counts[0]} iterations; {counts[1]} in the written order"])]
+    for n, t in enumerate((*o.stages, o.tensor)):
+        assert isinstance(t.op, Compute)
+        words: Words = [read(t, t.op.axes), " = ", t.op.bodies[0]]
+        rows.append(Row("" if n else "order", words, formal=True))
+    return Card([f"{o.tensor.name} is evaluated in the order that costs least"], rows)
 
 
 def _says_something(s: Story) -> bool:

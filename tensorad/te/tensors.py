@@ -29,6 +29,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.simplify.bounds import check_reads
+from tensorad.simplify.product_order import ordered_compute
 from tensorad.te.arithmetic import check_arithmetic
 from tensorad.te.binding import bind_reductions, note_reduce_axis
 from tensorad.te.checks import axis_names, check_name, check_range, check_shape, element
@@ -144,14 +145,25 @@ def reduce_axis(
     return note_reduce_axis(axis(text, lower, upper))
 
 
-def compute(shape: Sequence[Dim] | Dim, fcompute: Callable[..., Any], name: str = "compute") -> Any:
+def compute(
+    shape: Sequence[Dim] | Dim,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    *,
+    optimize: bool = True,
+) -> Any:
     """out[i, j, ...] = fcompute(i, j, ...).
+
+    A sum over a product of factors is evaluated in the order that takes the fewest iterations,
+    over stages of its own where they are fewer than those of the loops as written; so are a
+    maximum or minimum over a sum, and one over the other.
 
     Args:
         shape: extents >= 0: integers, or expressions of sizes.
         fcompute: called once with one axis per extent; its parameters name the axes. It returns
             an expression, a number, a 0-d tensor, or a tuple of them.
         name: how texts and errors call the tensor.
+        optimize: False to evaluate sums of products as they are written.
     Returns:
         the tensor; for a tuple, a tuple of tensors of one operation.
     Raises:
@@ -167,6 +179,8 @@ def compute(shape: Sequence[Dim] | Dim, fcompute: Callable[..., Any], name: str 
     bodies = guard_rightwards(axes, bind_reductions(text, axes, _bodies(text, result)))
     check_arithmetic(text, bodies)
     check_reads(text, axes, bodies)
+    if optimize and not many:
+        return outputs(ordered_compute(text, axes, bodies[0]))[0]
     made = outputs(Compute(text, axes, bodies))
     return made if many else made[0]
 

@@ -84,18 +84,24 @@ def einsum(
     *operands: Tensor,
     reduce: Callable[..., Expr] = te.sum,
     combine: Callable[..., Expr] | None = None,
+    optimize: bool = True,
 ) -> Tensor:
     """NumPy's einsum with letters (no ellipsis), e.g. einsum("ik,kj->ij", a, b), in any algebra.
 
-    Without "->" the output has the letters that occur once, in alphabetic order. Letters that
-    the output lacks are reduced in the order of their first occurrence, in one pass: no tensor
-    over all letters is stored.
+    Without "->" the output has the letters that occur once, in alphabetic order. Operands are
+    joined in the order that takes the fewest iterations (of those, the one with the smallest
+    intermediates), optimal for up to eight; letters that the output lacks are reduced as soon as
+    no other operand has them. Two operands without such letters of their own are joined in one
+    pass, the letters in the order of their first occurrence. Sizes count as 16. No tensor over
+    all letters is stored. `ta.explain` shows the order.
 
     Args:
         reduce: a reducer, called as reduce(element, axis=axes): te.max, te.logsumexp, a
             comm_reducer, ...
         combine: one scalar per operand -> the element; the product by default. With
             reduce=te.max and combine=lambda a, b: a + b this is the max-plus product.
+        optimize: False for one pass over all letters, which any other reducer than te.sum (of
+            products), te.max and te.min (of sums, or each other) takes anyway.
     Raises:
         DefinitionError: malformed subscripts, or combine does not take one scalar per operand.
         ShapeError: one letter stands for different extents.
@@ -130,7 +136,8 @@ def einsum(
         element = fold(mul, factors) if combine is None else combine(*factors)
         return reduce(element, axis=inner) if inner else element
 
-    made: Tensor = te.compute(tuple(extents[c] for c in output), body, name="einsum")
+    shape = tuple(extents[c] for c in output)
+    made: Tensor = te.compute(shape, body, name="einsum", optimize=optimize)
     return made
 
 

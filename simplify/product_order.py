@@ -1,0 +1,210 @@
+"""Sums of products in a formula, evaluated in the order that costs least.
+
+sum(A[i, k]*B[k, l]*C[l, j], axes k and l) becomes a sum over l of what a stage of its own has
+summed over k. So do maxima of sums and the like: wherever one operation distributes over the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from math import prod
+from operator import or_
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from tensorad.ir.combiner import max_combiner, min_combiner, sum_combiner
+from tensorad.ir.expr import (
+    ONE,
+    TRUE,
+    Axis,
+    Call,
+    Const,
+    Expr,
+    Reduce,
+    add,
+    axis,
+    call,
+    read,
+    reduce_expr,
+    sub,
+)
+from tensorad.ir.order import AXIS, READ, REDUCE, children, occurs, outside_reductions, sizes_in
+from tensorad.ir.points import evaluate
+from tensorad.ir.tensor import Compute, outputs
+from tensorad.ir.visit import free_leaves, postorder, reads, substitute, with_fresh_reductions
+from tensorad.simplify.bounds import classify_reads, size_conditions
+from tensorad.simplify.contraction_order import Step, best_order, iterations, steps
+
+_TYPICAL: Final = 16
+"""What a symbolic size counts as when orders are compared."""
+
+_written: WeakKeyDictionary[Compute, Expr] = WeakKeyDictionary()
+
+
+def written_body(op: Compute) -> Expr | None:
+    """The formula as it was written, if its products are summed in another order."""
+    return _written.get(op)
+
+
+def ordered_compute(name: str, axes: tuple[Axis, ...], body: Expr) -> Compute:
+    """name[axes] = body, its sums of products in the order of the fewest iterations.
+
+    A stage has less letters than the loops that are written, but it may overflow where they do
+    not, and an infinity or NaN meets other operands.
+
+    Ensures: a formula whose written order costs no more keeps it; so does one with a stage that
+    might read outside of a tensor, or whose loops are no box.
+    """
+    new: dict[Expr, Expr] = {}
+    for e in outside_reductions((body,)):
+        if isinstance(e, Reduce) and e.combiner.arity == 1 and e.condition is TRUE:
+            ordered = _Fold(name, axes, e, whole=e is body).ordered()
+            if ordered is not None:
+                new[e] = ordered
+    op = Compute(name, axes, (substitute(body, new),))
+    if new:
+        _written[op] = body
+    return op
+
+
+class _Fold:
+    """One reduction of a formula: its factors, and the axes each depends on as bits."""
+
+    def __init__(self, name: str, context: Sequence[Axis], e: Reduce, whole: bool) -> None:
+        self.name, self.combiner, self.fold = name, e.combiner, e
+        self.times = _times(e)
+        self.factors, self.folds = _opened(e, self.times)
+        used = free_leaves(e)
+        self.outer = [a for a in context if whole or a in used]
+        self.axes = [*self.outer, *[a for r in self.folds for a in r.axes]]
+        self.masks = [self._mask(free_leaves(f)) for f in self.factors]
+
+    def ordered(self) -> Expr | None:
+        """The same over what stages have summed; None if that costs no less, or may not be."""
+        output = (1 << len(self.outer)) - 1
+        every = reduce(or_, self.masks, output)
+        if every != (1 << len(self.axes)) - 1 or not all(_is_box(a) for a in self.axes):
+            return None
+        extents = [_extent(a) for a in self.axes]
+        in_turn = self.combiner is not sum_combiner(self.fold.dtype)
+        last = best_order(self.masks, output, extents, in_turn=in_turn)
+        if iterations(last, extents) >= self._written(output, extents):
+            return None
+        stages: list[Compute] = []
+        body = self._value(last, stages)
+        safe = all("dynamic" not in classify_reads(s).values() for s in stages)
+        return body if safe and not any(size_conditions(s) for s in stages) else None
+
+    def _mask(self, leaves: Iterable[Expr]) -> int:
+        found = dict.fromkeys(leaves)
+        return sum([1 << n for n, a in enumerate(self.axes) if a in found])
+
+    def _written(self, output: int, extents: Sequence[int]) -> int:
+        """Iterations of the fold, and of those inside that were opened, in the loops around."""
+        nests = [output | self._mask(around) for around in self.folds.values()]
+        return sum([prod([n for d, n in enumerate(extents) if m >> d & 1]) for m in nests])
+
+    def _value(self, step: Step, stages: list[Compute]) -> Expr:
+        """What the step computes, over the axes it keeps; the stages it reads are added."""
+        parts = sorted(step.parts, key=_position)
+        values = [
+            self._stage(p, stages) if isinstance(p, Step) else self.factors[p]
+            for p in parts
+            if isinstance(p, Step) or p < len(self.factors)
+        ]
+        value = reduce(lambda x, y: call(self.times, x, y), values)
+        summed = tuple(self._among(step.letters & ~step.kept))
+        return reduce_expr(self.combiner, (value,), summed, TRUE) if summed else value
+
+    def _stage(self, step: Step, stages: list[Compute]) -> Expr:
+        """The result of a step as a tensor, read at the axes it keeps."""
+        value = self._value(step, stages)
+        kept = self._layout(step)
+        own = {a: axis(a.name, 0, sub(a.upper, a.lower)) for a in kept}
+        there: dict[Expr, Expr] = {a: add(own[a], a.lower) for a in kept}
+        body = with_fresh_reductions(substitute(value, there))
+        stages.append(Compute(f"{self.name}.{self.combiner.name}", tuple(own.values()), (body,)))
+        return read(outputs(stages[-1])[0], tuple([sub(a, a.lower) for a in kept]))
+
+    def _layout(self, step: Step) -> list[Axis]:
+        """The kept axes: those of the result first, last one along which a factor's rows lie."""
+        found = dict.fromkeys(self._among(step.kept))
+        rows = [self._rows(p) for s in steps(step) for p in s.parts if isinstance(p, int)]
+        last = next((a for a in rows if a in found), None)
+        return [a for a in found if a is not last] + [a for a in found if a is last]
+
+    def _rows(self, factor: int) -> Axis | None:
+        """The axis that is the last index of what a factor reads."""
+        accesses = reads(self.factors[factor]) if factor < len(self.factors) else []
+        ends = [r.indices[-1] for r in accesses if r.indices]
+        return next((i for i in ends if isinstance(i, Axis)), None)
+
+    def _among(self, mask: int) -> list[Axis]:
+        return [a for n, a in enumerate(self.axes) if mask >> n & 1]
+
+
+def _times(e: Reduce) -> str:
+    """The operation of the source that distributes over the fold; "" if there is none."""
+    dtype = e.dtype
+    allowed: tuple[str, ...] = ()
+    if e.combiner is sum_combiner(dtype):
+        allowed = ("mul",)
+    elif e.combiner is max_combiner(dtype):
+        allowed = ("minimum", "add") if dtype.is_float else ("minimum",)
+    elif e.combiner is min_combiner(dtype):
+        allowed = ("maximum", "add") if dtype.is_float else ("maximum",)
+    (source, *_) = e.sources
+    return source.op if isinstance(source, Call) and source.op in allowed else ""
+
+
+def _opened(e: Reduce, times: str) -> tuple[list[Expr], dict[Reduce, tuple[Axis, ...]]]:
+    """The factors of a fold's source; the fold and those opened for them, with their loops.
+
+    A fold that is read more than once stays a factor: its stage is computed once.
+    """
+    factors: list[Expr] = []
+    folds: dict[Reduce, tuple[Axis, ...]] = {e: e.axes}
+    left = [(e.sources[0], e.axes)]
+    closed = dict.fromkeys(_folds_read_again(e))
+    while left:
+        f, around = left.pop()
+        if isinstance(f, Call) and f.op == times:
+            left += [(a, around) for a in reversed(f.args)]
+        elif isinstance(f, Reduce) and _is_like(e, f) and times and f not in closed:
+            folds[f] = (*around, *f.axes)
+            left.append((f.sources[0], folds[f]))
+        else:
+            factors.append(f)
+    return factors, folds
+
+
+def _folds_read_again(e: Reduce) -> list[Expr]:
+    """The reductions inside a reduction that are operands more than once."""
+    if not occurs(REDUCE, e.sources[0]):
+        return []
+    readers = Counter([c for f in postorder(e.sources[0]) for c in children(f)])
+    return [f for f, n in readers.items() if isinstance(f, Reduce) and n > 1]
+
+
+def _is_like(e: Reduce, f: Reduce) -> bool:
+    return f.combiner is e.combiner and f.condition is TRUE
+
+
+def _position(part: int | Step) -> int:
+    """Of the first factor in a part."""
+    return part if isinstance(part, int) else min(_position(p) for p in part.parts)
+
+
+def _is_box(a: Axis) -> bool:
+    """Whether the axis runs from a number, step by step, to one or to an expression of sizes."""
+    free = isinstance(a.upper, Const) or not occurs(READ | AXIS | REDUCE, a.upper)
+    return isinstance(a.lower, Const) and a.step is ONE and free
+
+
+def _extent(a: Axis) -> int:
+    if a.extent is not None:
+        return a.extent
+    sizes: dict[Expr, int] = dict.fromkeys(sizes_in(a.upper), _TYPICAL)
+    return max(0, int(evaluate((sub(a.upper, a.lower),), {}, sizes)[0]))
