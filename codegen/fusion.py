@@ -87,7 +87,7 @@ class _Graph:
 
     def _before(self, step: Step) -> list[Step]:
         found = dict.fromkeys(self.writer[t] for t in step.reads if t in self.writer)
-        found.update(dict.fromkeys(step.after))
+        found.update(dict.fromkeys(s for s in step.after if s in self.position))
         found.pop(step, None)
         return list(found)
 

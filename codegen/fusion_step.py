@@ -175,22 +175,17 @@ def may_fuse(choices: Choices) -> bool:
     return choices.fuse is True or not choices.made()
 
 
-def steps_of(
-    unit: Unit, checks: Sequence[Kernel], schedules: Schedules, plans: Plans
-) -> list[Step]:
-    """The steps of a unit, after its checks."""
-    first = [kernel_step(k, plans) for k in checks]
+def steps_of(unit: Unit, checks: Sequence[Step], schedules: Schedules, plans: Plans) -> list[Step]:
+    """The steps of a unit that is checked by others."""
+    after = tuple(checks)
     op = unit.op
     if len(unit.parts) > 1 or not isinstance(op, Compute):
         kernels = tuple(schedule_unit(unit, schedules, plans))
         made = dict.fromkeys(t for k in kernels for t in k.writes)
         read = dict.fromkeys(t for k in kernels for t in k.reads if t not in made)
-        return [*first, Step(None, kernels, tuple(read), tuple(made), plans, tuple(first))]
-    after = tuple(first)
-    found = []
-    for item in items_of(op, unit.live, schedules.of(op.name)):
-        found.append(item_step(item, plans, after))
-    return [*first, *found]
+        return [Step(None, kernels, tuple(read), tuple(made), plans, after)]
+    items = items_of(op, unit.live, schedules.of(op.name))
+    return [item_step(item, plans, after) for item in items]
 
 
 def all_steps(
@@ -210,11 +205,16 @@ def all_steps(
             chained[last] = kernel
     steps: list[Step] = []
     plans = Plans()
+    of_check: dict[Kernel, Step] = {}
     for unit, checks in units:
+        for n, k in enumerate(checks):
+            if k not in of_check:
+                before = tuple([of_check[c] for c in checks[:n]])
+                of_check[k] = replace(kernel_step(k, plans), after=before)
+                steps.append(of_check[k])
         if unit not in chained:
-            steps.extend(steps_of(unit, checks, schedules, plans))
+            steps.extend(steps_of(unit, [of_check[k] for k in checks], schedules, plans))
             continue
-        steps.extend([kernel_step(k, plans) for k in checks])
         kernel = chained[unit]
         if kernel is not None:
             steps.append(kernel_step(kernel, plans))

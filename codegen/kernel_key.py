@@ -161,8 +161,7 @@ class _Writer:
             case Visit():
                 pass
             case Check():
-                index = self.expr(s.read.indices[s.dimension])  # nothing is read there
-                self.lines.append(f"check {index} {self.expr(s.extent)}")
+                self.lines.append(f"check {self.expr(s.index)} {self.expr(s.extent)}")
             case Fetch():
                 where = f"{self.tensor(s.tensor)}[{self.exprs(s.indices)}]"
                 self.lines.append(f"fetch {where} {s.count} {s.now}")

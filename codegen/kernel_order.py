@@ -75,6 +75,9 @@ class _Graph:
                 heappush(shrinking, (self.makes[n], n))
 
         for n in range(self.count):
+            if self.checks[n]:  # nothing that is done need be what makes it possible
+                look_at(n)
+        for n in range(self.count):
             todo = [n]
             while todo:
                 m = todo.pop()

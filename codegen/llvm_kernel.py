@@ -392,7 +392,7 @@ class Statements:
     def _check(self, s: Check) -> None:
         """Leave the function with the check's code unless the index lies in the extent."""
         self._guard(s)
-        index = self.values.value(s.read.indices[s.dimension])
+        index = self.values.value(s.index)
         extent = self.values.value(s.extent)
         for r, name in enumerate(index.names):
             self._check_register(s, r, index._replace(names=(name,)), extent)

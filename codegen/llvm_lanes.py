@@ -40,7 +40,7 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
         case If():
             return (s.cond,)
         case Check():
-            return (s.read.indices[s.dimension], s.extent)
+            return (s.index, s.extent)
         case Fetch():
             return s.indices
         case Visit():

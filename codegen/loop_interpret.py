@@ -55,13 +55,23 @@ def interpret_loops(
     Raises:
         BoundsError: a read, a write or a `Check` lies outside its tensor.
     """
+    run = _run(program, arrays, sizes or {})
+    return [run.buffer(t) for t in program.outputs], run.visits
+
+
+def checks_made(program: LoopProgram, arrays: Mapping[Tensor, Array]) -> int:
+    """How many indices a call looks at before it uses them."""
+    return _run(program, arrays, {}).checks
+
+
+def _run(program: LoopProgram, arrays: Mapping[Tensor, Array], sizes: Mapping[str, int]) -> _Run:
     run = _Run(dict(_bind_sizes(arrays)))
-    run.scalars.update({size_var(n): v for n, v in (sizes or {}).items()})
+    run.scalars.update({size_var(n): v for n, v in sizes.items()})
     for t, a in arrays.items():
         run.buffers[t] = np.array(a, dtype=storage_dtype(t.dtype))
     for kernel in program.kernels:
         run.kernel(kernel)
-    return [run.buffer(t) for t in program.outputs], run.visits
+    return run
 
 
 def storage_dtype(dtype: DType) -> type:
@@ -81,12 +91,13 @@ def _bind_sizes(arrays: Mapping[Tensor, Array]) -> Environment:
 
 
 class _Run:
-    """Buffers, scalars in scope and the count of visits."""
+    """Buffers, scalars in scope and the counts of visits and checks."""
 
     def __init__(self, scalars: Environment) -> None:
         self.scalars = scalars
         self.buffers: dict[Tensor, Array] = {}
         self.visits = 0
+        self.checks = 0
         self.eager = False
         self.scratch: tuple[Tensor, ...] = ()
 
@@ -140,7 +151,8 @@ class _Run:
             case Fetch():
                 pass
             case Check():
-                index = self.value(s.read.indices[s.dimension])
+                self.checks += 1
+                index = self.value(s.index)
                 if not 0 <= index < self.value(s.extent):
                     raise BoundsError(f"{s.read.tensor.name} is read at {index}.")
             case _:

@@ -147,7 +147,7 @@ class _Printer:
             case Visit():
                 self.line(depth, "visit")
             case Check():
-                index = self.expr(s.read.indices[s.dimension], depth)
+                index = self.expr(s.index, depth)
                 extent = self.expr(s.extent, depth)
                 self.line(depth, f"check 0 <= {index} < {extent}  # {self.tensor(s.read.tensor)}")
             case _:

@@ -102,7 +102,7 @@ class _Verifier:
                 self.exprs((*s.indices, *s.values), scope)
                 self.store(s)
             case Check():
-                self.exprs((*s.read.indices, s.extent), scope)
+                self.exprs((s.index, s.extent), scope)
             case Fetch():
                 self.exprs(s.indices, scope)
             case Visit():

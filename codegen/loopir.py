@@ -112,11 +112,23 @@ class Visit:
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """Fail the call unless `index` lies in [0, extent): a data-dependent read or write."""
+    """Fail the call unless the index lies in [0, extent): a data-dependent read or write.
+
+    Attributes:
+        user: the operation whose read it is, or whose write.
+        looked_at: what is compared instead of the read's own index, which the error shows.
+    """
 
     read: Read
     dimension: int
     extent: Expr
+    user: str = ""
+    writes: bool = False
+    looked_at: Expr | None = None
+
+    @property
+    def index(self) -> Expr:
+        return self.read.indices[self.dimension] if self.looked_at is None else self.looked_at
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.lower_body import lower_values
-from tensorad.codegen.lower_checks import check_kernel
+from tensorad.codegen.lower_checks import with_checks
 from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
 from tensorad.codegen.parallel_work import with_work
 from tensorad.codegen.schedule_narrow import with_narrow_scratch
@@ -67,7 +67,7 @@ def lower_program(
     ops = [op for unit in units for op in unit.parts]
     own, folded = _by_name(ops, _own_axes), _by_name(ops, _folded_axes)
     chosen.check({name: [*own[name], *folded[name]] for name in own}, own)
-    checked = [(unit, [] if assume_in_bounds else unit_checks(unit)) for unit in units]
+    checked = [(u, list[Kernel]()) for u in units] if assume_in_bounds else with_checks(units)
     debug = config.current().debug
     kernels = []
     for k in _scheduled(checked, distinct, chosen) if schedule else _plain(checked):
@@ -90,15 +90,11 @@ def _scheduled(
 
 
 def _plain(checked: Sequence[tuple[Unit, list[Kernel]]]) -> Iterator[Kernel]:
+    done: dict[Kernel, None] = {}
     for unit, checks in checked:
-        yield from (*checks, lower_unit(unit))
-
-
-def unit_checks(unit: Unit) -> list[Kernel]:
-    """The loops that check the indices its data may put outside."""
-    into = unit.live[0] if len(unit.parts) > 1 else None
-    found = [check_kernel(op, into) for op in unit.parts]
-    return [k for k in found if k is not None]
+        yield from [k for k in checks if k not in done]
+        done.update(dict.fromkeys(checks))
+        yield lower_unit(unit)
 
 
 def _by_name(ops: Sequence[Op], axes: Callable[[Op], Sequence[Axis]]) -> dict[str, list[str]]:

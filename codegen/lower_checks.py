@@ -2,119 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
+from tensorad.codegen.check_facts import Fact, facts_of
+from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values
-from tensorad.ir.expr import FALSE, TRUE, ZERO, Axis, Expr, Read, Reduce, logical_and, read, select
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr, last_states, outputs
-from tensorad.ir.visit import free_leaves, needs, op_expressions, outside_reductions, reads
-from tensorad.simplify.bounds import dynamic_dimensions
+from tensorad.codegen.row_joins import all_expressions
+from tensorad.codegen.units import Unit
+from tensorad.ir.expr import ONE, TRUE, ZERO, Axis, Expr, Read, call, read
+from tensorad.ir.tensor import Op
+from tensorad.ir.visit import free_leaves, reads, substitute
+from tensorad.simplify.linear import linear_form
 
 
-@dataclass(frozen=True, eq=False)
-class _Scope:
-    """Expressions evaluated in loops over `axes` where `guard` holds."""
+def with_checks(units: Sequence[Unit]) -> list[tuple[Unit, list[Kernel]]]:
+    """The units of a call, each with the kernels that check its indices.
 
-    roots: tuple[Expr, ...]
-    axes: tuple[Axis, ...]
-    guard: Expr
-
-
-def check_kernel(op: Op, into: Tensor | None = None) -> Kernel | None:
-    """Loops that check every read and write of `op` that data may put outside; None without any.
-
-    Args:
-        into: the tensor that a scatter writes in the place of its own.
+    What follows from a fact checked before is not checked again; a fact from which one follows
+    that is due is checked in its place as soon as what it reads is there.
     """
-    dynamic = dynamic_dimensions(op)
-    if not dynamic:
-        return None
-    body: list[Stmt] = []
-    todo = list(_scopes(op))[::-1]
-    while todo:
-        scope = todo.pop()
-        order = outside_reductions(scope.roots)
-        need = needs(scope.roots, order)
-        for e in order:
-            guard = _both(scope.guard, need[e])
-            if isinstance(e, Read):
-                checked = e if into is None or e.tensor.op is not op else read(into, e.indices)
-                body.extend(_checks(checked, dynamic.get(e, ()), scope.axes, guard))
-            elif isinstance(e, Reduce):
-                axes = (*scope.axes, *e.axes)
-                todo.append(_Scope(e.sources, axes, _both(guard, e.condition)))
-                todo.append(_Scope((e.condition,), axes, guard))
-    if not body:
-        return None
-    used = dict.fromkeys(r.tensor for r in reads(*op_expressions(op)))
-    return Kernel(f"{op.name}.check", tuple(body), (), tuple(used))
-
-
-def _scopes(op: Op) -> Iterator[_Scope]:
-    if isinstance(op, Compute):
-        yield _Scope(op.bodies, op.axes, TRUE)
-    if isinstance(op, Scan):
-        cells = () if op.cell is None else (read(last_states(op)[0], op.cell),)
-        yield _Scope(op.start, op.axes, TRUE)
-        yield _Scope((op.condition,), op.scope, TRUE)
-        yield _Scope((*op.sources, *cells), op.scope, op.condition)
-    if isinstance(op, Scatter):
-        (out,) = outputs(op)
-        for u in op.updates:
-            yield _Scope((u.condition,), op.axes, TRUE)
-            yield _Scope((u.value, read(out, u.indices)), op.axes, u.condition)
-
-
-def _both(first: Expr, second: Expr) -> Expr:
-    """The second condition is evaluated only where the first holds."""
-    if first is TRUE:
-        return second
-    return first if second is TRUE else select(first, second, FALSE)
-
-
-def _checks(r: Read, dimensions: Sequence[int], axes: Sequence[Axis], guard: Expr) -> list[Stmt]:
-    """One loop nest per index that is not proved in bounds."""
-    result: list[Stmt] = []
-    for dimension in dimensions:
-        index, extent = r.indices[dimension], dim_expr(r.tensor.shape[dimension])
-        loops, entered = _needed_loops(axes, (index, guard))
-        before, (condition,) = lower_values((_both(entered, guard),))
-        inner, (value,) = lower_values((index,))
-        indices: list[Expr] = [ZERO] * len(r.indices)  # the other indices are checked on their own
-        indices[dimension] = value
-        checked = read(r.tensor, tuple(indices))
-        block: tuple[Stmt, ...] = (*inner, Check(checked, dimension, extent))
-        if condition is not TRUE:
-            block = (*before, If(condition, block))
-        for a in reversed(loops):
-            lanes = len(block) == 1 and isinstance(block[0], Check) and _in_a_row(index, a)
-            block = (For(a, block, "vector" if lanes else "serial"),)
-        result.extend(block)
+    facts = [_unit_facts(u) for u in units]
+    plan = _Plan(units, [f for found in facts for f in found])
+    kernels: dict[Fact, Kernel] = {}
+    result: list[tuple[Unit, list[Kernel]]] = []
+    for n, (unit, found) in enumerate(zip(units, facts, strict=True)):
+        checked = dict.fromkeys(g for f in found for g in plan.settle(f, n))
+        new = [g for g in checked if g not in kernels]
+        if new:
+            kernels.update(dict.fromkeys(new, _kernel(unit, new)))
+        result.append((unit, list(dict.fromkeys(kernels[g] for g in checked))))
     return result
 
 
+def _unit_facts(unit: Unit) -> list[Fact]:
+    into = unit.live[0] if len(unit.parts) > 1 else None
+    return [f for op in unit.parts for f in facts_of(op, into)]
+
+
+class _Plan:
+    """Which facts of a call are checked, and from which of them the others follow."""
+
+    def __init__(self, units: Sequence[Unit], facts: Sequence[Fact]) -> None:
+        self.made = {t: n for n, u in enumerate(units) for t in u.live}
+        """The number of the unit that makes a tensor."""
+        self.of_read: dict[tuple[Op, Read], list[Fact]] = {}
+        self.related: dict[object, list[Fact]] = {}
+        """By what facts have in common if one covers the other."""
+        self.checked: dict[object, list[Fact]] = {}
+        for f in facts:
+            self.of_read.setdefault((f.op, f.site), []).append(f)
+            for key in f.traits():
+                self.related.setdefault(key, []).append(f)
+
+    def settle(self, fact: Fact, n: int) -> list[Fact]:
+        """The facts that have to be checked before unit n for this one to hold, in order."""
+        for key in fact.traits():
+            for g in self.checked.get(key, ()):
+                if g.covers(fact):
+                    return [*self.first(g, n), g]
+        chosen = self.strongest(fact, n)
+        found = [*self.first(chosen, n), chosen]
+        for key in chosen.traits():
+            self.checked.setdefault(key, []).append(chosen)
+        return found
+
+    def first(self, fact: Fact, n: int) -> list[Fact]:
+        """What makes it safe to evaluate what a fact is about."""
+        return [g for f in self.about(fact) for g in self.settle(f, n)]
+
+    def about(self, fact: Fact) -> list[Fact]:
+        """The facts about reads inside of its own loops."""
+        inside = reads(*fact.roots())
+        return [f for r in inside for f in self.of_read.get((fact.op, r), ())]
+
+    def strongest(self, fact: Fact, n: int) -> Fact:
+        """A fact that can be checked before unit n, and from which this one follows."""
+        found = fact
+        for key in fact.traits():
+            for g in self.related[key]:
+                if g.covers(found) and not found.covers(g) and self.is_ready(g, n):
+                    found = g
+        return found
+
+    def is_ready(self, fact: Fact, n: int) -> bool:
+        """Whether all that its loops read is there before unit n."""
+        there = all(self.made.get(r.tensor, -1) < n for r in reads(*fact.roots()))
+        return there and all(self.is_ready(f, n) for f in self.about(fact))
+
+
+def _kernel(unit: Unit, facts: Sequence[Fact]) -> Kernel:
+    body = tuple([s for f in facts for s in _loops(f)])
+    used = dict.fromkeys(r.tensor for r in reads(*all_expressions([*statements(body)])))
+    return Kernel(f"{unit.op.name}.check", body, (), tuple(used))
+
+
+def _loops(fact: Fact) -> tuple[Stmt, ...]:
+    """The loops that check one fact."""
+    before, (condition,) = lower_values((fact.guard,))
+    inner, (value,) = lower_values((fact.index,))
+    indices: list[Expr] = [ZERO] * len(fact.read.indices)  # the others are checked on their own
+    indices[fact.dimension] = value
+    checked = read(fact.read.tensor, tuple(indices))
+    assert isinstance(checked, Read)  # what the factory makes
+    check = Check(checked, fact.dimension, fact.extent, fact.op.name, fact.writes)
+    axes, counting = fact.axes, [a for a in fact.axes[-1:] if _counts(value, a)]
+    block: tuple[Stmt, ...] = (*inner, check)
+    if counting and not inner and counting[0] not in free_leaves(condition):
+        axes, block = axes[:-1], _ends(check, counting[0])
+    if condition is not TRUE:
+        block = (*before, If(condition, block))
+    for a in reversed(axes):  # lanes look at one index: the first wrong one is named
+        lanes = block == (check,) and _in_a_row(value, a)
+        block = (For(a, block, "vector" if lanes else "serial"),)
+    return block
+
+
+def _counts(index: Expr, a: Axis) -> bool:
+    """Whether the index goes up in steps of one along the axis."""
+    form = linear_form(index)
+    others = [e for e in form.terms if e is not a]
+    return form.terms.get(a) == 1 and a.step is ONE and a not in free_leaves(*others)
+
+
+def _ends(check: Check, a: Axis) -> tuple[Stmt, ...]:
+    """Check indices that count upwards by the first and the last of them.
+
+    If the first is right but the last is not, then the first wrong one is the extent.
+    """
+    index = check.index
+    last = call("minimum", substitute(index, {a: a.upper - 1}), check.extent)
+    ends = [substitute(index, {a: a.lower}), last]
+    both = tuple([replace(check, looked_at=e) for e in ends])
+    filled = a.lower < a.upper
+    return both if filled is TRUE else (If(filled, both),)
+
+
 def _in_a_row(index: Expr, a: Axis) -> bool:
-    """Whether the indices to check lie side by side: then they are looked at in lanes."""
-    if not isinstance(index, Read):
-        return False
-    *others, last = index.indices
-    return last is a and not any(a in free_leaves(i) for i in others)
-
-
-def _needed_loops(axes: Sequence[Axis], roots: Sequence[Expr]) -> tuple[list[Axis], Expr]:
-    """The axes that the roots use, directly or through bounds, and that no other is empty."""
-    used = free_leaves(*roots)
-    needed: list[Axis] = []
-    entered: Expr = TRUE
-    for a in reversed(axes):
-        filled = a.lower < a.upper
-        if a in used:
-            needed.append(a)
-        elif filled is TRUE:
-            continue
-        else:
-            entered = logical_and(filled, entered)
-        used.update(free_leaves(a.lower, a.upper, a.step))
-    return needed[::-1], entered
+    """Whether what the index is made of lies side by side: then lanes look at it."""
+    found = reads(index)
+    return bool(found) and all(
+        r.indices[-1] is a and not any(a in free_leaves(i) for i in r.indices[:-1]) for r in found
+    )

@@ -316,14 +316,13 @@ class Executable:
         step, code = call[block.STEP], call[block.CODE]
         index, extent = call[block.VALUE], call[block.EXTENT]
         layout.give(frame)
-        kernel = self._kernel_of_step[step]
-        check = checks_of(kernel)[code - 1]
+        check = checks_of(self._kernel_of_step[step])[code - 1]
         t = check.read.tensor
-        verb = "read" if t in dict.fromkeys(kernel.reads) else "written"
+        verb = "written" if check.writes else "read"
         raise BoundsError(
             f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
             f"which has extent {extent}.",
-            where=f"{check.read} in {kernel.name.removesuffix('.check')}",
+            where=f"{check.read} in {check.user}",
             hint="the index comes from the data of this call: correct it, or clamp it in the "
             "formula with minimum and maximum.",
         )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorad import config
-from tensorad.codegen.llvm_lanes import statements
-from tensorad.codegen.loopir import Check, Kernel, LoopProgram, Stmt, Store
+from tensorad.codegen.loopir import Kernel, LoopProgram, Stmt, Store
 from tensorad.codegen.lower import lower_program, needed_ops
-from tensorad.codegen.lower_checks import check_kernel
+from tensorad.codegen.lower_checks import with_checks
 from tensorad.codegen.memory import Array
+from tensorad.codegen.units import Unit
 from tensorad.compiled import CompiledFunction
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType, to_dtype
@@ -160,14 +160,8 @@ class Direct:
 
     def _checks(self, inputs: Sequence[Tensor]) -> list[Kernel]:
         """Checks of the reads by data in the formulas the values come from."""
-        found = []
-        for op, _ in needed_ops(self.outputs, inputs):
-            kernel = check_kernel(op)
-            if kernel is not None:
-                checked = [s.read for s in statements(kernel.body) if isinstance(s, Check)]
-                used = dict.fromkeys(e.tensor for e in reads(*checked))
-                found.append(Kernel(kernel.name, kernel.body, (), (*used,)))
-        return found
+        units = [Unit((op,), live) for op, live in needed_ops(self.outputs, inputs)]
+        return list(dict.fromkeys(k for _, checks in with_checks(units) for k in checks))
 
 
 def _structure_loops(
