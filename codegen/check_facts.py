@@ -15,6 +15,7 @@ from tensorad.ir.expr import (
     ONE,
     TRUE,
     Axis,
+    Call,
     Expr,
     Read,
     Reduce,
@@ -228,9 +229,20 @@ def _guards(condition: Expr) -> tuple[Expr, ...]:
             todo.extend((e.then, e.cond))
         elif len(parts := conjuncts(e)) > 1:
             todo.extend(reversed(parts))
+        elif isinstance(e, Call) and e.op == "or":
+            found.extend(_weakest(e))
         else:
             found.extend(parts)
     return tuple(dict.fromkeys(found))
+
+
+def _weakest(either: Call) -> tuple[Expr, ...]:
+    """a or (a and b) -> a"""
+    a, b = [_guards(e) for e in either.args]
+    for fewer, more in ((a, b), (b, a)):
+        if all(e in dict.fromkeys(more) for e in fewer):
+            return fewer
+    return (either,)
 
 
 def needed_axes(axes: Sequence[Axis], roots: Sequence[Expr]) -> dict[Axis, None]:

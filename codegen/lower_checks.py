@@ -51,6 +51,7 @@ class _Plan:
         self.related: dict[object, list[Fact]] = {}
         """By what facts have in common if one covers the other."""
         self.checked: dict[object, list[Fact]] = {}
+        self.under_way: dict[Fact, None] = {}
         for f in facts:
             self.of_read.setdefault((f.op, f.site), []).append(f)
             for key in f.traits():
@@ -70,7 +71,11 @@ class _Plan:
 
     def first(self, fact: Fact, n: int) -> list[Fact]:
         """What makes it safe to evaluate what a fact is about."""
-        return [g for f in self.about(fact) for g in self.settle(f, n)]
+        self.under_way[fact] = None
+        inner = [f for f in self.about(fact) if f not in self.under_way]
+        found = [g for f in inner for g in self.settle(f, n)]
+        del self.under_way[fact]
+        return found
 
     def about(self, fact: Fact) -> list[Fact]:
         """The facts about reads inside of its own loops."""
@@ -88,8 +93,15 @@ class _Plan:
 
     def is_ready(self, fact: Fact, n: int) -> bool:
         """Whether all that its loops read is there before unit n."""
-        there = all(self.made.get(r.tensor, -1) < n for r in reads(*fact.roots()))
-        return there and all(self.is_ready(f, n) for f in self.about(fact))
+        todo, seen = [fact], {fact: None}
+        while todo:
+            f = todo.pop()
+            if any(self.made.get(r.tensor, -1) >= n for r in reads(*f.roots())):
+                return False
+            inner = [g for g in self.about(f) if g not in seen]
+            seen.update(dict.fromkeys(inner))
+            todo.extend(inner)
+        return True
 
 
 def _kernel(unit: Unit, facts: Sequence[Fact]) -> Kernel:
