@@ -14,7 +14,7 @@ from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import with_checks
-from tensorad.codegen.lower_parts import ScanParts, lower_update, scan_parts
+from tensorad.codegen.lower_parts import ScanParts, lower_point, scan_parts
 from tensorad.codegen.parallel_work import with_work
 from tensorad.codegen.schedule_narrow import with_narrow_scratch
 from tensorad.codegen.schedule_versions import for_all_sizes
@@ -237,7 +237,7 @@ def lower_scatter(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
 
 def lower_updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
     """The updates of each point in order."""
-    updates = [s for u in op.updates for s in lower_update(op, u, out)]
+    updates = lower_point(op, out)
     return nest(op.axes, (Visit(), *updates))
 
 

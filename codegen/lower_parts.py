@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from tensorad.codegen.loopir import Assign, Fold, If, Stmt, Store
 from tensorad.codegen.lower_body import accumulators_for, lower_values
@@ -34,17 +35,26 @@ from tensorad.ir.tensor import (
 from tensorad.ir.visit import postorder, substitute, substitute_all
 
 
-def lower_update(op: Scatter, update: Update, out: Tensor) -> tuple[Stmt, ...]:
-    """if condition: out[indices] = out[indices] (+) value"""
+def lower_point(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
+    """The updates of one point in order, those under one condition together."""
+    result: list[Stmt] = []
+    for _, group in groupby(op.updates, key=lambda u: id(u.condition)):
+        updates = list(group)
+        body = tuple([s for u in updates for s in _lower_update(op, u, out)])
+        if updates[0].condition is not TRUE:
+            before, (condition,) = lower_values((updates[0].condition,))
+            body = (*before, If(condition, body))
+        result.extend(body)
+    return tuple(result)
+
+
+def _lower_update(op: Scatter, update: Update, out: Tensor) -> tuple[Stmt, ...]:
+    """out[indices] = out[indices] (+) value"""
     before, values = lower_values((*update.indices, update.value))
     indices, value = values[:-1], values[-1]
     x, y = op.combiner.lhs[0], op.combiner.rhs[0]
     combined = substitute(op.combiner.results[0], {x: read(out, indices), y: value})
-    body: tuple[Stmt, ...] = (*before, Store((out,), indices, (combined,)))
-    if update.condition is TRUE:
-        return body
-    before, (condition,) = lower_values((update.condition,))
-    return (*before, If(condition, body))
+    return (*before, Store((out,), indices, (combined,)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from tensorad.codegen.affine import Ranges, fold_by_ranges, substitutor
 from tensorad.codegen.choices import Choices, lanes_allowed
 from tensorad.codegen.loopir import For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
-from tensorad.codegen.lower_parts import lower_update
+from tensorad.codegen.lower_parts import lower_point
 from tensorad.codegen.parallel_work import SHARED_COST
 from tensorad.codegen.schedule_emit import emit_nest, strips
 from tensorad.codegen.schedule_plan import plan_nest
@@ -43,7 +43,7 @@ def schedule_updates(
 
     Lanes and threads where no two write one element.
     """
-    body: tuple[Stmt, ...] = tuple([s for u in op.updates for s in lower_update(op, u, out)])
+    body = lower_point(op, out)
     if not occurs(REDUCE, *op_expressions(op)):
         ranges, memo = Ranges(op.axes), dict[Expr, Expr]()
         body = _mapped(body, lambda e: fold_by_ranges(e, ranges, memo))
