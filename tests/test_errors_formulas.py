@@ -103,7 +103,7 @@ def text_as_index() -> None:
     DTypeError,
     "index 0 of V must be an integer, got ndarray.",
     "  in: V[[0 1 2]]",
-    "  hint: use // for integer division, or .astype('int64').",
+    "  hint: make a tensor of the indices, A = ta.const(array), and read V[A[i]].",
 )
 def an_array_as_index() -> None:
     ta.compute((3,), lambda i: V[np.arange(3)], name="Y")
@@ -176,7 +176,8 @@ def python_sum_of_a_tensor() -> None:
     DefinitionError,
     "a Python index or range() needs a number, but this is an expression of the formula.",
     "  in: i",
-    "  hint: use the functions of tensorad (ta.exp, ta.floor, .astype) inside a formula.",
+    "  hint: sum over a reduce_axis instead of a range; a list that is read there is a tensor, "
+    "A = ta.const(list), A[i].",
 )
 def python_range_of_an_axis() -> None:
     ta.compute((3,), lambda i: sum(V[j] for j in range(i)), name="Y")
@@ -194,7 +195,7 @@ def none_as_operand() -> None:
 @CASES.refused(
     DefinitionError,
     "an operand of exp must be an expression, got ndarray.",
-    "  hint: make a tensor of it, A = const(array), and read A[i, j].",
+    "  hint: make a tensor of it, A = ta.const(array), and read A[i].",
 )
 def an_array_as_operand() -> None:
     ta.compute((3,), lambda i: ta.exp(np.ones(3)), name="Y")

@@ -48,7 +48,7 @@ def a_body_without_return() -> None:
 @CASES.refused(
     DefinitionError,
     "the body of Y must be an expression, got ndarray.",
-    "  hint: make a tensor of it, A = const(array), and read A[i, j].",
+    "  hint: make a tensor of it, A = ta.const(array), and read A[i].",
 )
 def an_array_as_body() -> None:
     ta.compute((3,), lambda i: np.ones(3), name="Y")
@@ -66,7 +66,7 @@ def a_whole_tensor_as_body() -> None:
 @CASES.refused(
     DefinitionError,
     "the body of Y must be an expression, got list.",
-    "  hint: a tuple makes several tensors; const(list) makes a constant tensor.",
+    "  hint: a tuple makes several tensors; ta.const(list) makes a constant tensor.",
 )
 def a_list_as_body() -> None:
     ta.compute((3,), lambda i: [X[i, 0]], name="Y")

@@ -159,7 +159,7 @@ def a_sum_over_two_sources() -> None:
 @CASES.refused(
     DefinitionError,
     "the source of scan must be a tensor, got ndarray.",
-    "  hint: wrap an array with const(array); define formulas with compute first.",
+    "  hint: wrap an array with ta.const(array); define formulas with compute first.",
 )
 def a_scan_of_an_array() -> None:
     ta.scan(np.ones(3), 0, "sum")

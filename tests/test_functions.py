@@ -304,7 +304,7 @@ def a_text_as_formula() -> None:
 @CASES.refused(
     DefinitionError,
     "the operand of stop_gradient must be an expression, got ndarray.",
-    "  hint: make a tensor of it, A = const(array), and read A[i, j].",
+    "  hint: make a tensor of it, A = ta.const(array), and read A[i].",
 )
 def a_stopped_array() -> None:
     ta.stop_gradient(np.ones(3))  # type: ignore[call-overload]

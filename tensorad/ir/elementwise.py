@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.constants import with_constants
 from tensorad.ir.dtypes import FLOAT32, to_dtype
 from tensorad.ir.expr import (
     Axis,
@@ -108,7 +109,11 @@ def broadcast_read(t: Tensor, axes: tuple[Axis, ...]) -> Expr:
 
 
 def elementwise(op: str, *operands: object) -> Tensor:
-    """`op` of tensors and numbers, broadcast; a 0-d tensor beside an expression is a scalar."""
+    """`op` of tensors, arrays and numbers, broadcast.
+
+    A 0-d tensor beside an expression is a scalar.
+    """
+    operands = with_constants(operands)
     if any(isinstance(o, Expr) for o in operands):
         scalars = [o.as_scalar() if isinstance(o, Tensor) and not o.shape else o for o in operands]
         if all(isinstance(o, (Expr, int, float)) for o in scalars):
@@ -143,16 +148,18 @@ def astype(t: Tensor, dtype: object) -> Tensor:
     return outputs(Compute("astype", axes, (cast(read(t, axes), wanted),)))[0]
 
 
-def matmul(a: Tensor, b: object) -> Tensor:
-    """NumPy's a @ b: 1-d operands, batch axes broadcast.
+def matmul(a: object, b: object) -> Tensor:
+    """NumPy's a @ b of tensors and arrays: 1-d operands, batch axes broadcast.
 
     Raises:
         ShapeError: an operand is 0-d, or the contracted extents differ.
     """
-    if not isinstance(b, Tensor):
+    a, b = with_constants((a, b))
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        side, other = ("left", a) if isinstance(b, Tensor) else ("right", b)
         raise DefinitionError(
-            f"@ needs two tensors, got {type(b).__name__} on the right.",
-            hint="wrap an array with const(array).",
+            f"@ needs two tensors, got {type(other).__name__} on the {side}.",
+            hint="make a tensor of a list with ta.const(list).",
         )
     if not a.ndim or not b.ndim:
         raise ShapeError(

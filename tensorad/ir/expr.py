@@ -30,6 +30,7 @@ from tensorad.ir.leaves import convert_number as convert_number
 from tensorad.ir.leaves import int_const as int_const
 from tensorad.ir.leaves import param as param
 from tensorad.ir.leaves import size_var as size_var
+from tensorad.ir.leaves import weak_const as weak_const
 from tensorad.ir.nodes import ARITHMETIC as ARITHMETIC
 from tensorad.ir.nodes import BINARY_MATH as BINARY_MATH
 from tensorad.ir.nodes import COMPARISONS as COMPARISONS
@@ -54,32 +55,6 @@ from tensorad.ir.nodes import Size as Size
 if TYPE_CHECKING:
     from tensorad.ir.combiner import Combiner
     from tensorad.ir.tensor import Tensor
-
-
-def weak_const(value: object, like: DType) -> Const:
-    """A Python or NumPy number beside an operand of dtype `like`."""
-    if isinstance(value, (bool, np.bool_)):
-        return const(bool(value), BOOL)
-    if isinstance(value, (int, np.integer)):
-        number = int(value)
-        dtype = INT64 if like is BOOL else like
-        if dtype.is_integer and wrap(number, dtype) != number:
-            raise DTypeError(
-                f"the number {number} does not fit into {dtype}.",
-                hint="convert the other operand first, e.g. x.astype('int64').",
-            )
-        return const(number, dtype)
-    if isinstance(value, (float, np.floating)):
-        return const(float(value), like if like.is_float else WEAK_FLOAT)
-    raise DTypeError(
-        f"{type(value).__name__} cannot stand in a formula: {_short(value)}.",
-        hint="use expressions, Python numbers, or read a tensor at indices: X[i, j].",
-    )
-
-
-def _short(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def as_expr(value: object, like: DType = FLOAT32) -> Expr:

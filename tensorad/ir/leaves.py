@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, DType, wrap
+from tensorad.errors import DTypeError
+from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, WEAK_FLOAT, DType, wrap
 from tensorad.ir.nodes import Axis, Const, Expr, Number, Param, Size
 
 _serial = iter(range(1, 1 << 62)).__next__
@@ -52,6 +53,44 @@ def param(name: str, dtype: DType) -> Param:
 def size_var(name: str) -> Size:
     """The symbolic size called `name`."""
     return Size(INT64, name)
+
+
+def weak_const(value: object, like: DType) -> Const:
+    """A Python or NumPy number, or a 0-d array, beside an operand of dtype `like`."""
+    if isinstance(value, np.ndarray):
+        if value.ndim:
+            raise _whole_array(value)
+        value = value.item()
+    if isinstance(value, (bool, np.bool_)):
+        return const(bool(value), BOOL)
+    if isinstance(value, (int, np.integer)):
+        number = int(value)
+        dtype = INT64 if like is BOOL else like
+        if dtype.is_integer and wrap(number, dtype) != number:
+            raise DTypeError(
+                f"the number {number} does not fit into {dtype}.",
+                hint="convert the other operand first, e.g. x.astype('int64').",
+            )
+        return const(number, dtype)
+    if isinstance(value, (float, np.floating)):
+        return const(float(value), like if like.is_float else WEAK_FLOAT)
+    raise DTypeError(
+        f"{type(value).__name__} cannot stand in a formula: {_short(value)}.",
+        hint="use expressions, Python numbers, or read a tensor at indices: X[i, j].",
+    )
+
+
+def _whole_array(array: np.ndarray) -> DTypeError:
+    letters = ", ".join("ijklmnpq"[: array.ndim])
+    return DTypeError(
+        f"an array of shape {array.shape} cannot be combined with one element of a formula.",
+        hint=f"make a tensor of it, A = ta.const(array), and read A[{letters}].",
+    )
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def convert_number(value: Number, dtype: DType) -> Number:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
+import numpy as np
+
 from tensorad.errors import DefinitionError
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.node import Node
@@ -213,7 +215,20 @@ class Expr(Node):
         self._no_number("float() or a function of the math module")
 
     def __index__(self) -> int:
-        self._no_number("a Python index or range()")
+        raise DefinitionError(
+            "a Python index or range() needs a number, but this is an expression of the formula.",
+            where=str(self),
+            hint="sum over a reduce_axis instead of a range; a list that is read there is a "
+            f"tensor, A = ta.const(list), A[{self}].",
+        )
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        raise DefinitionError(
+            "NumPy works on arrays, but this is an expression of the formula.",
+            where=str(self),
+            hint="an array that is read there is a tensor, A = ta.const(array), "
+            f"A[{self}]; use the functions of tensorad (ta.exp) on expressions.",
+        )
 
     def __len__(self) -> int:
         self._no_number("len()")

@@ -11,11 +11,12 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.cached import cached_property
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, as_expr, int_const, read
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, int_const, read
+from tensorad.ir.indexing import check_indices
 from tensorad.ir.node import Node
 
 Dim = int | Expr
@@ -194,10 +195,10 @@ class Tensor(Node):
 
     def __getitem__(self, indices: object) -> Read:
         given = indices if isinstance(indices, tuple) else (indices,)
-        return read(self, self._check_indices(given))
+        return read(self, check_indices(self, given))
 
     def __call__(self, *indices: object) -> Read:
-        return read(self, self._check_indices(indices))
+        return read(self, check_indices(self, indices))
 
     def as_scalar(self) -> Read:
         """The only element of a 0-d tensor.
@@ -212,43 +213,11 @@ class Tensor(Node):
             )
         return read(self, ())
 
-    def _check_indices(self, given: tuple[object, ...]) -> tuple[Expr, ...]:
-        if len(given) != self.ndim:
-            raise ShapeError(
-                f"{self.name} has {self.ndim} {'axis' if self.ndim == 1 else 'axes'}, "
-                f"but {len(given)} "
-                f"{'index was' if len(given) == 1 else 'indices were'} given.",
-                where=f"{self.name}[{', '.join(map(_index_text, given))}] "
-                f"with shape {format_shape(self.shape)}",
-                hint=f"give one index per axis, e.g. {self.name}"
-                + (f"[{', '.join('ijklmnpq'[: self.ndim])}]." if self.ndim else "()."),
-            )
-        return tuple([self._index(position, value) for position, value in enumerate(given)])
-
-    def _index(self, position: int, value: object) -> Expr:
-        if type(value) is Axis:
-            return value
-        if isinstance(value, slice) or value is Ellipsis or value is None:
-            raise DefinitionError(
-                f"index {position} of {self.name} is a slice; a formula reads one element.",
-                where=f"{self.name} with shape {format_shape(self.shape)}",
-                hint="define a new tensor over the slice, e.g. "
-                f"compute((n,), lambda i: {self.name}[i + start]).",
-            )
-        if isinstance(value, (np.ndarray, list, str)):
-            e: Expr | None = None
-        else:
-            e = as_expr(value, to_like(value))
-        if e is None or not e.dtype.is_integer:
-            kind = e.dtype if e is not None else type(value).__name__
-            raise DTypeError(
-                f"index {position} of {self.name} must be an integer, got {kind}.",
-                where=f"{self.name}[..., {_index_text(value)}, ...]"
-                if self.ndim > 1
-                else f"{self.name}[{_index_text(value)}]",
-                hint="use // for integer division, or .astype('int64').",
-            )
-        return e.astype("int64")
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        raise DefinitionError(
+            f"tensor {self.name} has no elements for NumPy: it is a formula, not an array.",
+            hint="compute it with evaluate, or make a tensor of the array: ta.const(array).",
+        )
 
     def __len__(self) -> NoReturn:
         self._not_a_sequence()
@@ -340,10 +309,15 @@ class Tensor(Node):
     def __ge__(self, other: object) -> Tensor:
         return _elementwise("ge", self, other)
 
-    def __matmul__(self, other: Tensor) -> Tensor:
+    def __matmul__(self, other: object) -> Tensor:
         from tensorad.ir.elementwise import matmul
 
         return matmul(self, other)
+
+    def __rmatmul__(self, other: object) -> Tensor:
+        from tensorad.ir.elementwise import matmul
+
+        return matmul(other, self)
 
     def __neg__(self) -> Tensor:
         return _elementwise("neg", self)
@@ -386,17 +360,6 @@ def _elementwise(op: str, *operands: object) -> Tensor:
     from tensorad.ir.elementwise import elementwise
 
     return elementwise(op, *operands)
-
-
-def to_like(value: object) -> DType:
-    """The dtype a number used as an index takes."""
-    from tensorad.ir.dtypes import FLOAT32, INT64
-
-    return FLOAT32 if isinstance(value, (float, np.floating)) else INT64
-
-
-def _index_text(value: object) -> str:
-    return value.name if isinstance(value, Tensor) else str(value)
 
 
 def format_shape(shape: Shape) -> str:

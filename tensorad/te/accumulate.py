@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.constants import with_constants
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.elementwise import astype, compute_axes, same_dim
 from tensorad.ir.expr import Axis, Expr, axis, cast
@@ -44,7 +45,7 @@ def scatter(
     domain: Sequence[Dim | tuple[Dim, Dim]] | Dim,
     f: Callable[..., Any],
     combine: object = "sum",
-    init: Tensor | float | None = None,
+    init: Tensor | np.ndarray | float | None = None,
     name: str = "scatter",
 ) -> Tensor:
     """Start from `init`; at each point of the domain, in order, combine a value into an element.
@@ -54,7 +55,8 @@ def scatter(
         domain: extents n for [0, n), or pairs (lo, hi), of the loops.
         f: one axis per extent of the domain -> (indices, value); one index for a 1-d result.
         combine: "sum", "prod", "max", "min" or a reducer of comm_reducer.
-        init: a tensor of this shape and the value's dtype, a number, or None: the identity.
+        init: a tensor or array of this shape and the value's dtype, a number, or None: the
+            identity.
         name: how texts and errors call the tensor.
     Raises:
         BoundsError: an index leaves the shape; computed from data it is checked at the call.
@@ -114,9 +116,10 @@ def _target_and_value(name: str, result: object) -> tuple[tuple[object, ...], Ex
     return indices, element(f"the value of {name}", value)
 
 
-def _init(name: str, init: Tensor | float | None, target: Tensor) -> Tensor | None:
+def _init(name: str, init: object, target: Tensor) -> Tensor | None:
     if init is None:
         return None
+    (init,) = with_constants((init,))
     if not isinstance(init, Tensor):
         start = cast(element(f"init of {name}", init, target.dtype), target.dtype)
         return outputs(Compute(f"{name}.init", compute_axes(target.shape), (start,)))[0]
@@ -175,7 +178,7 @@ def _check_sources(name: str, sources: tuple[Tensor, ...], axis: object) -> int:
         if not isinstance(t, Tensor):
             raise DefinitionError(
                 f"the source of {name} must be a tensor, got {type(t).__name__}.",
-                hint="wrap an array with const(array); define formulas with compute first.",
+                hint="wrap an array with ta.const(array); define formulas with compute first.",
             )
     if not sources or not sources[0].ndim:
         raise ShapeError(

@@ -236,6 +236,8 @@ def operand(
         return value.as_scalar()
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         return as_expr(value, like)
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return as_expr(value, like)
     if isinstance(value, Tensor):
         indices = ", ".join(_LETTERS[: value.ndim])
         raise error(
@@ -251,9 +253,10 @@ def _element_hint(value: object) -> str:
     if value is None:
         return "return the formula: a def needs a return statement."
     if isinstance(value, np.ndarray):
-        return "make a tensor of it, A = const(array), and read A[i, j]."
+        indices = ", ".join(_LETTERS[: value.ndim])
+        return f"make a tensor of it, A = ta.const(array), and read A[{indices}]."
     if isinstance(value, list):
-        return "a tuple makes several tensors; const(list) makes a constant tensor."
+        return "a tuple makes several tensors; ta.const(list) makes a constant tensor."
     return "build it from expressions, numbers and reads X[i, j]."
 
 

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any, overload
 
 from tensorad.errors import DefinitionError, DTypeError, GradError
+from tensorad.ir.constants import with_constants
 from tensorad.ir.dtypes import FLOAT32, WEAK_FLOAT, DType, result_type
 from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes
 from tensorad.ir.expr import Apply, Expr, Number, Param, cast, param
@@ -59,6 +60,7 @@ class ScalarFunction:
         """The function's value: an expression, or a tensor if an argument is a tensor."""
         if not any(isinstance(a, Tensor) for a in args):
             return self._at(args)
+        args = with_constants(args)
         shape = broadcast_shapes(self.name, *[a.shape for a in args if isinstance(a, Tensor)])
         axes = compute_axes(shape)
         reads = [broadcast_read(a, axes) if isinstance(a, Tensor) else a for a in args]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, overload
 
 from tensorad.errors import DefinitionError, DTypeError
+from tensorad.ir.constants import with_constants
 from tensorad.ir.dtypes import BOOL, WEAK_INT
 from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes, elementwise
 from tensorad.ir.expr import Expr, Number, call
@@ -100,10 +101,11 @@ def select(cond: Any, a: Any, b: Any) -> Any:
     Args:
         cond: a condition, e.g. (N[i] >= 0) & (X[N[i]] > 1): the left one guards the right one's
             reads. A boolean tensor selects elementwise, with broadcasting.
-        a, b: expressions or numbers, converted to their common dtype; tensors with a tensor.
+        a, b: expressions or numbers, converted to their common dtype; tensors and arrays with a
+            tensor.
     """
     if any(isinstance(o, Tensor) and o.shape for o in (cond, a, b)):
-        return _select_tensors(cond, a, b)
+        return _select_tensors(*with_constants((cond, a, b)))
     like = next((o.dtype for o in (a, b) if isinstance(o, (Expr, Tensor))), WEAK_INT)
     chosen = select_expr(
         _condition(cond),
@@ -126,7 +128,7 @@ def _condition(cond: object) -> Expr:
     return e
 
 
-def _select_tensors(*operands: Any) -> Tensor:
+def _select_tensors(*operands: object) -> Tensor:
     """An elementwise select: every operand is a tensor, a number or an expression of sizes."""
     shape = broadcast_shapes("select", *[o.shape for o in operands if isinstance(o, Tensor)])
     axes = compute_axes(shape)

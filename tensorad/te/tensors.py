@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.constants import constant
 from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, DType, to_dtype
 from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
@@ -21,7 +22,6 @@ from tensorad.ir.expr import (
 from tensorad.ir.expr import const as number
 from tensorad.ir.tensor import (
     Compute,
-    Constant,
     Dim,
     Placeholder,
     Tensor,
@@ -125,9 +125,7 @@ def _constant_tensor(value: object, wanted: DType | None) -> Tensor:
             f"const: an array of {array.dtype} does not fit into {dtype}.",
             hint=f"convert it first: array.astype({str(dtype)!r}).",
         )
-    copy = array.astype(target, order="C", copy=True)
-    copy.flags.writeable = False
-    return outputs(Constant("const", copy, dtype))[0]
+    return constant(array, dtype)
 
 
 def reduce_axis(
