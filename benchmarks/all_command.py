@@ -11,7 +11,7 @@ from benchmarks import results
 from benchmarks.suite_commands import SUITES
 
 FOLDER: Final = Path("benchmark_results")
-REPEATED: Final = (results.RACES, "products", "streams", "calls")
+REPEATED: Final = (results.RACES, "products", "einsum", "streams", "calls")
 """Suites of ratios, whose figures are medians over processes."""
 ORDER: Final = (results.RACES, *[s.name for s in SUITES], "limits", "accuracy")
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from benchmarks import (
     call_suite,
     compile_suite,
+    einsum_suite,
     memory_suite,
     processes,
     product_suite,
@@ -26,8 +27,8 @@ from benchmarks.records import SCHEMA
 from tensorad import config
 
 SUITES: Final[tuple[Suite, ...]] = (
-    product_suite.SUITE, stream_suite.SUITE, call_suite.SUITE, compile_suite.SUITE,
-    thread_suite.SUITE, scaling_suite.SUITE, memory_suite.SUITE,
+    product_suite.SUITE, einsum_suite.SUITE, stream_suite.SUITE, call_suite.SUITE,
+    compile_suite.SUITE, thread_suite.SUITE, scaling_suite.SUITE, memory_suite.SUITE,
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import pytest
 from benchmarks import (
     alone,
     call_suite,
+    einsum_suite,
     frameworks,
     plots,
     product_suite,
@@ -461,6 +462,15 @@ def test_products_are_checked_and_compared() -> None:
     (r,) = product_suite.measure(["17 x 19"], 2, 1)
     assert r.values["numpy / ours"] >= r.values["best / ours"] > 0
     assert 0 < r.values["share of peak"]
+
+
+@pytest.mark.slow
+def test_sums_of_products_are_checked_and_compared() -> None:
+    (r,) = einsum_suite.measure(["chain 02"], 2, 1)
+    assert r.values["ms"] > 0
+    assert r.values["best / ours"] > 0
+    (verdict,) = einsum_suite.judge([r, replace(r, values={"best / ours": 1e-9})])
+    assert not verdict.holds
 
 
 @pytest.mark.slow
