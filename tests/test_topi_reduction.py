@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tensorad import te, topi
+from tensorad.building import evaluate
 from tensorad.checking import gradcheck
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.interpret import interpret
@@ -65,6 +66,33 @@ def test_dtypes() -> None:
     np.testing.assert_allclose(interpret(topi.mean(whole), {whole: values}), 7 / 3)
     flags = te.placeholder((3,), "bool", name="F")
     assert int(interpret(topi.sum(flags), {flags: values > 1})) == 2
+
+
+def test_narrow_integers_add_up_without_wrapping_around() -> None:
+    narrow = te.placeholder((2,), "uint8", name="U")
+    values = {narrow: np.array([200, 136], np.uint8)}
+    for function, expected in (
+        (topi.sum, 336),
+        (topi.prod, 27200),
+        (topi.cumsum, [200, 336]),
+        (topi.cumprod, [200, 27200]),
+    ):
+        result = function(narrow)
+        assert result.dtype == "int64"
+        assert evaluate(result, values).tolist() == interpret(result, values).tolist() == expected
+        wrapped = function(narrow, dtype="uint8")
+        assert wrapped.dtype == "uint8"
+        assert evaluate(wrapped, values).tolist() == (np.array(expected) % 256).tolist()
+        assert function(narrow, dtype="float32").dtype == "float32"
+
+
+def test_dtypes_of_sums() -> None:
+    """As documented; NumPy agrees but for int32, which it makes int64."""
+    wider = {"bool": "int64", "uint8": "int64", "int8": "int64", "int16": "int64"}
+    for dtype in (*wider, "int32", "int64", "float32", "float64"):
+        x = te.placeholder((2,), dtype, name="X")
+        for function in (topi.sum, topi.prod, topi.cumsum, topi.cumprod):
+            assert function(x).dtype == wider.get(dtype, dtype)
 
 
 def test_nothing_reduces_to_the_identity() -> None:

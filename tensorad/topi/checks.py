@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.tensor import Dim, Tensor, format_shape
+from tensorad.topi.arguments import as_integer, as_integers, as_listed, shown
 
 
 def check_tensor(operator: str, argument: str, value: object, ndim: int | None = None) -> Tensor:
@@ -31,6 +32,21 @@ def check_tensor(operator: str, argument: str, value: object, ndim: int | None =
     return value
 
 
+def check_tensors(operator: str, argument: str, value: object) -> list[Tensor]:
+    """`value` as a list of tensors.
+
+    Raises:
+        DefinitionError: it is no list, or holds something else.
+    """
+    given = as_listed(value)
+    if given is None:
+        raise DefinitionError(
+            f"{operator}: {argument} must be a list of tensors, got {shown(value)}.",
+            hint="e.g. [A, B].",
+        )
+    return [check_tensor(operator, f"{argument}[{n}]", t) for n, t in enumerate(given)]
+
+
 def check_equal(operator: str, what: str, a: Dim, b: Dim) -> None:
     """Two extents that have to be the same.
 
@@ -50,19 +66,20 @@ def normalize_axis(operator: str, axis: object, ndim: int) -> int:
     Raises:
         DefinitionError: not an integer, or out of range.
     """
-    if isinstance(axis, bool) or not isinstance(axis, int):
+    number = as_integer(axis)
+    if number is None:
         raise DefinitionError(
-            f"{operator}: axis {axis!r} is no integer.",
+            f"{operator}: axis {shown(axis)} is no integer.",
             hint="count axes from 0, or from -1 at the end.",
         )
-    if not -ndim <= axis < ndim:
+    if not -ndim <= number < ndim:
         raise DefinitionError(
-            f"{operator}: axis {axis} is out of range for a tensor with {ndim} axes.",
+            f"{operator}: axis {number} is out of range for a tensor with {ndim} axes.",
             hint=f"use an axis from {-ndim} to {ndim - 1}."
             if ndim
             else "a 0-d tensor has no axis.",
         )
-    return axis % ndim
+    return number % ndim
 
 
 def normalize_axes(operator: str, axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
@@ -73,11 +90,12 @@ def normalize_axes(operator: str, axis: int | Sequence[int] | None, ndim: int) -
     """
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, Iterable) else (axis,)
+    listed = as_listed(axis)
+    given = (axis,) if listed is None else listed
     axes = [normalize_axis(operator, a, ndim) for a in given]
     if len(set(axes)) < len(axes):
         raise DefinitionError(
-            f"{operator}: an axis is named twice in {tuple(given)}.",
+            f"{operator}: an axis is named twice in {shown(given)}.",
             hint="name every axis once; None means all of them.",
         )
     return tuple(sorted(axes))
@@ -91,17 +109,14 @@ def per_axis(
     Raises:
         DefinitionError: anything else.
     """
-    values = (value,) * rank if isinstance(value, int) else value
-    if (
-        isinstance(values, (tuple, list))
-        and len(values) == rank
-        and all(isinstance(v, int) and not isinstance(v, bool) and v >= minimum for v in values)
-    ):
-        return tuple(values)
+    single = as_integer(value)
+    values = as_integers(value) if single is None else (single,) * rank
+    if values is not None and len(values) == rank and min(values) >= minimum:
+        return values
     several = {1: "", 2: " or a pair of integers", 3: " or three integers"}[rank]
     example = {1: "", 2: f" or {argument}=(2, 1)", 3: f" or {argument}=(2, 1, 1)"}[rank]
     raise DefinitionError(
-        f"{operator}: {argument} must be an integer{several} >= {minimum}, got {value!r}.",
+        f"{operator}: {argument} must be an integer{several} >= {minimum}, got {shown(value)}.",
         hint=f"e.g. {argument}=2{example}.",
     )
 
@@ -119,11 +134,14 @@ def sides(operator: str, value: object, rank: int) -> tuple[tuple[int, int], ...
     Raises:
         DefinitionError: anything else.
     """
-    if isinstance(value, (tuple, list)) and len(value) == 2 * rank:
-        if all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in value):
-            return tuple(zip(value[:rank], value[rank:], strict=True))
+    given = as_listed(value)
+    if given is not None and len(given) == 2 * rank:
+        values = as_integers(given)
+        if values is not None and min(values) >= 0:
+            return tuple(zip(values[:rank], values[rank:], strict=True))
         raise DefinitionError(
-            f"{operator}: padding must be integers >= 0, got {value!r}.",
+            f"{operator}: padding must be integers >= 0, got {shown(value)}.",
             hint=f"pad with an integer{_AXES[rank]} or {_SIDES[rank]}.",
         )
-    return tuple([(p, p) for p in per_axis(operator, "padding", value, 0, rank)])
+    own = value if given is None else given
+    return tuple([(p, p) for p in per_axis(operator, "padding", own, 0, rank)])

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from tensorad import te
 from tensorad.ir.tensor import Tensor
+from tensorad.topi.arguments import check_flag
 from tensorad.topi.checks import check_tensor, normalize_axis
+from tensorad.topi.reduction import accumulator
 
 
-def cumsum(x: Tensor, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Sums of the elements up to each one (before it: exclusive; from the end: reverse)."""
-    return _cumulative("cumsum", "sum", x, axis, exclusive, reverse)
+def cumsum(
+    x: Tensor, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: object = None
+) -> Tensor:
+    """Sums of the elements up to each one (before it: exclusive; from the end: reverse).
+
+    Args:
+        dtype: as in `sum`: None is that of x, but int64 for booleans and integers of 8 and 16
+            bits, whose sums would soon wrap around.
+    """
+    into = accumulator("cumsum", x, dtype)
+    return _cumulative("cumsum", "sum", x.astype(into), axis, exclusive, reverse)
 
 
-def cumprod(x: Tensor, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Products of the elements up to each one."""
-    return _cumulative("cumprod", "prod", x, axis, exclusive, reverse)
+def cumprod(
+    x: Tensor, axis: int = -1, exclusive: bool = False, reverse: bool = False, dtype: object = None
+) -> Tensor:
+    """Products of the elements up to each one; `dtype` as in `cumsum`."""
+    into = accumulator("cumprod", x, dtype)
+    return _cumulative("cumprod", "prod", x.astype(into), axis, exclusive, reverse)
 
 
 def cummax(x: Tensor, axis: int = -1, reverse: bool = False) -> Tensor:
@@ -31,5 +44,7 @@ def _cumulative(
     name: str, combiner: str, x: Tensor, axis: int, exclusive: bool, reverse: bool
 ) -> Tensor:
     along = normalize_axis(name, axis, check_tensor(name, "x", x).ndim)
+    exclusive = check_flag(name, "exclusive", exclusive)
+    reverse = check_flag(name, "reverse", reverse)
     made: Tensor = te.scan(x, along, combiner, exclusive, reverse, name=name)
     return made

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tensorad import te
 from tensorad.errors import ShapeError
+from tensorad.ir.dtypes import INT64, DType, to_dtype
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor, dim_expr
-from tensorad.topi.checks import check_tensor, normalize_axes
+from tensorad.topi.arguments import check_flag
+from tensorad.topi.checks import check_equal, check_tensor, normalize_axes
 
 Axes = int | Sequence[int] | None
+_WIDE: Final = 32
+"""Bits of a dtype that sums and products are made in."""
 
 
 def _reduce(
@@ -21,8 +26,10 @@ def _reduce(
     axis: Axes,
     keepdims: bool,
     finish: Callable[[Expr], Expr] = lambda e: e,
+    dtype: DType | None = None,
 ) -> Tensor:
     check_tensor(name, "x", x)
+    keepdims = check_flag(name, "keepdims", keepdims)
     over = normalize_axes(name, axis, x.ndim)
     kept = [d for d in range(x.ndim) if d not in over]
     shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
@@ -34,20 +41,35 @@ def _reduce(
         outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
         element = x[tuple(inner.get(d, outer.get(d)) for d in range(x.ndim))]
         axes: list[Axis] = list(inner.values()) or [te.reduce_axis(1)]  # a fold of one element
-        return finish(reducer(element, axis=axes))
+        return finish(reducer(element.astype(dtype or x.dtype), axis=axes))
 
     made: Tensor = te.compute(tuple(shape), body, name=name)
     return made
 
 
-def sum(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The sum along `axis` (all axes: None); dtype of x (bool: int64)."""
-    return _reduce("sum", te.sum, x, axis, keepdims)
+def accumulator(name: str, x: Tensor, dtype: object) -> DType:
+    """What sums and products of x are made in: `dtype` if given, else x's own or int64."""
+    own = check_tensor(name, "x", x).dtype
+    if dtype is not None:
+        return to_dtype(dtype)
+    return INT64 if own.bits < _WIDE else own
 
 
-def prod(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The product along `axis`."""
-    return _reduce("prod", te.prod, x, axis, keepdims)
+def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, dtype: object = None) -> Tensor:
+    """The sum along `axis` (all axes: None).
+
+    Args:
+        dtype: of the result and of every sum on the way. None: that of x, but int64 for
+            booleans and integers of 8 and 16 bits, which would wrap around: in uint8, 200 + 136
+            is 80. Integers of 32 and 64 bits stay as they are, and wrap around at their ends;
+            `tensorad.sum`, inside a formula, keeps the dtype of any number that it adds.
+    """
+    return _reduce("sum", te.sum, x, axis, keepdims, dtype=accumulator("sum", x, dtype))
+
+
+def prod(x: Tensor, axis: Axes = None, keepdims: bool = False, dtype: object = None) -> Tensor:
+    """The product along `axis`; `dtype` as in `sum` (int64 for narrow integers if None)."""
+    return _reduce("prod", te.prod, x, axis, keepdims, dtype=accumulator("prod", x, dtype))
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -112,6 +134,9 @@ def variance(
         ShapeError: an axis has extent 0.
     """
     over = normalize_axes("variance", axis, check_tensor("variance", "x", x).ndim)
+    keepdims = check_flag("variance", "keepdims", keepdims)
+    if mean_of is not None:
+        _check_mean(x, over, mean_of)
     centre = mean(x, over, keepdims=True) if mean_of is None else mean_of
     dtype = str(centre.dtype)
     kept = [d for d in range(x.ndim) if d not in over]
@@ -131,6 +156,13 @@ def variance(
     return made
 
 
+def _check_mean(x: Tensor, over: Sequence[int], mean_of: object) -> None:
+    t = check_tensor("variance", "mean_of", mean_of, x.ndim)
+    for d, n in enumerate(x.shape):
+        check_equal("variance", f"axis {d} of {t.name} and its extent of a mean with keepdims",
+                    t.shape[d], 1 if d in over else n)  # fmt: skip
+
+
 def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) along `axis`, without overflow; -inf if all elements are -inf."""
     over = normalize_axes("logsumexp", axis, check_tensor("logsumexp", "x", x).ndim)
@@ -145,6 +177,7 @@ def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
         lambda *i: te.exp(x[i] - shift[tuple(0 if d in over else k for d, k in enumerate(i))]),
         name="exps",
     )
+    keepdims = check_flag("logsumexp", "keepdims", keepdims)
     total = sum(exps, over, keepdims)
     kept = [d for d in range(x.ndim) if d not in over]
 
