@@ -69,21 +69,22 @@ def to_dtype(value: object) -> DType:
     """A DType from its name, a NumPy dtype or a Python type.
 
     Raises:
-        DTypeError: the dtype is not one of `DTYPES`.
+        DTypeError: the dtype is not one of `DTYPES`, or it is none at all (such as None).
     """
     if isinstance(value, DType):
         return FLOAT32 if value.is_weak else value
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
     name = value
-    if not isinstance(value, str) or value not in ("float16", "bfloat16"):
+    known = isinstance(value, (str, type, np.dtype))  # np.dtype(None) is float64
+    if known and value not in ("float16", "bfloat16"):
         try:
-            name = np.dtype(value).name  # type: ignore[call-overload]  # any object may come
+            name = np.dtype(value).name  # type: ignore[call-overload]  # any name may come
         except TypeError:
             name = value
     if isinstance(name, str) and name in _BY_NAME:
         return _BY_NAME[name]
-    if name in ("float16", "bfloat16"):
+    if isinstance(name, str) and name in ("float16", "bfloat16"):
         raise DTypeError(
             f"dtype {name} is not supported: there is no half-precision arithmetic.",
             hint="use float32 and convert at the boundary, e.g. x.astype('float32').",

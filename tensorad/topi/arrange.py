@@ -6,10 +6,20 @@ from collections.abc import Sequence
 
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
+from tensorad.topi.arguments import (
+    as_integer,
+    as_integers,
+    as_listed,
+    check_integer,
+    check_word,
+    shown,
+)
 from tensorad.topi.checks import check_tensor, normalize_axes, normalize_axis
 from tensorad.topi.reduction import Axes
+from tensorad.topi.transform import divisor
 
 
 def tile(x: Tensor, repeats: Sequence[int] | int) -> Tensor:
@@ -19,18 +29,18 @@ def tile(x: Tensor, repeats: Sequence[int] | int) -> Tensor:
         DefinitionError: repeats are no integers >= 0.
     """
     check_tensor("tile", "x", x)
-    times = [repeats] if isinstance(repeats, int) else list(repeats)
-    if not all(isinstance(n, int) and n >= 0 for n in times):
+    given = as_integers(repeats)
+    if given is None or min(given, default=0) < 0:
         raise DefinitionError(
-            f"tile: repeats must be integers >= 0, got {repeats!r}.", hint="e.g. (2, 1)."
+            f"tile: repeats must be integers >= 0, got {shown(repeats)}.", hint="e.g. (2, 1)."
         )
-    times = [1] * (x.ndim - len(times)) + times
+    times = [1] * (x.ndim - len(given)) + list(given)
     lead = len(times) - x.ndim
     own: tuple[Dim, ...] = (*(1,) * lead, *x.shape)
     shape = tuple(dim_of(dim_expr(n) * t) for n, t in zip(own, times, strict=True))
 
     def body(*i: Expr) -> Expr:
-        index = [k if t == 1 else k % dim_expr(n) for k, n, t in zip(i, own, times, strict=True)]
+        index = [k if t == 1 else k % divisor(n) for k, n, t in zip(i, own, times, strict=True)]
         return x[tuple(index[lead:])]
 
     made: Tensor = te.compute(shape, body, name="tile")
@@ -45,14 +55,11 @@ def repeat(x: Tensor, repeats: int, axis: int) -> Tensor:
     """
     check_tensor("repeat", "x", x)
     along = normalize_axis("repeat", axis, x.ndim)
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
-        raise DefinitionError(
-            f"repeat: repeats must be a positive integer, got {repeats!r}.", hint="e.g. 2."
-        )
-    shape = (*x.shape[:along], dim_of(dim_expr(x.shape[along]) * repeats), *x.shape[along + 1 :])
+    times = check_integer("repeat", "repeats", repeats, 1, "e.g. 2.")
+    shape = (*x.shape[:along], dim_of(dim_expr(x.shape[along]) * times), *x.shape[along + 1 :])
 
     def body(*i: Expr) -> Expr:
-        return x[(*i[:along], i[along] // repeats, *i[along + 1 :])]
+        return x[(*i[:along], i[along] // times, *i[along + 1 :])]
 
     made: Tensor = te.compute(shape, body, name="repeat")
     return made
@@ -73,11 +80,11 @@ def roll(x: Tensor, shift: int, axis: int) -> Tensor:
     """Elements moved by `shift` positions along `axis`, around the end."""
     check_tensor("roll", "x", x)
     along = normalize_axis("roll", axis, x.ndim)
-    if isinstance(shift, bool) or not isinstance(shift, int):
-        raise DefinitionError(f"roll: shift must be an integer, got {shift!r}.", hint="e.g. -1.")
+    by = check_integer("roll", "shift", shift, hint="e.g. -1.")
+    extent = divisor(x.shape[along])
 
     def body(*i: Expr) -> Expr:
-        return x[(*i[:along], (i[along] - shift) % dim_expr(x.shape[along]), *i[along + 1 :])]
+        return x[(*i[:along], (i[along] - by) % extent, *i[along + 1 :])]
 
     made: Tensor = te.compute(x.shape, body, name="roll")
     return made
@@ -96,15 +103,19 @@ def strided_slice(
         DefinitionError: a stride is 0, or the lists differ in length.
     """
     check_tensor("strided_slice", "x", x)
-    steps = [1] * len(begin) if strides is None else list(strides)
-    if not len(begin) == len(end) == len(steps) <= x.ndim or 0 in steps:
+    first, last = _positions(begin), _positions(end)
+    steps = (1,) * len(first or ()) if strides is None else as_integers(strides)
+    lists = [n for n in (first, last, steps) if n is not None and len(n) <= x.ndim]
+    if len(lists) < 3 or len({len(n) for n in lists}) > 1 or 0 in lists[2]:
         raise DefinitionError(
-            f"strided_slice: begin {tuple(begin)}, end {tuple(end)} and strides {tuple(steps)} "
-            f"do not cut {x.name} with {x.ndim} axes.",
+            f"strided_slice: begin {shown(begin if first is None else first)}, "
+            f"end {shown(end if last is None else last)} and "
+            f"strides {shown(strides if steps is None else steps)} do not cut {x.name} "
+            f"with {x.ndim} axes.",
             hint="give one begin, end and nonzero stride for each axis to be cut.",
         )
     ranges: list[range] = []
-    for d, cut in enumerate(zip(begin, end, steps, strict=True)):
+    for d, cut in enumerate(zip(*lists, strict=True)):
         n = x.shape[d]
         if not isinstance(n, int):
             raise ShapeError(
@@ -122,6 +133,15 @@ def strided_slice(
     return made
 
 
+def _positions(given: object) -> tuple[int | None, ...] | None:
+    """Ends of slices as a tuple: integers, or None for the end of an axis."""
+    single = as_integer(given)
+    listed = (given,) if single is not None else as_listed(given)
+    if listed is None or any(as_integer(n) is None for n in listed if n is not None):
+        return None
+    return tuple([as_integer(n) for n in listed])
+
+
 def space_to_depth(x: Tensor, block: int) -> Tensor:
     """(n, c, h, w) -> (n, c*block^2, h/block, w/block); channel = (row, column, c) in the block.
 
@@ -129,15 +149,17 @@ def space_to_depth(x: Tensor, block: int) -> Tensor:
         ShapeError: height or width is no multiple of the block.
     """
     check_tensor("space_to_depth", "x", x, 4)
+    block = check_integer("space_to_depth", "block", block, 1)
     n, c, height, width = x.shape
+    channels = divisor(c)
     rows, columns = (_quotient("space_to_depth", x, e, block) for e in (height, width))
 
     def body(n: Expr, k: Expr, y: Expr, x_: Expr) -> Expr:
-        inner = k // dim_expr(c)
-        return x[n, k % dim_expr(c), y * block + inner // block, x_ * block + inner % block]
+        inner = k // channels
+        return x[n, k % channels, y * block + inner // block, x_ * block + inner % block]
 
-    channels = dim_of(dim_expr(c) * (block * block))
-    made: Tensor = te.compute((n, channels, rows, columns), body, name="space_to_depth")
+    deep = dim_of(dim_expr(c) * (block * block))
+    made: Tensor = te.compute((n, deep, rows, columns), body, name="space_to_depth")
     return made
 
 
@@ -148,6 +170,7 @@ def depth_to_space(x: Tensor, block: int) -> Tensor:
         ShapeError: the channels are no multiple of block^2.
     """
     check_tensor("depth_to_space", "x", x, 4)
+    block = check_integer("depth_to_space", "block", block, 1)
     n, channels, height, width = x.shape
     c = _quotient("depth_to_space", x, channels, block * block)
 
@@ -160,14 +183,13 @@ def depth_to_space(x: Tensor, block: int) -> Tensor:
     return made
 
 
-def _quotient(operator: str, x: Tensor, extent: Dim, divisor: int) -> Dim:
-    if divisor < 1 or not isinstance(extent, int) or extent % divisor:
+def _quotient(operator: str, x: Tensor, extent: Dim, parts: int) -> Dim:
+    if not isinstance(extent, int) or extent % parts:
         raise ShapeError(
-            f"{operator}: {x.name} {format_shape(x.shape)} does not divide into blocks of "
-            f"{divisor}.",
+            f"{operator}: {x.name} {format_shape(x.shape)} does not divide into blocks of {parts}.",
             hint="extents must be numbers and multiples of the block.",
         )
-    return extent // divisor
+    return extent // parts
 
 
 def arange(start: int, stop: int | None = None, step: int = 1, dtype: object = "int64") -> Tensor:
@@ -176,12 +198,17 @@ def arange(start: int, stop: int | None = None, step: int = 1, dtype: object = "
     Raises:
         DefinitionError: step is 0.
     """
-    if step == 0:
+    first = check_integer("arange", "start", start)
+    by = check_integer("arange", "step", step)
+    if by == 0:
         raise DefinitionError("arange: step must not be 0.", hint="e.g. step=1.")
-    values = range(start) if stop is None else range(start, stop, step)
+    last = None if stop is None else check_integer("arange", "stop", stop)
+    values = range(0, first, by) if last is None else range(first, last, by)
+    count = max(0, -((values.start - values.stop) // by))  # len() of a range fits a machine word
+    wanted = to_dtype(dtype)
     made: Tensor = te.compute(
-        (len(values),),
-        lambda i: (i * values.step + values.start).astype(dtype),
+        (count,),
+        lambda i: (i * values.step + values.start).astype(wanted),
         name="arange",
     )
     return made
@@ -193,11 +220,7 @@ def meshgrid(*tensors: Tensor, indexing: str = "xy") -> list[Tensor]:
     Raises:
         DefinitionError: indexing is neither "xy" nor "ij".
     """
-    if indexing not in ("xy", "ij"):
-        raise DefinitionError(
-            f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}.",
-            hint="'ij' is matrix order.",
-        )
+    check_word("meshgrid", "indexing", indexing, ("xy", "ij"), "'ij' is matrix order.")
     for n, t in enumerate(tensors):
         check_tensor("meshgrid", f"tensor {n}", t, 1)
     order = list(range(len(tensors)))

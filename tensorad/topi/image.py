@@ -9,6 +9,7 @@ from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tensorad.topi.arguments import check_word
 from tensorad.topi.checks import check_tensor, per_axis
 
 
@@ -37,11 +38,8 @@ def resize(x: Tensor, size: object, method: str = "nearest") -> Tensor:
 
 def _resample(operator: str, x: Tensor, size: Sequence[int], method: str) -> Tensor:
     extents = _extents(operator, x)
-    if method not in ("nearest", "bilinear"):
-        raise DefinitionError(
-            f"{operator}: method must be 'nearest' or 'bilinear', got {method!r}.",
-            hint="write another interpolation with compute.",
-        )
+    check_word(operator, "method", method, ("nearest", "bilinear"),
+               "write another interpolation with compute.")  # fmt: skip
 
     def nearest(n: Expr, c: Expr, y: Expr, x_: Expr) -> Expr:
         position = [p * e // m for p, e, m in zip((y, x_), extents, size, strict=True)]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tensorad import te
 from tensorad.errors import DTypeError, ShapeError
+from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
+from tensorad.topi.arguments import check_extents, check_number
 from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
 
 
@@ -88,12 +90,14 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
 def one_hot(indices: Tensor, depth: Dim, dtype: object = "float32") -> Tensor:
     """1 at [i..., indices[i...]], otherwise 0; shape indices.shape + (depth,)."""
     check_indices("one_hot", "indices", indices)
+    one, zero = te.const(1, to_dtype(dtype)), te.const(0, to_dtype(dtype))
 
     def body(*i: Expr) -> Expr:
-        hot: Expr = te.select(indices[i[:-1]] == i[-1], te.const(1, dtype), te.const(0, dtype))
+        hot: Expr = te.select(indices[i[:-1]] == i[-1], one, zero)
         return hot
 
-    made: Tensor = te.compute((*indices.shape, depth), body, name="one_hot")
+    (classes,) = check_extents("one_hot", (depth,))
+    made: Tensor = te.compute((*indices.shape, classes), body, name="one_hot")
     return made
 
 
@@ -138,7 +142,8 @@ def segment_sum(x: Tensor, segments: Tensor, count: Dim) -> Tensor:
     def place(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
         return (segments[i[0]], *i[1:]), x[i]
 
-    return te.scatter((count, *x.shape[1:]), x.shape, place, name="segment_sum")
+    (rows,) = check_extents("segment_sum", (count,))
+    return te.scatter((rows, *x.shape[1:]), x.shape, place, name="segment_sum")
 
 
 def sequence_mask(x: Tensor, lengths: Tensor, axis: int = 1, value: float = 0.0) -> Tensor:
@@ -153,6 +158,7 @@ def sequence_mask(x: Tensor, lengths: Tensor, axis: int = 1, value: float = 0.0)
     check_tensor("sequence_mask", "x", x)
     check_indices("sequence_mask", "lengths", lengths, 1)
     along = normalize_axis("sequence_mask", axis, x.ndim)
+    filler = te.const(check_number("sequence_mask", "value", value), x.dtype)
     if x.ndim < 2:
         raise ShapeError(
             f"sequence_mask: {x.name} {format_shape(x.shape)} has no batch axis.",
@@ -163,7 +169,7 @@ def sequence_mask(x: Tensor, lengths: Tensor, axis: int = 1, value: float = 0.0)
                 x.shape[batch], lengths.shape[0])  # fmt: skip
 
     def body(*i: Expr) -> Expr:
-        kept: Expr = te.select(i[along] < lengths[i[batch]], x[i], te.const(value, x.dtype))
+        kept: Expr = te.select(i[along] < lengths[i[batch]], x[i], filler)
         return kept
 
     made: Tensor = te.compute(x.shape, body, name="sequence_mask")

@@ -13,6 +13,7 @@ from tensorad.ir.elementwise import matmul as broadcast_matmul
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
+from tensorad.topi.arguments import as_integer, as_integers, as_listed, shown
 from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
 
 
@@ -48,16 +49,7 @@ def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[in
     """
     check_tensor("tensordot", "a", a)
     check_tensor("tensordot", "b", b)
-    if isinstance(axes, int):
-        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
-    else:
-        left = [normalize_axis("tensordot", d, a.ndim) for d in axes[0]]
-        right = [normalize_axis("tensordot", d, b.ndim) for d in axes[1]]
-    if len(left) != len(right) or min([*left, 0]) < 0 or max([*right, -1]) >= b.ndim:
-        raise DefinitionError(
-            f"tensordot: cannot pair the axes {axes} of {a.name} and {b.name}.",
-            hint="list as many axes of one as of the other.",
-        )
+    left, right = _paired_axes(a, b, axes)
     for d, e in zip(left, right, strict=True):
         check_equal("tensordot", f"axis {d} of {a.name} and axis {e} of {b.name}",
                     a.shape[d], b.shape[e])  # fmt: skip
@@ -77,6 +69,22 @@ def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[in
     shape = (*[a.shape[d] for d in rows], *[b.shape[d] for d in columns])
     made: Tensor = te.compute(shape, body, name="tensordot")
     return made
+
+
+def _paired_axes(a: Tensor, b: Tensor, axes: object) -> tuple[list[int], list[int]]:
+    """The axes of a and of b that `tensordot` sums over."""
+    count, lists = as_integer(axes), [as_integers(n) for n in as_listed(axes) or ()]
+    if count is not None and 0 <= count <= min(a.ndim, b.ndim):
+        return list(range(a.ndim - count, a.ndim)), list(range(count))
+    if len(lists) == 2 and lists[0] is not None and lists[1] is not None:
+        left = [normalize_axis("tensordot", d, a.ndim) for d in lists[0]]
+        right = [normalize_axis("tensordot", d, b.ndim) for d in lists[1]]
+        if len(left) == len(right) == len(set(left)) == len(set(right)):
+            return left, right
+    raise DefinitionError(
+        f"tensordot: cannot pair the axes {shown(axes)} of {a.name} and {b.name}.",
+        hint="list as many axes of one as of the other.",
+    )
 
 
 def einsum(

@@ -8,9 +8,11 @@ from typing import Final
 
 from tensorad import te
 from tensorad.errors import ShapeError
+from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, same_dim
-from tensorad.ir.expr import Axis, Expr
+from tensorad.ir.expr import Axis, Expr, as_expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
+from tensorad.topi.arguments import as_number, check_extents, check_number, check_scalar
 from tensorad.topi.checks import check_tensor
 
 Operand = Tensor | float | int
@@ -72,11 +74,18 @@ def square(x: Tensor) -> Tensor:
     return made
 
 
-def _at(operand: Operand, index: tuple[Axis, ...]) -> Expr | float:
+def _at(operand: Operand | Expr, index: tuple[Axis, ...]) -> Expr | float:
     return broadcast_read(operand, index) if isinstance(operand, Tensor) else operand
 
 
-def _elementwise(name: str, function: Callable[..., object], *operands: Operand) -> Tensor:
+def _scalar(operand: object) -> Expr | float:
+    """A number, which stays weak, or an expression."""
+    number = as_number(operand)
+    return as_expr(operand) if number is None else number
+
+
+def _elementwise(name: str, function: Callable[..., object], *given: Operand) -> Tensor:
+    operands = [o if isinstance(o, Tensor) else _scalar(o) for o in given]
     shapes = [o.shape for o in operands if isinstance(o, Tensor)]
     made: Tensor = te.compute(
         broadcast_shapes(name, *shapes),
@@ -126,6 +135,7 @@ def logical_not(x: Tensor) -> Tensor:
 def clip(x: Tensor, low: float, high: float) -> Tensor:
     """min(high, max(low, x)); at both ends the bound wins, so that the derivative there is 0."""
     check_tensor("clip", "x", x)
+    low, high = check_scalar("clip", "low", low), check_scalar("clip", "high", high)
     made: Tensor = te.compute(
         x.shape, lambda *i: te.minimum(high, te.maximum(low, x[i])), name="clip"
     )
@@ -143,14 +153,14 @@ def where(condition: Tensor, a: Operand, b: Operand) -> Tensor:
     return _elementwise("where", te.select, condition, a, b)
 
 
-def broadcast_to(x: Tensor, shape: Sequence[Dim]) -> Tensor:
+def broadcast_to(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
     """x repeated along its axes of extent 1 and along new leading axes.
 
     Raises:
         ShapeError: the shapes do not broadcast.
     """
     check_tensor("broadcast_to", "x", x)
-    wanted = tuple(shape)
+    wanted = check_extents("broadcast_to", shape)
     if len(wanted) == x.ndim and all(map(same_dim, x.shape, wanted)):
         return x
     own = wanted[len(wanted) - x.ndim :]
@@ -166,9 +176,10 @@ def broadcast_to(x: Tensor, shape: Sequence[Dim]) -> Tensor:
     return made
 
 
-def full(shape: Sequence[Dim], value: float, dtype: object = "float32") -> Tensor:
+def full(shape: Sequence[Dim] | Dim, value: float, dtype: object = "float32") -> Tensor:
     """A tensor of one value."""
-    made: Tensor = te.compute(tuple(shape), lambda *i: te.const(value, dtype), name="full")
+    constant = te.const(check_number("full", "value", value), to_dtype(dtype))
+    made: Tensor = te.compute(check_extents("full", shape), lambda *i: constant, name="full")
     return made
 
 

@@ -10,7 +10,21 @@ from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
-from tensorad.topi.checks import check_tensor, normalize_axis
+from tensorad.topi.arguments import (
+    as_integer,
+    as_integers,
+    check_integers,
+    check_new_shape,
+    check_number,
+    check_word,
+    shown,
+)
+from tensorad.topi.checks import check_tensor, check_tensors, normalize_axes, normalize_axis
+
+
+def divisor(n: Dim) -> Expr:
+    """An extent to divide indices by; 1 for an empty axis, which has no index."""
+    return dim_expr(1 if same_dim(n, 0) else n)
 
 
 def _product(extents: Sequence[Dim]) -> Dim:
@@ -20,14 +34,14 @@ def _product(extents: Sequence[Dim]) -> Dim:
     return dim_of(total)
 
 
-def reshape(x: Tensor, shape: Sequence[Dim]) -> Tensor:
+def reshape(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
     """The elements of x in row-major order in another shape; one extent may be -1.
 
     Raises:
         ShapeError: the numbers of elements differ.
     """
     check_tensor("reshape", "x", x)
-    new = _complete_shape(x, tuple(shape))
+    new = _complete_shape(x, check_new_shape("reshape", shape))
     if not same_dim(_product(new), _product(x.shape)):
         raise ShapeError(
             f"reshape: {x.name} of shape {format_shape(x.shape)} has {_product(x.shape)} "
@@ -140,7 +154,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
         DefinitionError: axes is no permutation.
     """
     check_tensor("transpose", "x", x)
-    given = range(x.ndim)[::-1] if axes is None else axes
+    given = range(x.ndim)[::-1] if axes is None else check_integers("transpose", "axes", axes)
     order = [normalize_axis("transpose", a, x.ndim) for a in given]
     if sorted(order) != list(range(x.ndim)):
         raise DefinitionError(
@@ -174,8 +188,7 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     if axis is None:
         gone = [d for d, n in enumerate(x.shape) if same_dim(n, 1)]
     else:
-        given = [axis] if isinstance(axis, int) else list(axis)
-        gone = [normalize_axis("squeeze", a, x.ndim) for a in given]
+        gone = list(normalize_axes("squeeze", axis, x.ndim))
     for d in gone:
         if not same_dim(x.shape[d], 1):
             raise ShapeError(
@@ -201,12 +214,13 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         ShapeError: their other extents differ.
         DefinitionError: there is no tensor.
     """
+    tensors = check_tensors("concatenate", "tensors", tensors)
     if not tensors:
         raise DefinitionError(
             "concatenate: needs at least one tensor.",
             hint="give a list, e.g. concatenate([a, b], axis=0).",
         )
-    first = check_tensor("concatenate", "tensors[0]", tensors[0])
+    first = tensors[0]
     along = normalize_axis("concatenate", axis, first.ndim)
     for n, t in enumerate(tensors):
         check_tensor("concatenate", f"tensors[{n}]", t, first.ndim)
@@ -240,7 +254,8 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
-    return concatenate([expand_dims(t, axis) for t in tensors], axis)
+    listed = check_tensors("stack", "tensors", tensors)
+    return concatenate([expand_dims(t, axis) for t in listed], axis)
 
 
 def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
@@ -258,21 +273,7 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tenso
             f"split: axis {along} of {x.name} has the symbolic extent {extent}.",
             hint="cut it with compute, e.g. compute((n,), lambda i: X[i + start]).",
         )
-    if isinstance(sections, int):
-        if sections < 1 or extent % sections:
-            raise ShapeError(
-                f"split: axis {along} of {x.name} has extent {extent}, which does not divide "
-                f"into {sections} equal parts.",
-                hint="give the positions of the cuts instead, e.g. [1].",
-            )
-        cuts = [extent // sections * n for n in range(sections + 1)]
-    else:
-        cuts = [0, *sections, extent]
-        if any(a > b for a, b in pairwise(cuts)):
-            raise ShapeError(
-                f"split: positions {tuple(sections)} do not increase within the extent {extent}.",
-                hint="list the positions of the cuts in order.",
-            )
+    cuts = _cuts(x, along, extent, sections)
 
     def piece(start: int, stop: int) -> Tensor:
         shape = (*x.shape[:along], stop - start, *x.shape[along + 1 :])
@@ -284,6 +285,27 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tenso
         return made
 
     return [piece(a, b) for a, b in pairwise(cuts)]
+
+
+def _cuts(x: Tensor, along: int, extent: int, sections: object) -> list[int]:
+    """Where the pieces of a split begin, and the extent."""
+    count = as_integer(sections)
+    if count is None:
+        positions = check_integers("split", "sections", sections)
+        cuts = [0, *positions, extent]
+        if any(a > b for a, b in pairwise(cuts)):
+            raise ShapeError(
+                f"split: positions {positions} do not increase within the extent {extent}.",
+                hint="list the positions of the cuts in order.",
+            )
+        return cuts
+    if count < 1 or extent % count:
+        raise ShapeError(
+            f"split: axis {along} of {x.name} has extent {extent}, which does not divide "
+            f"into {count} equal parts.",
+            hint="give the positions of the cuts instead, e.g. [1].",
+        )
+    return [extent // count * n for n in range(count + 1)]
 
 
 def pad(
@@ -307,44 +329,47 @@ def pad(
         DefinitionError: another mode.
     """
     check_tensor("pad", "x", x)
-    before = (before,) * x.ndim if isinstance(before, int) else before
-    end = before if after is None else after
-    end = (end,) * x.ndim if isinstance(end, int) else end
-    for name, widths in (("before", before), ("after", end)):
-        good = len(widths) == x.ndim and all(isinstance(w, int) and w >= 0 for w in widths)
-        if not good:
-            raise ShapeError(
-                f"pad: {name} must hold {x.ndim} integers >= 0, one per axis of {x.name}, "
-                f"got {tuple(widths)}.",
-                hint=f"e.g. {(0,) + (1,) * (x.ndim - 1)} pads all axes but the first.",
-            )
-    _check_pad_mode(x, mode, before, end)
-    shape = tuple(dim_of(dim_expr(n) + b + a) for n, b, a in zip(x.shape, before, end, strict=True))
+    start = _widths(x, "before", before)
+    end = start if after is None else _widths(x, "after", after)
+    filler = te.const(check_number("pad", "value", value), x.dtype)
+    _check_pad_mode(x, mode, start, end)
+    shape = tuple(dim_of(dim_expr(n) + b + a) for n, b, a in zip(x.shape, start, end, strict=True))
 
     def body(*i: Expr) -> Expr:
         if mode != "constant":
-            sides = zip(i, x.shape, before, end, strict=True)
+            sides = zip(i, x.shape, start, end, strict=True)
             return x[tuple(_padded(mode, k, dim_expr(n), b, a) for k, n, b, a in sides)]
         inside = []
         for d, k in enumerate(i):
-            if before[d]:
-                inside.append(k >= before[d])
+            if start[d]:
+                inside.append(k >= start[d])
             if end[d]:
-                inside.append(k < dim_expr(x.shape[d]) + before[d])
-        element = x[tuple(k - b for k, b in zip(i, before, strict=True))]
-        chosen: Expr = te.select(te.all_of(*inside), element, te.const(value, x.dtype))
+                inside.append(k < dim_expr(x.shape[d]) + start[d])
+        element = x[tuple(k - b for k, b in zip(i, start, strict=True))]
+        chosen: Expr = te.select(te.all_of(*inside), element, filler)
         return chosen
 
     made: Tensor = te.compute(shape, body, name="pad")
     return made
 
 
-def _check_pad_mode(x: Tensor, mode: str, before: Sequence[int], after: Sequence[int]) -> None:
-    if mode not in ("constant", "edge", "reflect", "wrap"):
-        raise DefinitionError(
-            f"pad: mode must be 'constant', 'edge', 'reflect' or 'wrap', got {mode!r}.",
-            hint="write another rule with compute.",
+def _widths(x: Tensor, name: str, given: object) -> tuple[int, ...]:
+    """How many elements of padding each axis gets on one side."""
+    single, widths = as_integer(given), as_integers(given)
+    if single is not None:
+        widths = (single,) * x.ndim
+    if widths is None or len(widths) != x.ndim or min(widths, default=0) < 0:
+        raise ShapeError(
+            f"pad: {name} must hold {x.ndim} integers >= 0, one per axis of {x.name}, "
+            f"got {shown(given)}.",
+            hint=f"e.g. {(0,) + (1,) * (x.ndim - 1)} pads all axes but the first.",
         )
+    return widths
+
+
+def _check_pad_mode(x: Tensor, mode: object, before: Sequence[int], after: Sequence[int]) -> None:
+    mode = check_word("pad", "mode", mode, ("constant", "edge", "reflect", "wrap"),
+                      "write another rule with compute.")  # fmt: skip
     needed = {"constant": 0, "edge": 1, "reflect": 1, "wrap": 0}[mode]
     for d, (n, b, a) in enumerate(zip(x.shape, before, after, strict=True)):
         width = max(b, a)

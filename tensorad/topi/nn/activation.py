@@ -11,6 +11,13 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.topi import math
+from tensorad.topi.arguments import (
+    check_flag,
+    check_number,
+    check_positive,
+    check_scalar,
+    check_word,
+)
 from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
 
 
@@ -25,6 +32,7 @@ def relu(x: Tensor) -> Tensor:
 def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
     """x where x > 0, otherwise alpha * x; derivative alpha at 0."""
     check_tensor("leaky_relu", "x", x)
+    alpha = check_scalar("leaky_relu", "alpha", alpha)
     made: Tensor = te.compute(
         x.shape, lambda *i: te.select(x[i] > 0, x[i], x[i] * alpha), name="leaky_relu"
     )
@@ -63,6 +71,7 @@ def relu6(x: Tensor) -> Tensor:
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x where x > 0, otherwise alpha * (exp(x) - 1) (Clevert et al. 2015)."""
+    alpha = check_scalar("elu", "alpha", alpha)
     return _pointwise("elu", x, lambda v: te.select(v > 0, v, te.expm1(v) * alpha))
 
 
@@ -74,12 +83,20 @@ def selu(x: Tensor) -> Tensor:
     )
 
 
-def gelu(x: Tensor, approximate: bool = False) -> Tensor:
+def gelu(x: Tensor, approximate: bool | str = False) -> Tensor:
     """x * Phi(x) with the normal distribution function (Hendrycks and Gimpel 2016).
 
-    approximate: Phi through tanh(sqrt(2/pi) * (x + 0.044715 x^3)).
+    Args:
+        approximate: False or "none": Phi itself; True or "tanh": Phi through
+            tanh(sqrt(2/pi) * (x + 0.044715 x^3)).
+    Raises:
+        DefinitionError: approximate is something else.
     """
-    if approximate:
+    words = {"none": False, "tanh": True}
+    if isinstance(approximate, str):
+        check_word("gelu", "approximate", approximate, tuple(words), "True and False do, too.")
+        approximate = words[approximate]
+    if check_flag("gelu", "approximate", approximate):
         inner = 0.7978845608028654
         return _pointwise(
             "gelu", x, lambda v: 0.5 * v * (1.0 + te.tanh(inner * (v + 0.044715 * v * v * v)))
@@ -106,8 +123,7 @@ def softplus(x: Tensor, beta: float = 1.0) -> Tensor:
     Raises:
         DefinitionError: beta is not positive.
     """
-    if not beta > 0:
-        raise DefinitionError(f"softplus: beta must be positive, got {beta}.", hint="use beta=1.")
+    beta = check_positive("softplus", "beta", beta)
     return _pointwise("softplus", x, lambda v: _softplus(v * beta) * (1.0 / beta))
 
 
@@ -144,6 +160,7 @@ def dropout(x: Tensor, mask: Tensor, rate: float = 0.5) -> Tensor:
     check_tensor("dropout", "mask", mask, x.ndim)
     for d in range(x.ndim):
         check_equal("dropout", f"axis {d} of {x.name} and {mask.name}", x.shape[d], mask.shape[d])
+    rate = check_number("dropout", "rate", rate)
     if not 0 <= rate < 1:
         raise DefinitionError(
             f"dropout: rate must be in [0, 1), got {rate}.",

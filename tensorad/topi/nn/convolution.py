@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tensorad import te
-from tensorad.errors import DefinitionError, ShapeError
+from tensorad.errors import ShapeError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
+from tensorad.topi.arguments import check_integer
 from tensorad.topi.checks import check_tensor, per_axis, sides
 from tensorad.topi.nn.windows import slide
+from tensorad.topi.transform import divisor
 
 
 def conv1d(
@@ -96,14 +99,16 @@ def _convolution(
     step = per_axis(operator, "strides", strides, 1, rank)
     spread = per_axis(operator, "dilation", dilation, 1, rank)
     around = sides(operator, padding, rank)
-    _check_groups(operator, x, weight, groups)
+    groups = _check_groups(operator, x, weight, groups)
     out, per_group, *kernel = weight.shape
     windows = slide(operator, x.shape[2:], kernel, step, spread, around)
     ci = te.reduce_axis(per_group, name="ci")
     taps = windows.taps()
 
     def element(n: Expr, co: Expr, position: Sequence[Expr]) -> Expr:
-        channel = ci if groups == 1 else co // (dim_expr(out) // groups) * per_group + ci
+        channel = (
+            ci if groups == 1 else co // divisor(dim_of(dim_expr(out) // groups)) * per_group + ci
+        )
         indices = windows.indices(position, taps)
         inside = windows.inside(indices)
         product = x[(n, channel, *indices)] * weight[(co, ci, *taps)]
@@ -112,9 +117,10 @@ def _convolution(
     return (x.shape[0], out, *windows.shape), element
 
 
-def _check_groups(operator: str, x: Tensor, weight: Tensor, groups: int) -> None:
+def _check_groups(operator: str, x: Tensor, weight: Tensor, given: object) -> int:
+    """The number of groups, which divides the channels."""
     channels, out, per_group = x.shape[1], weight.shape[0], weight.shape[1]
-    _check_group_count(operator, groups)
+    groups = check_integer(operator, "groups", given, 1, _ONE_GROUP)
     if groups > 1 and isinstance(out, int) and out % groups:
         raise ShapeError(
             f"{operator}: {out} output channels do not divide into {groups} groups.",
@@ -128,14 +134,10 @@ def _check_groups(operator: str, x: Tensor, weight: Tensor, groups: int) -> None
             f"{format_shape(weight.shape)} with groups={groups} needs {expected}.",
             hint=f"weights have shape (out, channels / groups, {spatial}).",
         )
+    return groups
 
 
-def _check_group_count(operator: str, groups: object) -> None:
-    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
-        raise DefinitionError(
-            f"{operator}: groups must be a positive integer, got {groups!r}.",
-            hint="groups=1 connects all channels.",
-        )
+_ONE_GROUP: Final = "groups=1 connects all channels."
 
 
 def conv2d_transpose(
@@ -167,7 +169,7 @@ def conv2d_transpose(
     spread = per_axis(operator, "dilation", dilation, 1, 2)
     around = sides(operator, padding, 2)
     extra = per_axis(operator, "output_padding", output_padding, 0, 2)
-    _check_transposed_channels(x, weight, groups)
+    groups = _check_transposed_channels(x, weight, groups)
     extents, kernel = x.shape[2:], weight.shape[2:]
     spatial = [
         _transposed_extent(n, k, s, d, e - sum(pads))
@@ -178,7 +180,7 @@ def conv2d_transpose(
     ky, kx = te.reduce_axis(kernel[0], name="ky"), te.reduce_axis(kernel[1], name="kx")
 
     def body(n: Expr, co: Expr, y: Expr, x_: Expr) -> Expr:
-        group = co // per_group
+        group = co // divisor(per_group)
         channel = ci if groups == 1 else group * (dim_expr(x.shape[1]) // groups) + ci
         shifted = [
             p + low - k * d
@@ -188,7 +190,7 @@ def conv2d_transpose(
         where = [i % s == 0 for i, s in zip(shifted, step, strict=True) if s > 1]
         for i, extent in zip(source, extents, strict=True):
             where += [i >= 0, i < dim_expr(extent)]
-        out = co if groups == 1 else co % per_group
+        out = co if groups == 1 else co % divisor(per_group)
         product = x[(n, channel, *source)] * weight[channel, out, ky, kx]
         return te.sum(product, axis=[ci, ky, kx], where=te.all_of(*where))
 
@@ -210,8 +212,9 @@ def _transposed_extent(extent: Dim, kernel: Dim, stride: int, dilation: int, ext
     return result
 
 
-def _check_transposed_channels(x: Tensor, weight: Tensor, groups: int) -> None:
-    _check_group_count("conv2d_transpose", groups)
+def _check_transposed_channels(x: Tensor, weight: Tensor, given: object) -> int:
+    """The number of groups, which divides the channels."""
+    groups = check_integer("conv2d_transpose", "groups", given, 1, _ONE_GROUP)
     channels, expected = x.shape[1], weight.shape[0]
     numbers = isinstance(channels, int) and isinstance(expected, int)
     if numbers and (channels != expected or channels % groups):
@@ -221,3 +224,4 @@ def _check_transposed_channels(x: Tensor, weight: Tensor, groups: int) -> None:
             f"{f', a multiple of {groups}' if groups > 1 else ''}.",
             hint="weights have shape (channels, out / groups, height, width).",
         )
+    return groups

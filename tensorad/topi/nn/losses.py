@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from tensorad import te
-from tensorad.errors import DefinitionError
 from tensorad.ir.elementwise import broadcast_read, broadcast_shapes
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi import math, reduction
+from tensorad.topi.arguments import check_number, check_positive, check_scalar
 from tensorad.topi.checks import check_equal, check_tensor
 from tensorad.topi.nn.normalization import log_softmax
 
@@ -48,7 +48,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, beta: float = 1.0) -> Tensor:
     Raises:
         DefinitionError: beta is not positive.
     """
-    _check_positive("smooth_l1_loss", "beta", beta)
+    beta = check_positive("smooth_l1_loss", "beta", beta)
     half = 0.5 / beta
 
     def formula(d: Expr) -> Expr:
@@ -69,6 +69,8 @@ def focal_loss(logits: Tensor, target: Tensor, alpha: float = 0.25, gamma: float
     Args:
         logits, target: shapes broadcast; target is 0 or 1.
     """
+    alpha = check_number("focal_loss", "alpha", alpha)
+    gamma = check_number("focal_loss", "gamma", gamma)
 
     def formula(v: Expr, t: Expr) -> Expr:
         p = te.sigmoid(v)
@@ -91,6 +93,8 @@ def triplet_margin_loss(
     """
     operator = "triplet_margin_loss"
     check_tensor(operator, "anchor", anchor, 2)
+    margin = check_scalar(operator, "margin", margin)
+    epsilon = check_scalar(operator, "epsilon", epsilon)
     for name, t in (("positive", positive), ("negative", negative)):
         check_tensor(operator, name, t, 2)
         for d in range(2):
@@ -153,10 +157,3 @@ def _mean_pair(
 
 def _mean_of(name: str, x: Tensor, target: Tensor, formula: Callable[[Expr], Expr]) -> Tensor:
     return _mean_pair(name, x, target, lambda v, t: formula(v - t))
-
-
-def _check_positive(operator: str, argument: str, value: float) -> None:
-    if not value > 0:
-        raise DefinitionError(
-            f"{operator}: {argument} must be positive, got {value}.", hint=f"use {argument}=1."
-        )

@@ -10,6 +10,7 @@ from tensorad.ir.elementwise import broadcast_read
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi import math, reduction, transform
+from tensorad.topi.arguments import check_integer, check_number, check_scalar
 from tensorad.topi.checks import check_equal, check_tensor, normalize_axes, normalize_axis
 from tensorad.topi.reduction import Axes
 
@@ -63,6 +64,7 @@ def layer_norm(
         ShapeError: scale or shift has another shape.
     """
     over = normalize_axes("layer_norm", axis, check_tensor("layer_norm", "x", x).ndim)
+    epsilon = check_scalar("layer_norm", "epsilon", epsilon)
     for name, t in (("scale", scale), ("shift", shift)):
         if t is not None:
             check_tensor("layer_norm", name, t, len(over))
@@ -76,6 +78,7 @@ def rms_norm(
 ) -> Tensor:
     """x / sqrt(mean(x^2) + epsilon) * scale along one axis (Zhang and Sennrich 2019)."""
     along = normalize_axis("rms_norm", axis, check_tensor("rms_norm", "x", x).ndim)
+    epsilon = check_scalar("rms_norm", "epsilon", epsilon)
     if scale is not None:
         check_tensor("rms_norm", "scale", scale, 1)
         check_equal("rms_norm", f"axis {along} of {x.name} and {scale.name}",
@@ -112,6 +115,7 @@ def batch_norm(
         ShapeError: the number of channels differs.
     """
     along = normalize_axis("batch_norm", axis, check_tensor("batch_norm", "x", x).ndim)
+    epsilon = check_scalar("batch_norm", "epsilon", epsilon)
     if (mean is None) is not (variance is None):
         raise DefinitionError(
             "batch_norm: mean and variance come together.",
@@ -153,6 +157,8 @@ def group_norm(
         ShapeError: the channels do not divide into groups.
     """
     check_tensor("group_norm", "x", x)
+    groups = check_integer("group_norm", "groups", groups)
+    epsilon = check_scalar("group_norm", "epsilon", epsilon)
     channels = x.shape[1] if x.ndim > 1 else 0
     if not isinstance(channels, int) or groups < 1 or channels % groups or not channels:
         raise ShapeError(
@@ -180,6 +186,7 @@ def group_norm(
 def l2_normalize(x: Tensor, axis: Axes = -1, epsilon: float = 1e-12) -> Tensor:
     """x / sqrt(max(sum(x^2), epsilon)) along `axis`."""
     over = normalize_axes("l2_normalize", axis, check_tensor("l2_normalize", "x", x).ndim)
+    epsilon = check_scalar("l2_normalize", "epsilon", epsilon)
     power = reduction.sum(math.square(x), over, keepdims=True)
     made: Tensor = te.compute(
         x.shape,
@@ -202,8 +209,13 @@ def lrn(
     """
     check_tensor("lrn", "x", x)
     along = normalize_axis("lrn", axis, x.ndim)
+    size = check_integer("lrn", "size", size)
     if size < 1 or size % 2 == 0:
         raise DefinitionError(f"lrn: size must be odd and positive, got {size}.", hint="size=5.")
+    bias, alpha, beta = (
+        check_number("lrn", argument, value)
+        for argument, value in (("bias", bias), ("alpha", alpha), ("beta", beta))
+    )
     k = te.reduce_axis(size, name="k")
 
     def window(*i: Expr) -> Expr:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr
 from tensorad.topi import reduction
+from tensorad.topi.arguments import check_flag, check_word
 from tensorad.topi.checks import check_tensor, per_axis, sides
 from tensorad.topi.nn.windows import SPATIAL, Windows, slide
 
@@ -101,10 +103,11 @@ class _Pool:
         step = per_axis(operator, "stride", stride, 1, rank)
         around = sides(operator, padding, rank)
         self.x, self.size, self.around = x, size, around
-        self.pool_type, self.count_pad = pool_type, count_pad
+        self.pool_type = pool_type
+        self.count_pad = check_flag(operator, "count_include_pad", count_pad)
         extents = x.shape[2:]
         self.overhang = [0] * rank
-        if ceil_mode:
+        if check_flag(operator, "ceil_mode", ceil_mode):
             self.overhang = [
                 _overhang(operator, x, n, k, s, pads)
                 for n, k, s, pads in zip(extents, size, step, around, strict=True)
@@ -147,11 +150,8 @@ class _Pool:
 
 
 def _check_pool_type(operator: str, pool_type: object) -> None:
-    if pool_type not in ("avg", "max"):
-        raise DefinitionError(
-            f"{operator}: pool_type must be 'avg' or 'max', got {pool_type!r}.",
-            hint="write another reduction with compute.",
-        )
+    check_word(operator, "pool_type", pool_type, ("avg", "max"),
+               "write another reduction with compute.")  # fmt: skip
 
 
 def _overhang(
@@ -206,10 +206,7 @@ def adaptive_pool(x: Tensor, output_size: object, pool_type: str = "avg") -> Ten
         )
     sizes = per_axis("adaptive_pool", "output_size", output_size, 1, rank)
     extents = _constant_extents(x)
-    longest = [
-        max(-(-(i + 1) * n // m) - i * n // m for i in range(m))
-        for n, m in zip(extents, sizes, strict=True)
-    ]
+    longest = [_longest_window(n, m) for n, m in zip(extents, sizes, strict=True)]
     names = SPATIAL[-rank:]
     taps = [te.reduce_axis(k, name=f"k{a}") for a, k in zip(names, longest, strict=True)]
 
@@ -234,6 +231,14 @@ def adaptive_pool(x: Tensor, output_size: object, pool_type: str = "avg") -> Ten
 
     made: Tensor = te.compute((*x.shape[:2], *sizes), body, name=f"adaptive_{pool_type}_pool")
     return made
+
+
+def _longest_window(n: int, m: int) -> int:
+    """The most elements that one of m windows over n has: ceil((i + 1)*n / m) - i*n // m.
+
+    It begins as far behind a multiple of 1/m as windows do: by (m - gcd(n, m)) / m.
+    """
+    return -(-(n + m - gcd(n, m)) // m)
 
 
 def _constant_extents(x: Tensor) -> list[int]:

@@ -80,8 +80,8 @@ def _gates(
     check_tensor(operator, "hidden", hidden, 2)
     check_equal(operator, f"the batches of {x.name} and {hidden.name}", x.shape[0], hidden.shape[0])
     units = dim_of(dim_expr(hidden.shape[1]) * count)
-    for w in (w_input, w_hidden):
-        check_tensor(operator, w.name, w, 2)
+    for name, w in (("w_input", w_input), ("w_hidden", w_hidden)):
+        check_tensor(operator, name, w, 2)
         if isinstance(units, int) and w.shape[0] != units:
             raise ShapeError(
                 f"{operator}: {w.name} {format_shape(w.shape)} must have {units} rows for "
