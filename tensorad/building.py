@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -65,17 +66,7 @@ def build(
     arguments = check_inputs(inputs)
     check_dense([t for t in roots if t not in dict.fromkeys(arguments)])
 
-    def made(choices: Given | Schedules) -> CompiledFunction:
-        with Compiler(preparation()) as compiler:
-            program = lower_program(
-                roots, arguments, assume_in_bounds=assume_in_bounds, choices=choices,
-                made=compiler.begin,
-            )  # fmt: skip
-            check_dense([t for kernel in program.kernels for t in kernel.writes])
-            return CompiledFunction(roots, program, name or roots[0].name, sized, compiler)
-
-    ops = [op for op, _ in needed_ops(roots, arguments)]
-    sized = [op for op in ops if size_conditions(op)]
+    made = partial(_built, roots, arguments, name or roots[0].name, assume_in_bounds)
     if tune is False:
         return made(schedule)
     sizes = tune if isinstance(tune, Mapping) else {}
@@ -84,7 +75,27 @@ def build(
     sets = [_valid_arguments(first, sizes, n, "tune")[0] for n in range(2)]
     sets[1] = [wide_range(a, n) for n, a in enumerate(sets[1])]
     program = lower_program(roots, arguments, choices=schedule)
+    ops = [op for op, _ in needed_ops(roots, arguments)]
     return made(tuned(Task(made, program, ops, schedules(schedule), sets, sizes), seconds))
+
+
+def _built(
+    outputs: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    name: str,
+    assume_in_bounds: bool,
+    choices: Given | Schedules,
+) -> CompiledFunction:
+    """The function by decisions that are made; pickles of it call this."""
+    sized = [op for op, _ in needed_ops(outputs, inputs) if size_conditions(op)]
+    with Compiler(preparation()) as compiler:
+        program = lower_program(
+            outputs, inputs, assume_in_bounds=assume_in_bounds, choices=choices,
+            made=compiler.begin,
+        )  # fmt: skip
+        check_dense([t for kernel in program.kernels for t in kernel.writes])
+        recipe = partial(_built, outputs, inputs, name, assume_in_bounds, choices)
+        return CompiledFunction(outputs, program, name, sized, compiler, recipe)
 
 
 def _seconds(tune: object) -> float:

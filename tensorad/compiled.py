@@ -39,7 +39,7 @@ from tensorad.codegen.runtime import Executable, Layout
 from tensorad.codegen.stub import Binding, NativeType, Record, is_known, native_type
 from tensorad.codegen.stub_checks import MAX_OUTPUTS
 from tensorad.codegen.stub_work import is_long
-from tensorad.errors import BindError, ShapeError
+from tensorad.errors import BindError, InternalError, ShapeError
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.facts import facts_about
 from tensorad.ir.tensor import Op, Tensor
@@ -142,8 +142,11 @@ class CompiledFunction:
         name: str,
         sized: Sequence[Op] = (),
         compiler: Compiler | None = None,
+        recipe: partial[CompiledFunction] | None = None,
     ) -> None:
+        """`recipe`: makes the function anew where it is unpickled."""
         self.name = name
+        self._recipe = recipe
         self.inputs: tuple[Tensor, ...] = program.inputs
         self.outputs: tuple[Tensor, ...] = tuple(outputs)
         self._single = len(outputs) == 1
@@ -174,6 +177,11 @@ class CompiledFunction:
             self._fixed = Fixed(
                 self._executable, self._parameters, self._blocks, shapes, often=often
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._recipe is None:
+            raise InternalError(f"{self.name} was made of loops and cannot be pickled")
+        return self._recipe.func, self._recipe.args
 
     def _connected(self) -> Record | None:
         """The table native calls use; None where there are no such calls."""

@@ -31,6 +31,11 @@ class DType(str):
         self.size_bytes = max(1, bits // 8)
         return self
 
+    def __reduce__(self) -> str:
+        if self.is_weak:
+            return "WEAK_FLOAT" if self.is_float else "WEAK_INT"
+        return self.upper()  # the constant of this module
+
     @property
     def lowest(self) -> int | float:
         """The identity of max: -inf or the smallest integer."""

@@ -12,7 +12,7 @@ from tensorad.errors import DTypeError
 from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, WEAK_FLOAT, DType, wrap
 from tensorad.ir.nodes import Axis, Const, Expr, Number, Param, Size
 
-_serial = iter(range(1, 1 << 62)).__next__
+new_serial = iter(range(1, 1 << 62)).__next__
 
 
 def const(value: Number, dtype: DType) -> Const:
@@ -42,12 +42,12 @@ ONE: Final = const(1, INT64)
 def axis(name: str, lower: int | Expr, upper: int | Expr, step: int | Expr = 1) -> Axis:
     """A new axis [lower, upper) with the given step."""
     start, stop, by = [int_const(b) if isinstance(b, int) else b for b in (lower, upper, step)]
-    return Axis(INT64, name, start, stop, by, _serial())
+    return Axis(INT64, name, start, stop, by, new_serial())
 
 
 def param(name: str, dtype: DType) -> Param:
     """A new combiner operand."""
-    return Param(dtype, name, _serial())
+    return Param(dtype, name, new_serial())
 
 
 def size_var(name: str) -> Size:

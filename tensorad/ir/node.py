@@ -118,6 +118,11 @@ class Node(metaclass=NodeMeta):
     __setattr__ = _refuse
     __delattr__ = _refuse
 
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        from tensorad.ir.pickling import reduced
+
+        return reduced(self)
+
     def __copy__(self) -> Node:
         return self
 

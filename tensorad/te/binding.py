@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NoReturn
-from weakref import WeakValueDictionary
 
 from tensorad.errors import DefinitionError
+from tensorad.ir.axis_use import bound_axes, reduce_axes
 from tensorad.ir.expr import Axis, Expr, Param, Reduce, reduce_expr
 from tensorad.ir.visit import (
     children,
@@ -21,15 +21,10 @@ from tensorad.ir.visit import (
 )
 from tensorad.te.checks import excerpt
 
-_reduce_axes: WeakValueDictionary[int, Axis] = WeakValueDictionary()
-"""Axes made by `reduce_axis`: an error can tell them from the axes of another compute."""
-_bound: WeakValueDictionary[int, Axis] = WeakValueDictionary()
-"""Reduce axes that a compute binds already; another compute gets copies of them."""
-
 
 def note_reduce_axis(a: Axis) -> Axis:
     """Remember that the user made `a` with `reduce_axis`."""
-    _reduce_axes[a.serial] = a
+    reduce_axes[a.serial] = a
     return a
 
 
@@ -52,9 +47,9 @@ def bind_reductions(
     if shared:
         _check_nested(name, shared, nodes)
     _check_bound(name, free_leaves(*bodies), own, bodies)
-    if shared or any(a.serial in _bound for a in binders):
+    if shared or any(a.serial in bound_axes for a in binders):
         bodies = _on_own_axes(bodies)
-    _bound.update({a.serial: a for a in binders})
+    bound_axes.update({a.serial: a for a in binders})
     return bodies
 
 
@@ -134,7 +129,7 @@ def _check_bound(
 
 
 def _unbound(name: str, a: Axis, bodies: tuple[Expr, ...]) -> NoReturn:
-    if a.serial in _reduce_axes:
+    if a.serial in reduce_axes:
         raise DefinitionError(
             f"reduce axis {a.name} is used outside its reduction in {name}.",
             where=excerpt(*bodies),

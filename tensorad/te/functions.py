@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from importlib import import_module
 from typing import Any, overload
 
 from tensorad.errors import DefinitionError, DTypeError, GradError
@@ -55,6 +57,12 @@ class ScalarFunction:
     formula: Callable[..., Any]
     derivatives: Callable[..., Any]
     made: dict[tuple[DType, ...], Function] = field(default_factory=dict, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = (getattr(self.formula, "__module__", ""), getattr(self.formula, "__qualname__", ""))
+        if getattr(sys.modules.get(place[0]), place[1], None) is self:  # made by the decorator
+            return _decorated, place
+        return ScalarFunction, (self.name, self.formula, self.derivatives)
 
     def __call__(self, *args: Any) -> Any:
         """The function's value: an expression, or a tensor if an argument is a tensor."""
@@ -123,6 +131,10 @@ class ScalarFunction:
                 hint="convert it: .astype('float32'); a zero partial is None.",
             )
         return cast(e, own[0].dtype)
+
+
+def _decorated(module: str, name: str) -> object:
+    return getattr(import_module(module), name)
 
 
 def _is_number(e: Expr) -> bool:

@@ -211,6 +211,9 @@ class Reducer:
     associative: bool = False
     made: dict[tuple[object, ...], Combiner] = field(default_factory=dict, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reducer, (self.name, self.fcombine, self.fidentity, self.associative)
+
     def __call__(self, expr: Any, axis: Axes, where: Element | None = None) -> Any:
         """The fold of an expression, or of a tuple of expressions (then a tuple)."""
         many = isinstance(expr, (tuple, list))
