@@ -183,6 +183,12 @@ class CompiledFunction:
             raise InternalError(f"{self.name} was made of loops and cannot be pickled")
         return self._recipe.func, self._recipe.args
 
+    def __copy__(self) -> CompiledFunction:
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, memo: object) -> CompiledFunction:
+        return self
+
     def _connected(self) -> Record | None:
         """The table native calls use; None where there are no such calls."""
         native = self._native
