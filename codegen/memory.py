@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorad import config
 from tensorad.errors import InternalError, LimitError, ShapeError
-from tensorad.ir.expr import Call, Const, Expr, Select, Size
+from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
 from tensorad.ir.tensor import Shape, Tensor, format_shape
 from tensorad.ir.visit import postorder
 
@@ -30,7 +30,7 @@ KEPT_BYTES: Final = 1 << 30
 
 
 def size_value(root: Expr, sizes: Mapping[Expr, int]) -> int:
-    """An extent in numbers."""
+    """An extent in numbers, or a bound of a loop; `sizes` has the axes outside of it then."""
     if isinstance(root, Const):
         return int(root.value)
     if isinstance(root, Size):
@@ -40,7 +40,7 @@ def size_value(root: Expr, sizes: Mapping[Expr, int]) -> int:
         match e:
             case Const():
                 memo[e] = int(e.value)
-            case Size():
+            case Size() | Axis():
                 memo[e] = sizes[e]
             case Call():
                 memo[e] = _operation(e.op, [memo[a] for a in e.args])
@@ -236,7 +236,7 @@ class Block:
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self._memory = memoryview(new_bytes(size_bytes))
+        self._memory = new_bytes(size_bytes).data
         self._lent: weakref.ref[Array] | None = None
 
     @property

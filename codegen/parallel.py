@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tensorad.codegen import jit
+from tensorad.codegen import jit, parallel_signals
 from tensorad.codegen.epoch import begin_epoch
 from tensorad.codegen.parallel_apart import SYMBOLS
 from tensorad.codegen.parallel_calls import HAS_THREADS
@@ -18,18 +18,20 @@ from tensorad.codegen.parallel_ir import driver_text
 from tensorad.codegen.parallel_layout import MAX_WORKERS, POOL_BYTES
 from tensorad.codegen.parallel_resize import SYMBOLS as THREADS
 
-_SYMBOLS = ("run", "resize")
+_SYMBOLS = ("run", "released", "resize")
 
 
 class Driver:
     """The linked driver; it is never unloaded, since threads may be inside it."""
 
     def __init__(self) -> None:
-        externals = ("syscall", *SYMBOLS, *THREADS)
-        self.library = jit.load(driver_text(), _SYMBOLS, externals, opt=0)
+        externals = ("syscall", *SYMBOLS, *THREADS, *parallel_signals.SYMBOLS)
+        python = parallel_signals.addresses()
+        self.library = jit.load(driver_text(), _SYMBOLS, externals, opt=0, addresses=python)
         addresses = self.library.addresses
         pointer = ctypes.c_void_p
-        self.run = ctypes.CFUNCTYPE(ctypes.c_int64, pointer)(addresses["run"])
+        self.run = ctypes.PYFUNCTYPE(ctypes.c_int64, pointer)(addresses["released"])
+        """Raises what a handler of signals raises meanwhile."""
         resize = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, ctypes.c_int64)
         self.resize = resize(addresses["resize"])
 
@@ -60,6 +62,11 @@ class Pool:
         while not driver().resize(self.address, min(threads - 1, MAX_WORKERS)):
             os.sched_yield()
         self.threads = threads
+
+    def forget(self) -> None:
+        """Have no threads; calls that go on in a forked child find none in its memory."""
+        self._memory[:] = 0
+        self.threads = 1
 
 
 _pool: Pool | None = None
@@ -99,8 +106,9 @@ def _close() -> None:
 
 def _forget() -> None:
     """The threads of the parent do not exist in a forked child."""
-    global _pool, _lock
-    _pool = None
+    global _lock
+    if _pool is not None:
+        _pool.forget()
     _lock = threading.Lock()
     begin_epoch()
 

@@ -27,10 +27,12 @@ from tensorad.codegen.parallel_layout import (
     SCRATCH_WORD,
     SIZES,
     SLEEPERS,
+    SLICES,
     SLOTS,
     STATE,
     STEP,
     STOP,
+    THREAD,
     THREADS,
     VALUE,
     WAITING,
@@ -42,6 +44,7 @@ from tensorad.codegen.parallel_layout import (
 )
 from tensorad.codegen.parallel_part import PART
 from tensorad.codegen.parallel_resize import RESIZE
+from tensorad.codegen.parallel_signals import INTERRUPTED, RELEASED
 
 _SPINS: Final = 2000
 """Pauses before a waiting thread sleeps: some 50 us."""
@@ -55,7 +58,7 @@ _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
 
 
 def driver_text() -> str:
-    """The module: @run, @worker, @resize."""
+    """The module: @run, @released, @worker, @resize."""
     futex = f"call i64 (i64, ...) @syscall(i64 {CALLS.futex}, ptr"
     return f"""
 declare i64 @syscall(i64, ...)
@@ -78,6 +81,7 @@ define internal void @wake(ptr %word) nounwind {{
 {_WORKER}
 {_LAUNCH}
 {_DRIVER}
+{RELEASED}
 {RESIZE}
 """
 
@@ -183,12 +187,12 @@ leave:
 }}"""
 
 _LAUNCH_PARAMETERS: Final = (
-    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %count, i64 %finest, "
-    "i64 %threads, i32 %mode, ptr %error"
+    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %start, i64 %count, "
+    "i64 %finest, i64 %threads, i32 %mode, ptr %error"
 )
 _LAUNCH_ARGUMENTS: Final = (
-    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %n, i64 %finest, "
-    "i64 %used, i32 %m, ptr %error"
+    "ptr %pool, ptr %fn, ptr %slots, ptr %index, ptr %sizes, i64 %b, i64 %c, "
+    "i64 %finest, i64 %used, i32 %m, ptr %error"
 )
 _LAUNCH: Final = f"""
 define internal i64 @launch({_LAUNCH_PARAMETERS}) nounwind {{
@@ -223,6 +227,8 @@ entry:
   {loaded("%bytes", "i64", "%error", 8 * SCRATCH_WORD + 8)}
   {field("%j9", "%job", 72)}
   store i64 %bytes, ptr %j9
+  {field("%j10", "%job", 80)}
+  store i64 %start, ptr %j10
   store atomic i32 0, ptr %waiting seq_cst, align 4
   %cpu = call i32 @here()
   {field("%place", "%pool", ERRORS + CPU)}
@@ -237,7 +243,8 @@ clear:
   {field("%first", "%old", NEXT - 8)}
   %from = mul i64 %count, %i
   %from1 = udiv i64 %from, %threads
-  store i64 %from1, ptr %first
+  %from2 = add i64 %start, %from1
+  store i64 %from2, ptr %first
   %i1 = add i64 %i, 1
   %rest = icmp slt i64 %i1, %threads
   br i1 %rest, label %clear, label %open
@@ -322,6 +329,9 @@ entry:
   {loaded("%sizes", "ptr", "%call", 8 * SIZES)}
   {loaded("%threads", "i64", "%call", 8 * THREADS)}
   {loaded("%pool", "ptr", "%call", 8 * POOL)}
+  {loaded("%slices", "i64", "%call", 8 * SLICES)}
+  {loaded("%state", "ptr", "%call", 8 * THREAD)}
+  %asks = icmp ne ptr %state, null
   {field("%error", "%call", 8 * VALUE)}
   {loaded("%inside", "ptr", "%call", 8 * INSIDE)}
   %temporaries = load i64, ptr %inside
@@ -350,7 +360,7 @@ placed:
   %several = icmp sgt i64 %threads, 1
   br i1 %any, label %step, label %fine
 step:
-  %s = phi i64 [0, %placed], [%s1, %next]
+  %s = phi i64 [0, %placed], [%s1, %advance]
   %so = mul i64 %s, 24
   {field("%entryp", "%table", "%so")}
   %fn = load ptr, ptr %entryp
@@ -363,7 +373,8 @@ step:
   br i1 %is_parallel, label %ask, label %alone
 alone:
   %r0 = {kernel_call("0", "0", "%error")}
-  br label %result
+  %bad0 = icmp ne i64 %r0, 0
+  br i1 %bad0, label %fail, label %next
 ask:
   %answer = {kernel_call("0", "-1", "%error")}
   %positive = call i64 @llvm.abs.i64(i64 %answer, i1 false)
@@ -371,7 +382,21 @@ ask:
   %empty = icmp eq i64 %n, 0
   br i1 %empty, label %next, label %choose
 choose:
-  %wide = icmp ugt i64 %n, 1
+  br i1 %asks, label %cut, label %slice
+cut:
+  %part = udiv i64 %n, %slices
+  %some = call i64 @even(i64 %part, i64 %threads)
+  %begun = call i64 @clock()
+  br label %slice
+slice:
+  %b = phi i64 [0, %choose], [0, %cut], [%e, %on]
+  %most0 = phi i64 [%n, %choose], [%some, %cut], [%longer, %on]
+  %then = phi i64 [0, %choose], [%begun, %cut], [%now, %on]
+  %rest = sub i64 %n, %b
+  %last = icmp uge i64 %most0, %rest
+  %c = select i1 %last, i64 %rest, i64 %most0
+  %e = add i64 %b, %c
+  %wide = icmp ugt i64 %c, 1
   %pays = icmp sgt i64 %answer, 0
   %shared = and i1 %wide, %pays
   %try = and i1 %shared, %several
@@ -402,17 +427,33 @@ together:
   store atomic i32 0, ptr %busy release, align 4
   br label %result
 serial:
-  %r2 = {kernel_call("0", "%n", "%error")}
+  %r2 = {kernel_call("%b", "%e", "%error")}
   br label %result
 result:
-  %code = phi i64 [%r0, %alone], [%r1, %together], [%r2, %serial]
-  %bad = icmp ne i64 %code, 0
-  br i1 %bad, label %fail, label %next
+  %code1 = phi i64 [%r1, %together], [%r2, %serial]
+  %bad = icmp ne i64 %code1, 0
+  br i1 %bad, label %fail, label %ran
+ran:
+  br i1 %last, label %next, label %on
+on:
+  %now = call i64 @clock()
+  %took = sub i64 %now, %then
+  %fit = call i64 @fit(i64 %c, i64 %took)
+  %longer = call i64 @even(i64 %fit, i64 %threads)
+  %ends = call i1 @ask(ptr %call, i64 %now)
+  br i1 %ends, label %interrupted, label %slice
 next:
+  br i1 %asks, label %between, label %advance
+between:
+  %now1 = call i64 @clock()
+  %ends1 = call i1 @ask(ptr %call, i64 %now1)
+  br i1 %ends1, label %interrupted, label %advance
+advance:
   %s1 = add i64 %s, 1
   %more = icmp slt i64 %s1, %count
   br i1 %more, label %step, label %fine
 fail:
+  %code = phi i64 [%r0, %alone], [%code1, %result]
   {field("%c7", "%call", 8 * STEP)}
   store i64 %s, ptr %c7
   {field("%c8", "%call", 8 * CODE)}
@@ -422,4 +463,7 @@ fail:
 fine:
   {_LOAD_MODE.replace("%mode", "%old")}
   ret i64 0
+interrupted:
+  {_LOAD_MODE.replace("%mode", "%old")}
+  ret i64 {INTERRUPTED}
 }}"""

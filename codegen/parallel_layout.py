@@ -14,7 +14,12 @@ SCRATCH, SCRATCH_BYTES = 11, 12
 """The first thread's block of scratch memory, and the bytes of each thread's."""
 INSIDE: Final = 13
 """The table of temporaries in outputs: how many, then slot, output's slot and offset of each."""
-CALL_WORDS: Final = 16
+SLICES: Final = 14
+"""Slices of a parallel loop to begin with if the call is long and looks for signals; else 0."""
+THREAD, ASKED, TOOK = 15, 16, 17
+"""The thread state by which the running call asks Python for signals, or null; when it did; and
+nanoseconds of the long call before it, 0 if there was none."""
+CALL_WORDS: Final = 20
 SCRATCH_WORD: Final = SCRATCH - VALUE
 """Where a kernel finds its thread's block: in words after the two that hold an error."""
 BUSY, EPOCH = CALL_WORDS - 2, CALL_WORDS - 1
@@ -38,7 +43,8 @@ FINEST: Final = 32
 # Byte offsets in the pool's block; what different threads write has its own cache line.
 GENERATION, STATE, SLEEPERS, WAITING, POOL_BUSY, STOP = 0, 64, 128, 192, 320, 384
 WORKERS: Final = POOL_BUSY + 8
-JOB: Final = 448  # kernel, slots, index, sizes, count, chunk, threads, mxcsr, scratch, bytes
+JOB: Final = 448
+"""kernel, slots, index, sizes, count, chunk, threads, mxcsr, scratch, bytes, first iteration"""
 ERRORS: Final = 576  # per thread: begin, code, value, extent, next, processor (64 bytes)
 NEXT: Final = 32
 """In a thread's words: the first iteration of its part that nobody has taken."""

@@ -37,6 +37,7 @@ entry:
   {field("%local2", "%local", 8 * SCRATCH_WORD)}
   store i64 %own, ptr %local2
   {loaded("%threads", "i64", "%job", 48)}
+  {loaded("%start", "i64", "%job", 80)}
   %eo = mul i64 %id, 64
   %eo2 = add i64 %eo, {ERRORS}
   {field("%mine", "%pool", "%eo2")}
@@ -52,7 +53,8 @@ share:
   {field("%next", "%pool", "%wo2")}
   %whose1 = add i64 %whose, 1
   %upto = mul i64 %count, %whose1
-  %end = udiv i64 %upto, %threads
+  %upto1 = udiv i64 %upto, %threads
+  %end = add i64 %start, %upto1
   br label %claim
 claim:
   %b = load atomic i64, ptr %next monotonic, align 8

@@ -92,8 +92,9 @@ def call_text(count: int, results: int, *, given: bool) -> str:
             "        slots = frame.slots",
             *[f"        slots[{n}] = p{n}" for n in numbers],
             f"        if frame.call[{EPOCH}] != then: prepare(frame, then)",
-            "        if run(frame.address): fail(frame)",
-            "        give(frame)",
+            "        try:",
+            "            if run(frame.address): fail(frame)",
+            "        finally: give(frame)",
             "        return True",
             "    return call",
         ]

@@ -7,7 +7,7 @@ import os
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from tensorad.codegen.memory_inside import Inside, temporaries_inside
 from tensorad.codegen.parallel import driver, pool_for
 from tensorad.codegen.scratch import scratch_bytes
 from tensorad.codegen.stub_checks import MAX_FRAMES
+from tensorad.codegen.stub_work import LONG_POINTS, SLICE_POINTS, points_run
 from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.tensor import Constant, Tensor
@@ -112,6 +113,15 @@ class Layout:
         """The address of the list of frames, for native calls; it ends with 0."""
         return ctypes.addressof(self._shown)
 
+    @cached_property
+    def _points(self) -> int:
+        return points_run(self._program.kernels, self.numbers)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether other Python threads should run during a call."""
+        return self._points >= LONG_POINTS
+
     @property
     def is_busy(self) -> bool:
         """Whether a call is running in one of the frames."""
@@ -126,7 +136,7 @@ class Layout:
             self._frame,
             partial(program.prepare, self.scratch_bytes),
             program.driver.run,
-            partial(program.fail, self),
+            program.fail,
             self._free.append if private and self._bytes < LARGE_ARENA else self.give,
         )
 
@@ -142,6 +152,7 @@ class Layout:
     def _frame(self) -> Frame:
         frame = Frame(self._program, self._sizes, self._offsets, self._bytes)
         frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
+        frame.call[block.SLICES] = self._points // SLICE_POINTS
         return frame
 
     def _take_shared(self, take: TakeFrame) -> Frame:
@@ -297,9 +308,11 @@ class Executable:
         call = frame.call
         if call[block.EPOCH] != now:
             self.prepare(layout.scratch_bytes, frame, now)
-        if self.driver.run(frame.address):
-            self.fail(layout, frame)
-        layout.give(frame)
+        try:
+            if self.driver.run(frame.address):
+                self.fail(frame)
+        finally:  # handlers of signals run in a long call
+            layout.give(frame)
 
     def prepare(self, scratch_bytes: int, frame: Frame, now: int) -> None:
         """Have the frame run on as many threads as the settings say now."""
@@ -310,12 +323,11 @@ class Executable:
             frame.reserve(max(1, threads) * scratch_bytes)
         frame.call[block.EPOCH] = now
 
-    def fail(self, layout: Layout, frame: Frame) -> None:
-        """Raise what a call found, and give its frame back."""
+    def fail(self, frame: Frame) -> None:
+        """Raise what a call found."""
         call = frame.call
         step, code = call[block.STEP], call[block.CODE]
         index, extent = call[block.VALUE], call[block.EXTENT]
-        layout.give(frame)
         check = checks_of(self._kernel_of_step[step])[code - 1]
         t = check.read.tensor
         verb = "written" if check.writes else "read"

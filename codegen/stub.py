@@ -120,7 +120,8 @@ def _entry(base: type, record_offset: int, new_array: int) -> jit.Library:
     addresses.update({n: id(o) for n, o in objects.items()})
     addresses["epoch"] = epoch.ADDRESS
     addresses["new_array"] = new_array
-    addresses["run"] = driver().library.addresses["run"]
+    for name in ("run", "released"):
+        addresses[name] = driver().library.addresses[name]
     text = stub_text.stub_text(record_offset)
     return jit.load(text, ("call", "take"), (), opt=0, addresses=addresses)
 

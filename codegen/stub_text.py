@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorad.codegen.parallel_layout import BUSY, EPOCH, SLOTS
+from tensorad.codegen.parallel_signals import INTERRUPTED
 from tensorad.codegen.stub_checks import (
     ALLOCATES,
     ARRAY_DATA,
@@ -37,14 +38,13 @@ IMPORTS: Final = (
     "PyMethod_New",
     "PyList_New",
     "PyList_SetItem",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
     "Py_IncRef",
     "Py_DecRef",
 )
 """What the text calls of Python itself; `ADDRESSES` it is given besides."""
 ADDRESSES: Final = (
     "ndarray", "list", "tuple", "none", "out_name", "slow", "epoch", "new_array", "run",
+    "released",
 )  # fmt: skip
 
 
@@ -63,12 +63,11 @@ _DECLARATIONS: Final = "\n".join(
         "declare ptr @PyMethod_New(ptr, ptr)",
         "declare ptr @PyList_New(i64)",
         "declare i32 @PyList_SetItem(ptr, i64, ptr)",
-        "declare ptr @PyEval_SaveThread()",
-        "declare void @PyEval_RestoreThread(ptr)",
         "declare void @Py_IncRef(ptr)",
         "declare void @Py_DecRef(ptr)",
         "declare ptr @new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
         "declare i64 @run(ptr)",
+        "declare i64 @released(ptr)",
         *[
             f"@{name} = external global i8"
             for name in ("ndarray", "list", "tuple", "none", "out_name", "slow")
@@ -282,9 +281,7 @@ short:
   %r0 = call i64 @run(ptr %frame)
   br label %ended
 release:
-  %thread = call ptr @PyEval_SaveThread()
-  %r1 = call i64 @run(ptr %frame)
-  call void @PyEval_RestoreThread(ptr %thread)
+  %r1 = call i64 @released(ptr %frame)
   br label %ended
 ended:
   %code = phi i64 [%r0, %short], [%r1, %release]
@@ -293,7 +290,8 @@ ended:
   br i1 %good, label %results, label %refused
 refused:
   call void @drop(ptr %outs, i64 %outputs)
-  br label %slow"""
+  %raised = icmp eq i64 %code, {INTERRUPTED}
+  br i1 %raised, label %error, label %slow"""
 
 _RESULTS: Final = f"""results:
   %single = icmp eq i64 %outputs, 1

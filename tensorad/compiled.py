@@ -38,7 +38,6 @@ from tensorad.codegen.portable import can_be_written_out, written_out
 from tensorad.codegen.runtime import Executable, Layout
 from tensorad.codegen.stub import Binding, NativeType, Record, is_known, native_type
 from tensorad.codegen.stub_checks import MAX_OUTPUTS
-from tensorad.codegen.stub_work import is_long
 from tensorad.errors import BindError, InternalError, ShapeError
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.facts import facts_about
@@ -211,7 +210,7 @@ class CompiledFunction:
         outputs = binding.size_bytes[len(inputs) :]
         binding.allow(
             allocates=max(outputs) < LARGE_BYTES,
-            releases=is_long(self._executable.kernels, layout.numbers),
+            releases=layout.is_long,
         )
         self._record.learn(binding)
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,12 @@ Run = Callable[[int, int], int]
 """(begin, end) -> the code of an error, or 0."""
 
 
-def launched(answer: int, run: Run, threads: int) -> tuple[int, list[int]]:
-    """Run one parallel step: (the error's code, the words of the error)."""
+def launched(answer: int, run: Run, threads: int, words: Any = None) -> tuple[int, list[int]]:
+    """Run one parallel step: (the error's code, the words of the error).
+
+    Args:
+        words: the call block, if it was used before.
+    """
 
     def kernel(_: object, __: object, ___: object, begin: int, end: int, error: object) -> int:
         if end < 0:
@@ -37,7 +42,7 @@ def launched(answer: int, run: Run, threads: int) -> tuple[int, list[int]]:
 
     called = KERNEL(kernel)
     address = ctypes.cast(called, ctypes.c_void_p).value
-    steps, words = np.array([[address, 0, 1]], np.int64), (WORD * block.CALL_WORDS)()
+    steps, words = np.array([[address, 0, 1]], np.int64), words or (WORD * block.CALL_WORDS)()
     nothing = (WORD * 4)()
     words[block.STEPS], words[block.COUNT] = steps.ctypes.data, 1
     for place in (block.SLOTS, block.INDICES, block.SIZES, block.INSIDE):
