@@ -68,8 +68,6 @@ class Program:
     used: set[Tensor] = field(default_factory=set)
     features: set[str] = field(default_factory=set)
     """What the program contains: index forms, kinds of operations, names of folds."""
-    decided_by_indices: bool = False
-    """Whether no condition asks for data."""
 
     @property
     def outputs(self) -> list[Tensor]:

@@ -129,6 +129,18 @@ def differentiate(program: Program, rng: random.Random) -> Derivatives:
     return derivatives
 
 
+def exact_counts(seeds: range) -> int:
+    """How many of these programs have loops that `work` counts exactly; it does so for those."""
+    found = 0
+    for seed in seeds:
+        program, rng = choose(seed)
+        of = differentiate(program, rng)
+        symbolic = any(not isinstance(n, int) for t in program.inputs for n in t.shape)
+        sizes = SIZES[0] if symbolic else {}
+        found += check_counts(of, of.values(sizes), sizes)
+    return found
+
+
 def check_program(program: Program, rng: random.Random) -> list[str]:
     """Everything, at one point or at several sizes; what the points were like."""
     of = differentiate(program, rng)
@@ -147,6 +159,16 @@ def check_program(program: Program, rng: random.Random) -> list[str]:
 @pytest.mark.parametrize("seed", range(9))
 def test_derivatives(seed: int) -> None:
     check_program(*choose(seed))
+
+
+def test_most_counts_are_exact() -> None:
+    assert exact_counts(range(12)) >= 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(12, 252, 60))
+def test_more_counts_are_exact(first: int) -> None:
+    assert exact_counts(range(first, first + 60)) >= 50
 
 
 @pytest.mark.slow
