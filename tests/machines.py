@@ -1,11 +1,14 @@
 """Machines that tests describe, so that what the analysis chooses is the same wherever they run.
 
 A test whose assertion depends on what is chosen (loops, plans, tiles, scratch, threads) names the
-whole machine by `described`. A test of values leaves the machine as it is.
+whole machine by `described`. A test of values leaves the machine as it is; `.ci/run` repeats the
+files of `SCHEDULES` on each of `MACHINES`, where a test with a description keeps its own.
+`python -m tests.machines files|machines|python` prints the lists for it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -13,7 +16,50 @@ from typing import Final
 from tensorad.codegen import machine
 from tensorad.config import override
 
-ZEN4: Final = "l1=32768,l2=1048576,l3=33554432,line=64,vector_bytes=64,registers=32,cores=2"
+
+def _whole(cores: int, l2: int, l3: int, vector: int, registers: int, l1: int = 32) -> str:
+    """A whole machine: l1 and l2 in kB, l3 in MB, vectors in bytes.
+
+    Its speeds are said, too: they would be measured otherwise.
+    """
+    return (
+        f"l1={l1 << 10},l2={l2 << 10},l3={l3 << 20},line=64,vector_bytes={vector},"
+        f"registers={registers},cores={cores},flops={vector * 1_900_000_000},read=20000000000"
+    )
+
+
+ZEN4: Final = _whole(2, 1024, 32, 64, 32)
+MACHINES: Final = (
+    ZEN4,
+    _whole(2, 2048, 480, 64, 32, l1=48),  # a Xeon with a share of a whole socket's last cache
+    _whole(1, 256, 4, 16, 16),
+    _whole(1, 1024, 480, 32, 16),
+    _whole(64, 2048, 4, 32, 16),
+    _whole(64, 256, 480, 64, 32),
+    _whole(2, 256, 4, 32, 16),
+    _whole(64, 1024, 480, 16, 32),
+)
+"""Nearly every pair of 1, 2 and 64 cores, three second caches, three widths of vectors, and small
+and huge last caches."""
+
+SCHEDULES: Final = (
+    "bits", "contraction", "contraction_exact", "contraction_sharing", "contraction_symbolic",
+    "determinism", "fusion", "fusion_claim", "guard_pages", "kernel_order", "llvm", "llvm_extrema",
+    "lower", "memory_use", "order", "parallel_apart", "parallel_work", "random_jit",
+    "random_symbolic", "rescaled", "row_passes", "scan_lanes", "scan_rows", "scans", "schedule",
+    "schedule_quotients", "schedule_report", "schedule_split", "schedule_tables",
+    "schedule_threads", "scratch", "stages", "strips", "sums", "tables", "together", "turns",
+    "units", "versions", "workload_bits",
+)  # fmt: skip
+"""The files of tests in which values, bits and counts must hold whatever is chosen. Files whose
+every test has a description of its own are left out: there nothing would change."""
+
+
+PYTHON: Final = (
+    "arguments", "build", "collector", "compiling", "forks", "memory_use", "packaging", "portable",
+    "random_jit", "stub", "te", "thread_counts", "threads", "tuning",
+)  # fmt: skip
+"""The files of tests about what another Python may do differently: calls, memory, threads."""
 
 
 @contextmanager
@@ -31,3 +77,16 @@ def described(changes: str = "", **settings: object) -> Iterator[None]:
         cores = machine.current().cores
     with override(**{"machine": f"{base},{changes}", "num_threads": cores} | settings):
         yield
+
+
+def main(what: str) -> None:
+    """Print one of the lists, its parts on one line."""
+    if what == "machines":
+        print(*MACHINES)
+    else:
+        names = {"files": SCHEDULES, "python": PYTHON}[what]
+        print(*[f"tests/test_{name}.py" for name in names])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

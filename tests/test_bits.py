@@ -21,6 +21,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.tensor import Tensor
 from tests.generator_mixed import Mixed
 from tests.generators import Array
+from tests.machines import described
 from tests.test_targets import HAS_AVX2
 
 MACHINES = ("l2=1024,l3=2048", "l2=65536", "l1=8388608,l2=67108864,l3=1073741824",
@@ -96,7 +97,7 @@ def test_a_wide_reader_leaves_the_lanes_of_a_narrow_sum() -> None:
     arrays = {inputs[0]: np.random.default_rng(0).normal(size=(300, 1037)).astype("f")}
     alone = bits(outputs[:1], arrays)[0]
     for machine in ("l2=1024,l3=2048", "l2=65536"):
-        with override(machine=machine):
+        with described(machine):
             kernels = lower_program(outputs, inputs).kernels
             assert bits(outputs, arrays)[0] == alone
     assert len(kernels) == 1, "the sum and its reader share a loop"

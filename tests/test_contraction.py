@@ -227,7 +227,7 @@ def test_no_machine_changes_a_bit(machine: str) -> None:
     program = matmul(37, 83, 301)
     arrays = program.arrays(0)
     wanted = ta.build(program.output, program.inputs)(*arrays)
-    with override(machine=machine):
+    with described(machine):
         got = ta.build(program.output, program.inputs)(*arrays)
     np.testing.assert_array_equal(got, wanted)
     np.testing.assert_allclose(got, arrays[0] @ arrays[1], rtol=2e-4, atol=1e-4)
@@ -326,7 +326,7 @@ def innermost(text: str) -> str:
 )
 def test_a_reduce_step_loads_each_operand_once(machine: str, rows: int, vectors: int) -> None:
     program = matmul(60, 256, 256)
-    with override(machine=machine):
+    with described(machine):
         lowered = lower_program([program.output], program.inputs)
     (kernel,) = lowered.kernels
     text, _ = kernel_text(kernel, kernel_key(kernel)[1])
@@ -360,7 +360,7 @@ def test_wrong_choices_are_refused() -> None:
 
 def test_the_report_says_why() -> None:
     program = matmul(60, 256, 256)
-    with override(machine="registers=32,vector_bytes=64,l2=1048576"):
+    with described("registers=32,vector_bytes=64,l2=1048576"):
         report = str(ta.lower([program.output], program.inputs).report())
     assert "contraction" in report and "i with j over k" in report
     assert "register tile 6 x 64" in report and "24 sums stay in registers" in report
@@ -382,7 +382,7 @@ def test_a_short_rest_takes_a_part_of_a_register() -> None:
 def test_lines_of_a_large_result_are_fetched_before_its_sums() -> None:
     for n, asked in ((512, True), (128, False)):
         program = matmul(n, n, 64)
-        with override(machine="registers=32,vector_bytes=64,l2=524288"):
+        with described("registers=32,vector_bytes=64,l2=524288"):
             (kernel,) = lower_program([program.output], program.inputs).kernels
             text, _ = kernel_text(kernel, kernel_key(kernel)[1])
         assert ("i32 1, i32 3, i32 1" in text) is asked
@@ -396,7 +396,7 @@ def test_the_next_product_of_a_batch_is_fetched_meanwhile() -> None:
     texts: list[str] = []
     results: list[np.ndarray] = []
     for l2 in (4096, 1 << 20):
-        with override(machine=f"registers=32,vector_bytes=64,l2={l2}"):
+        with described(f"registers=32,vector_bytes=64,l2={l2}"):
             lowered = lower_program([out], [a, b], choices=Choices(contract=True))
             verify_loops(lowered)
             assert lowered.kernels
@@ -411,7 +411,7 @@ def test_the_next_product_of_a_batch_is_fetched_meanwhile() -> None:
 
 def test_panels_are_packed_in_the_order_of_their_reads() -> None:
     p = matmul(300, 150, 64)
-    with override(machine="registers=32,vector_bytes=64,l2=131072,l3=262144,cores=1"):
+    with described("registers=32,vector_bytes=64,l2=131072,l3=262144,cores=1"):
         kernel = lower_program(
             [p.output], p.inputs, choices=Choices(contract=True, pack="panel", parallel=False)
         )
@@ -430,7 +430,7 @@ def test_blocks_of_rows_change_no_bit(block: int | None) -> None:
     choices = Choices(contract=True, tile=(4, 2), pack="panel", block=block)
     results = []
     for machine in ("l2=1048576", "registers=16,l2=1024,l3=65536,cores=2"):
-        with override(machine=machine):
+        with described(machine):
             results.append(ta.build(p.output, p.inputs, schedule=choices)(*p.arrays(0)))
     np.testing.assert_array_equal(*results)
     a, b = p.arrays(0)
@@ -442,7 +442,7 @@ def test_what_data_chooses_is_not_fetched_ahead() -> None:
     x, w = ta.placeholder((13, 9, 8), name="X"), ta.placeholder((5, 8, 18), name="W")
     idx, k = ta.placeholder((13,), dtype="int64", name="idx"), ta.reduce_axis(8, name="k")
     y = ta.compute((13, 9, 18), lambda q, i, j: ta.sum(x[q, i, k] * w[idx[q], k, j], axis=k))
-    with override(machine="registers=32,vector_bytes=64,l2=2048"):
+    with described("registers=32,vector_bytes=64,l2=2048"):
         body = lower_program([y], [x, w, idx], choices=Choices(contract=True)).kernels[-1].body
     assert {s.tensor for s in statements(body) if isinstance(s, Fetch)} == {x, y}
 
@@ -453,7 +453,7 @@ def test_short_rows_of_a_large_tensor_are_fetched_one_step_ahead() -> None:
     p, q = ks
     out = ta.compute((9, 18), lambda i, j: ta.sum(t[p, i, q] * d[p, q, j], axis=ks), name="C")
     for l2, asked in ((1024, True), (1 << 20, False)):
-        with override(machine=f"registers=32,vector_bytes=64,l2={l2}"):
+        with described(f"registers=32,vector_bytes=64,l2={l2}"):
             choices = Choices(contract=True, pack="place", block=100)
             lowered = lower_program([out], [t, d], choices=choices)
             verify_loops(lowered)
@@ -470,7 +470,7 @@ def test_taps_take_a_block_of_pixels_together() -> None:
     given = [rng.normal(size=t.shape).astype(np.float32) for t in (x, h)]
     found: list[np.ndarray] = []
     for cores, orders in ((1, ["kb", "p"]), (2, ["q", "kb", "p"]), (9, ["q", "kb"])):
-        with override(machine=f"registers=32,vector_bytes=64,l2=131072,cores={cores}"):
+        with described(f"registers=32,vector_bytes=64,l2=131072,cores={cores}"):
             (kernel,) = lower_program([dw], [x, h], choices=Choices(contract=True)).kernels
             loops = [s.axis for s in statements(kernel.body) if isinstance(s, For)]
             named = [a.name for a in loops if a.name in ("q", "kb", "p") and a.extent != 1]

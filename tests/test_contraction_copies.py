@@ -12,8 +12,8 @@ from tensorad.codegen.choices import Choices
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, Kernel
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 MACHINE = "registers=32,vector_bytes=64,l2=262144,l3=1048576"
 
@@ -36,7 +36,7 @@ def by_weights(
 
 
 def planned(y: Tensor, inputs: list[Tensor], cores: int) -> Kernel:
-    with override(machine=f"{MACHINE},cores={cores}"):
+    with described(f"{MACHINE},cores={cores}"):
         program = lower_program([y], inputs, choices=Choices(contract=True, pack="relayout"))
     verify_loops(program)
     return program.kernels[0]
@@ -82,7 +82,7 @@ def test_groups_of_channels_copy_their_own() -> None:
         np.einsum("nohw,nchwyx->ocyx", h[:, g * 16 : g * 16 + 16], windows[:, g * 64 : g * 64 + 64])
         for g in range(2)
     ]
-    with override(machine=f"{MACHINE},cores=2", num_threads=2):
+    with described(f"{MACHINE},cores=2", num_threads=2):
         found = build(y, inputs, schedule=Choices(contract=True, pack="relayout"))(x, h)
     np.testing.assert_allclose(found, np.concatenate(parts), rtol=1e-3, atol=1e-3)
 
@@ -107,7 +107,7 @@ def test_bits_are_those_of_other_ways(
     found = []
     ways = [(n, "relayout") for n in (1, 2, 3, 8)] + [(1, "panel")]
     for cores, pack in ways:
-        with override(machine=f"{MACHINE},cores={cores}", num_threads=threads):
+        with described(f"{MACHINE},cores={cores}", num_threads=threads):
             schedule = Choices(contract=True, pack=pack)  # type: ignore[arg-type]  # two of four
             found.append(build(y, inputs, schedule=schedule)(*given))
     assert all(one.tobytes() == found[0].tobytes() for one in found[1:])

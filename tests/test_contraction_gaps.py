@@ -17,14 +17,14 @@ from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fetch, For, LoopProgram
 from tensorad.codegen.loopnest import nest_of, simplify_nest
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.tensor import Compute, Tensor, outputs
+from tests.machines import described
 
 MACHINE = "registers=32,vector_bytes=64,cores=1"
 
 
 def lowered(y: Tensor, inputs: list[Tensor], pack: str | None, l2: int = 1 << 20) -> LoopProgram:
-    with override(machine=f"{MACHINE},l2={l2}"):
+    with described(f"{MACHINE},l2={l2}"):
         return lower_program([y], inputs, choices=Choices(contract=True, pack=pack))  # type: ignore[arg-type]  # one of four
 
 
@@ -70,7 +70,7 @@ def test_results_are_those_of_panels_bit_by_bit() -> None:
             program = lowered(y, inputs, pack, l2)
             verify_loops(program)
             assert ("panel" in scratch(program)) == (pack == "panel")
-            with override(machine=f"l2={l2}"):
+            with described(f"l2={l2}"):
                 choices = Choices(contract=True, pack=pack)  # type: ignore[arg-type]  # one of four
                 found.append(build(y, inputs, schedule=choices)(*given))
         assert all(np.array_equal(found[0], other) for other in found[1:])
@@ -181,6 +181,6 @@ def test_rows_a_page_apart_do_not_share_a_high_tile() -> None:
         y = topi.nn.conv2d(x, w, 2, 3)
         h = ta.placeholder(y.shape, name="H")
         (dw,) = vjp(y, [w], h)
-        with override(machine=f"{MACHINE},l2={1 << 20}"):
+        with described(f"{MACHINE},l2={1 << 20}"):
             text = str(ta.lower([dw], [x, h], schedule=True))
         assert f"register tile {high} x 16" in text

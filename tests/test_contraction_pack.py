@@ -14,9 +14,9 @@ from tensorad.codegen.choices import Choices
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fold, For, LoopProgram, Stmt, Store
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.expr import Read
 from tensorad.ir.visit import postorder
+from tests.machines import described
 
 
 def loops(body: tuple[Stmt, ...]) -> Iterator[For]:
@@ -46,7 +46,7 @@ def product_along_rows(n: int, depth: int, m: int) -> LoopProgram:
     a, b = te.placeholder((n, depth), name="A"), te.placeholder((m, depth), name="B")
     k = te.reduce_axis(depth, name="k")
     y = te.compute((n, m), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="Y")
-    with override(machine=MACHINE):
+    with described(MACHINE):
         return lower_program([y], [a, b])
 
 
@@ -104,7 +104,7 @@ def test_few_rows_need_one_sliver_at_a_time(rows: int, slivers: int) -> None:
     x, w = te.placeholder((rows, 784), name="X"), te.placeholder((784, 1024), name="W")
     r = te.reduce_axis(784, name="r")
     y = te.compute((rows, 1024), lambda i, j: te.sum(x[i, r] * w[r, j], axis=r), name="Y")
-    with override(machine="registers=32,vector_bytes=64,cores=1,l2=1048576,l3=33554432"):
+    with described("registers=32,vector_bytes=64,cores=1,l2=1048576,l3=33554432"):
         program = lower_program([y], [x, w], choices=Choices(contract=True, pack="panel"))
     (panel,) = [t for k in program.kernels for t in k.scratch]
     assert panel.shape == (slivers, 784, 64)

@@ -25,10 +25,10 @@ from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fetch, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.expr import Axis, Const, Expr, Size, int_const
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, substitute
+from tests.machines import described
 
 LARGE = "registers=32,vector_bytes=64,cores=1,l2=1048576"
 SMALL = "registers=32,vector_bytes=64,cores=1,l2=65536"
@@ -43,7 +43,7 @@ def product(n: int, k: int, m: int, dtype: str = "float32") -> tuple[Tensor, lis
 
 
 def packed(y: Tensor, inputs: list[Tensor], machine: str) -> Kernel:
-    with override(machine=machine):
+    with described(machine):
         program = lower_program([y], inputs, choices=Choices(contract=True, pack="panel"))
     verify_loops(program)
     (kernel,) = program.kernels
@@ -176,7 +176,7 @@ def test_lanes_across_rows_are_packed_sliver_by_sliver() -> None:
 def test_many_slivers_are_packed_one_by_one() -> None:
     """A reduce step would store in as many places at once."""
     y, inputs = product(3000, 32, 10000)
-    with override(machine=f"{LARGE},l3=33554432"):
+    with described(f"{LARGE},l3=33554432"):
         kernels = lower_program([y], inputs, choices=Choices(parallel=True)).kernels
     loops = [s for k in kernels for s in statements(k.body) if isinstance(s, For)]
     outer = [s for s in loops if s.kind == "parallel" and s.axis.name == "s"]
@@ -200,7 +200,7 @@ def picked(batch: bool) -> tuple[Tensor, list[Tensor]]:
 def test_rows_that_data_picks_are_not_asked_for(batch: bool) -> None:
     """Which one comes after the last is not there; products of a batch have all their rows."""
     y, inputs = picked(batch)
-    with override(machine=SMALL):
+    with described(SMALL):
         program = lower_program([y], inputs, choices=Choices(contract=True, pack="panel"))
     asked = {s.tensor for s in statements(program.kernels[-1].body) if isinstance(s, Fetch)}
     assert asked - {inputs[1]} == ({y, inputs[0]} if batch else {y})
@@ -222,7 +222,7 @@ def batched(count: int | Size, columns: int) -> tuple[Tensor, list[Tensor]]:
 def test_a_product_of_a_batch_asks_for_the_next_one(count: int | Size, columns: int) -> None:
     """For its results, too, where half of the second cache has room for all."""
     y, (a, b) = batched(count, columns)
-    with override(machine=LARGE):
+    with described(LARGE):
         (kernel,) = lower_program([y], [a, b]).kernels
     asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Fetch)}
     assert asked == ({a, b, y} if columns == 64 else {a, b})
@@ -239,7 +239,7 @@ def without(body: tuple[Stmt, ...], t: Tensor) -> tuple[Stmt, ...]:
 def test_results_that_pass_the_caches_are_not_asked_for(columns: int) -> None:
     """Shorter rows are stored as usual: their ends, in parts of lines, take as long as a tile."""
     y, inputs = batched(32, columns)
-    with override(machine="registers=32,vector_bytes=64,cores=1,l2=1048576,l3=1048576"):
+    with described("registers=32,vector_bytes=64,cores=1,l2=1048576,l3=1048576"):
         (kernel,) = lower_program([y], inputs).kernels
         assert y in {s.tensor for s in statements(kernel.body) if isinstance(s, Fetch)}
         kernels = kernel, replace(kernel, body=without(kernel.body, y))
@@ -289,7 +289,7 @@ def test_the_depth_of_blocks_is_the_cheapest_of_all() -> None:
 @pytest.mark.parametrize("steps", [1 << 16, 1 << 40])
 def test_sums_of_any_length_are_contractions(steps: int) -> None:
     y, inputs = product(256, steps, 256)
-    with override(machine=LARGE):
+    with described(LARGE):
         (kernel,) = lower_program([y], inputs).kernels
     (panel,) = kernel.scratch
     assert (1 << 18) < prod([int(n) for n in panel.shape if isinstance(n, int)]) * 4 <= 3 << 18
@@ -312,7 +312,7 @@ def test_bits_are_those_of_other_ways(n: int, k: int, m: int, dtype: str, scaled
     given = [rng.normal(size=t.shape).astype(dtype) for t in inputs]
     found = []
     for machine, pack in ((SMALL, "panel"), (AVX2, "panel"), (LARGE, "place")):
-        with override(machine=machine):
+        with described(machine):
             schedule = Choices(contract=True, pack=pack)  # type: ignore[arg-type]  # two of four
             found.append(build(y, inputs, schedule=schedule)(*given))
     expected = given[0] @ given[1]
@@ -350,6 +350,6 @@ def test_packed_lanes_of_a_dense_layer_lie_in_the_gradient_by_its_weights() -> N
     outputs = [y, *vjp(y, [w, b], head)]
     for cores in (1, 2):
         machine = f"registers=32,vector_bytes=64,cores={cores},l2=1048576,l3=33554432"
-        with override(machine=machine, num_threads=cores):
+        with described(machine, num_threads=cores):
             memory = build(outputs, [x, w, b, head]).memory
         assert (memory.temporaries, memory.scratch) == (0, 0)

@@ -15,8 +15,8 @@ from tensorad.codegen.contraction_blocking import Blocking
 from tensorad.codegen.contraction_cost import cycles_on, least_cycles
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.machine import Machine
-from tensorad.config import override
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 MACHINES = (
     "registers=32,vector_bytes=64,cores=1,l2=1048576,l3=16777216",
@@ -80,7 +80,7 @@ def shown(b: Blocking | None) -> tuple[object, ...]:
 def test_no_way_costs_less_than_its_bound(
     text: str, formula: Formula, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with override(machine=text):
+    with described(text):
         target = machine.current()
         for c, width, choices in contractions(formula, monkeypatch):
             for draft in contraction_plan._drafts(c, width, target, choices):
@@ -102,7 +102,7 @@ def test_bounds_leave_the_choice_as_it_is_and_most_ways_out(
         return complete(draft, target, choices)
 
     ways = 0
-    with override(machine=text):
+    with described(text):
         target = machine.current()
         for c, width, choices in contractions(formula, monkeypatch):
             with monkeypatch.context() as patch:

@@ -15,6 +15,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 MACHINE = "registers=32,vector_bytes=64,cores=2,l2=262144,l3=33554432"
 AVX2 = "registers=16,vector_bytes=32,cores=2,l2=65536,l3=4194304"
@@ -29,7 +30,7 @@ def product(n: int | Size, k: int, m: int, dtype: str = "float32") -> tuple[Tens
 
 
 def packed(y: Tensor, inputs: list[Tensor], machine: str = MACHINE) -> LoopProgram:
-    with override(machine=machine):
+    with described(machine):
         program = lower_program([y], inputs, choices=Choices(pack="panel", parallel=True))
     verify_loops(program)
     return program
@@ -80,7 +81,7 @@ def test_bits_are_those_of_other_ways(m: int, dtype: str, machine: str) -> None:
     given = [rng.normal(size=t.shape).astype(dtype) for t in inputs]
     given[0][3, 7], given[1][5, m - 1] = np.inf, np.nan
     found = []
-    with override(machine=machine):
+    with described(machine):
         for pack, threads in (("panel", 1), ("panel", 2), ("place", 1)):
             chosen = Choices(contract=True, pack=pack, parallel=pack == "panel")  # type: ignore[arg-type]  # two of four
             with override(num_threads=threads):

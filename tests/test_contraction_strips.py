@@ -12,10 +12,10 @@ from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fetch, Fold, For, Kernel, Store
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.expr import Const, Expr, int_const, sub
 from tensorad.ir.order import reads
 from tensorad.ir.visit import free_leaves, substitute
+from tests.machines import described
 from tests.test_contraction_panels import product, reduce_loops
 
 MACHINE = "registers=32,vector_bytes=64,l2=1048576,l3=33554432"
@@ -24,7 +24,7 @@ LINE = 64
 
 def last_kernel(n: int, k: int, m: int, cores: int = 1, dtype: str = "float32") -> Kernel:
     y, inputs = product(n, k, m, dtype)
-    with override(machine=f"{MACHINE},cores={cores}"):
+    with described(f"{MACHINE},cores={cores}"):
         program = lower_program([y], inputs)
     verify_loops(program)
     return program.kernels[-1]
@@ -95,7 +95,7 @@ def test_strips_change_no_bit(shape: tuple[int, int, int], machine: str) -> None
     exact = [rng.integers(-9, 10, [int(n) for n in t.shape]).astype(np.float32) for t in inputs]
     rough = [rng.standard_normal(a.shape).astype(np.float32) for a in exact]
     plain = build([y, after], inputs)
-    with override(machine=f"l2=131072,l3=4194304,{machine}"):
+    with described(f"l2=131072,l3=4194304,{machine}"):
         program = lower_program([y, after], inputs)
         made = build([y, after], inputs)
     loops = [s.axis.name for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
@@ -114,7 +114,7 @@ def test_a_strip_is_added_once_to_lanes_that_do_not_fill_groups(lanes: int, wide
     rng = np.random.default_rng(0)
     exact = [rng.integers(-9, 10, [int(n) for n in t.shape]).astype(np.float32) for t in inputs]
     machine = f"l2=131072,l3=4194304,cores=2,vector_bytes={wide},registers={wide // 2}"
-    with override(machine=machine):
+    with described(machine):
         program = lower_program([y], inputs)
         made = build([y], inputs)
     loops = [s.axis.name for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
@@ -129,7 +129,7 @@ def test_the_last_tile_stores_no_row_of_those_that_come_by_themselves() -> None:
     r = te.reduce_axis(steps, name="k")
     y = te.compute((rows, lanes), lambda i, j: te.sum(b[r, i] * a[r, j], axis=r), name="Y")
     wanted = Choices(contract=True, pack="panel", tile=(14, 1))
-    with override(machine=f"l2={1 << 20},l3={1 << 28},cores=2,vector_bytes=64,registers=32"):
+    with described(f"l2={1 << 20},l3={1 << 28},cores=2,vector_bytes=64,registers=32"):
         program = lower_program([y], [a, b], choices=wanted)
     body = program.kernels[-1].body
     groups = [s for s in body if isinstance(s, For) and s.axis.name == "g"]
@@ -150,5 +150,5 @@ def test_the_last_tile_stores_no_row_of_those_that_come_by_themselves() -> None:
 
 def test_strips_are_told_in_the_report() -> None:
     y, inputs = product(32, 3000, 10_000)
-    with override(machine=f"{MACHINE},cores=1"):
+    with described(f"{MACHINE},cores=1"):
         assert "strips of 1500 steps" in str(lower([y], inputs, schedule=True))

@@ -24,6 +24,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.expr import Const, int_const
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 MOST = (0, 30, 14, 9, 6, 5, 4)
 """Rows by registers on a machine of 32 registers."""
@@ -127,7 +128,7 @@ def test_a_product_is_one_register_tile(m: int, n: int, k: int) -> None:
 @pytest.mark.parametrize(("m", "n"), [(60, 120), (83, 128)], ids=["lanes", "rows"])
 def test_sums_that_wait_in_memory_are_added_to_once(m: int, n: int) -> None:
     y, inputs = product(m, n, 64)
-    with override(machine="registers=32,vector_bytes=64,l2=1048576,l3=33554432"):
+    with described("registers=32,vector_bytes=64,l2=1048576,l3=33554432"):
         moved = lower_program([y], inputs)
         kept = lower_program([y], inputs, choices=Choices(block=16, contract=True))
         assert len(register_tiles(m, n, 64)) == 1
@@ -159,7 +160,7 @@ def test_panels_of_less_than_a_register_tile_stay_as_they_are() -> None:
     y = topi.nn.conv2d(x, w, strides=2, padding=2)
     h = ta.placeholder(y.shape, name="H")
     (gradient,) = ta.JacobianRecursive(y, [w], h)
-    with override(machine="registers=16,vector_bytes=64,cores=2,l2=16384,l3=65536"):
+    with described("registers=16,vector_bytes=64,cores=2,l2=16384,l3=65536"):
         assert lower_program([gradient], [x, h], choices=Choices(contract=True)).kernels
 
 
@@ -174,6 +175,6 @@ def test_tiles_by_hand_fit_the_registers_there_are(dtype: str, tile: tuple[int, 
     given = [rng.normal(size=t.shape).astype(dtype) for t in (a, b)]
     want = ta.build(c, [a, b])(*given)
     for machine in ("registers=16,vector_bytes=16", "registers=32,vector_bytes=64"):
-        with override(machine=machine):
+        with described(machine):
             found = ta.build(c, [a, b], schedule=Choices(tile=tile, contract=True))(*given)
         np.testing.assert_array_equal(found, want)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorad import config, te, topi
+from tensorad import te, topi
 from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen import fusion_tile
@@ -24,6 +24,7 @@ from tensorad.compiled import CompiledFunction
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Tensor
 from tests.generators import WIDE, Array, Program, random_program, random_symbolic_program
+from tests.machines import described
 from tests.test_random_jit import DTYPES
 from tests.test_random_symbolic import SIZES
 
@@ -165,7 +166,7 @@ def test_large_outputs_that_are_read_again_stream_beside_their_rows() -> None:
     total = te.compute((64,), lambda i: te.sum(y[i, j] * h[i, j], axis=j), "total")
     dx = te.compute((64, 128), lambda i, j: y[i, j] * (h[i, j] - total[i]), "dX")
     made: Made = ([y, dx], [x, h])
-    with config.override(machine="l3=49152"):
+    with described("l3=49152"):
         program = lowered(made, fuse=True)
     (kernel,) = program.kernels
     stores = [s for s in statements(kernel.body) if isinstance(s, Store)]

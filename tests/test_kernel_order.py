@@ -12,9 +12,9 @@ from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.tensor import Dim, Tensor
 from tensorad.ir.visit import op_inputs
+from tests.machines import described
 
 SEPARATE = ta.Schedule(fuse=False)
 
@@ -65,7 +65,7 @@ def test_results_that_leave_all_caches_stay() -> None:
     outputs, x = chain(100, 5)
     large: Tensor = te.compute((100, 4096), lambda i, j: outputs[1][i] + x[i, j % 64], "Large")
     wanted = [*outputs[:1], large, *outputs[2:]]
-    with override(machine="l3=1048576"):
+    with described("l3=1048576"):
         order = [k.name for k in lower_program(wanted, [x], choices=SEPARATE).kernels]
     assert order[-1] == "Large"
 

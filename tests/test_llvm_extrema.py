@@ -13,9 +13,9 @@ from tensorad.building import build
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 MACHINES = ("vector_bytes=64,registers=32", "vector_bytes=32,registers=16")
 
@@ -38,7 +38,7 @@ def extremum(name: str, shape: tuple[int, int], dtype: str) -> tuple[Tensor, lis
 @pytest.mark.parametrize("n", [1, 7, 16, 33, 64, 100, 135])
 def test_nan_comes_through_from_every_place(n: int, dtype: str, name: str, machine: str) -> None:
     y, inputs = extremum(name, (n + 3, n), dtype)
-    with override(machine=machine):
+    with described(machine):
         f = build(y, inputs)
     x = np.random.default_rng(n).normal(size=(n + 3, n)).astype(dtype)
     x[np.arange(n), np.arange(n)] = np.nan
@@ -52,7 +52,7 @@ def test_nan_comes_through_from_every_place(n: int, dtype: str, name: str, machi
 
 def test_two_registers_are_compared_once() -> None:
     y, inputs = extremum("max", (4, 1024), "float32")
-    with override(machine=MACHINES[0]):
+    with described(MACHINES[0]):
         (kernel,) = lower_program([y], inputs).kernels
         text, _ = kernel_text(kernel, kernel_key(kernel)[1])
     loop = next(b for b in re.split(r"\n\w+:\n", text) if b.count("fdiv <16 x float>") == 4)

@@ -14,9 +14,9 @@ from tensorad.building import build
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor
+from tests.machines import described
 
 WIDE = "vector_bytes=64,registers=32,l2=1048576,l3=33554432"
 N = 1024
@@ -26,7 +26,7 @@ def order(n: int, f: Callable[[Expr, Expr], Expr], machine: str = WIDE) -> str:
     """The loads and stores of a loop over two arrays: l and s, in the order of the text."""
     a, b = (te.placeholder((n,), name=name) for name in "AB")
     y = te.compute((n,), lambda i: f(a[i], b[i]), name="Y")
-    with override(machine=machine):
+    with described(machine):
         (kernel,) = lower_program([y], [a, b]).kernels
         text, _ = kernel_text(kernel, kernel_key(kernel)[1])
     lines = [line for line in text.splitlines() if "<16 x float>" in line]
@@ -48,7 +48,7 @@ def test_a_pass_that_asks_for_rows_reads_several_registers_first() -> None:
     k = te.reduce_axis(N, name="k")
     s = te.compute((512,), lambda i: te.sum(x[i, k] * head[i, k], axis=k), name="S")
     y = te.compute((512, N), lambda i, j: (x[i, j] - s[i]) * (head[i, j] + s[i]), name="Y")
-    with override(machine=f"{WIDE},l3=1048576"):
+    with described(f"{WIDE},l3=1048576"):
         (kernel,) = lower_program([y], [x, head]).kernels
         text, _ = kernel_text(kernel, kernel_key(kernel)[1])
     block = next(b for b in re.split(r"\n\w+:\n", text) if b.count("!nontemporal") == 4)
@@ -62,7 +62,7 @@ def test_a_pass_that_adds_to_sums_in_memory_reads_several_registers_first() -> N
     """Only what streams waits: the stores of sums beside it take no part in the choice."""
     x, head, g = te.placeholder((512, N)), te.placeholder((512, N)), te.placeholder((N,))
     y = topi.nn.layer_norm(x, g, te.const(np.zeros(N, "f4")), axis=1)
-    with override(machine=f"{WIDE},l3=1048576"):
+    with described(f"{WIDE},l3=1048576"):
         program = lower_program(list(ta.vjp(y, [x, g], head)), [x, g, head])
         texts = [kernel_text(k, kernel_key(k)[1])[0] for k in program.kernels]
     blocks = [b for t in texts for b in re.split(r"\n\w+:\n", t)]
@@ -83,7 +83,7 @@ def test_short_loops_and_functions_take_one_register() -> None:
 def test_every_element_is_stored_once(n: int, dtype: str, streaming: bool) -> None:
     a, v = te.placeholder((3, n), dtype, name="A"), te.placeholder((n,), dtype, name="V")
     y = te.compute((3, n), lambda i, j: (a[i, j] - v[j]) * v[j], name="Y")
-    with override(machine=f"{WIDE},vector_bytes=64"):
+    with described(f"{WIDE},vector_bytes=64"):
         f = build(y, [a, v], schedule=ta.Schedule(streaming=streaming))
     rng = np.random.default_rng(n)
     x, w = rng.standard_normal((3, n)).astype(dtype), rng.standard_normal(n).astype(dtype)
@@ -102,7 +102,7 @@ def test_rows_begin_with_registers_that_end_before_a_line(apart: bool) -> None:
     a = te.placeholder((5, 3 * n if apart else n), name="A")
     y = te.compute((5, n), lambda i, j: a[i, 3 * j if apart else j] * 2.0, name="Y")
     choices = ta.Schedule(streaming=True)
-    with override(machine=WIDE):
+    with described(WIDE):
         (kernel,) = lower_program([y], [a], choices=choices).kernels
         text, _ = kernel_text(kernel, kernel_key(kernel)[1])
         f = build(y, [a], schedule=choices)
@@ -136,7 +136,7 @@ def test_lanes_that_compute_where_they_read_have_no_common_start() -> None:
     y = te.compute((n, m), lambda i, j: x[which[i, j] + i, j], name="Y")
     rng = np.random.default_rng(0)
     given = rng.integers(-9, 9, (n, 3, m)), rng.standard_normal((n + 2, m)).astype("f4")
-    with override(machine=WIDE):
+    with described(WIDE):
         f = build([y, which], [q, x], schedule=ta.Schedule(streaming=True, fuse=True))
     got, chosen = f(*given)
     np.testing.assert_array_equal(chosen, given[0].argmax(1))
@@ -151,14 +151,14 @@ def test_elements_that_say_where_rows_are_need_a_row() -> None:
         at = te.minimum(te.maximum(p[m - 1], 0), 6)
         return text_of(te.compute((n, m), lambda i, j: x[i, at, j] * 2.0, name="Y"), [x, p])
 
-    with override(machine=WIDE):
+    with described(WIDE):
         assert "icmp sge <16 x i64>" in rows(5, 608)
         assert "icmp sge <16 x i64>" not in rows(te.size("n"), te.size("m"))
 
 
 def crossings(y: Tensor, *inputs: Tensor) -> int:
     """Addresses that are looked at before a row begins with lanes of the page before."""
-    with override(machine=WIDE):
+    with described(WIDE):
         kernels = lower_program([y], inputs, choices=ta.Schedule(streaming=True)).kernels
         text, _ = kernel_text(kernels[-1], kernel_key(kernels[-1])[1])
     return len(re.findall(f"icmp ule i64 %\\w+, {4096 - 64}$", text, re.M))

@@ -19,9 +19,9 @@ from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loopir import Assign, For, Kernel, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.schedule_lines import through_buffers
-from tensorad.config import override
 from tensorad.ir.expr import Expr, add, axis, const, int_const, param, read
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 RNG = np.random.default_rng(5)
 SMALL_CACHES = "l2=4096,l3=16384"
@@ -29,7 +29,7 @@ SMALL_CACHES = "l2=4096,l3=16384"
 
 def text_of(outputs: list[Tensor], inputs: list[Tensor], machine: str = SMALL_CACHES) -> str:
     """The LLVM text of all kernels, for a machine whose caches are small."""
-    with override(machine=machine):
+    with described(machine):
         kernels = lower_program(outputs, inputs).kernels
         return "\n".join([kernel_text(k, kernel_key(k)[1])[0] for k in kernels])
 
@@ -121,7 +121,7 @@ def test_pools_with_streamed_gradients(kind: str, width: int) -> None:
     np.testing.assert_allclose(want[0], reference, rtol=1e-5, atol=1e-6)
     for offset in (16, 36):
         got = [array_at(w.shape, "float32", offset) for w in want]
-        with override(machine=SMALL_CACHES):
+        with described(SMALL_CACHES):
             build(outputs, [x, head], schedule=ta.Schedule(streaming=True))(*arrays, out=got)
         for g, w in zip(got, want, strict=True):
             np.testing.assert_array_equal(g, w)
@@ -139,7 +139,7 @@ def test_short_rows_are_streamed_through_a_buffer() -> None:
     y, x = pool((2, 3, 64, 280), "avg")
     head = te.placeholder(y.shape, name="H")
     (gradient,) = ta.vjp(y, [x], head)
-    with override(machine=SMALL_CACHES):
+    with described(SMALL_CACHES):
         (kernel,) = lower_program([gradient], [head]).kernels
     (lines,) = kernel.scratch
     assert lines.shape == (16 + 2 * 560,)  # a line, then turns that store below a burst
@@ -383,7 +383,7 @@ def test_windows_of_one_loop_are_not_those_of_a_loop_with_more_lanes() -> None:
     a, b = te.placeholder((10, 50), "int64", name="A"), te.placeholder((97, 10), "int64", name="B")
     k = te.reduce_axis(10, name="k")
     c = te.compute((50, 97), lambda i, j: te.sum(a[k, i] * b[j, k], axis=k), name="C")
-    with override(machine="l2=2048,l3=16384"):
+    with described("l2=2048,l3=16384"):
         f = build(c, [a, b], schedule=ta.Schedule(contract=True, block=17))
     x, y = np.arange(500).reshape(10, 50), np.arange(970).reshape(97, 10)
     assert (f(x, y) == (y @ x).T).all()
@@ -401,7 +401,7 @@ def test_rows_that_are_long_computed_are_stored_without_copies(functions: int) -
         return value
 
     y = te.compute((512, 100), lambda i, j: term(i, j) * s[i], name="Y")
-    with override(machine="l2=4096,l3=65536"):
+    with described("l2=4096,l3=65536"):
         program = lower_program([y], [x, s])
     (kernel,) = program.kernels
     assert ("Y.lines" in [t.name for t in kernel.scratch]) == (not functions)

@@ -14,11 +14,11 @@ from tensorad.codegen.loopir import For, Kernel, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.memory_inside import Inside, temporaries_inside
 from tensorad.codegen.runtime import Executable
-from tensorad.config import override
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import axis, const, int_const, mul, read, sub
 from tensorad.ir.tensor import Tensor
 from tensorad.te import placeholder
+from tests.machines import described
 
 MACHINE = "registers=32,vector_bytes=64,cores=2,l2=16384,l3=1048576"
 SHALLOW = MACHINE.replace("l2=16384", "l2=131072")
@@ -56,7 +56,7 @@ def run(p: LoopProgram, x: np.ndarray) -> np.ndarray:
 def test_it_lies_behind_the_rows_that_are_written(main: int, threads: int) -> None:
     p, y, t = program(main)
     verify_loops(p)
-    with override(machine=MACHINE, num_threads=threads):
+    with described(MACHINE, num_threads=threads):
         found = temporaries_inside(p)
         room = 32 * main + 600 * 32 + 64 <= 2048 * 32
         assert found == ({t: Inside(y, 32 * main)} if room else {})
@@ -69,7 +69,7 @@ def test_it_lies_behind_the_rows_that_are_written(main: int, threads: int) -> No
 
 def test_small_ones_stay_in_the_arena() -> None:
     p, _, _ = program(600)
-    with override(machine="l2=1048576"):
+    with described("l2=1048576"):
         assert not temporaries_inside(p)
 
 
@@ -81,7 +81,7 @@ def test_outputs_of_symbolic_sizes_have_no_room() -> None:
     y: Tensor = te.compute((n, 8), lambda i, j: u[i, j] + te.sum(t[r, j], axis=r), "Y")
     z: Tensor = te.compute((600, 8), lambda i, j: t[599 - i, j] * 2.0, "Z")
     given = [np.zeros((600, 8), np.float32), np.ones((5, 8), np.float32)]
-    with override(machine=MACHINE):
+    with described(MACHINE):
         f = build([y, z], [x, u], schedule=Choices(fuse=False))
         assert f.memory_at(n=5).temporaries >= 600 * 32
         first, second = f(*given)
@@ -104,7 +104,7 @@ def test_packed_lanes_lie_beneath_the_last_rows(n: int, offset: int, threads: in
     rng = np.random.default_rng(n)
     given = [rng.normal(size=t.shape).astype("f4") for t in inputs]
     given[0][3, n - 2], given[1][5, 7] = np.inf, np.nan
-    with override(machine=SHALLOW, num_threads=threads):
+    with described(SHALLOW, num_threads=threads):
         (kernel,) = lower_program([y], inputs, choices=chosen).kernels
         assert [t.name for t in kernel.writes] == ["Y", "panel"]
         f = build(y, inputs, schedule=chosen)
@@ -120,6 +120,6 @@ def test_results_that_leave_all_caches_come_last() -> None:
     x = te.placeholder((600, 600), name="X")
     large: Tensor = te.compute((600, 600), lambda i, j: x[i, j] + 1.0, "Large")
     small: Tensor = te.compute((600,), lambda i: x[i, 0] * 2.0, "Small")
-    with override(machine=MACHINE):
+    with described(MACHINE):
         names = [k.name for k in lower_program([large, small], [x]).kernels]
     assert names == ["Small", "Large"]

@@ -11,8 +11,8 @@ from tensorad.building import build
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import Fetch, For, LoopProgram
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 SMALL_CACHES = "l2=4096,l3=16384"
 
@@ -25,7 +25,7 @@ def picked(count: int = 50, width: int = 48) -> tuple[Tensor, list[Tensor]]:
 
 
 def lowered(outputs: list[Tensor], inputs: list[Tensor], machine: str) -> LoopProgram:
-    with override(machine=machine):
+    with described(machine):
         return lower_program(outputs, inputs)
 
 
@@ -74,7 +74,7 @@ def test_values_are_those_of_numpy(count: int, width: int) -> None:
     rows = rng.normal(size=(100, width)).astype(np.float32)
     where = rng.integers(0, 100, count)
     h = rng.normal(size=(count, width)).astype(np.float32)
-    with override(machine=SMALL_CACHES):
+    with described(SMALL_CACHES):
         f = build([y, *vjp(y, [table], head)], [table, place, head])
     out, back = f(rows, where, h)
     expected = np.zeros_like(rows)

@@ -15,8 +15,8 @@ from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loopir import For, Kernel, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.schedule_memory import bytes_of
-from tensorad.config import override
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 RNG = np.random.default_rng(11)
 SMALL = "l1=32768,l2=4096,l3=16384"
@@ -39,7 +39,7 @@ def wanted(kind: str, x: Any, w: Any) -> list[Any]:
 
 
 def kernel_of(outputs: list[Tensor], inputs: list[Tensor], machine: str = SMALL) -> Kernel:
-    with override(machine=machine):
+    with described(machine):
         (kernel,) = lower_program(outputs, inputs).kernels
     return kernel
 
@@ -77,7 +77,7 @@ def test_ragged_rows_are_those_of_numpy(shape: tuple[int, int], dtype: str, kind
 def test_the_loops_say_the_same(kind: str) -> None:
     outputs, inputs = transposed(601, 20, kind, "float32")
     choices = ta.Schedule(streaming=True)
-    with override(machine=SMALL):
+    with described(SMALL):
         program = lower_program(outputs, inputs, choices=choices)
     arrays = [RNG.integers(-99, 99, [int(n) for n in t.shape]).astype("f") for t in inputs]
     got, _ = interpret_loops(program, dict(zip(inputs, arrays, strict=True)))

@@ -13,10 +13,10 @@ from tensorad.building import build
 from tensorad.codegen.llvm_lanes import runs_in_lanes, statements
 from tensorad.codegen.loopir import Fetch, Fold, For, Stmt, Store
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.nn import layer_norm, softmax
+from tests.machines import described
 
 N, M = 8, 4096
 
@@ -78,7 +78,7 @@ def test_passes_share_what_is_asked_for() -> None:
     alike; both beside exponentials."""
 
     def asked(outputs: list[Tensor], inputs: list[Tensor]) -> list[list[str]]:
-        with override(machine="l1=32768,l2=262144,l3=1048576"):
+        with described("l1=32768,l2=262144,l3=1048576"):
             (kernel,) = lower_program(outputs, inputs).kernels[:1]
         return [
             [f.tensor.name for f in s.body if isinstance(f, Fetch)]
@@ -148,7 +148,7 @@ def centred_loops(
 ) -> list[For]:
     x, h, y = centred(later)
     choices = ta.Schedule(fuse=True, siblings=False, passes=passes)
-    with override(machine=machine):
+    with described(machine):
         (kernel,) = lower_program([y], [x, h], choices=choices).kernels
     return loops([*statements(kernel.body)])
 

@@ -18,6 +18,7 @@ from tensorad.codegen.scan_blocks import PIECE, ROWS
 from tensorad.config import override
 from tensorad.ir.tensor import Tensor
 from tests.guarded import guarded
+from tests.machines import described
 from tests.test_memory_bound import RNG, array_at, text_of
 from tests.test_targets import HAS_AVX2
 
@@ -79,7 +80,7 @@ def test_blocks_have_the_bits_of_rows(shape: tuple[int, ...], dtype: str, cpu: s
         for how in ({}, {"reverse": True}, {"exclusive": True}):
             made = scan(shape, dtype, kind, **how)
             want = build(*made, schedule=ROW_BY_ROW)(a)
-            with override(machine=cpu):
+            with described(cpu):
                 f = build(*made)
             for offset in (0, 8, 56):
                 around = array_at((a.size + 32,), str(want.dtype), offset)
@@ -93,7 +94,7 @@ def test_blocks_have_the_bits_of_rows(shape: tuple[int, ...], dtype: str, cpu: s
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("machine", ["", SMALL])
 def test_rows_of_symbolic_number(machine: str, threads: int) -> None:
-    with override(machine=machine):
+    with described(machine):
         f = build(*scan((te.size("n"), 37)))
     with override(num_threads=threads):
         for rows in (0, 1, 7, 8, 9, 31, 1003):
@@ -112,7 +113,7 @@ def test_blocks_stay_inside_of_their_arrays(columns: int, machine: str) -> None:
         for at_end in (False, True):
             a, out = (guarded((rows, columns), "float32", at_end) for _ in range(2))
             a[...] = RNG.integers(-9, 9, a.shape)
-            with override(machine=machine):
+            with described(machine):
                 build(*scan(a.shape))(a, out=out)
             np.testing.assert_array_equal(out, np.cumsum(a, axis=1))
 
@@ -134,7 +135,7 @@ def test_states_of_several_numbers_stand_in_lanes() -> None:
 
 def test_rows_of_later_turns_are_asked_for_in_the_order_of_memory() -> None:
     def asked(rows: Any, machine: str) -> list[list[tuple[str, int]]]:
-        with override(machine=machine):
+        with described(machine):
             kernel = kernel_of(scan((rows, 40)))
         blocks = [s for loop in in_lanes(kernel) for s in loop.body if isinstance(s, For)]
         fetched = [[c for c in s.body if isinstance(c, Fetch)] for s in blocks]
@@ -150,7 +151,7 @@ def test_rows_of_later_turns_are_asked_for_in_the_order_of_memory() -> None:
 
 def test_blocks_of_rows_stream() -> None:
     made = scan((1000, 36))
-    with override(machine=SMALL):
+    with described(SMALL):
         kernel = kernel_of(made)
     copies = [s for s in statements(kernel.body) if isinstance(s, Store) and s.streaming]
     assert [t.name for s in copies for t in s.tensors] == ["Y"] and len(kernel.scratch) == 1

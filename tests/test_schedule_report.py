@@ -13,7 +13,6 @@ from tensorad import te
 from tensorad.codegen import schedule_record
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.predict import predict
-from tensorad.config import override
 from tensorad.display.schedule import _threads
 from tensorad.errors import BindError
 from tensorad.ir.tensor import Dim, Tensor
@@ -23,7 +22,7 @@ from tests.machines import described
 @pytest.fixture(autouse=True)
 def known_machine() -> Iterator[None]:
     """Speeds that are not measured: texts are the same on every machine."""
-    with override(machine="l3=1000000,flops=1000000000,read=1000000000"):
+    with described("l3=1000000,flops=1000000000,read=1000000000"):
         yield
 
 
@@ -152,7 +151,7 @@ def test_nothing_is_kept_unasked() -> None:
 
 def test_speeds_are_measured_where_none_are_known() -> None:
     c, inputs = product()
-    with override(machine="l3=1000000"):
+    with described("l3=1000000"):
         first, second = (str(ta.lower(c, inputs).report()) for _ in "ab")
     assert first == second, "measured once"
     flops = re.search(r"best: ([\d.]+) ([kMG])? ?operations", first)

@@ -16,6 +16,7 @@ from tensorad.codegen.shared_loops import runs_of
 from tensorad.config import override
 from tensorad.ir.expr import axis
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 
 def pool(n: int, c: int, size: int) -> tuple[Tensor, Tensor]:
@@ -69,7 +70,7 @@ def test_a_tile_that_takes_a_whole_axis_is_no_loop(images: int) -> None:
     x, h = te.placeholder((images, 1, 28, 28), name="X"), te.placeholder((images, 6, 28, 28))
     w = te.placeholder((6, 1, 5, 5), name="W")
     gradients = ta.vjp(topi.nn.conv2d(x, w, padding=2), [w], h)
-    with override(machine="registers=32,vector_bytes=64,l2=1048576,cores=2"):
+    with described("registers=32,vector_bytes=64,l2=1048576,cores=2"):
         program = lower_program(gradients, [x, h], choices=Choices(blocks=False))
         verify_loops(program)
         found = outermost(program)
@@ -110,7 +111,7 @@ def product(depth: int, columns: int, packed: bool) -> tuple[list[Tensor], Tenso
 @pytest.mark.parametrize("packed", [False, True])
 def test_threads_that_are_awake_share_the_rows_of_light_products(packed: bool) -> None:
     inputs, y = product(120, 400, packed)
-    with override(machine="registers=32,vector_bytes=64,l2=1048576,l3=33554432,cores=2"):
+    with described("registers=32,vector_bytes=64,l2=1048576,l3=33554432,cores=2"):
         program = lower_program([y], inputs)
         verify_loops(program)
         (kernel,) = program.kernels

@@ -25,6 +25,7 @@ from tensorad.ir.expr import Expr, axis, int_const, param, read, size_var, sub
 from tensorad.ir.tensor import Dim, Tensor, dim_expr
 from tensorad.te import placeholder
 from tensorad.topi.nn import softmax
+from tests.machines import described
 
 
 def mirrored(n: Dim, m: Dim, kind: LoopKind = "parallel", spare: Dim = 3) -> LoopProgram:
@@ -140,6 +141,6 @@ def test_rows_that_stream_have_scratch_apart_from_them() -> None:
     y = softmax(x)
     for streaming in (True, False):
         choices = Schedule(streaming=streaming, fuse=True)
-        with override(machine="l2=65536"):
+        with described("l2=65536"):
             (kernel,) = lower_program([y], [x], choices=choices).kernels
         assert kernel.apart is (y if streaming else None)

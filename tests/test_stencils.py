@@ -14,9 +14,9 @@ from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For, Kernel, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.tensor import Tensor
 from tests.guarded import guarded
+from tests.machines import described
 from tests.test_targets import HAS_AVX2
 
 SMALL = "l1=4096,l2=32768,l3=65536"
@@ -68,7 +68,7 @@ def chain(step: Step, shape: tuple[int, ...], count: int, dtype: str = "float32"
 
 
 def lowered(outputs: list[Tensor], inputs: list[Tensor], machine: str = SMALL) -> LoopProgram:
-    with override(machine=machine):
+    with described(machine):
         program = lower_program(outputs, inputs)
     verify_loops(program)
     return program
@@ -107,10 +107,10 @@ def _stores(s: For, t: Tensor) -> bool:
 
 def test_the_reason_is_told() -> None:
     u, *rest = chain(diffused, (400, 64), 3)
-    with override(machine=SMALL):
+    with described(SMALL):
         text = ta.lower([rest[-1]], [u], schedule=True).report()
     assert "3 stencils in one loop over blocks of" in str(text)
-    with override(machine=SMALL):
+    with described(SMALL):
         assert len(lower_program([rest[-1]], [u], choices=APART).kernels) == 3
 
 
@@ -132,7 +132,7 @@ def test_the_same_bits_as_apart(
     u, *rest = chain(step, shape, 6, dtype)
     a = guarded(shape, dtype, at_end)
     a[...] = RNG.integers(-9, 9, shape) / (1 if dtype == "int32" else 16)
-    with override(machine=",".join([SMALL, cpu]).strip(",")):
+    with described(",".join([SMALL, cpu]).strip(",")):
         assert any(blocks_of(k) > 1 for k in lower_program([rest[2], rest[5]], [u]).kernels)
         together = ta.build([rest[2], rest[5]], [u])
         apart = ta.build([rest[2], rest[5]], [u], schedule=APART)
@@ -148,10 +148,10 @@ def test_gradients_have_the_same_bits_on_any_number_of_threads(threads: int) -> 
     head = te.placeholder(u.shape, name="H")
     outputs = [rest[-1], *ta.vjp(rest[-1], [u], head)]
     arrays = [RNG.random(u.shape, "f4") for _ in range(2)]
-    with override(machine=SMALL):
+    with described(SMALL):
         assert sum(blocks_of(k) > 1 for k in lower_program(outputs, [u, head]).kernels) > 2
         expected = ta.build(outputs, [u, head], schedule=APART)(*arrays)
-    with override(machine=SMALL, num_threads=threads):
+    with described(SMALL, num_threads=threads):
         f = ta.build(outputs, [u, head], schedule=ta.Schedule(parallel=True, fuse=True))
         g = ta.build(outputs, [u, head])
         for _ in range(5):
@@ -166,7 +166,7 @@ def test_the_loops_say_the_same() -> None:
     small = "l1=1024,l2=8192,l3=32768"
     program = lowered([rest[1], rest[-1]], [u], small)
     assert any(blocks_of(k) > 1 for k in program.kernels)
-    with override(machine=small):
+    with described(small):
         apart = lower_program([rest[1], rest[-1]], [u], choices=APART)
     results = [interpret_loops(p, {u: a})[0] for p in (program, apart)]
     for got, expected in zip(*results, strict=True):
@@ -188,7 +188,7 @@ def test_steps_that_read_two_before_them_keep_both() -> None:
             )
         )
     arrays = [RNG.random(shape, "f4") for _ in range(2)]
-    with override(machine=SMALL):
+    with described(SMALL):
         program = lower_program([states[-1]], [u, v])
         assert max(len(k.scratch) for k in program.kernels) == 3
         together = ta.build(states[-1], [u, v])(*arrays)
@@ -211,7 +211,7 @@ def test_other_reads_stay_apart(second: Step) -> None:
     last = second(first, 0)
     a = RNG.random(u.shape, "f4")
     assert not any(blocks_of(k) for k in lowered([last], [u]).kernels)
-    with override(machine=SMALL):
+    with described(SMALL):
         got = ta.build(last, [u])(a)
         np.testing.assert_array_equal(got, ta.build(last, [u], schedule=APART)(a))
 
@@ -228,7 +228,7 @@ def test_border_rows_are_no_loops_that_threads_share() -> None:
     machine = "cores=4,l1=4096,l2=2097152,l3=65536"
     for step in (diffused, leaning):
         u, *rest = chain(step, (400, 30000), 2)
-        with override(machine=machine):
+        with described(machine):
             (alone, *_) = lower_program([rest[0]], [u]).kernels
         assert sum(isinstance(s, For) and s.kind == "parallel" for s in alone.body) > 1
         (kernel,) = lowered([rest[-1]], [u], machine).kernels  # verifies the loops
@@ -245,7 +245,7 @@ def test_sums_at_places_by_data_stay_apart() -> None:
     outputs, inputs = ta.vjp(y, [u], head), [u, at, head]
     arrays = [RNG.random(u.shape, "f4"), RNG.integers(0, 40, 40).astype("i4")]
     arrays.append(RNG.random(u.shape, "f4"))
-    with override(machine="l1=4096,l2=32768,l3=2048"):
+    with described("l1=4096,l2=32768,l3=2048"):
         lowered(outputs, inputs)
         got = ta.build(outputs, inputs)(*arrays)
         expected = ta.build(outputs, inputs, schedule=APART)(*arrays)

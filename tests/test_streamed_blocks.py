@@ -20,6 +20,7 @@ from tensorad.config import override
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
 from tests.guarded import guarded
+from tests.machines import described
 from tests.test_memory_bound import RNG, SMALL_CACHES, array_at, pool, text_of
 from tests.test_targets import HAS_AVX2
 
@@ -36,7 +37,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kernel_of(outputs: list[Tensor], inputs: list[Tensor], machine: str) -> Kernel:
-    with override(machine=machine):
+    with described(machine):
         (kernel,) = lower_program(outputs, inputs).kernels
     return kernel
 
@@ -66,7 +67,7 @@ def check_everywhere(out: Tensor, inputs: list[Tensor], cpu: str) -> None:
         arrays.append(draw.astype(str(t.dtype)))
         arrays[-1].flat[3] = np.nan if t.dtype.is_float else 7
     want = build(out, inputs, schedule=ta.Schedule(streaming=False))(*arrays)
-    with override(machine=cpu):
+    with described(cpu):
         f = build(out, inputs, schedule=STREAMING)
     size = want.dtype.itemsize
     for offset in (0, size, 32, 64 - size):
@@ -220,7 +221,7 @@ def test_passes_that_ask_for_their_band_are_joined(cpu: str) -> None:
     found = []
     for passes in (False, None):
         choices = ta.Schedule(fuse=True, siblings=False, passes=passes)
-        with override(machine=machine):
+        with described(machine):
             (kernel,) = lower_program([y], [x], choices=choices).kernels
             f = build(y, [x], schedule=choices)
         lanes = [s for s in loops_of(kernel) if s.kind == "vector"]
@@ -248,7 +249,7 @@ def test_the_last_of_several_passes_asks_and_is_joined() -> None:
     found, results = [], []
     for passes in (False, None):
         choices = ta.Schedule(fuse=True, siblings=False, passes=passes)
-        with override(machine=SMALL_CACHES):
+        with described(SMALL_CACHES):
             (kernel,) = lower_program([y], [x], choices=choices).kernels
             results.append(build(y, [x], schedule=choices)(given))
         lanes = [s for s in loops_of(kernel) if s.kind == "vector"]
@@ -276,7 +277,7 @@ def test_rows_that_lie_apart_are_loaded_one_by_one() -> None:
     for at_end in (False, True):
         a = guarded((64, 3, 160), "float32", at_end)
         a[...] = RNG.standard_normal(a.shape)
-        with override(machine=FAR):
+        with described(FAR):
             got = build(y, [x])(a)
         np.testing.assert_array_equal(got, a[:, 0, :100] + a[:, 2, 3:103])
 
@@ -318,7 +319,7 @@ def test_bands_are_loaded_inside_of_their_array(
     for at_end in (False, True):
         a = guarded((5, 31, 45), dtype, at_end)
         a[...] = RNG.integers(-99, 99, a.shape)
-        with override(machine=machine):
+        with described(machine):
             got = build(y, [x])(a)
         rows = [a[:, k : window * shape[1] : window] for k in range(window)]
         parts = [r[:, :, k : k + 2 * shape[2] - 1 : 2] for r in rows for k in range(window)]
@@ -337,7 +338,7 @@ def test_rows_of_a_scan_are_loaded_in_the_order_of_memory(rows: int, dtype: str)
     for at_end in (False, True):
         a = guarded((rows, 45), dtype, at_end)
         a[...] = RNG.integers(-99, 99, a.shape)
-        with override(machine=machine):
+        with described(machine):
             got = build(y, [x])(a)
         np.testing.assert_array_equal(got, np.cumsum(a, axis=1, dtype=dtype))
 
@@ -374,7 +375,7 @@ def test_rows_whose_reads_do_not_follow_each_other_are_not_loaded(summed: bool) 
     a[...] = RNG.integers(-99, 99, a.shape)
     columns = np.array([j - j * j // 50 for j in range(45)])
     want = a[::10, columns] + a[5::10, columns]
-    with override(machine=machine):
+    with described(machine):
         np.testing.assert_array_equal(build(y, [x])(a), want.sum(axis=1) if summed else want)
 
 
@@ -388,7 +389,7 @@ def test_rows_that_a_step_may_not_read_are_not_loaded() -> None:
     source = te.compute((7, 45), lambda i, j: te.select(b[i, j] > 0, x[i, j], 0.0), "S")
     machine = "l2=64,l3=100000000"
     for y, loaded in ((te.scan(x, 1, "max"), True), (te.scan(source, 1, "max"), False)):
-        with override(machine=machine):
+        with described(machine):
             kernels = lower_program([y], [x, b]).kernels
         assert any(map(line_loops, kernels)) == loaded
 
@@ -398,5 +399,5 @@ def test_the_blocks_of_small_caches_are_those_of_large_ones() -> None:
     arrays = [RNG.standard_normal(t.shape).astype("f") for t in inputs]
     want = build(out, inputs)(*arrays)
     for machine in (SMALL_CACHES, FAR, "l1=1024,l2=2048,l3=4096"):
-        with override(machine=machine):
+        with described(machine):
             np.testing.assert_array_equal(build(out, inputs)(*arrays), want)

@@ -22,6 +22,7 @@ from tensorad.ir.expr import Const
 from tensorad.ir.order import reads
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.nn import layer_norm
+from tests.machines import described
 
 SMALL_CACHE = "l2=262144"
 
@@ -36,7 +37,7 @@ def normalised(rows: int, columns: int) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def lowered(rows: int, columns: int) -> LoopProgram:
-    with override(machine=SMALL_CACHE):
+    with described(SMALL_CACHE):
         program = lower_program(*normalised(rows, columns))
     verify_loops(program)
     return program
@@ -55,7 +56,7 @@ def test_sums_of_rows_read_them_beside_the_rows() -> None:
 
 def test_long_rows_are_added_in_the_pass_that_reads_them_last() -> None:
     """Four rows of X and of the head fill the first cache; the gradients add one row at a time."""
-    with override(machine=f"{SMALL_CACHE},l1=32768"):
+    with described(f"{SMALL_CACHE},l1=32768"):
         (kernel,) = readers(lower_program(*normalised(2048, 1024)), "X")
         (short,) = readers(lower_program(*normalised(2048, 256)), "X")
     for k, together in ((kernel, True), (short, False)):
@@ -72,7 +73,7 @@ def test_sums_begin_inside_of_a_line_where_the_rows_do() -> None:
     (_, *gradients), inputs = normalised(1024, 1024)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(t.shape).astype("f4") for t in inputs]
-    with override(machine=f"{SMALL_CACHE},l1=32768,l3=2097152", num_threads=2):
+    with described(f"{SMALL_CACHE},l1=32768,l3=2097152", num_threads=2):
         program = lower_program(gradients, inputs)
         (kernel,) = readers(program, "X")
         assert [(s.name, s.shape, t.name) for s, t in kernel.beside] == [
@@ -104,7 +105,7 @@ def test_columns_of_another_order_are_added_up_apart() -> None:
     m = te.reduce_axis((0, 512), "m")
     rows = te.compute((2048,), lambda i: te.sum(x[i, m], axis=m), "R")
     late = te.compute((512,), lambda j: te.sum(x[k, j] * rows[2047 - k], axis=k), "Y")
-    with override(machine=SMALL_CACHE):
+    with described(SMALL_CACHE):
         program = lower_program([late], [x])
     assert len(readers(program, "X")) == 2  # the first rows need what the last ones make
 
@@ -116,7 +117,7 @@ def test_sums_beside_their_rows_have_the_same_bits(
     outputs, inputs = normalised(rows, columns)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(t.shape).astype("f4") for t in inputs]
-    with override(machine=SMALL_CACHE, num_threads=2):
+    with described(SMALL_CACHE, num_threads=2):
         joined = ta.build(outputs, inputs)(*arrays)
         monkeypatch.setattr(fusion, "join_strips", lambda kernels, _: list(kernels))
         apart = ta.build(outputs, inputs)(*arrays)
@@ -133,7 +134,7 @@ def test_sums_wait_for_columns_that_a_later_loop_stores(rows: int) -> None:
     )
     y = te.compute((256,), lambda j: te.sum(t[k, j] * x[k, j], axis=k), name="Y")
     want = np.where(np.arange(256) < 253, 2.0 * rows, rows)
-    with override(machine=SMALL_CACHE):
+    with described(SMALL_CACHE):
         (_, got) = ta.build([t, y], [x])(np.ones((rows, 256), "f4"))
     assert np.array_equal(got, want)
 
@@ -145,7 +146,7 @@ def test_checks_of_rows_stay_before_what_reads_by_them() -> None:
     y = te.compute((256,), lambda j: te.sum(index[k, j].astype("float32"), axis=k), name="Y")
     picked = np.arange(2048 * 256).reshape(2048, 256) % 77
     table = np.arange(77, dtype="f4")
-    with override(machine=SMALL_CACHE):
+    with described(SMALL_CACHE):
         f = ta.build([t, y], [index, w], schedule=ta.Schedule(parallel=False))
         rows, sums = f(picked, table)
         assert np.array_equal(rows, picked) and np.array_equal(sums, picked.sum(0))
@@ -194,7 +195,7 @@ def test_strips_of_one_thread_run_as_one() -> None:
 @pytest.mark.parametrize(("rows", "count"), [(8, 8192), (63, 5000), (500, 8192)])
 def test_threads_add_to_the_rows_that_they_filled(rows: int, count: int) -> None:
     d, inputs = added_rows(rows, 100, count)
-    with override(machine="cores=4"):
+    with described("cores=4"):
         program = lower_program([d], inputs)
     verify_loops(program)
     kernel = program.kernels[-1]
@@ -231,7 +232,7 @@ def test_other_rows_that_data_picks_are_not_shared_by_ranges(rows: int, width: i
 def test_rows_in_a_range_are_asked_for_ahead() -> None:
     """Only those: another thread's stay in its cache."""
     d, inputs = added_rows(3000, 128, 4096)
-    with override(machine="l2=65536,l3=1048576,line=64"):
+    with described("l2=65536,l3=1048576,line=64"):
         kernel = lower_program([d], inputs).kernels[-1]
         fetched = [s for s in statements(kernel.body) if isinstance(s, Fetch)]
         assert [s.tensor.name for s in fetched] == ["dT", "head"]

@@ -20,6 +20,7 @@ from tensorad.config import override
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor
 from tests.generators import random_program
+from tests.machines import described
 from tests.test_schedule import all_statements, loops, statements
 
 FORCED = ta.Schedule(blocks=True, rows=True)
@@ -69,7 +70,7 @@ def asked(program: LoopProgram) -> list[str]:
 
 
 def test_long_rows_side_by_side_are_asked_for_a_turn_before() -> None:
-    with override(machine="l2=65536,l3=131072"):
+    with described("l2=65536,l3=131072"):
         found = asked(program_of(*summed((64, 512), (0,))))
         assert found == [f"X['k0 + {n}', 'i0']" for n in range(8, 16)]
         assert not asked(program_of(*summed((128, 256), (0,))))  # short rows are loaded before
@@ -96,7 +97,7 @@ def test_rows_that_the_next_turn_reads_again_are_not_asked_for() -> None:
     def body(i: Axis, j: Axis) -> Expr:
         return x[i, j] + x[i + 1, j]
 
-    with override(machine="l2=65536,l3=131072"):
+    with described("l2=65536,l3=131072"):
         assert not asked(program_of(x, te.compute((63, 256), body, "Y")))
 
 
@@ -193,7 +194,7 @@ def decomposed(n: int, m: int, r: int) -> tuple[Tensor, list[Tensor]]:
 def test_products_of_small_tensors_are_made_by_who_reads_them() -> None:
     """A block of the product is scratch of the thread that has those slices of T."""
     y, inputs = decomposed(64, 64, 16)
-    with override(machine="registers=32,vector_bytes=64,l2=1048576,cores=2"):
+    with described("registers=32,vector_bytes=64,l2=1048576,cores=2"):
         program = lower_program([y], inputs)
     verify_loops(program)
     assert [k.name for k in program.kernels] == ["Y.blocks", "Y"]

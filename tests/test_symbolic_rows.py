@@ -17,6 +17,7 @@ from tensorad.config import override
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
 from tests.guarded import guarded
+from tests.machines import described
 from tests.test_memory_bound import RNG, array_at, text_of
 from tests.test_versions import CACHES, CPUS, kernel_of, trips
 
@@ -35,7 +36,7 @@ def transposed(rows: int, columns: int, kind: str, dtype: str) -> tuple[list[Ten
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
 def test_rows_of_any_length_are_transposed(dtype: str, kind: str, cpu: str) -> None:
-    with override(machine=cpu):
+    with described(cpu):
         f = build(*transposed(50, 37, kind, dtype))
     for rows, columns in ((50, 37), (33, 16), (16, 48), (5, 70), (70, 5), (1, 1)):
         shape = (50 if kind == "columns" else rows, 37 if kind == "rows" else columns)
@@ -75,7 +76,7 @@ def loops_beyond(kernel: Kernel) -> list[For]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tiles_of_symbolic_extents_walk_in_strips_beyond_the_caches(kind: str) -> None:
-    with override(machine=CACHES):
+    with described(CACHES):
         kernel = kernel_of(transposed(1024, 512, kind, "float32"))
     found = loops_beyond(kernel)
     buffered = [any(c.tensors[0].name == "Y.strip" for c in stores_of(s)) for s in found]
@@ -109,7 +110,7 @@ def test_a_row_beside_the_transposed_ones_keeps_tiles_out_of_strips() -> None:
     m, n = te.size("m"), te.size("n")
     x, z = te.placeholder((m, n), name="X"), te.placeholder((n, m), name="Z")
     y = te.compute((n, m), lambda i, j: x[j, i] + z[i, j], name="Y")
-    with override(machine=CACHES):
+    with described(CACHES):
         assert not loops_beyond(kernel_of(([y], [x, z])))
 
 
@@ -119,7 +120,7 @@ SHAPES = ((1040, 40), (1001, 33), (512, 16), (700, 15), (100, 500), (3, 5), (0, 
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_strips_of_symbolic_extents_store_what_is_theirs(dtype: str, cpu: str) -> None:
-    with override(machine=",".join(filter(None, [cpu, CACHES]))):
+    with described(",".join(filter(None, [cpu, CACHES]))):
         f = build(*transposed(0, 0, "both", dtype))
     for rows, columns in SHAPES:
         x = RNG.standard_normal((rows, columns)).astype(dtype)
@@ -135,7 +136,7 @@ def test_strips_of_symbolic_extents_store_what_is_theirs(dtype: str, cpu: str) -
 
 
 def test_strips_of_symbolic_extents_stay_inside_of_their_arrays() -> None:
-    with override(machine=CACHES):
+    with described(CACHES):
         f = build(*transposed(0, 0, "both", "float32"))
     for shape in ((1040, 17), (1001, 33)):
         for at_end in (False, True):
@@ -148,7 +149,7 @@ def test_strips_of_symbolic_extents_stay_inside_of_their_arrays() -> None:
 @pytest.mark.parametrize("shape", [(528, 18), (515, 18)])
 def test_the_loops_of_strips_say_the_same(shape: tuple[int, int]) -> None:
     outputs, inputs = transposed(*shape, "both", "float32")
-    with override(machine=CACHES):
+    with described(CACHES):
         program = lower_program(outputs, inputs)
     x = RNG.integers(-99, 99, shape).astype("float32")
     sizes = {e: n for e, n in zip(inputs[0].shape, shape, strict=True) if isinstance(e, Size)}

@@ -27,6 +27,7 @@ from tensorad.ir.tensor import Constant, Tensor
 from tests.generator_mixed import Mixed
 from tests.generators import WIDE, random_program
 from tests.loop_cases import CASES
+from tests.machines import described
 
 Array = np.ndarray
 FEATURES = dict.fromkeys(llvm.host()[1].split(","))
@@ -124,7 +125,7 @@ def test_narrow_registers_are_really_used(cpu: str) -> None:
     text, _ = kernel_text(kernel, kernel_key(kernel)[1])
     assert "%zmm" not in llvm.assembly(text, 2, cpu) and "%ymm" in llvm.assembly(text, 2, cpu)
     before = compiled_kernel(kernel)[0]
-    with override(machine=f"cpu={cpu}"):
+    with described(f"cpu={cpu}"):
         assert machine.current().vector_bytes == 32
         narrow = compiled_kernel(kernel)[0]
     is_home = cpu == machine.this_machine().cpu
@@ -138,14 +139,14 @@ def test_avx2_code_transposes_pieces_of_rows(columns: int, dtype: str) -> None:
     x = te.placeholder((35, columns), dtype, name="X")
     y = te.compute((columns, 35), lambda i, j: x[j, i], "Y")
     a = np.random.default_rng(3).integers(-99, 99, (35, columns)).astype(dtype)
-    with override(machine="cpu=haswell"):
+    with described("cpu=haswell"):
         np.testing.assert_array_equal(build(y, [x])(a), a.T)
 
 
 def check_avx2(programs: Iterator[tuple[str, Program]]) -> None:
     for name, program in programs:
         want = at_home(program)
-        with override(machine="cpu=haswell"):
+        with described("cpu=haswell"):
             have = at_home(program)
         for t, a, b in zip(program[0], have, want, strict=True):
             same_bits(a, b, f"{t.name} of {name}")
@@ -271,7 +272,7 @@ def check_arm(programs: Iterator[tuple[str, Program]], folder: Path, cpu: str) -
     names = []
     for name, program in programs:
         names.append(name)
-        with override(machine=NEON):
+        with described(NEON):
             emulated.add(program)
     for side in ("start", "end"):
         found = emulated.run(side)

@@ -23,6 +23,7 @@ from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder
 from tests.guarded import guarded
+from tests.machines import described
 from tests.test_memory_bound import RNG, array_at
 from tests.test_targets import HAS_AVX2
 
@@ -91,7 +92,7 @@ def trips(s: For, **sizes: int) -> int:
 
 @pytest.mark.parametrize("make", [add, short_rows, pool, normalised])
 def test_sizes_of_the_call_choose_one_of_two_versions(make: Callable[[Any], Made]) -> None:
-    with override(machine=CACHES):
+    with described(CACHES):
         kernel = kernel_of(make(te.size("n")))
     inside, beyond = [s for s in kernel.body if isinstance(s, For)]
     assert (streams(inside), streams(beyond)) == (False, True)
@@ -103,7 +104,7 @@ def test_sizes_of_the_call_choose_one_of_two_versions(make: Callable[[Any], Made
 @pytest.mark.parametrize("n", [2048, 2049])
 def test_versions_change_where_fixed_sizes_begin_to_stream(n: int) -> None:
     """Three arrays of 2048 floats fill the last cache, and an output is a third of it."""
-    with override(machine=CACHES):
+    with described(CACHES):
         fixed = any(map(streams, [s for s in kernel_of(add(n)).body if isinstance(s, For)]))
         symbolic = [s for s in kernel_of(add(te.size("n"))).body if isinstance(s, For)]
     assert fixed == (n > 2048) == (trips(symbolic[1], n=n) > 0)
@@ -115,7 +116,7 @@ def test_versions_have_the_bits_of_fixed_sizes(
     make: Callable[[Any], Made], sizes: tuple[int, ...], cpu: str
 ) -> None:
     machine = ",".join(filter(None, [cpu, CACHES]))
-    with override(machine=machine):
+    with described(machine):
         f = build(*make(te.size("n")))
     for n in sizes:
         outputs, inputs = make(n)
@@ -136,7 +137,7 @@ def test_versions_have_the_bits_of_fixed_sizes(
 
 @pytest.mark.parametrize("n", [3, 33])
 def test_versions_read_inside_of_their_arrays(n: int) -> None:
-    with override(machine=CACHES):
+    with described(CACHES):
         kernel = kernel_of(pool(te.size("n")))
         f = build(*pool(te.size("n")))
     inside, beyond = [s for s in kernel.body if isinstance(s, For)]
@@ -152,7 +153,7 @@ def test_versions_read_inside_of_their_arrays(n: int) -> None:
 def test_the_interpreter_runs_the_same_version() -> None:
     n = te.size("n")
     outputs, inputs = short_rows(n)
-    with override(machine=CACHES):
+    with described(CACHES):
         program = lower_program(outputs, inputs)
     for rows in (4, 500):
         x = RNG.integers(-9, 9, (rows, 21)).astype("f")
@@ -161,7 +162,7 @@ def test_the_interpreter_runs_the_same_version() -> None:
 
 
 def test_rows_of_two_sizes_have_two_versions() -> None:
-    with override(machine=CACHES):
+    with described(CACHES):
         outputs, inputs = two_sizes(te.size("n"))
         inside, beyond = [s for s in kernel_of((outputs, inputs)).body if isinstance(s, For)]
         f = build(outputs, inputs)
@@ -178,7 +179,7 @@ def test_what_computes_longer_than_memory_takes_has_one_version() -> None:
     w = te.const(np.full((64, 64), 0.125, np.float32))
     slow = te.compute(x.shape, lambda i, j: te.tanh(te.exp(te.sin(te.erf(x[i, j])))), name="Y")
     for y in (topi.nn.dense(x, w), slow):
-        with override(machine=CACHES):
+        with described(CACHES):
             assert not any(streams(s) for s in kernel_of(([y], [x])).body if isinstance(s, For))
 
 
@@ -193,7 +194,7 @@ def test_a_choice_leaves_one_version(streaming: bool) -> None:
 
 def test_the_report_tells_when_stores_stream() -> None:
     outputs, inputs = add(te.size("n"))
-    with listening() as heard, override(machine=CACHES):
+    with listening() as heard, described(CACHES):
         lower_program(outputs, inputs)
     (told,) = [d for d in heard if "streaming" in d.what]
     assert told.about == tuple(outputs) and "n" in told.why and "24576" in told.why

@@ -18,9 +18,9 @@ from tensorad.codegen.llvm import assembly
 from tensorad.codegen.llvm_text import Code, Writer
 from tensorad.codegen.vmath import FUNCTIONS
 from tensorad.compiled import CompiledFunction
-from tensorad.config import override
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, DType
 from tensorad.ir.expr import call
+from tests.machines import described
 
 INF, NAN = math.inf, math.nan
 ULPS = 4.0
@@ -224,7 +224,7 @@ def function_text(op: str, dtype: DType, lanes: int, cpu: str) -> str:
     code = Code()
     w = Writer(code, 0, dtype, lanes)
     names = ["%a", "%b"][: 1 + (op in BINARY)]
-    with override(machine=f"cpu={cpu}"):
+    with described(f"cpu={cpu}"):
         result = vmath.call(w, op, tuple(names))
     head = ", ".join([f"{w.type} {n}" for n in names])
     body = [f"define {w.type} @f({head}) {{", *code.regions[0].lines, f"ret {w.type} {result}", "}"]
