@@ -90,6 +90,7 @@ def test_sums_over_rows_wait_outside_of_the_loop_over_blocks() -> None:
     assert results(made, program, arrays) == results(made, apart, arrays)
 
 
+@described()
 def test_a_head_that_no_cache_holds_leaves_its_sums_over_rows_apart() -> None:
     """Scores of 4096 x 4096 floats: only blocks of rows stay near."""
     program = lowered(attention_gradients(2, 4096, 64))

@@ -10,6 +10,7 @@ from tensorad import config, te, topi
 from tensorad.codegen.memory import ALIGNMENT, LARGE_PAGE, scratch_block
 from tensorad.codegen.memory_use import MemoryUse
 from tensorad.errors import BindError
+from tests.machines import described
 
 KIB = 1024
 
@@ -28,6 +29,7 @@ def test_rows_in_scratch_need_no_arena() -> None:
     assert fused.peak < apart.peak - 2000 * KIB
 
 
+@described()
 def test_temporaries_share_memory_when_they_do_not_live_together() -> None:
     x = te.placeholder((256, 256), dtype="float64", name="X")
     k = [te.reduce_axis((0, 256), f"k{n}") for n in range(4)]

@@ -37,6 +37,7 @@ def outermost(program: LoopProgram) -> list[For]:
 @pytest.mark.parametrize(
     ("n", "c", "runs", "depth"), [(5, 12, 60, 3), (1, 3, 16, 3), (40, 2, 40, 4), (1, 64, 64, 3)]
 )
+@described()
 def test_short_shared_loops_take_in_the_next(n: int, c: int, runs: int, depth: int) -> None:
     x, y = pool(n, c, 16)
     program = lower_program([y], [x], choices=Choices(parallel=True, flat=False))
@@ -136,6 +137,7 @@ def test_threads_that_are_awake_share_the_rows_of_light_products(packed: bool) -
                 np.testing.assert_array_equal(f(a, b), want)
 
 
+@described()
 def test_rows_whose_results_share_lines_are_not_shared() -> None:
     x, k = te.placeholder((128, 10), name="X"), te.reduce_axis(128, "k")
     a = te.placeholder((128, 512), name="A")
@@ -144,6 +146,7 @@ def test_rows_whose_results_share_lines_are_not_shared() -> None:
     assert {s.kind for s in outermost(program)} == {"serial"}
 
 
+@described()
 def test_threads_that_are_awake_share_fused_loops_with_products_inside() -> None:
     """What a product packs belongs to the columns of one run, so nothing is packed again."""
     d, w = te.placeholder((128, 10), name="D"), te.placeholder((512, 10), name="W")

@@ -316,6 +316,7 @@ def scaled_gradients(n: int, m: int) -> tuple[list[Tensor], list[Tensor]]:
     return list(ta.vjp(y, [x, a, b], h)), [x, a, b, h]
 
 
+@described()
 def test_gradients_of_scale_shift_and_rows_share_one_loop() -> None:
     outputs, inputs = scaled_gradients(4096, 512)
     program = lower_program(outputs, inputs)
