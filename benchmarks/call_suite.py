@@ -96,5 +96,10 @@ def judge(rows: Sequence[Figures]) -> list[Verdict]:
 
 
 SUITE: Final = Suite(
-    "calls", "calls with 16 elements and three arrays", measure, judge, threads=(1,)
+    "calls",
+    "calls with 16 elements and three arrays",
+    measure,
+    judge,
+    threads=(1,),
+    peers=("torch", "jax", "numba"),
 )

@@ -57,5 +57,5 @@ def judge(rows: Sequence[Figures]) -> list[Verdict]:
 
 SUITE: Final = Suite(
     "compile", "seconds from formula to running code, in fresh processes", measure, judge,
-    threads=(1,),
+    threads=(1,), peers=PEERS,
 )  # fmt: skip

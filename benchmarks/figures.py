@@ -87,6 +87,7 @@ class Suite:
             figures, one by one; called in a measuring process.
         judge: what the figures are asked.
         threads: the numbers of threads it runs on; None for those the user names.
+        peers: who takes part where its package is installed.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Suite:
     measure: Measure
     judge: Judge
     threads: tuple[int, ...] | None = None
+    peers: tuple[str, ...] = ()
 
 
 def asked(rows: Sequence[Figures], what: str, value: str, floor: float) -> Verdict | None:

@@ -40,4 +40,7 @@ def judge(rows: Sequence[Figures]) -> list[Verdict]:
     return those([asked(rows, "peak memory, torch / ours", "torch / ours", 1.0)])
 
 
-SUITE: Final = Suite("memory", "peak memory beside PyTorch's, in fresh processes", measure, judge)
+SUITE: Final = Suite(
+    "memory", "peak memory beside PyTorch's, in fresh processes", measure, judge,
+    peers=("torch",),
+)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -12,7 +12,8 @@ from tqdm import tqdm
 
 from benchmarks.figures import Figures, Suite, asked, those
 from benchmarks.limits import Peak
-from benchmarks.peers.ours import Program, allocated
+from benchmarks.peers.ours import FRESH, NAME, Program, allocated
+from benchmarks.peers.registry import missing
 from benchmarks.timing import Call, race
 from benchmarks.verdicts import Verdict
 from benchmarks.workloads.catalogue import WORKLOADS
@@ -24,6 +25,9 @@ from tensorad.ir.tensor import Tensor
 LARGE: Final = (512, 1024, 2048)
 SMALL: Final = ((256, 256, 256), (100, 100, 100), (64, 64, 64), (17, 19, 23))
 BATCH: Final = 64
+PEERS: Final = ("torch", "jax", "numba")
+MOST_BY_HAND: Final = 256
+"""Loops by hand take part in products of at most so many rows; larger ones take them minutes."""
 DENSE: Final = {
     "dense Y": (32, 10000, 3000, "nt"),
     "dense dX": (32, 3000, 10000, "nn"),
@@ -43,11 +47,13 @@ def measure(
         turns: dict[tuple[str, str], Call] = {("product", n): c for n, c in calls.items()}
         raced = race({**turns, ("peak", "peak"): peak.seconds}, rounds)
         times = raced.times
-        ours = times["product", "tensorad"].median_s
-        peers = {n: times["product", n].median_s for n in calls if n != "tensorad"}
+        ours = times["product", NAME].median_s
+        peers = {n: times["product", n].median_s for n in calls if n not in (NAME, FRESH)}
         reached = flops / ours / (peak.flops / times["peak", "peak"].median_s)
-        values = {"ms": ours * 1e3, **{f"{n} ms": s * 1e3 for n, s in peers.items()}}
-        values |= {"share of peak": reached, "best / ours": min(peers.values()) / ours}
+        values = {"ms": ours * 1e3, "fresh ms": times["product", FRESH].median_s * 1e3}
+        values |= {f"{n} ms": s * 1e3 for n, s in peers.items()} | {"share of peak": reached}
+        if peers:
+            values["best / ours"] = min(peers.values()) / ours
         values |= {f"{n} / ours": s / ours for n, s in peers.items()}
         yield Figures(name, threads, values, foreign=raced.foreign)
 
@@ -105,32 +111,63 @@ def _batched(threads: int) -> Made:
 def _product_calls(
     threads: int, y: Tensor, inputs: list[Tensor], given: list[Array], seen: tuple[Array, Array]
 ) -> dict[str, Call]:
-    """Ours, NumPy's and PyTorch's, all into arrays allocated once, and checked."""
+    """All checked, into arrays allocated once, but for JAX: it has none, nor has `FRESH`."""
     f = build(y, inputs)
     (out,) = allocated([y])
     one, two = given
     target, (left, right) = np.empty_like(out), seen
+    absent = missing(PEERS)
     calls: dict[str, Call] = {
-        "tensorad": lambda: f(one, two, out=out),
+        NAME: lambda: f(one, two, out=out),
+        FRESH: lambda: f(one, two),
         "numpy": lambda: np.matmul(left, right, out=target),
     }
-    if importlib.util.find_spec("torch") is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-        tensors = [torch.from_numpy(a) for a in seen]
-        place = torch.from_numpy(np.empty_like(out))
-        calls["torch"] = lambda: torch.matmul(*tensors, out=place)
-    for call in calls.values():
-        call()
-    _check("matmul", out, target)
+    if "torch" not in absent:
+        calls["torch"] = _torch_product(threads, seen, np.empty_like(out))
+    if "jax" not in absent:
+        calls["jax"] = _jax_product(seen)
+    if "numba" not in absent and max(one.shape[1:]) <= MOST_BY_HAND:
+        calls["numba"] = _numba_product(threads, seen, np.empty_like(out))
+    expected = np.matmul(left, right)
+    for name, call in calls.items():
+        _check(f"matmul by {name}", np.asarray(call()), expected)
     return calls
 
 
 def _check(name: str, found: Array, expected: Array) -> None:
     apart = float(np.abs(found - expected).max()) / float(np.abs(expected).max())
     if not apart <= 1e-4:
-        raise ArithmeticError(f"{name}: the result of tensorad is off by {apart:.1e}.")
+        raise ArithmeticError(f"{name}: the result is off by {apart:.1e}.")
+
+
+def _torch_product(threads: int, seen: tuple[Array, Array], out: Array) -> Call:
+    import torch
+
+    torch.set_num_threads(threads)
+    tensors, place = [torch.from_numpy(a) for a in seen], torch.from_numpy(out)
+    return lambda: torch.matmul(*tensors, out=place)
+
+
+def _jax_product(seen: tuple[Array, Array]) -> Call:
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    given, run = [jax.numpy.asarray(a) for a in seen], jax.jit(jax.numpy.matmul)
+    return lambda: jax.block_until_ready(run(*given))
+
+
+def _numba_product(threads: int, seen: tuple[Array, Array], out: Array) -> Call:
+    from benchmarks.peers.loops import product, use_threads
+
+    use_threads(threads)
+    left, right, into = [a.reshape(-1, *a.shape[-2:]) for a in (*seen, out)]
+
+    def call() -> Array:
+        product(left, right, into)
+        return out
+
+    return call
 
 
 def _convolution(name: str, part: str, threads: int) -> Made:
@@ -142,15 +179,15 @@ def _convolution(name: str, part: str, threads: int) -> Made:
     f = build(output, arguments)
     given = program.arrays("fwd" if part == "Y" else "grad")
     (out,) = allocated([output])
-    calls: dict[str, Call] = {"tensorad": lambda: f(*given, out=out)}
+    calls: dict[str, Call] = {NAME: lambda: f(*given, out=out), FRESH: lambda: f(*given)}
     passes = p.numpy(p.inputs, p.head)
     calls["numpy"] = passes.forward if part == "Y" else passes.gradients
-    calls["tensorad"]()
+    calls[NAME]()
     expected = (passes.forward if part == "Y" else passes.gradients)()
     _check(f"{name} {part}", out, expected[1 if part == "dW" else 0])
     if part != "Y":
         del calls["numpy"]  # it computes both gradients
-    if importlib.util.find_spec("torch") is not None:
+    if "torch" not in missing(PEERS):
         calls["torch"] = _torch_convolution(threads, name, part)
     return "float32", p.flops[0], calls
 
@@ -190,5 +227,5 @@ def judge(rows: Sequence[Figures]) -> list[Verdict]:
 
 SUITE: Final = Suite(
     "products", "matrix products and convolutions pass by pass, beside the peak and the peers",
-    measure, judge,
+    measure, judge, peers=PEERS,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from benchmarks.peers.ours import NAME
+from benchmarks.peers.ours import FRESH, NAME
 from benchmarks.peers.registry import FRAMEWORKS
 
 SCHEMA: Final = 1
@@ -87,6 +87,14 @@ class Row:
         if against == "limit":
             return math.nan if self.limit_ms is None else self.limit_ms / self.ours
         return statistics.median(self.all_ratios(against) or [math.nan])
+
+    @property
+    def fresh_ratio(self) -> float:
+        """The same with results allocated in every call, as most frameworks do."""
+        best = self.best
+        if best is None or FRESH not in self.ms or FRESH in self.wrong:
+            return math.nan
+        return self.ms[best] / self.ms[FRESH]
 
     def all_ratios(self, against: str) -> list[float]:
         """The same in each process."""

@@ -23,6 +23,7 @@ from benchmarks import (
 from benchmarks.figures import Figures, Suite, merged, remarks, table
 from benchmarks.machine import machine, versions
 from benchmarks.parts import opened, parts_of
+from benchmarks.peers.registry import missing
 from benchmarks.records import SCHEMA
 from tensorad import config
 
@@ -36,6 +37,8 @@ def _command(suite: Suite) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
         if options.found is not None:
             return _measured(suite, options)
+        for name, package in missing(suite.peers).items():
+            print(f"{name} does not take part: {package} is not installed")
         keep = None if options.json is None else parts_of(options.json)
         rows = figures(suite, options, keep)
         if not rows:

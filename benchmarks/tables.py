@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from benchmarks.peers.contestant import MODES
-from benchmarks.peers.ours import NAME
+from benchmarks.peers.ours import FRESH, NAME
 from benchmarks.records import Row
 
 
@@ -68,11 +68,14 @@ def title(r: Row) -> str:
 
 
 def by_mode(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """One line a workload: for each mode our milliseconds, the ratio and who is best."""
+    """One line a workload: for each mode our milliseconds, the ratios and who is best.
+
+    x is with results in arrays allocated once, "x fresh" with new ones in every call.
+    """
     modes = [m for m in MODES if any(r.mode == m for r in rows)]
     head = ["workload"]
     for m in modes:
-        head += [f"{m} ms", "x", "best peer", "of limit"]
+        head += [f"{m} ms", "x", "x fresh", "best peer", "of limit"]
     lines: dict[tuple[str, int], dict[str, Row]] = {}
     for r in rows:
         lines.setdefault((r.workload, r.shape), {})[r.mode] = r
@@ -80,7 +83,7 @@ def by_mode(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     for found in lines.values():
         line = [title(next(iter(found.values())))]
         for m in modes:
-            line += _brief(found[m]) if m in found else ["-"] * 4
+            line += _brief(found[m]) if m in found else ["-"] * 5
         cells.append(line)
     return head, cells
 
@@ -88,6 +91,6 @@ def by_mode(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 def _brief(r: Row) -> list[str]:
     limit = r.ratio("limit")
     share = "-" if math.isnan(limit) else f"{limit:.0%}"
-    absent = ", ".join([n for n in r.failed if n != NAME])
+    absent = ", ".join([n for n in r.failed if n not in (NAME, FRESH)])
     best = (r.best or "-") + (f" ({absent} failed)" if absent else "")
-    return [_figure(r, NAME), number(r.ratio()), best, share]
+    return [_figure(r, NAME), number(r.ratio()), number(r.fresh_ratio), best, share]

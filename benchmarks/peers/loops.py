@@ -38,3 +38,14 @@ def _add(a: Array, b: Array, c: Array) -> None:
 def adder() -> Callable[[Array, Array, Array], None]:
     """The sum of two vectors, on one thread: its call costs more than its loop."""
     return cast(Callable[[Array, Array, Array], None], numba.njit(fastmath=True)(_add))
+
+
+@loops
+def product(a: Array, b: Array, c: Array) -> None:
+    """c[s] = a[s] b[s], row by row."""
+    for row in prange(a.shape[0] * a.shape[1]):
+        s, i = row // a.shape[1], row % a.shape[1]
+        c[s, i, :] = 0.0
+        for k in range(a.shape[2]):
+            for j in range(b.shape[2]):
+                c[s, i, j] += a[s, i, k] * b[s, k, j]

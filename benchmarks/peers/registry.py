@@ -32,8 +32,9 @@ def missing(peers: Sequence[str]) -> dict[str, str]:
 def contestants(
     p: Problem, peers: Sequence[str], modes: Sequence[str], threads: int
 ) -> Iterator[Contestant]:
-    """tensorad, then the peers that are installed and have the formula, or failed to start."""
-    yield attempted(ours.NAME, modes, lambda: ours.contestant(p, modes))
+    """tensorad in both ways, then the peers that are installed and have the formula, or failed."""
+    for name in (ours.NAME, ours.FRESH):
+        yield attempted(name, modes, partial(ours.contestant, p, modes, name))
     absent = missing(peers)
     for name in [n for n in peers if n not in absent]:
         found = attempted(name, modes, partial(make, name, p, modes, threads))
