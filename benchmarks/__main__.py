@@ -11,6 +11,7 @@ from benchmarks import (
     accuracy_commands,
     all_command,
     counts_commands,
+    guard,
     machine_commands,
     race_commands,
     suite_commands,
@@ -57,6 +58,10 @@ def parser() -> argparse.ArgumentParser:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         accuracy_commands.options(one)
+    for name, command, text in guard.COMMANDS:
+        one = add.add_parser(name, help=text, description=text)
+        one.set_defaults(command=command)
+        guard.options(one)
     all_command.add_commands(add, main)
     return found
 
@@ -85,7 +90,6 @@ def _race_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--json", type=Path, help="also write the figures to this file")
     p.add_argument("--wide", action="store_true", help="a column for every peer")
     p.add_argument("--no-limits", action="store_true", help="do not measure the machine first")
-    p.add_argument("--compare", type=Path, metavar="OLD", help="exit with 1 where ratios fell")
     p.add_argument("--plots", type=Path, metavar="FOLDER", help="also draw the figures there")
     p.add_argument("--found", type=Path, help=argparse.SUPPRESS)  # of a measuring process
     p.add_argument("--prepare", type=_numbers, help=argparse.SUPPRESS)  # of a compiling process

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import processes
-from benchmarks.comparing import compare
 from benchmarks.frameworks import Plan, run
 from benchmarks.machine import machine, versions
 from benchmarks.parts import opened, parts_of
@@ -21,9 +20,6 @@ from benchmarks.records import SCHEMA, Row, failures, from_json, merged
 from benchmarks.tables import aligned, by_mode, milliseconds
 from benchmarks.verdicts import verdicts
 from benchmarks.workloads.catalogue import chosen
-
-ATTEMPTS: Final = 3
-"""Of a comparison: what fell once may have been disturbed."""
 
 
 def _frameworks(options: argparse.Namespace) -> int:
@@ -44,8 +40,7 @@ def _frameworks(options: argparse.Namespace) -> int:
         draw(rows, options.plots)
     if keep is not None:
         shutil.rmtree(keep)
-    fallen = _fallen(rows, options)
-    return 1 if fallen or failures(rows) or not verdicts(rows)[0].holds else 0
+    return 1 if failures(rows) or not verdicts(rows)[0].holds else 0
 
 
 def _raced(options: argparse.Namespace, keep: Path | None = None) -> list[Row]:
@@ -57,22 +52,6 @@ def _raced(options: argparse.Namespace, keep: Path | None = None) -> list[Row]:
         found = processes.measure(_arguments(options), threads, options.processes, keep)
         rows += merged([[from_json(r) for r in part] for part in found])
     return rows
-
-
-def _fallen(rows: Sequence[Row], options: argparse.Namespace) -> bool:
-    """Whether ratios fell against an older run; what seems to fall is measured again first."""
-    if options.compare is None:
-        return False
-    old = read(options.compare)
-    complaints, text = compare(old, rows)
-    for _ in range(ATTEMPTS - 1):
-        if not complaints:
-            break
-        again = argparse.Namespace(**{**vars(options), "names": [r.workload for r in complaints]})
-        print(f"measured again: {', '.join(again.names)}")
-        complaints, text = compare(old, _raced(again))
-    print(text)
-    return bool(complaints)
 
 
 def _unusual(options: argparse.Namespace) -> int:
@@ -121,17 +100,13 @@ def write(path: Path | None, rows: Sequence[Row]) -> None:
     path.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def read(path: Path) -> list[Row]:
-    """The rows of a run's JSON."""
-    return [from_json(r) for r in json.loads(path.read_text())["rows"]]
-
-
 def report(rows: Sequence[Row], wide: bool = False) -> str:
     """Tables by number of threads, then the verdicts."""
     lines = []
     for threads in sorted({r.threads for r in rows}):
         part = [r for r in rows if r.threads == threads]
-        lines += ["", f"{threads} thread{'s' * (threads > 1)}; x: best framework / tensorad"]
+        lines += ["", f"{threads} thread{'s' * (threads > 1)}; x: best framework / tensorad, with"]
+        lines.append("results in arrays allocated once; x fresh: allocated in every call, as there")
         lines.append(aligned(*(milliseconds if wide else by_mode)(part)))
     noisy = sum([r.foreign > 0.1 for r in rows])
     if noisy:

@@ -44,16 +44,13 @@ and huge last caches."""
 
 SCHEDULES: Final = (
     "bits", "contraction", "contraction_exact", "contraction_sharing", "contraction_symbolic",
-    "determinism", "fusion", "fusion_claim", "guard_pages", "kernel_order", "llvm", "llvm_extrema",
-    "lower", "memory_use", "order", "parallel_apart", "parallel_work", "random_jit",
-    "random_symbolic", "rescaled", "row_passes", "scan_lanes", "scan_rows", "scans", "schedule",
-    "schedule_quotients", "schedule_report", "schedule_split", "schedule_tables",
-    "schedule_threads", "scratch", "stages", "strips", "sums", "tables", "together", "turns",
-    "units", "versions", "workload_bits",
+    "fusion", "fusion_claim", "guard_pages", "memory_use", "parallel_apart", "parallel_work",
+    "random_jit", "row_passes", "scan_lanes", "scans", "schedule", "schedule_quotients",
+    "schedule_report", "schedule_split", "schedule_tables", "schedule_threads", "scratch",
+    "stages", "strips", "sums", "tables", "together", "turns", "units", "workload_bits",
 )  # fmt: skip
-"""The files of tests in which values, bits and counts must hold whatever is chosen. Files whose
-every test has a description of its own are left out: there nothing would change."""
-
+"""The files of tests about schedules. Under each of `MACHINES` values, bits and counts must hold;
+files in which every test has a description of its own are left out: nothing would change."""
 
 PYTHON: Final = (
     "arguments", "build", "collector", "compiling", "forks", "memory_use", "packaging", "portable",
