@@ -78,7 +78,7 @@ def _machine_options(p: argparse.ArgumentParser) -> None:
 def _race_options(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "names", nargs="*",
-        help="groups (notebook, layers, unusual, small) or parts of workloads' names",
+        help="groups (notebook, layers, unusual, gathered, small) or parts of workloads' names",
     )  # fmt: skip
     p.add_argument("--threads", type=_numbers, default=[1, 2], help="1,2 by default")
     p.add_argument("--modes", type=_some_of(MODES), default=list(MODES), help=", ".join(MODES))

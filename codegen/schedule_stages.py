@@ -9,6 +9,7 @@ from tensorad.codegen.lower_body import FoldLoop, component, fold_loops
 from tensorad.ir.expr import (
     TRUE,
     Axis,
+    Call,
     Const,
     Expr,
     Reduce,
@@ -18,6 +19,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import READ, REDUCE, occurs, reads
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import (
+    conjuncts,
     copy_bodies,
     free_leaves,
     needs,
@@ -82,8 +84,8 @@ def _split_level(
     need = needs(roots, order)
     loops = fold_loops(order, need)
     replaced: dict[Expr, Expr] = {}
+    alone = axes is op.axes and _exclude_each_other([fold.condition for fold, _ in loops])
     for fold, condition in loops:
-        alone = len(loops) == 1 and axes is op.axes
         made = _stage(op, fold, axes, logical_and(guard, condition), alone)
         if made is None:
             continue
@@ -92,6 +94,26 @@ def _split_level(
         for t in outputs(stage):
             replaced[component(fold, t.index)] = read(t, where)
     return substitute_all(roots, replaced)
+
+
+def _exclude_each_other(conditions: Sequence[Expr]) -> bool:
+    """Whether at most one of the conditions holds at a point: each wants another number."""
+    if len(conditions) == 1:
+        return True
+    wanted = [_numbers(c) for c in conditions]
+    common = [a for a in wanted[0] if all(a in w for w in wanted)]
+    return any(len({w[a] for w in wanted}) == len(wanted) for a in common)
+
+
+def _numbers(condition: Expr) -> dict[Expr, object]:
+    """The axes that a condition wants to be numbers."""
+    found: dict[Expr, object] = {}
+    for e in conjuncts(condition):
+        if isinstance(e, Call) and e.op == "eq":
+            a, value = e.args
+            if isinstance(a, Axis) and isinstance(value, Const):
+                found[a] = value.value
+    return found
 
 
 def _stage(

@@ -80,6 +80,8 @@ TINY: dict[str, Sizes] = {
     "lattice_gas": {"n": 6},
     "soft_path": {"n": 4, "m": 9},
     "soft_pool": {"n": 1, "c": 2, "size": 9},
+    "neighbours": {"side": 4, "count": 6},
+    "neighbours_ragged": {"side": 4, "count": 6},
 }
 
 
@@ -102,7 +104,7 @@ def check(name: str, peers: tuple[str, ...]) -> list[str]:
 def test_every_workload_has_a_tiny_size_and_a_group() -> None:
     assert set(TINY) == set(WORKLOADS)
     assert {w.group for w in WORKLOADS.values()} == set(GROUPS)
-    assert len(WORKLOADS) == 32
+    assert len(WORKLOADS) == 34
 
 
 FAST = ("dense_small", "conv_seed", "maxpool_small", "layernorm", "gather", "prod", "soft_path")

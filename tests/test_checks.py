@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.codegen.choices import Choices
+from tensorad.codegen.kernel_key import kernel_key
+from tensorad.codegen.kernels import kernel_text
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_interpret import checks_made
-from tensorad.codegen.loopir import Check, LoopProgram
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, LoopProgram, Store
 from tensorad.codegen.lower import lower_program
 from tensorad.errors import BoundsError
 from tensorad.ir.expr import Expr
@@ -217,3 +221,49 @@ def test_a_writer_that_fails_is_said_to_write() -> None:
         ta.build(y, [n, v])(np.array([0, 1, 3, 2]), np.ones(4, "f4"))
     text = "Y is written at index 3 of axis 0, which has extent 3.\n  in: Y[n[i]] in Y" + HINT
     assert str(caught.value) == text
+
+
+def divisions(program: LoopProgram) -> list[str]:
+    """The types of the divisions in the code of the last kernel."""
+    (*_, last) = program.kernels
+    _, tensors = kernel_key(last)
+    text, _ = kernel_text(last, tensors)
+    return [found.strip() for found in re.findall(r"fdiv (<8 x double>|double)", text)]
+
+
+def test_updates_under_one_condition_share_what_they_compute() -> None:
+    force, inputs = ragged_list(40, 400)
+    program = lower_program([force], inputs)
+    assert divisions(program) == ["double"] * 2
+    tested = [s for s in statements(program.kernels[-1].body) if isinstance(s, If)]
+    assert [len(s.then) for s in tested] == [6]
+
+
+def test_sums_for_single_values_of_an_axis_share_their_loop() -> None:
+    force, inputs = neighbour_list(1000, 30)
+    program = lower_program([force], inputs)
+    check, kernel = program.kernels
+    assert kernel.writes == (force,) and not check.writes
+    row = kernel.body[0]
+    assert isinstance(row, For)
+    assert [type(s) for s in row.body] == [Assign] * 3 + [For] + [Store] * 3
+    (loop,) = [s for s in row.body if isinstance(s, For)]
+    assert [type(s) for s in loop.body] == [Fold] * 3
+    # two of two registers, of one and of the rest, and two for what is added elsewhere
+    assert divisions(program) == ["<8 x double>"] * 8 + ["double"] * 2
+
+
+def test_forces_are_right() -> None:
+    rng = np.random.default_rng(0)
+    x, near = 3 * rng.random((60, 3)), rng.integers(0, 59, (60, 11))
+    near[near >= np.arange(60)[:, None]] += 1  # nobody is its own neighbour
+    d = x[:, None] - x[near]
+    r2 = (d * d).sum(-1)
+    pair = np.where(r2 < 6.25, -2 / r2**2, 0)[..., None] * d
+    expected = pair.sum(1)
+    np.add.at(expected, near, -pair)
+    force, inputs = neighbour_list(60, 11)
+    np.testing.assert_allclose(ta.build(force, inputs)(x, near), expected, rtol=1e-11)
+    ragged, others = ragged_list(60, 660)
+    got = ta.build(ragged, others)(x, 11 * np.arange(61), near.reshape(-1))
+    np.testing.assert_allclose(got, expected, rtol=1e-11)

@@ -9,6 +9,7 @@ from benchmarks.workloads import (
     dense,
     elements,
     own,
+    pairs,
     pools,
     products,
     rows,
@@ -17,11 +18,11 @@ from benchmarks.workloads import (
 )
 from benchmarks.workloads.problem import Workload
 
-GROUPS = ("notebook", "layers", "unusual")
+GROUPS = ("notebook", "layers", "unusual", "gathered")
 SMALL = ("dense_small", "conv_seed", "maxpool_small", "softmax_small", "flatten", "prod", "mttkrp")
 """A set that runs in seconds without any framework."""
 
-_FILES = (dense, convolutions, pools, rows, products, elements, steps, unusual, own)
+_FILES = (dense, convolutions, pools, rows, products, elements, steps, unusual, own, pairs)
 
 WORKLOADS: dict[str, Workload] = {
     w.name: w for group in GROUPS for f in _FILES for w in f.WORKLOADS if w.group == group

@@ -115,7 +115,7 @@ class Workload:
         sizes: those of the headline figures.
         make: sizes -> the problem.
         draw: another set of sizes of the same kind.
-        group: "notebook", "layers" or "unusual".
+        group: "notebook", "layers", "unusual" or "gathered".
     """
 
     name: str
