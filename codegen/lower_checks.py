@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from tensorad.codegen.check_facts import Fact, facts_of
 from tensorad.codegen.llvm_lanes import statements
@@ -11,8 +12,21 @@ from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.row_joins import all_expressions
 from tensorad.codegen.units import Unit
-from tensorad.ir.expr import ONE, TRUE, ZERO, Axis, Expr, Read, call, read
-from tensorad.ir.tensor import Op
+from tensorad.ir.expr import (
+    ONE,
+    TRUE,
+    ZERO,
+    Axis,
+    Expr,
+    Read,
+    axis,
+    call,
+    floordiv,
+    int_const,
+    mod,
+    read,
+)
+from tensorad.ir.tensor import Op, dim_expr
 from tensorad.ir.visit import free_leaves, reads, substitute
 from tensorad.simplify.linear import linear_form
 
@@ -119,6 +133,10 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
     checked = read(fact.read.tensor, tuple(indices))
     assert isinstance(checked, Read)  # what the factory makes
     check = Check(checked, fact.dimension, fact.extent, fact.op.name, fact.writes)
+    joined = None if inner or condition is not TRUE else _one_row(value, fact.axes)
+    if joined is not None:
+        row, index = joined
+        return (For(row, (replace(check, looked_at=index),), "vector"),)
     axes, counting = fact.axes, [a for a in fact.axes[-1:] if _counts(value, a)]
     block: tuple[Stmt, ...] = (*inner, check)
     if counting and not inner and counting[0] not in free_leaves(condition):
@@ -129,6 +147,31 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
         lanes = block == (check,) and _in_a_row(value, a)
         block = (For(a, block, "vector" if lanes else "serial"),)
     return block
+
+
+def _one_row(index: Expr, axes: Sequence[Axis]) -> tuple[Axis, Expr] | None:
+    """The loop over all elements of a tensor as one, and the index in it."""
+    found = reads(index)
+    if len(found) != 1 or len(axes) < 2 or not _walks(found[0], axes):
+        return None
+    *_, last = axes
+    size = prod([a.extent or 1 for a in axes[1:]])
+    row = axis(last.name, 0, axes[0].upper * size)
+    digits: dict[Expr, Expr] = {axes[0]: floordiv(row, int_const(size))}
+    for a in axes[1:]:
+        size //= a.extent or 1
+        digits[a] = mod(floordiv(row, int_const(size)), a.upper)
+    return row, substitute(index, digits)
+
+
+def _walks(r: Read, axes: Sequence[Axis]) -> bool:
+    """Whether loops over the axes take all elements of a tensor as they lie in memory."""
+    if len(axes) != len(r.indices) or any(a.extent is None for a in axes[1:]):
+        return False
+    return all(
+        i is a and a.lower is ZERO and a.step is ONE and a.upper is dim_expr(n)
+        for i, a, n in zip(r.indices, axes, r.tensor.shape, strict=True)
+    )
 
 
 def _counts(index: Expr, a: Axis) -> bool:
