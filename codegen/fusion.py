@@ -18,6 +18,7 @@ from tensorad.codegen.fusion_step import Step, all_steps
 from tensorad.codegen.fusion_strips import join_strips
 from tensorad.codegen.fusion_tile import Tile, best_tile, may_pay, reason
 from tensorad.codegen.fusion_write import write_group
+from tensorad.codegen.lateness import Lateness
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.riders import take_riders
 from tensorad.codegen.schedule_memory import bytes_of
@@ -80,8 +81,17 @@ class _Graph:
         self.steps = steps
         self.writer = {t: s for s in steps for t in s.writes}
         self.position = {s: n for n, s in enumerate(steps)}
+        self.readers: dict[Tensor, list[Step]] = {}
+        for s in steps:
+            for t in dict.fromkeys(s.reads):
+                self.readers.setdefault(t, []).append(s)
         self.group = {s: lone(s) for s in steps}
         self.before = {s: self._before(s) for s in steps}
+        self.behind: dict[Step, list[Step]] = {s: [] for s in steps}
+        for s in steps:
+            for p in self.before[s]:
+                self.behind[p].append(s)
+        self.late = Lateness([self.group[s] for s in steps])
         self.tiles: dict[Group, Tile] = {}
         self.refused: dict[tuple[Group, Group], None] = {}
 
@@ -110,36 +120,35 @@ class _Graph:
             return False
         for s in found.steps:
             self.group[s] = found
+        self.late.merge(found, (a, b), self._users)
         self.tiles[found] = tile
         return True
 
     def _between(self, first: Group, last: Group) -> bool:
         """Whether something outside of both runs after one and before the other."""
-        for start, end in ((first, last), (last, first)):
-            seen: dict[Group, None] = {}
-            todo = self._inputs(end, (start, end))
-            while todo:
-                g = todo.pop()
-                if g in seen:
-                    continue
-                seen[g] = None
-                if any(self.group[p] is start for s in g.steps for p in self.before[s]):
-                    return True
-                todo.extend(self._inputs(g, (start, end, g)))
-        return False
+        return self._leads_around(first, last) or self._leads_around(last, first)
+
+    def _leads_around(self, start: Group, end: Group) -> bool:
+        """Whether what `end` needs beside `start` needs that one, too."""
+        others = self._inputs(end, (start, end))
+        return self.late.leads_to(others, start, lambda g: self._inputs(g, (end, g)))
 
     def _inputs(self, g: Group, without: Sequence[Group]) -> list[Group]:
         found = dict.fromkeys(self.group[p] for s in g.steps for p in self.before[s])
         return [x for x in found if not any(x is w for w in without)]
+
+    def _users(self, g: Group) -> list[Group]:
+        found = dict.fromkeys(self.group[p] for s in g.steps for p in self.behind[s])
+        return [x for x in found if x is not g]
 
     def outside(self, group: Group, kept: dict[Tensor, None]) -> dict[Tensor, None]:
         """What the group must leave in memory: outputs, and what other steps read."""
         members = dict.fromkeys(group.steps)
         made = dict.fromkeys(t for s in group.steps for t in s.writes)
         found = {t: None for t in made if t in kept}
-        for s in self.steps:
-            if s not in members:
-                found.update({t: None for t in s.reads if t in made})
+        readers = {s: None for t in made for s in self.readers.get(t, ()) if s not in members}
+        for s in sorted(readers, key=self.position.__getitem__):
+            found.update({t: None for t in s.reads if t in made})
         return found
 
     def _leaves_caches(self, group: Group) -> bool:
@@ -148,7 +157,8 @@ class _Graph:
         size_bytes = sum([bytes_of(t) or 0 for t in made])
         if size_bytes <= machine.current().l3:
             return False
-        return not any(t in made for s in self.steps if self.group[s] is not group for t in s.reads)
+        readers = [s for t in made for s in self.readers.get(t, ())]
+        return all(self.group[s] is group for s in readers)
 
     def in_order(self) -> list[Group]:
         """All groups, each after those it needs; results that leave all caches come last.

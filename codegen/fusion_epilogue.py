@@ -12,6 +12,7 @@ from dataclasses import replace
 from tensorad.codegen.access import access, guarded_unsafe
 from tensorad.codegen.affine import COMPARES, substitutor
 from tensorad.codegen.fusion_step import Step, item_step, may_fuse
+from tensorad.codegen.lateness import Lateness
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.schedule import Epilogue, Item
 from tensorad.codegen.schedule_plan import lanes_of
@@ -43,6 +44,12 @@ class _Joiner:
         self.steps: dict[Step, None] = dict.fromkeys(steps)
         self.place: dict[Step, Step] = {}
         """What stands for a step that was joined to another."""
+        self.late = Lateness(steps)
+        self.needs: dict[object, list[Step]] = {}
+        """Who waits for a step, and who reads a tensor."""
+        for s in steps:
+            for x in (*s.reads, *s.after):
+                self.needs.setdefault(x, []).append(s)
 
     def visit(self, step: Step) -> None:
         """Join the step to the last one it reads, if that is possible."""
@@ -66,6 +73,7 @@ class _Joiner:
                 del self.steps[s]
                 self.place[s] = joined
             self.steps[joined] = None
+            self.late.merge(joined, (before, step), self._users)
             return
 
     def _producers(self, step: Step) -> list[Step]:
@@ -92,18 +100,12 @@ class _Joiner:
 
     def _between(self, first: Step, last: Step) -> bool:
         """Whether some other step needs the first and is needed by the last."""
-        seen: dict[Step, None] = {}
-        todo = [s for s in self._producers(last) if s is not first]
-        while todo:
-            s = todo.pop()
-            if s in seen:
-                continue
-            seen[s] = None
-            producers = self._producers(s)
-            if any(p is first for p in producers):
-                return True
-            todo.extend(producers)
-        return False
+        others = [s for s in self._producers(last) if s is not first]
+        return self.late.leads_to(others, first, self._producers)
+
+    def _users(self, step: Step) -> list[Step]:
+        waiting = [s for x in (step, *step.writes) for s in self.needs.get(x, ())]
+        return [s for s in dict.fromkeys(map(self._now, waiting)) if s is not step]
 
     def finished(self, kept: dict[Tensor, None]) -> list[Step]:
         """All steps, producers first; what only its own epilogues read is not stored."""

@@ -27,6 +27,7 @@ from tensorad.codegen.parallel_work import loop_work
 from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule_record import note
+from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import (
     ONE,
     Const,
@@ -71,15 +72,23 @@ class _Stage:
     """A kernel that makes one tensor row by row.
 
     Attributes:
-        reach: per tensor, the least and the largest distance of rows read from the row made; None
-            where rows are read otherwise.
         cycles: of all its rows, about.
     """
 
     kernel: Kernel
     pieces: tuple[_Piece, ...]
-    reach: Mapping[Tensor, tuple[int, int] | None]
     cycles: int
+
+    @cached_property
+    def reach(self) -> dict[Tensor, tuple[int, int] | None]:
+        """Per tensor, the least and the largest distance of rows read from the row made; None
+        where rows are read otherwise."""
+        found: dict[Tensor, list[Linear]] = {t: [] for t in self.kernel.reads}
+        for p in self.pieces:
+            for e in reads(*[e for s in statements(p.body) for e in expressions(s)]):
+                if e.indices and e.tensor in found:
+                    found[e.tensor].append(linear_form(e.indices[0]).plus(p.row(), -1))
+        return {t: _ends(distances) for t, distances in found.items()}
 
     @property
     def made(self) -> Tensor:
@@ -161,7 +170,7 @@ def _stage(k: Kernel, schedules: Schedules) -> _Stage | None:
         return None
     work = [loop_work(s) for s in k.body if isinstance(s, For)]
     cycles = sum([int(w.value) for w in work if isinstance(w, Const)])
-    return _Stage(k, tuple(pieces), {t: _reach(pieces, t) for t in k.reads}, cycles)
+    return _Stage(k, tuple(pieces), cycles)
 
 
 def _reads_its_own(k: Kernel) -> bool:
@@ -217,18 +226,12 @@ def _sets_what_it_uses(p: _Piece) -> bool:
     return all(u in own for s in inside for u in params_of(s))
 
 
-def _reach(pieces: Sequence[_Piece], t: Tensor) -> tuple[int, int] | None:
-    """How far rows of a tensor are from those that read them; None if that is no number."""
-    found: list[int] = []
-    for p in pieces if t.ndim else ():
-        for e in reads(*[e for s in statements(p.body) for e in expressions(s)]):
-            if e.tensor is not t:
-                continue
-            further = linear_form(e.indices[0]).plus(p.row(), -1)
-            if further.terms:
-                return None
-            found.append(further.constant)
-    return (min(found), max(found)) if found else None
+def _ends(distances: Sequence[Linear]) -> tuple[int, int] | None:
+    """The least and the largest; None without any, or if one is no number."""
+    if not distances or any(d.terms for d in distances):
+        return None
+    numbers = [d.constant for d in distances]
+    return min(numbers), max(numbers)
 
 
 def _grown(
@@ -243,9 +246,9 @@ def _grown(
     inside = [t for t in stage.kernel.reads if t in made]
     if not inside or len(stages) > MOST_STAGES or stage.count != stages[0].count:
         return None
-    if any(stage.reach[t] is None for t in inside):
-        return None
     if FAR * min(bytes_of(t) or 0 for t in inside) < machine.current().l3:
+        return None
+    if any(stage.reach[t] is None for t in inside):
         return None
     halos = _halos(stages)
     found = _Group(stages, halos, _homes(stages), saved=_saved(stages, readers, kept))

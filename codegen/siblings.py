@@ -7,6 +7,7 @@ once. A sibling is no producer of the other, so nothing of a row has to be kept 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,16 +33,14 @@ def join_siblings(steps: Sequence[Step]) -> list[Step]:
     """The steps with siblings in one, at the first one's place if all they read is made there."""
     places = _Places()
     for s in steps:
-        key = _key(s)
-        for n in places.alike.get(key, ()) if key is not None else ():
-            joined = _joined(places.steps[n], s) if places.has_inputs(s, n) else None
+        keys = _keys(s)
+        for n in places.candidates(s, keys):
+            joined = _joined(places.steps[n], s)
             if joined is not None:
-                places.put(joined, n)
+                places.put(joined, n, keys)
                 break
         else:
-            if key is not None:
-                places.alike.setdefault(key, []).append(len(places.steps))
-            places.put(s, len(places.steps))
+            places.put(s, len(places.steps), keys)
     return places.steps
 
 
@@ -51,31 +50,48 @@ class _Places:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.alike: dict[Key, list[int]] = {}
+        """Places of the steps that have a key, in order."""
         self.place: dict[Step | Tensor, int] = {}
 
-    def put(self, step: Step, n: int) -> None:
-        """Make `step` the one at place n."""
+    def candidates(self, step: Step, keys: Sequence[Key]) -> list[int]:
+        """Where steps with one of the keys run after all that this one needs."""
+        if not keys:
+            return []
+        needed: list[Step | Tensor] = [*step.reads, *step.after]
+        first = 1 + max([self.place.get(x, -1) for x in needed], default=-1)
+        found: dict[int, None] = {}
+        for key in keys:
+            places = self.alike.get(key, [])
+            found.update(dict.fromkeys(places[bisect_left(places, first) :]))
+        return sorted(found)
+
+    def put(self, step: Step, n: int, keys: Sequence[Key]) -> None:
+        """Make `step` the one at place n, and let those with its keys find it there."""
         self.steps[n : n + 1] = [step]
         self.place[step] = n
         self.place.update(dict.fromkeys(step.writes, n))
+        for key in keys:
+            places = self.alike.setdefault(key, [])
+            at = bisect_left(places, n)
+            if places[at : at + 1] != [n]:
+                places.insert(at, n)
 
-    def has_inputs(self, step: Step, n: int) -> bool:
-        """Whether all that a step needs runs before place n."""
-        needed: list[Step | Tensor] = [*step.reads, *step.after]
-        return all(self.place.get(x, -1) < n for x in needed)
 
+def _keys(step: Step) -> list[Key]:
+    """What siblings have one of in common: equal loops, and a tensor that the folds read.
 
-def _key(step: Step) -> Key | None:
-    """The loops siblings have in common; None for what is no fold."""
+    Nothing is a sibling of what is no fold.
+    """
     if step.item is None or step.item.choices.siblings is False:
-        return None
+        return []
     folds = [e for e in outside_reductions(step.item.bodies) if isinstance(e, Reduce)]
     if not folds or occurs(REDUCE, *folds[0].sources):
-        return None
+        return []
     axes = (*step.item.axes, *folds[0].axes)
     places: dict[Expr, Expr] = {a: int_const(PLACE + n) for n, a in enumerate(axes)}
     ends = [substitute(a.upper, places) if a.extent is None else a.extent for a in axes]
-    return step.item.blocks, len(step.item.axes), *ends
+    loops = (step.item.blocks, len(step.item.axes), *ends)
+    return [(*loops, t) for t in dict.fromkeys(e.tensor for e in reads(*folds))] or [loops]
 
 
 def _joined(first: Step, second: Step) -> Step | None:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from tensorad.errors import BoundsError
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, read
+from tensorad.ir.order import SIZE, occurs
 from tensorad.ir.tensor import (
     Compute,
     Op,
@@ -161,7 +162,7 @@ def _size_sites(op: Op) -> list[tuple[Site, int, Verdict]]:
     if op in _size_reads:
         return _size_reads[op]
     found: list[tuple[Site, int, Verdict]] = []
-    suspects = _suspects(_accesses(op))
+    suspects = _suspects(_accesses(op)) if _has_sizes(op) else {}
     for site in _sites(op) if suspects else ():
         for dimension in suspects.get(site.read, ()):
             verdict = _query(site, dimension).verdict()
@@ -170,6 +171,16 @@ def _size_sites(op: Op) -> list[tuple[Site, int, Verdict]]:
     if not isinstance(op, (Scatter, Scan)):  # as in classify_reads
         _size_reads[op] = found
     return found
+
+
+def _has_sizes(op: Op) -> bool:
+    """Whether a symbolic size is in its loops, its formulas, or a shape that they index."""
+    own = (*op.axes, *op.scope) if isinstance(op, Scan) else ()
+    axes = op.axes if isinstance(op, (Compute, Scatter)) else own
+    bounds = [e for a in axes for e in (a.lower, a.upper, a.step)]
+    accesses = _accesses(op)
+    shapes = [dim_expr(n) for r in accesses for n in r.tensor.shape]
+    return occurs(SIZE, *bounds, *shapes, *accesses, *op_expressions(op))
 
 
 def _accesses(op: Op) -> list[Read]:

@@ -74,13 +74,28 @@ class Known:
         return self.found[atom]
 
     def _sum_read(self, atom: Reduce) -> Read | None:
-        inner = [r for r in reads(atom) if r.tensor in self.sums]
-        for anchor in inner[:2]:
-            for t in self.sums[anchor.tensor]:
+        inner = reads(atom)
+        candidates = self._candidates(inner)
+        for anchor in [r for r in inner if r.tensor in self.sums][:2] if candidates else ():
+            for t in candidates:
+                if anchor.tensor not in self.factors[t]:
+                    continue
                 found = self._read_as(t, atom, anchor)
                 if found is not None:
                     return found
         return None
+
+    def _candidates(self, inner: Sequence[Read]) -> list[Tensor]:
+        """The sums, in order, that read every tensor read here but those that indices come from.
+
+        Of a tensor that many sums read (the weights of all steps) few read all the others, too.
+        """
+        indexing = {s.tensor: None for r in inner for s in reads(*r.indices)}
+        needed = [t for t in dict.fromkeys(r.tensor for r in inner) if t not in indexing]
+        if not needed:
+            return list(dict.fromkeys(t for r in inner for t in self.sums.get(r.tensor, ())))
+        fewest = min([self.sums.get(u, []) for u in needed], key=len)
+        return [t for t in fewest if all(u in self.factors[t] for u in needed)]
 
     def _read_as(self, t: Tensor, atom: Reduce, anchor: Read) -> Read | None:
         form = self._form(t)
