@@ -30,10 +30,18 @@ from tensorad.ir.expr import (
     reduce_expr,
     sub,
 )
+from tensorad.ir.levels import split_condition
 from tensorad.ir.order import AXIS, READ, REDUCE, children, occurs, outside_reductions, sizes_in
-from tensorad.ir.points import evaluate
+from tensorad.ir.points import count_points, evaluate
 from tensorad.ir.tensor import Compute, outputs
-from tensorad.ir.visit import free_leaves, postorder, reads, substitute, with_fresh_reductions
+from tensorad.ir.visit import (
+    copy_bodies,
+    free_leaves,
+    postorder,
+    reads,
+    substitute,
+    with_fresh_reductions,
+)
 from tensorad.simplify.bounds import classify_reads, size_conditions
 from tensorad.simplify.contraction_order import Step, best_order, iterations, steps
 
@@ -59,14 +67,45 @@ def ordered_compute(name: str, axes: tuple[Axis, ...], body: Expr) -> Compute:
     """
     new: dict[Expr, Expr] = {}
     for e in outside_reductions((body,)):
-        if isinstance(e, Reduce) and e.combiner.arity == 1 and e.condition is TRUE:
+        if not isinstance(e, Reduce):
+            continue
+        ordered = None
+        if e.combiner.arity == 1 and e.condition is TRUE:
             ordered = _Fold(name, axes, e, whole=e is body).ordered()
-            if ordered is not None:
-                new[e] = ordered
+        if ordered is None and e is body:
+            ordered = _repeated(name, axes, e)
+        if ordered is not None:
+            new[e] = ordered
     op = Compute(name, axes, (substitute(body, new),))
     if new:
         _written[op] = body
     return op
+
+
+def _repeated(name: str, axes: Sequence[Axis], e: Reduce) -> Expr | None:
+    """A fold of any kind, read from a stage over the axes it depends on; None if that is dearer."""
+    free = free_leaves(e)
+    used = tuple([a for a in axes if a in free])
+    bounds = [b for a in e.axes for b in (a.lower, a.upper, a.step)]
+    if len(used) == len(axes) or occurs(READ | REDUCE, *bounds):
+        return None
+    sizes: dict[Expr, int] = dict.fromkeys(sizes_in(e, *bounds, *[a.upper for a in axes]), _TYPICAL)
+    guard, _ = split_condition(e.condition, e.axes)
+    inner = [i for i in (guard, *e.axes) if i is not TRUE]
+    once = count_points([*used, *inner], sizes) + count_points(axes, sizes)
+    if once >= count_points([*axes, *inner], sizes):
+        return None
+    folds = [
+        reduce_expr(e.combiner, e.sources, e.axes, e.condition, n) for n in range(e.combiner.arity)
+    ]
+    stage = Compute(f"{name}.{e.combiner.name}", *copy_bodies(used, folds))
+    counted = all(a.extent for a in axes)
+    return read(outputs(stage)[e.index], used) if counted or _is_safe(stage) else None
+
+
+def _is_safe(stage: Compute) -> bool:
+    """Whether its reads are inside of their tensors, whatever the sizes and the data."""
+    return "dynamic" not in classify_reads(stage).values() and not size_conditions(stage)
 
 
 class _Fold:
@@ -94,8 +133,7 @@ class _Fold:
             return None
         stages: list[Compute] = []
         body = self._value(last, stages)
-        safe = all("dynamic" not in classify_reads(s).values() for s in stages)
-        return body if safe and not any(size_conditions(s) for s in stages) else None
+        return body if all(map(_is_safe, stages)) else None
 
     def _mask(self, leaves: Iterable[Expr]) -> int:
         found = dict.fromkeys(leaves)

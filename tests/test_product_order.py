@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from collections.abc import Callable
 from functools import cache
 from itertools import combinations
 from math import prod
@@ -18,6 +19,7 @@ from tensorad.bound import bound
 from tensorad.counting import work
 from tensorad.ir.tensor import Tensor
 from tensorad.simplify.contraction_order import best_order, iterations
+from tensorad.simplify.product_order import written_body
 
 Letters = frozenset[str]
 
@@ -192,6 +194,71 @@ def test_an_axis_that_no_factor_has_repeats_the_sum() -> None:
     k = te.reduce_axis(8, name="k")
     y = te.compute((6, 5), lambda i, j: te.sum(a[i, k], axis=k))
     assert work(y).iterations == 6 * 8 + 6 * 5
+
+
+def repeated(formula: Callable[[ta.Expr, ta.Expr], ta.Expr]) -> tuple[int, int]:
+    """The work of a (12, 12) formula and of its gradient, whose head alone has axis j."""
+    y = te.compute((12, 12), formula, name="Y")
+    (da,) = ta.vjp(y, [SQUARE], te.placeholder((12, 12), "float64", name="H"))
+    counts = work(y).iterations, work(da).iterations
+    assert isinstance(counts[0], int) and isinstance(counts[1], int)
+    return counts[0], counts[1]
+
+
+SQUARE = te.placeholder((12, 12), "float64", name="A")
+K = te.reduce_axis(12, name="k")
+PAIR = te.comm_reducer(
+    lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]), lambda *_: (1.0, 0.0), name="pair"
+)
+
+
+def short_rows(i: ta.Expr, j: ta.Expr) -> ta.Expr:
+    q = te.reduce_axis((0, i + 1), name="q")
+    return te.prod(SQUARE[i, q] + SQUARE[q, i], axis=q)
+
+
+@pytest.mark.parametrize(
+    ("formula", "counts"),
+    [
+        (lambda i, j: te.prod(SQUARE[i, K] + SQUARE[K, i], axis=K), (288, 576)),
+        (lambda i, j: te.prod(SQUARE[i, K] + SQUARE[K, i], axis=K, where=K <= i), (288, 576)),
+        (lambda i, j: te.prod(SQUARE[i, K], axis=K, where=SQUARE[i, K] > 0.0), (288, 576)),
+        (lambda i, j: te.sum(te.exp(SQUARE[i, K]), axis=K, where=K <= i), (288, 288)),
+        (lambda i, j: PAIR((SQUARE[i, K], SQUARE[K, i]), axis=K)[1], (288, 576)),
+        (short_rows, (222, 444)),
+    ],
+)
+def test_a_sum_over_an_axis_that_only_the_head_has_is_taken_first(
+    formula: Callable[[ta.Expr, ta.Expr], ta.Expr], counts: tuple[int, int]
+) -> None:
+    assert repeated(formula) == counts
+
+
+def test_values_of_a_fold_that_is_repeated() -> None:
+    y = te.compute((12, 3), lambda i, j: PAIR((SQUARE[i, K], SQUARE[K, i]), axis=K)[1])
+    (da,) = ta.vjp(y, [SQUARE], np.arange(36.0).reshape(12, 3))
+    x = np.random.default_rng(0).uniform(0.5, 1.0, (12, 12))
+    plain = te.compute(
+        (12, 3), lambda i, j: PAIR((SQUARE[i, K], SQUARE[K, i]), axis=K)[1], optimize=False
+    )
+    (wanted,) = ta.vjp(plain, [SQUARE], np.arange(36.0).reshape(12, 3))
+    np.testing.assert_array_equal(ta.evaluate(y, {SQUARE: x}), ta.evaluate(plain, {SQUARE: x}))
+    np.testing.assert_allclose(ta.evaluate(da, {SQUARE: x}), ta.evaluate(wanted, {SQUARE: x}))
+
+
+def test_short_folds_and_loops_that_data_bound_are_repeated_as_written() -> None:
+    k = te.reduce_axis(1, name="k")
+    x = te.placeholder((12, 1), "float64", name="X")
+    y = te.compute((12, 5), lambda i, j: te.prod(x[i, k], axis=k))
+    assert written_body(y.op) is None
+    ends = te.placeholder((12,), "int64", name="N")
+
+    def by_data(i: ta.Expr, j: ta.Expr) -> ta.Expr:
+        q = te.reduce_axis((0, ends[i]), name="q")
+        return te.sum(SQUARE[i, q], axis=q)
+
+    assert written_body(te.compute((12, 5), by_data).op) is None
+    assert written_body(te.compute((12, 5), short_rows).op) is not None
 
 
 def test_a_written_order_that_is_the_best_stays() -> None:
