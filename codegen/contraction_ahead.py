@@ -32,6 +32,8 @@ LARGE: Final = 1 << 62
 """Bytes that a tensor of symbolic extents is thought to have."""
 BESIDE: Final = 2
 """The part of the second cache that a panel and rows leave to the operand it is packed from."""
+FOLLOWED: Final = 8192
+"""Bytes of a piece of a row from which the processor foresees most of it: two pages."""
 PACKED_AHEAD: Final = 8192
 """Bytes of a panel's operand between what is asked for and what is packed."""
 
@@ -116,15 +118,16 @@ def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None
 
 
 def sums_ahead(
-    b: Blocking, waiting: Callable[[Expr], Expr], row: Expr, rows: int, step: Expr
+    b: Blocking, waiting: Callable[[Expr], Expr], row: Expr, rows: int, step: Expr, every: int
 ) -> tuple[Fetch, ...]:
-    """One of the lines where the sums of the next rows wait: all of them during the steps.
+    """Some of the lines where the sums of the next rows wait: all of them during the steps.
 
     The tile that goes on with those sums would wait for its lines otherwise.
 
     Args:
         waiting: the sum of a row in the first lane of the tile.
         step: the number of the reduce step in its block.
+        every: steps until more of them are asked for.
     """
     first = waiting(row)
     if b.inside or len(b.rows.axes) != 1 or not isinstance(first, Read):
@@ -133,15 +136,20 @@ def sums_ahead(
         return ()
     line = machine.current().line // first.dtype.size_bytes
     each = ceil(b.registers * b.width / line)
-    apart = 1
-    while 2 * apart * rows * each <= b.depth:
+    turns, apart = max(1, b.depth // every), 1
+    while 2 * apart * rows * each <= turns:
         apart *= 2
-    place = floordiv(step, int_const(apart))
-    found = waiting(add(add(row, int_const(rows)), floordiv(place, int_const(each))))
-    assert isinstance(found, Read)
-    *outer, last = found.indices
-    last = add(last, mul(mod(place, int_const(each)), int_const(line)))
-    return (Fetch(found.tensor, (*outer, last), 1),)
+    part = ceil(rows * each / turns)
+    turn = mul(floordiv(step, int_const(every * apart)), int_const(part))
+    asked: list[Fetch] = []
+    for n in range(part):
+        place = add(turn, int_const(n))
+        found = waiting(add(add(row, int_const(rows)), floordiv(place, int_const(each))))
+        assert isinstance(found, Read)
+        *outer, last = found.indices
+        last = add(last, mul(mod(place, int_const(each)), int_const(line)))
+        asked.append(Fetch(found.tensor, (*outer, last), 1))
+    return tuple(asked)
 
 
 def slivers_ahead(
@@ -149,7 +157,8 @@ def slivers_ahead(
 ) -> tuple[Fetch, ...]:
     """What the next rows read in this step, shared by the slivers that these rows meet.
 
-    Rows are read from behind the second cache once for each panel, in pieces as long as a block.
+    Rows are read from behind the second cache once for each panel, in pieces as long as a block:
+    the processor itself follows long ones.
     """
     own = b.rows.value
     if b.inside or b.rows_mode != "place" or len(b.rows.axes) != 1 or not isinstance(own, Read):
@@ -157,7 +166,7 @@ def slivers_ahead(
     if (bytes_of(own.tensor) or LARGE) <= machine.current().l2 // 2:
         return ()
     uses = access(own.tensor, own.indices).uses
-    if uses.get(b.contraction.reduced[-1]) != 1:
+    if uses.get(b.contraction.reduced[-1]) != 1 or b.depth * own.dtype.size_bytes > FOLLOWED:
         return ()
     if uses.get(b.rows.axes[0]) is None:
         return ()  # which rows, data may say: that of those after the last one is not there

@@ -136,6 +136,11 @@ class Blocking:
         return ceil(self.rows.extent / self.most[self.registers])
 
     @property
+    def points(self) -> int:
+        """Multiply-adds in all."""
+        return self.contraction.depth * prod(size(a) for a in self.contraction.nest.axes)
+
+    @property
     def turns(self) -> int:
         """Cycles in which the machine begins multiply-adds of one of our registers, at least."""
         return max(1, self.scale // self.units)
@@ -143,8 +148,7 @@ class Blocking:
     @property
     def alike(self) -> float:
         """The part of a tile's rows that equal tiles have at least: less code, a little slower."""
-        points = self.contraction.depth * prod(size(a) for a in self.contraction.nest.axes)
-        return 0.6 if points < LITTLE_WORK else 0.8 if points < MUCH_WORK else 1.0
+        return 0.6 if self.points < LITTLE_WORK else 0.8 if self.points < MUCH_WORK else 1.0
 
     @property
     def spare(self) -> float:

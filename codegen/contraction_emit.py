@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
+from tensorad.codegen import machine
 from tensorad.codegen.affine import Ranges, substitutor
 from tensorad.codegen.contraction import size
 from tensorad.codegen.contraction_ahead import (
@@ -16,7 +17,7 @@ from tensorad.codegen.contraction_ahead import (
     slivers_ahead,
     sums_ahead,
 )
-from tensorad.codegen.contraction_blocking import Blocking, store_stride
+from tensorad.codegen.contraction_blocking import LITTLE_WORK, Blocking, store_stride
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, merged, points
 from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
 from tensorad.codegen.contraction_panel import Panel
@@ -30,6 +31,7 @@ from tensorad.codegen.contraction_tiles import (
     moved_back,
     row_tiles,
 )
+from tensorad.codegen.contraction_unroll import Asked, Step, reduce_loops
 from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.ir.expr import (
@@ -342,7 +344,7 @@ class Emitter:
         around: Mapping,
         lane: Expr,
         number: Expr,
-        first_row: Expr | None = None,
+        first_row: Expr,
     ) -> tuple[Stmt, ...]:
         """The reduce loops of a tile."""
         mapping, local = (in_strip if self.b.strip else in_block)(self.b, number)
@@ -377,33 +379,30 @@ class Emitter:
                 there.update({a: image(k) for a, k in own})
             other = substitutor(there)(self.lanes_value)
         combiner = self.c.fold.combiner
-        body: tuple[Stmt, ...] = tuple(
-            [
-                Fold((a,), combiner, (self.combined({**around, **reduced, **p}, other),))
-                for a, p in zip(accs, places, strict=True)
-            ]
-        )
-        if first_row is not None:
-            step: Expr = ZERO
-            for k in loops:
-                step = add(mul(step, k.upper), k)
-            body = (*self.asked({**around, **reduced}, first_row, len(accs), lane, step), *body)
+        body: tuple[Step, ...] = tuple(
+            [Fold((a,), combiner, (self.combined({**around, **reduced, **p}, other),))
+             for a, p in zip(accs, places, strict=True)]
+        )  # fmt: skip
         mine = substitutor({**around, **reduced, **places[0]})(self.rows_value)
         body = (*rows_ahead(self.b, mine, loops, len(accs)), *body)
         body = (*columns_ahead(self.b, mine, len(accs)), *body)
-        for k in reversed(loops):
-            body = (For(k, body),)
-        return body
+        asked = self.asked({**around, **reduced}, first_row, len(accs), lane, loops)
+        unrolled = bool(asked.lines) or self.b.points >= LITTLE_WORK
+        return reduce_loops(loops, body, asked, unrolled=unrolled)
 
     def asked(
-        self, mapping: Mapping, row: Expr, rows: int, lane: Expr, step: Expr
-    ) -> tuple[Fetch, ...]:
-        """What a reduce step asks for ahead: the next product's operands, or the next rows'."""
-        b = self.b
-        if self.ahead is not None:
-            return self.ahead.part(row, rows, step, self.c.depth)
+        self, mapping: Mapping, row: Expr, rows: int, lane: Expr, loops: Sequence[Axis]
+    ) -> Asked:
+        """What reduce steps ask for ahead: the next product's operands, or the next rows'."""
+        b, ahead = self.b, self.ahead
+        step: Expr = ZERO
+        for k in loops:
+            step = add(mul(step, k.upper), k)
+        if ahead is not None:
+            return Asked(lambda n: ahead.part(row, rows, floordiv(step, int_const(n)),
+                                              ceil(self.c.depth / n)))  # fmt: skip
         if not b.sliver:
-            return ()
+            return Asked(lambda n: ())
         at = add(mul(self.sliver, int_const(b.sliver)), lane)
 
         def waiting(r: Expr) -> Expr:
@@ -412,8 +411,11 @@ class Emitter:
         def value(r: Expr) -> Expr:
             return substitutor({**mapping, **digits(r, b.rows.axes)})(self.rows_value)
 
-        sums = () if b.whole else sums_ahead(b, waiting, row, rows, step)
-        return (*sums, *slivers_ahead(b, value, row, rows, self.sliver))
+        def some(n: int) -> tuple[Fetch, ...]:
+            return () if b.whole else sums_ahead(b, waiting, row, rows, step, n)
+
+        line = machine.current().line // self.rows_value.dtype.size_bytes
+        return Asked(some, slivers_ahead(b, value, row, rows, self.sliver), line)
 
     def combined(self, mapping: Mapping, other: Expr) -> Expr:
         """The source with both operands in place; what is left in it is substituted too."""

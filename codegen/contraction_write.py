@@ -127,14 +127,12 @@ class _InGaps(Emitter):
         around: Mapping,
         lane: Expr,
         number: Expr,
-        first_row: Expr | None = None,
+        first_row: Expr,
     ) -> tuple[Stmt, ...]:
         """The reduce loops of a tile; the outermost asks for what is stored and read later."""
         found = super().folds(accs, places, around, lane, number, first_row)
-        (loop,) = found
-        if not isinstance(loop, For) or first_row is None:
-            return found
-        if loop.axis.extent != size(self.c.reduced[0]):
+        (loop, *rest) = found
+        if not isinstance(loop, For) or loop.axis.extent != size(self.c.reduced[0]):
             return found
         b, where = self.b, (loop.axis, first_row, len(accs), lane, self.registers)
         asked = ask_for_results(b, self.nest, self.here, *where)
@@ -144,7 +142,7 @@ class _InGaps(Emitter):
             steps = b.panel // prod(size(a) for a in b.group[1:])
             start = mul(mod(add(self.at, ONE), panels), int_const(steps))
             asked += ask_for_operand(b, panel_at(outer, b.group, start), *where)
-        return (replace(loop, body=(*asked, *loop.body)),)
+        return (replace(loop, body=(*asked, *loop.body)), *rest)
 
     def lane_places(self, base: Expr, lane: Expr) -> Mapping:
         """Lanes are places of what is read; where there are no gaps, of the result, too."""
