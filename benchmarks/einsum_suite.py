@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.figures import Figures, Suite, those
+from benchmarks.figures import Figures, Suite
 from benchmarks.peers.ours import allocated
 from benchmarks.timing import Call, race
 from benchmarks.verdicts import Verdict, geometric_mean
