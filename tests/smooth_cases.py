@@ -182,6 +182,7 @@ PAIRS: Final[dict[str, Case]] = {
     "smooth_l1_loss": two(topi.smooth_l1_loss, BASES, FEW, bends=lambda a, b: abs(a - b) == 1),
     "binary_cross_entropy": two(topi.binary_cross_entropy, LOGITS, LABELS),
     "focal_loss": two(topi.focal_loss, LOGITS, LABELS),
+    "focal_loss, gamma 0.5": two(lambda x, t: topi.focal_loss(x, t, gamma=0.5), FEW, LABELS),
     "focal_loss, gamma 0": two(lambda x, t: topi.focal_loss(x, t, gamma=0.0), LOGITS, LABELS),
     "kl_div": two(topi.kl_div, LOGITS, (1.0, 0.25, 2.0)),
 }

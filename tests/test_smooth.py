@@ -149,6 +149,16 @@ def test_every_scalar_function_and_reducer_is_listed() -> None:
     assert {n for n in folds if f"{n} by index" not in JOINT} == listed
 
 
+@pytest.mark.parametrize("gamma", [0.5, 1.5, 2.0, 2.5])
+def test_a_focal_loss_of_certainty_is_flat(gamma: float) -> None:
+    x = te.placeholder((4,), "float64", name="x")
+    at, target = np.array([50.0, 800.0, -50.0, -800.0]), te.const(np.array([1.0, 1.0, 0.0, 0.0]))
+    (first,) = vjp(topi.focal_loss(x, target, gamma=gamma), [x])
+    (second,) = vjp(first, [x], np.ones(4))
+    for t in (first, second):
+        np.testing.assert_allclose(interpret(t, {x: at}), np.zeros(4), atol=1e-20)
+
+
 @pytest.mark.parametrize(
     ("function", "ends"),
     [

@@ -76,7 +76,10 @@ def focal_loss(logits: Tensor, target: Tensor, alpha: float = 0.25, gamma: float
         p = te.sigmoid(v)
         missed = p + t - 2.0 * p * t  # 1 - p_t
         weight = alpha * t + (1.0 - alpha) * (1.0 - t)
-        loss: Expr = weight * te.pow(missed, gamma) * _binary_cross_entropy(v, t)
+        power = te.pow(missed, gamma)
+        if gamma % 1:  # derivatives of 0**gamma are infinite, and missed is 0 far from v = 0
+            power = te.select(missed > 0, power, 0.0)
+        loss: Expr = weight * power * _binary_cross_entropy(v, t)
         return loss
 
     return _mean_pair("focal_loss", logits, target, formula)
