@@ -80,6 +80,15 @@ def an_array_for_a_dtype() -> None:
 
 
 @CASES.refused(
+    DTypeError,
+    "sum: the dtype of a result must be one of numbers, not bool.",
+    "  hint: reduce truth values by max (any of them) or min (all of them).",
+)
+def a_sum_of_truth() -> None:
+    topi.sum(X, dtype="bool")
+
+
+@CASES.refused(
     DefinitionError,
     "tensordot: cannot pair the axes -1 of X and Y.",
     "  hint: list as many axes of one as of the other.",

@@ -1,4 +1,4 @@
-"""Arguments that are no tensors: integers, numbers, words, flags, shapes and dtypes."""
+"""Arguments that are no tensors: integers, numbers, words, flags and shapes."""
 
 from __future__ import annotations
 

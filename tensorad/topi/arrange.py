@@ -204,7 +204,7 @@ def arange(start: int, stop: int | None = None, step: int = 1, dtype: object = "
         raise DefinitionError("arange: step must not be 0.", hint="e.g. step=1.")
     last = None if stop is None else check_integer("arange", "stop", stop)
     values = range(0, first, by) if last is None else range(first, last, by)
-    count = max(0, -((values.start - values.stop) // by))  # len() of a range fits a machine word
+    count = max(0, -((values.start - values.stop) // by))  # len(values) has a limit
     wanted = to_dtype(dtype)
     made: Tensor = te.compute(
         (count,),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tensorad import te
-from tensorad.errors import ShapeError
-from tensorad.ir.dtypes import INT64, DType, to_dtype
+from tensorad.errors import DTypeError, ShapeError
+from tensorad.ir.dtypes import BOOL, INT64, DType, to_dtype
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor, dim_expr
@@ -48,11 +48,21 @@ def _reduce(
 
 
 def accumulator(name: str, x: Tensor, dtype: object) -> DType:
-    """What sums and products of x are made in: `dtype` if given, else x's own or int64."""
+    """What sums and products of x are made in: `dtype` if given, else x's own or int64.
+
+    Raises:
+        DTypeError: `dtype` is bool.
+    """
     own = check_tensor(name, "x", x).dtype
-    if dtype is not None:
-        return to_dtype(dtype)
-    return INT64 if own.bits < _WIDE else own
+    if dtype is None:
+        return INT64 if own.bits < _WIDE else own
+    wanted = to_dtype(dtype)
+    if wanted is BOOL:
+        raise DTypeError(
+            f"{name}: the dtype of a result must be one of numbers, not bool.",
+            hint="reduce truth values by max (any of them) or min (all of them).",
+        )
+    return wanted
 
 
 def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, dtype: object = None) -> Tensor:

@@ -236,7 +236,7 @@ def adaptive_pool(x: Tensor, output_size: object, pool_type: str = "avg") -> Ten
 def _longest_window(n: int, m: int) -> int:
     """The most elements that one of m windows over n has: ceil((i + 1)*n / m) - i*n // m.
 
-    It begins as far behind a multiple of 1/m as windows do: by (m - gcd(n, m)) / m.
+    The longest has the largest i*n % m, which is m - gcd(n, m).
     """
     return -(-(n + m - gcd(n, m)) // m)
 
