@@ -16,8 +16,9 @@ from tensorad import te, topi
 from tensorad.errors import UserError
 from tensorad.ir.printer import format_tensor_recursively
 from tensorad.ir.tensor import Tensor
-from tests.topi_calls import CALLS
+from tests.topi_calls import CALLS, V, X
 
+ONE_ELEMENT: Final = te.placeholder((1,), name="O")
 SECONDS: Final = 5
 """Far more than any of the calls takes; one that counts to a huge number does not end."""
 
@@ -144,6 +145,39 @@ def test_integers_of_numpy_are_integers() -> None:
             for r in (call(name, arguments), call(name, given))
         ]
         assert texts[0] == texts[1], name
+
+
+SAME: Final[dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]]] = {
+    "reshape to an integer": (lambda: topi.reshape(X, 16), lambda: topi.reshape(X, (16,))),
+    "reshape to -1": (lambda: topi.reshape(X, -1), lambda: topi.reshape(X, (16,))),
+    "full of an integer": (lambda: topi.full(3, 1.0), lambda: topi.full((3,), 1.0)),
+    "broadcast to an integer": (
+        lambda: topi.broadcast_to(ONE_ELEMENT, 4),
+        lambda: topi.broadcast_to(ONE_ELEMENT, (4,)),
+    ),
+    "one axis to transpose": (lambda: topi.transpose(V, 0), lambda: topi.transpose(V, (0,))),
+    "one axis to slice": (
+        lambda: topi.strided_slice(X, 1, 3),
+        lambda: topi.strided_slice(X, (1,), (3,)),
+    ),
+    "axes to pair": (
+        lambda: topi.tensordot(X, X, (1, 0)),
+        lambda: topi.tensordot(X, X, ([1], [0])),
+    ),
+    "axes of an array": (
+        lambda: topi.sum(X, np.array([0, 1])),
+        lambda: topi.sum(X, (0, 1)),
+    ),
+    "gelu, none": (lambda: topi.gelu(X, "none"), lambda: topi.gelu(X)),
+    "gelu, tanh": (lambda: topi.gelu(X, "tanh"), lambda: topi.gelu(X, True)),
+    "steps without a start": (lambda: topi.arange(9, step=2), lambda: topi.arange(0, 9, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_two_ways_to_say_the_same(name: str) -> None:
+    one, other = [format_tensor_recursively(make()) for make in SAME[name]]
+    assert one == other
 
 
 @pytest.mark.parametrize("name", CALLS)
