@@ -70,9 +70,26 @@ class Parameter:
             DTypeError: the conversion would lose information, or it is no array.
             ShapeError: the rank is wrong.
         """
+        return self.fitted(self.accepted(value))
+
+    def accepted(self, value: object) -> Array:
+        """An argument as an array of the right rank that `fitted` can make ready.
+
+        Raises:
+            DTypeError, BindError, ShapeError: see `convert`.
+        """
         array = self._as_array(value)
         if array.ndim != self.tensor.ndim:
             raise self._wrong_shape(array)
+        return array
+
+    def is_ready(self, array: Array) -> bool:
+        """Whether native code can read an array as it is, if its flags are all 0 or 1."""
+        fits = array.dtype == self.dtype and array.dtype.isnative
+        return fits and array.flags.num & READY == READY
+
+    def fitted(self, array: Array) -> Array:
+        """An accepted array that native code can read; copies if it must."""
         if array.dtype != self.dtype or not array.dtype.isnative:
             array = array.astype(self.dtype)
         if array.flags.num & READY != READY:

@@ -69,7 +69,7 @@ def memory_use(
     return MemoryUse(
         sum(bytes_of(t, known) for t in program.inputs),
         sum(bytes_of(t, known) for t in program.outputs),
-        sum(a.nbytes for a in program.constants),
+        program.constant_bytes,
         plan_arena(program.temporaries, known)[1],
         max([scratch_bytes(k, known) for k in program.with_scratch], default=0),
         config.current().num_threads,

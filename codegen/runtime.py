@@ -18,7 +18,15 @@ from tensorad.codegen.compiling import Compiler
 from tensorad.codegen.epoch import epoch
 from tensorad.codegen.kernels import checks_of
 from tensorad.codegen.loopir import Kernel, LoopProgram
-from tensorad.codegen.memory import Array, Lifetime, aligned, new_bytes, plan_arena, scratch_block
+from tensorad.codegen.memory import (
+    Array,
+    Lifetime,
+    aligned,
+    new_bytes,
+    plan_arena,
+    scratch_block,
+    shape_values,
+)
 from tensorad.codegen.memory_inside import Inside, temporaries_inside
 from tensorad.codegen.parallel import driver, pool_for
 from tensorad.codegen.scratch import scratch_bytes
@@ -121,6 +129,17 @@ class Layout:
     def is_long(self) -> bool:
         """Whether other Python threads should run during a call."""
         return self._points >= LONG_POINTS
+
+    def temporaries(self) -> list[tuple[Tensor, tuple[int, ...]]]:
+        """Those in the arena, with their shapes."""
+        found = [life.tensor for life in self._program.temporaries]
+        return [(t, shape_values(t.shape, self.numbers)) for t in found]
+
+    @property
+    def own_bytes(self) -> int:
+        """What a call has besides its arrays: temporaries, scratch memory and constants."""
+        program = self._program
+        return self._bytes + program.threads * self.scratch_bytes + program.constant_bytes
 
     @property
     def is_busy(self) -> bool:
@@ -278,6 +297,16 @@ class Executable:
             self.sizes.append(s)
         return number
 
+    @property
+    def threads(self) -> int:
+        """How many threads a call may use now."""
+        return config.current().num_threads if self._is_parallel else 1
+
+    @property
+    def constant_bytes(self) -> int:
+        """What tables that are part of the formulas take."""
+        return sum([a.nbytes for a in self.constants])
+
     def layout(self, sizes: Mapping[Expr, int], key: tuple[int, ...]) -> Layout:
         """The memory plan for these sizes; `key` has their numbers in a fixed order.
 
@@ -316,7 +345,7 @@ class Executable:
 
     def prepare(self, scratch_bytes: int, frame: Frame, now: int) -> None:
         """Have the frame run on as many threads as the settings say now."""
-        threads = config.current().num_threads if self._is_parallel else 1
+        threads = self.threads
         frame.call[block.THREADS] = threads
         frame.call[block.POOL] = pool_for(threads)
         if scratch_bytes:

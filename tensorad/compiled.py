@@ -33,6 +33,7 @@ from tensorad.codegen.memory import (
     shape_values,
     size_value,
 )
+from tensorad.codegen.memory_limit import check_memory
 from tensorad.codegen.memory_use import MemoryUse, memory_use
 from tensorad.codegen.portable import can_be_written_out, written_out
 from tensorad.codegen.runtime import Executable, Layout
@@ -169,6 +170,8 @@ class CompiledFunction:
         """Operations whose reads are in bounds for some sizes only."""
         self._blocks = [OutputBlocks(np.dtype(str(t.dtype))) for t in outputs]
         self._record = self._connected()
+        self._roomy = 0
+        """The epoch in which calls without symbolic sizes were found to be within the limit."""
         self._fixed: Fixed | None = None
         if not self._sizes:
             shapes = [self._output_shape(t, {}) for t in outputs]
@@ -228,13 +231,15 @@ class CompiledFunction:
         Raises:
             BindError, ShapeError, DTypeError: the arguments do not fit; nothing was written.
             BoundsError: an index lies outside its tensor at these sizes or for this data.
-            LimitError: an array would exceed TENSORAD_MAX_BYTES, or a full Jacobian
+            LimitError: the call would exceed TENSORAD_MAX_BYTES, or a full Jacobian
                 TENSORAD_DENSE_JACOBIAN_ELEMENTS.
         """
         fixed = self._fixed
         if fixed is None or sizes or len(arrays) != fixed.count:
             return self._call_slowly(arrays, out, sizes)
         then = epoch()
+        if self._roomy != then:
+            self._roomy = then * self._has_room(fixed.layout, arrays, fixed.shapes, out)
         results: list[Any]
         if out is None:
             results = [b.array(s) for b, s in zip(self._blocks, fixed.shapes, strict=True)]
@@ -249,7 +254,7 @@ class CompiledFunction:
             return self._call_slowly(arrays, out, sizes)
         if not ran:
             return self._call_slowly(arrays, out, sizes)
-        if self._record is not None:
+        if self._record is not None and self._roomy == then:
             self._learn(fixed.layout, arrays, fixed.shapes, then)  # type: ignore[arg-type]
         return results[0] if self._single else results
 
@@ -273,19 +278,21 @@ class CompiledFunction:
         if len(arrays) != len(self._parameters):
             raise self._wrong_count(len(arrays))
         then = epoch()
-        inputs = [p.convert(a) for p, a in zip(self._parameters, arrays, strict=True)]
-        sizes = self._binding.bind(inputs, given)
+        accepted = [p.accepted(a) for p, a in zip(self._parameters, arrays, strict=True)]
+        sizes = self._binding.bind(accepted, given)
         self._check_facts(sizes)
         self._check_reads(sizes)
         shapes = [self._output_shape(t, sizes) for t in self.outputs]
-        wanted = self._given_outputs(out, shapes, inputs)
         layout = self._executable.layout(sizes, tuple([sizes[s] for s in self._sizes]))
+        has_room = self._has_room(layout, accepted, shapes, out)
+        inputs = [p.fitted(a) for p, a in zip(self._parameters, accepted, strict=True)]
+        wanted = self._given_outputs(out, shapes, inputs)
         results = []
         for n, (b, shape) in enumerate(zip(self._blocks, shapes, strict=True)):
             direct = wanted is not None and wanted[n].flags.num & WRITABLE == WRITABLE
             results.append(wanted[n] if wanted is not None and direct else b.array(shape))
         self._executable.run(layout, addresses_of((*inputs, *results)), then)
-        if not given:  # then the shapes alone tell the sizes
+        if has_room and not given:  # then the shapes alone tell the sizes
             self._learn(layout, inputs, shapes, then)
         if wanted is not None:
             for target, source in zip(wanted, results, strict=True):
@@ -293,6 +300,15 @@ class CompiledFunction:
                     np.copyto(target, source)
             results = wanted
         return results[0] if self._single else results
+
+    def _has_room(
+        self, layout: Layout, arrays: Sequence[object], shapes: Sequence[tuple[int, ...]],
+        out: object,
+    ) -> bool:  # fmt: skip
+        """Whether calls like this one need not be asked for their memory again."""
+        inputs = list(zip(self._parameters, arrays, strict=True))
+        outputs = list(zip(self.outputs, shapes, strict=True))
+        return check_memory(self.name, layout, inputs, outputs, out)
 
     def _wrong_count(self, count: int) -> BindError:
         names = ", ".join([p.name for p in self._parameters])

@@ -10,6 +10,7 @@ from operator import index
 from typing import SupportsIndex
 
 from tensorad.errors import DefinitionError
+from tensorad.process_memory import process_bytes
 
 DEBUG_FLAGS = ("ir", "verify", "check", "certify", "llvm", "asm")
 MOST_THREADS = 256
@@ -26,7 +27,8 @@ class Config:
     num_threads: int = 1
     """TENSORAD_NUM_THREADS: threads of a compiled call; default: the CPUs of this process."""
     max_bytes: int = 1 << 36
-    """TENSORAD_MAX_BYTES: largest single array (bytes) a call may allocate."""
+    """TENSORAD_MAX_BYTES: most memory (bytes) that one call may have, its arrays included;
+    default: what the machine, the control groups and the limits of this process allow."""
     dense_jacobian_elements: int = 1 << 27
     """TENSORAD_DENSE_JACOBIAN_ELEMENTS: largest full Jacobian (elements) that may be stored."""
     machine: str = ""
@@ -102,7 +104,7 @@ def _from_environment() -> Config:
         debug=debug,
         bisect=_positive(bisect, env[bisect]) if bisect in env else None,
         num_threads=_threads(env.get("TENSORAD_NUM_THREADS")),
-        max_bytes=number("TENSORAD_MAX_BYTES", Config.max_bytes),
+        max_bytes=number("TENSORAD_MAX_BYTES", process_bytes() or Config.max_bytes),
         dense_jacobian_elements=number(
             "TENSORAD_DENSE_JACOBIAN_ELEMENTS", Config.dense_jacobian_elements
         ),

@@ -13,7 +13,8 @@ MAX_LINES = 450
 
 BELOW = {
     "errors": set(),
-    "config": {"errors"},
+    "process_memory": set(),
+    "config": {"errors", "process_memory"},
     "ir": {"errors", "config"},
     "simplify": {"errors", "config", "ir"},
     "bound": {"errors", "ir"},

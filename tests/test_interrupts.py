@@ -250,7 +250,7 @@ def interrupted(act):
 
 make = getattr(test_interrupts, os.environ["KIND"])
 x, terms, whole = np.linspace(0.1, 1, 512, dtype="f"), 2000, 0.0
-while whole < 1.2:
+while whole < 1:
     terms = int(terms * min(8, 1 / max(whole, 0.01)))
     f = make(512, terms)
     f(x)
@@ -260,8 +260,7 @@ took, result = interrupted(lambda: f(x))  # by way of Python, which learns what 
 whole, want = timed(lambda: f(x))
 answers = [(took, result)]
 kept = np.zeros_like(want)
-for _ in range(2):
-    answers.append(interrupted(lambda: f(x)))
+answers.append(interrupted(lambda: f(x)))
 answers.append(interrupted(lambda: f(x, out=kept)))
 print([result for _, result in answers])
 print(all(took < 0.3 + whole / 3 for took, _ in answers) or (whole, answers))
@@ -277,4 +276,4 @@ print(f._executable.layout({}, ()).is_busy)
 def test_ctrl_c_in_a_long_call(kind: str, native: str, threads: str) -> None:
     """A call that takes some seconds, on whatever machine."""
     told = python(CTRL_C, KIND=kind, TENSORAD_NATIVE_CALLS=native, TENSORAD_NUM_THREADS=threads)
-    assert told.splitlines() == ["[None, None, None, None]", "True", "True", "False"]
+    assert told.splitlines() == ["[None, None, None]", "True", "True", "False"]
