@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tensorad import te
 from tensorad.ir.dtypes import BOOL, DType, to_dtype
@@ -104,6 +105,11 @@ class Program:
             return np.asarray(rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], shape), t.dtype)
         values = rng.uniform(0.2, 1.8, shape) * rng.choice([-1.0, 1.0], shape)
         return np.asarray(values, t.dtype)
+
+
+def seeds(fast: int, count: int) -> list[Any]:
+    """The seeds of a test, of which all but the first so many are slow."""
+    return [*range(fast), *[pytest.param(n, marks=pytest.mark.slow) for n in range(fast, count)]]
 
 
 def concrete_shape(t: Tensor, sizes: dict[str, int]) -> tuple[int, ...]:

@@ -255,10 +255,10 @@ CONVOLUTIONS = {
 }
 
 
-SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("dilated", "grouped", "mixed")]
+SLOW = [pytest.param(n, marks=pytest.mark.slow) for n in ("strided", "dilated", "grouped", "mixed")]
 
 
-@pytest.mark.parametrize("name", ["plain", "padded", "strided", "pointwise", *SLOW])
+@pytest.mark.parametrize("name", ["plain", "padded", "pointwise", *SLOW])
 def test_convolutions_and_their_gradients(name: str) -> None:
     xs, ws, options = CONVOLUTIONS[name]
     x, w = ta.placeholder(xs, name="X"), ta.placeholder(ws, name="W")

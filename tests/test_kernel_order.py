@@ -14,6 +14,7 @@ from tensorad.codegen.loopir import LoopProgram
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Dim, Tensor
 from tensorad.ir.visit import op_inputs
+from tests.generators import seeds
 from tests.machines import described
 
 SEPARATE = ta.Schedule(fuse=False)
@@ -120,7 +121,7 @@ def peak(program: LoopProgram) -> int:
     )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(10, 30))
 def test_random_programs_need_no_more_than_before(seed: int) -> None:
     rng = np.random.default_rng(seed)
     program = random_program(rng, 25)

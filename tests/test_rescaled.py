@@ -240,7 +240,9 @@ INFINITE = {
 }
 
 
-@pytest.mark.parametrize("combine", [library, plain, once])
+@pytest.mark.parametrize(
+    "combine", [library, *[pytest.param(c, marks=pytest.mark.slow) for c in (plain, once)]]
+)
 def test_all_modes_agree_at_ties(combine: Callable[..., Any]) -> None:
     """The gradient p and the Hessian diag(p) - p p', by every way to them."""
     points = {tuple(xs): np.exp(xs) / np.exp(xs).sum() for xs in TIES}
