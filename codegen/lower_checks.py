@@ -8,10 +8,12 @@ from math import prod
 
 from tensorad.codegen.check_facts import Fact, facts_of
 from tensorad.codegen.llvm_lanes import statements
-from tensorad.codegen.loopir import Check, For, If, Kernel, Stmt
+from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.row_joins import all_expressions
 from tensorad.codegen.units import Unit
+from tensorad.ir.combiner import all_combiner
+from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import (
     ONE,
     TRUE,
@@ -23,7 +25,9 @@ from tensorad.ir.expr import (
     call,
     floordiv,
     int_const,
+    logical_and,
     mod,
+    param,
     read,
 )
 from tensorad.ir.tensor import Op, dim_expr
@@ -143,6 +147,8 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
         axes, block = axes[:-1], _ends(check, counting[0])
     if condition is not TRUE:
         block = (*before, If(condition, block))
+    elif block == (check,) and (rows := _rows_in_one(check, axes)):
+        return rows
     for a in reversed(axes):  # lanes look at one index: the first wrong one is named
         lanes = block == (check,) and _in_a_row(value, a)
         block = (For(a, block, "vector" if lanes else "serial"),)
@@ -162,6 +168,31 @@ def _one_row(index: Expr, axes: Sequence[Axis]) -> tuple[Axis, Expr] | None:
         size //= a.extent or 1
         digits[a] = mod(floordiv(row, int_const(size)), a.upper)
     return row, substitute(index, digits)
+
+
+def _rows_in_one(check: Check, axes: Sequence[Axis]) -> tuple[Stmt, ...] | None:
+    """Ragged rows, each of which begins where the one before it ends, as one; else one by one."""
+    if len(axes) != 2:
+        return None
+    outer, row = axes
+    following = substitute(row.lower, {outer: outer + 1})
+    if following is not row.upper or outer.step is not ONE or row.step is not ONE:
+        return None
+    if outer in free_leaves(check.index) or not _in_a_row(check.index, row):
+        return None
+    ends = [substitute(row.lower, {outer: b}) for b in (outer.lower, outer.upper)]
+    all_rows = axis(row.name, *ends)
+    index = substitute(check.index, {row: all_rows})
+    combiner, ordered = all_combiner(), param("ordered", BOOL)
+    return (
+        Assign((ordered,), combiner.identity),
+        For(outer, (Fold((ordered,), combiner, (row.lower <= row.upper,)),)),
+        If(
+            logical_and(ordered, outer.lower < outer.upper),
+            (For(all_rows, (replace(check, looked_at=index),), "vector"),),
+            (For(outer, (For(row, (check,), "vector"),)),),
+        ),
+    )
 
 
 def _walks(r: Read, axes: Sequence[Axis]) -> bool:

@@ -80,7 +80,7 @@ def test_a_table_of_neighbours_is_checked_once() -> None:
 def test_ragged_rows_are_checked_by_their_ends_and_their_elements_once() -> None:
     force, inputs = ragged_list(4, 9)
     program = lower_program([force], inputs)
-    assert [str(c.read) for c in checks(program)] == ["N[j]", "N[j]", "R[N[j], 0]"]
+    assert [str(c.read) for c in checks(program)] == ["N[j]"] * 2 + ["R[N[j], 0]"] * 2
     rng = np.random.default_rng(0)
     near = rng.integers(0, 4, 9)
     arrays = {inputs[0]: rng.random((4, 3)), inputs[1]: np.array([0, 2, 2, 6, 9]), inputs[2]: near}
@@ -267,3 +267,22 @@ def test_forces_are_right() -> None:
     ragged, others = ragged_list(60, 660)
     got = ta.build(ragged, others)(x, 11 * np.arange(61), near.reshape(-1))
     np.testing.assert_allclose(got, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("rows", "index"), [([0, 2, 2, 6, 9], -5), ([3, 6, 2, 6, 9], 77), ([9, 9, 9, 9, 9], None)]
+)
+def test_rows_that_follow_each_other_are_one(rows: list[int], index: int | None) -> None:
+    force, inputs = ragged_list(4, 9)
+    program = lower_program([force], inputs)
+    near = np.array([1, 0, -5, 3, 77, 0, 1, 2, 3])  # read from 0 on, or from 3 on
+    arrays = {inputs[0]: np.ones((4, 3)), inputs[1]: np.array(rows), inputs[2]: near}
+    if index is None:
+        assert checks_made(program, arrays) == 0
+        return
+    with pytest.raises(BoundsError, match=rf"^R is read at index {index} of axis 0"):
+        ta.build(force, inputs)(*arrays.values())
+    bodies = [s for s in statements(program.kernels[0].body) if isinstance(s, If)]
+    one, each = bodies[-1].then, bodies[-1].orelse
+    assert [s.kind for s in one if isinstance(s, For)] == ["vector"]
+    assert [s.kind for s in statements(each) if isinstance(s, For)] == ["serial", "vector"]
