@@ -30,6 +30,7 @@ from tensorad.ir.expr import (
     param,
     read,
 )
+from tensorad.ir.order import READ, occurs
 from tensorad.ir.tensor import Op, dim_expr
 from tensorad.ir.visit import free_leaves, reads, substitute
 from tensorad.simplify.linear import linear_form
@@ -150,7 +151,7 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
     elif block == (check,) and (rows := _rows_in_one(check, axes)):
         return rows
     for a in reversed(axes):  # lanes look at one index: the first wrong one is named
-        lanes = block == (check,) and _in_a_row(value, a)
+        lanes = block == (check,) and _suits_lanes(value, a)
         block = (For(a, block, "vector" if lanes else "serial"),)
     return block
 
@@ -178,7 +179,7 @@ def _rows_in_one(check: Check, axes: Sequence[Axis]) -> tuple[Stmt, ...] | None:
     following = substitute(row.lower, {outer: outer + 1})
     if following is not row.upper or outer.step is not ONE or row.step is not ONE:
         return None
-    if outer in free_leaves(check.index) or not _in_a_row(check.index, row):
+    if outer in free_leaves(check.index) or not _suits_lanes(check.index, row):
         return None
     ends = [substitute(row.lower, {outer: b}) for b in (outer.lower, outer.upper)]
     all_rows = axis(row.name, *ends)
@@ -225,9 +226,8 @@ def _ends(check: Check, a: Axis) -> tuple[Stmt, ...]:
     return both if filled is TRUE else (If(filled, both),)
 
 
-def _in_a_row(index: Expr, a: Axis) -> bool:
-    """Whether what the index is made of lies side by side: then lanes look at it."""
+def _suits_lanes(index: Expr, a: Axis) -> bool:
+    """Whether lanes look at neighbouring indices: none is found by another, and some moves."""
     found = reads(index)
-    return bool(found) and all(
-        r.indices[-1] is a and not any(a in free_leaves(i) for i in r.indices[:-1]) for r in found
-    )
+    moves = any(a in free_leaves(*r.indices) for r in found)
+    return moves and not any(occurs(READ, *r.indices) for r in found)

@@ -286,3 +286,18 @@ def test_rows_that_follow_each_other_are_one(rows: list[int], index: int | None)
     one, each = bodies[-1].then, bodies[-1].orelse
     assert [s.kind for s in one if isinstance(s, For)] == ["vector"]
     assert [s.kind for s in statements(each) if isinstance(s, For)] == ["serial", "vector"]
+
+
+@pytest.mark.parametrize("bad", [0, 3, 15, 16, 40])
+def test_columns_of_indices_are_looked_at_in_lanes(bad: int) -> None:
+    p, x = te.placeholder((10,), name="P"), te.placeholder((41, 3), name="X")
+    y = te.compute((41,), lambda i: p[te.floor(x[i, 1]).astype("int64") + 1], name="Y")
+    check, _ = lower_program([y], [p, x]).kernels
+    assert isinstance(check.body[0], For) and check.body[0].kind == "vector"
+    places = np.full((41, 3), -99, "f4")
+    places[:, 1] = np.arange(41) % 10 - 0.5
+    f = ta.build(y, [p, x])
+    assert np.array_equal(f(np.arange(10, dtype="f4"), places), np.arange(41) % 10)
+    places[bad:, 1] = 70.5 + np.arange(41 - bad)
+    with pytest.raises(BoundsError, match=r"^P is read at index 71 of axis 0"):
+        f(np.arange(10, dtype="f4"), places)
