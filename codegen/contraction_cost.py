@@ -140,10 +140,13 @@ def least_cycles(draft: Blocking, target: Machine) -> float:
     depth, rows = draft.contraction.depth, draft.rows.extent
     tiles = [(min(rows, draft.most[n]), n * draft.scale) for n in range(1, draft.registers + 1)]
     steps = [(step_cycles(n, m, draft.units) + 20.0 / depth, n * m) for n, m in tiles]
-    each = min([cycles / sums for cycles, sums in steps]) * draft.scale / draft.turns
+    each = [cycles / sums * draft.scale / draft.turns for cycles, sums in steps]
+    registers, full = draft.flat / draft.width, 0
+    if draft.mode != "gaps" and (draft.mode != "panel" or in_place(draft.lanes, draft.group)):
+        full = draft.flat // (draft.registers * draft.width) * draft.registers  # in any panels
+    least = full * each[-1] + (registers - full) * min(each)
     outer = prod(size(a) for a in draft.outer)
-    vectors = outer * draft.flat * depth / draft.width
-    return vectors * rows * each + _around_tiles(draft, target)
+    return outer * depth * rows * least + _around_tiles(draft, target)
 
 
 def _around_tiles(b: Blocking, target: Machine) -> float:
@@ -151,7 +154,7 @@ def _around_tiles(b: Blocking, target: Machine) -> float:
     c, flat = b.contraction, b.flat
     outer = prod(size(a) for a in b.outer)
     vectors = outer * flat * c.depth / b.width
-    element, cost = b.lanes.value.dtype.size_bytes, 0.0
+    cost = 0.0
     packing = 2.0 if _unit_stride(b.lanes, b.group, b.width) else 0.5 * b.width
     if b.mode == "panel" and len(b.group) > 1 and not in_place(b.lanes, b.group):
         packing += 2.0 + 0.4 * b.tile_rows  # parts of rows, and panels that fill a cache
@@ -165,7 +168,7 @@ def _around_tiles(b: Blocking, target: Machine) -> float:
         if isinstance(b.lanes.value, Read):
             copied = _relaid(b.lanes.value, target)
         cost += copied + 0.25 * vectors
-    elif b.flat * c.depth * element > target.l2 // 4 and b.tile_rows > 4:
+    elif b.tile_rows > 4 and _lanes_are_far(b, target):
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
     if b.mode != "relayout" and is_streamed(b, target):
         cost += 20.0 * vectors  # short pieces of long rows: memory waits
@@ -174,6 +177,18 @@ def _around_tiles(b: Blocking, target: Machine) -> float:
     stores = prod(size(a) for a in c.nest.axes)
     cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
     return cost
+
+
+def _lanes_are_far(b: Blocking, target: Machine) -> bool:
+    """Whether vectors read where they lie have left the first cache before the next tile.
+
+    So they have too where neighbouring rows share a quarter of its places, in a sliver beyond it.
+    """
+    depth, element = b.contraction.depth, b.lanes.value.dtype.size_bytes
+    stride = b.lanes.accesses[-1].uses.get(b.contraction.reduced[-1]) or 1
+    collide = stride * element % (PAGE // 4) == 0
+    sliver = depth * b.registers * b.width * element
+    return b.flat * depth * element > target.l2 // 4 or (collide and sliver > target.l1)
 
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:

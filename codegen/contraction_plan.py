@@ -47,6 +47,10 @@ AWAKE_FROM: Final = 15_000
 """Steps from which threads that are awake share the loops there are."""
 FEW_SLIVERS: Final = 16
 """Of a panel in the second cache: with more, results are stored in long rows instead."""
+LONG_SLIVER: Final = 1 << 16
+"""Bytes of a sliver from which a large second cache holds them, too, in place of long rows."""
+BESIDE_KEPT: Final = 1 << 20
+"""What stays in a second cache takes three quarters of it up to so many bytes, then half."""
 WORST: Final = 2.6
 """Times the cycles of full registers that a contraction may cost."""
 FAR: Final = 0.75
@@ -197,8 +201,9 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     """The draft with blocks for the caches, panels, and loops for threads."""
     c, element = b.contraction, b.lanes.value.dtype.size_bytes
     unit = b.registers * b.width
-    sliced = _is_sliced(b) and c.depth * unit * element > target.l2 // FEW_SLIVERS
-    budget = 3 * target.l2 // 4 if sliced else target.l2 // 2
+    least = min(target.l2 // FEW_SLIVERS, LONG_SLIVER)
+    sliced = _is_sliced(b) and c.depth * unit * element >= least
+    budget = kept(target) if sliced else target.l2 // 2
     split, block = 0, size(c.reduced[0])
     if choices.block is not None:
         split, block = _split(c, choices.block)
@@ -224,16 +229,16 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     panel = panel_lanes(b.flat, step, unit, lanes)
     by_rows = False
     count = outer * ceil(b.flat / panel)
-    least = enough(target)
+    loops = enough(target)
     if parallel and choices.block is None and not sliced and _is_shallow(b, target):
         return replace(b, panel=b.flat, sliver=unit, by_rows=True, parallel=True)
-    if parallel and count < least:
+    if parallel and count < loops:
         if b.mode != "panel" and b.tile_rows >= 2 * count:
             by_rows, panel = True, b.flat
             if choices.block is None:
                 split, block = 0, size(c.reduced[0])
         else:
-            most = b.flat * outer // least
+            most = b.flat * outer // loops
             most = ceil(most / unit) * unit if sliced else max(unit, most)
             panel = panel_lanes(b.flat, step, unit, most)
     if by_rows and block < size(c.reduced[split]):
@@ -311,7 +316,7 @@ def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     if b.mode == "panel" or is_symbolic((*b.outer, *b.rows.axes, *c.reduced)):
         return b
     width = b.rows.extent + b.panel
-    if c.depth * width * element <= target.l2:
+    if c.depth * width * element <= kept(target):
         return b
     room = target.l2 // (4 * b.rows.extent * b.panel * element)
     groups = target.cores // gcd(target.cores, prod(size(a) for a in c.batch))
@@ -322,6 +327,11 @@ def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     split, block = (b.split, b.block) if choices.block is not None else _split(c, depth)
     b = replace(b, together=together, split=split, block=block)
     return replace(b, by_blocks=copies_by_blocks(b, target))
+
+
+def kept(target: Machine) -> int:
+    """Bytes that stay in the second cache while rows and results pass it."""
+    return min(3 * target.l2 // 4, max(BESIDE_KEPT, target.l2 // 2))
 
 
 def _split(c: Contraction, most: int) -> tuple[int, int]:

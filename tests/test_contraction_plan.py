@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import pytest
 
@@ -114,3 +115,39 @@ def test_bounds_leave_the_choice_as_it_is_and_most_ways_out(
             assert shown(found) == shown(wanted)
             ways += len(list(contraction_plan._drafts(c, width, target, choices)))
     assert len(completed) < 0.65 * ways
+
+
+def panel_of(n: int, dtype: str, machine_text: str) -> tuple[int, ...]:
+    """Slivers, steps and lanes of the panel of a product of squares; () where none is packed."""
+    a, b = te.placeholder((n, n), dtype, name="A"), te.placeholder((n, n), dtype, name="B")
+    k = te.reduce_axis(n, name="k")
+    y = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="Y")
+    with override(machine=f"vector_bytes=64,registers=32,cores=1,l3=33554432,{machine_text}"):
+        kernels = lower_program([y], [a, b]).kernels
+    panels = [t for kernel in kernels for t in kernel.scratch]
+    assert len(panels) < 2
+    return tuple([int(extent) for t in panels for extent in t.shape if isinstance(extent, int)])
+
+
+@pytest.mark.parametrize(
+    ("l2", "kept"),
+    [(512 << 10, 384 << 10), (1 << 20, 768 << 10), (2 << 20, 1 << 20), (4 << 20, 2 << 20)],
+)
+def test_panels_leave_room_for_what_passes_the_second_cache(l2: int, kept: int) -> None:
+    assert contraction_plan.kept(Machine(l2=l2)) == kept
+    for dtype, size_bytes in (("float32", 4), ("float64", 8)):
+        shape = panel_of(2048, dtype, f"l1=49152,l2={l2},multiply_adds=2")
+        assert kept // 2 <= prod(shape) * size_bytes <= kept
+
+
+@pytest.mark.parametrize("l2", [1 << 20, 2 << 20])
+def test_long_slivers_are_packed_one_by_one_in_any_large_second_cache(l2: int) -> None:
+    assert panel_of(512, "float32", f"l1=49152,l2={l2}")[-1] == 64
+
+
+def test_rows_that_share_a_quarter_of_the_first_cache_are_packed() -> None:
+    """256 float32 are 1 kB: the rows of a sliver fall into a quarter of the places."""
+    slivers, steps, lanes = panel_of(256, "float32", "l1=49152,l2=2097152,multiply_adds=2")
+    assert (slivers * lanes, steps, lanes) == (64 * slivers, 256, 64)
+    for n in (192, 240):  # other strides, and slivers that stay
+        assert panel_of(n, "float32", "l1=65536,l2=2097152,multiply_adds=2") == ()
