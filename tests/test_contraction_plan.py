@@ -122,7 +122,7 @@ def panel_of(n: int, dtype: str, machine_text: str) -> tuple[int, ...]:
     a, b = te.placeholder((n, n), dtype, name="A"), te.placeholder((n, n), dtype, name="B")
     k = te.reduce_axis(n, name="k")
     y = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="Y")
-    with override(machine=f"vector_bytes=64,registers=32,cores=1,l3=33554432,{machine_text}"):
+    with described(f"vector_bytes=64,registers=32,cores=1,l3=33554432,{machine_text}"):
         kernels = lower_program([y], [a, b]).kernels
     panels = [t for kernel in kernels for t in kernel.scratch]
     assert len(panels) < 2
