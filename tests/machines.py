@@ -17,18 +17,21 @@ from tensorad.codegen import machine
 from tensorad.config import override
 
 
-def _whole(cores: int, l2: int, l3: int, vector: int, registers: int, l1: int = 32) -> str:
-    """A whole machine: l1 and l2 in kB, l3 in MB, vectors in bytes.
+def _whole(
+    cores: int, l2: int, l3: int, vector: int, registers: int, l1: int = 32, units: int = 2
+) -> str:
+    """A whole machine: l1 and l2 in kB, l3 in MB, vectors in bytes, multiply-adds in a cycle.
 
     Its speeds are said, too: they would be measured otherwise.
     """
     return (
         f"l1={l1 << 10},l2={l2 << 10},l3={l3 << 20},line=64,vector_bytes={vector},"
-        f"registers={registers},cores={cores},flops={vector * 1_900_000_000},read=20000000000"
+        f"registers={registers},multiply_adds={units},cores={cores},"
+        f"flops={units * vector * 1_900_000_000},read=20000000000"
     )
 
 
-ZEN4: Final = _whole(2, 1024, 32, 64, 32)
+ZEN4: Final = _whole(2, 1024, 32, 64, 32, units=1)
 MACHINES: Final = (
     ZEN4,
     _whole(2, 2048, 480, 64, 32, l1=48),  # a Xeon with a share of a whole socket's last cache
@@ -49,8 +52,10 @@ SCHEDULES: Final = (
     "schedule_report", "schedule_split", "schedule_tables", "schedule_threads", "scratch",
     "stages", "strips", "sums", "tables", "together", "turns", "units", "workload_bits",
 )  # fmt: skip
-"""The files of tests about schedules. Under each of `MACHINES` values, bits and counts must hold;
-files in which every test has a description of its own are left out: nothing would change."""
+"""The files of tests about schedules. Under each of `MACHINES` values, bits and counts must hold.
+
+Left out are files in which every test has a description of its own, as nothing would change, and
+the longest of those that only compare values."""
 
 PYTHON: Final = (
     "arguments", "build", "collector", "compiling", "forks", "memory_use", "packaging", "portable",
@@ -69,7 +74,8 @@ def described(changes: str = "", **settings: object) -> Iterator[None]:
     """
     base = ZEN4
     if "cpu=" in changes:
-        base = ",".join(p for p in base.split(",") if not p.startswith(("vector_", "registers=")))
+        own = ("vector_", "registers=", "multiply_adds=")
+        base = ",".join(p for p in base.split(",") if not p.startswith(own))
     with override(machine=f"{base},{changes}"):
         cores = machine.current().cores
     with override(**{"machine": f"{base},{changes}", "num_threads": cores} | settings):

@@ -57,7 +57,7 @@ def register_tiles(m: int, n: int, k: int, choices: Choices | None = None) -> li
 def test_two_units_need_more_sums_than_one(
     machine: str, rows: int, lanes: int, m: int, n: int, k: int
 ) -> None:
-    with override(machine=f"{machine},cores=1,l1=32768,l2=524288,l3=33554432"):
+    with described(f"{machine},cores=1,l1=32768,l2=524288,l3=33554432"):
         tiles = register_tiles(m, n, k)
     sums = [{s.targets for s in statements(t.body) if isinstance(s, Fold)} for t in tiles]
     assert max(len(targets) for targets in sums) == rows and {t.width for t in tiles} == {lanes}

@@ -9,10 +9,10 @@ from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import Fetch, Fold, For, If, Kernel
 from tensorad.codegen.lower import lower_program
-from tensorad.config import override
 from tensorad.ir.expr import Axis, Const, Expr, int_const
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, reads, substitute
+from tests.machines import described
 from tests.test_contraction_panels import product
 
 MACHINES = (
@@ -23,7 +23,7 @@ MACHINES = (
 
 
 def lowered(y: Tensor, inputs: list[Tensor], machine: str) -> Kernel:
-    with override(machine=machine):
+    with described(machine):
         program = lower_program([y], inputs)
     verify_loops(program)
     return program.kernels[-1]

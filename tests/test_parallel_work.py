@@ -17,9 +17,9 @@ from tensorad.codegen.lower import lower_program
 from tensorad.codegen.memory import size_value
 from tensorad.codegen.parallel_layout import LIGHT
 from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
-from tensorad.config import override
 from tensorad.ir.expr import Const, size_var
 from tensorad.ir.tensor import Tensor
+from tests.machines import described
 
 N = size_var("n")
 
@@ -76,7 +76,7 @@ def test_known_work_is_a_number() -> None:
 
 def work_of(make: Callable[[object], tuple[Tensor, list[Tensor]]], n: object, at: int) -> int:
     """The cycles of the loops that threads share, at a size, beside a second cache of 512 kB."""
-    with override(machine=f"l2={1 << 19},cores=2"):
+    with described(f"l2={1 << 19}"):
         return sum(size_value(s.work, {N: at}) for s in shared(make, n) if s.work is not None)
 
 
