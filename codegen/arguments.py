@@ -13,6 +13,7 @@ from tensorad.codegen.memory import Array, shape_values, size_value
 from tensorad.errors import BindError, DTypeError, ShapeError, UserError
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr, Size, int_const
+from tensorad.ir.node import Node
 from tensorad.ir.tensor import Tensor, dim_expr, format_shape
 from tensorad.ir.visit import postorder, substitute
 from tensorad.simplify.linear import linear_form
@@ -108,7 +109,7 @@ class Parameter:
             return array
         if isinstance(value, (bool, int, float, list, tuple)):
             return self._from_numbers(value)
-        if hasattr(value, "__array__") and not isinstance(value, type):
+        if hasattr(value, "__array__") and not isinstance(value, (type, Node)):
             return self._as_array(np.asarray(value))
         raise self._not_an_array(value, f"pass a NumPy array, e.g. np.asarray(x, '{self.dtype}')")
 
