@@ -15,7 +15,7 @@ from tensorad.codegen.arguments import size_number
 from tensorad.codegen.choices import Given, Schedules, schedules
 from tensorad.codegen.compiling import Compiler
 from tensorad.codegen.loop_printer import format_loops
-from tensorad.codegen.loopir import LoopProgram
+from tensorad.codegen.loopir import Kernel, LoopProgram
 from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.memory import Array, shape_values
 from tensorad.codegen.schedule_record import Decision, listening
@@ -26,6 +26,7 @@ from tensorad.ir.collector import old_objects_at_rest
 from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
+from tensorad.progress import advance, expect, progress
 from tensorad.simplify.bounds import size_conditions
 from tensorad.tuning import SECONDS, Task, tuned, wide_range
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Outputs = Tensor | Sequence[Tensor]
 
 
+@progress("building")
 @old_objects_at_rest()
 def build(
     outputs: Outputs,
@@ -87,12 +89,18 @@ def _built(
     choices: Given | Schedules,
 ) -> CompiledFunction:
     """The function by decisions that are made; pickles of it call this."""
-    sized = [op for op, _ in needed_ops(outputs, inputs) if size_conditions(op)]
+    ops = [op for op, _ in needed_ops(outputs, inputs)]
+    expect(len(ops))
+    sized = [op for op in ops if size_conditions(op)]
     with Compiler(preparation()) as compiler:
+
+        def begin(kernel: Kernel) -> None:
+            compiler.begin(kernel)
+            advance()
+
         program = lower_program(
-            outputs, inputs, assume_in_bounds=assume_in_bounds, choices=choices,
-            made=compiler.begin,
-        )  # fmt: skip
+            outputs, inputs, assume_in_bounds=assume_in_bounds, choices=choices, made=begin
+        )
         check_dense([t for kernel in program.kernels for t in kernel.writes])
         recipe = partial(_built, outputs, inputs, name, assume_in_bounds, choices)
         return CompiledFunction(outputs, program, name, sized, compiler, recipe)

@@ -37,6 +37,8 @@ class Config:
     """TENSORAD_CACHE_DIR: where schedules found by measuring are kept between processes."""
     native_calls: bool = True
     """TENSORAD_NATIVE_CALLS=0: functions built from now on are called through Python only."""
+    progress: bool = True
+    """TENSORAD_PROGRESS=0: no line on the terminal in derivations and builds that take long."""
     isl_operations: int = 300_000
     """TENSORAD_ISL_OPERATIONS: isl operations one elimination may spend before it falls back."""
 
@@ -109,6 +111,7 @@ def _from_environment() -> Config:
             "TENSORAD_DENSE_JACOBIAN_ELEMENTS", Config.dense_jacobian_elements
         ),
         native_calls=_switch("TENSORAD_NATIVE_CALLS", env.get("TENSORAD_NATIVE_CALLS", "1")),
+        progress=_switch("TENSORAD_PROGRESS", env.get("TENSORAD_PROGRESS", "1")),
         isl_operations=number("TENSORAD_ISL_OPERATIONS", Config.isl_operations),
         machine=env.get("TENSORAD_MACHINE", ""),
         cache_dir=env.get("TENSORAD_CACHE_DIR", ""),

@@ -35,6 +35,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
+from tensorad.progress import advance, expect, progress
 from tensorad.simplify.nonzeroness import guarded
 from tensorad.simplify.tidied import tidy
 from tensorad.simplify.zeros import nonzero_body
@@ -53,6 +54,7 @@ def jvp(
 def jvp(
     y: Sequence[Tensor], tangents: Mapping[Tensor, Direction], *, override: Override | None = None
 ) -> list[Tensor]: ...
+@progress("differentiating")
 def jvp(
     y: Tensor | Sequence[Tensor],
     tangents: Mapping[Tensor, Direction],
@@ -164,7 +166,9 @@ class Push:
         """Fill `tangents` up to the outputs."""
         self.ends = dict.fromkeys(ys)
         self.order = derivation_order(ys, self.rules)
+        expect(len(self.order))
         for op in self.order:
+            advance()
             viewed = view(op)
             made = outputs(op)
             if any(t in self.tangents for t in differentiable_inputs(viewed)):

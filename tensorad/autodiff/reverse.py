@@ -50,6 +50,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.flow import flowing_components
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
+from tensorad.progress import advance, expect, progress
 from tensorad.simplify.record import Decision, note
 from tensorad.simplify.tidied import tidy
 
@@ -62,6 +63,7 @@ _OTHERS: Final[dict[str, type[Target]]] = {
 """Ways to collect adjoints that are tried where a gradient exceeds the yardstick."""
 
 
+@progress("differentiating")
 def vjp(
     y: Tensor | Sequence[Tensor],
     wrt: Sequence[Tensor] | Tensor,
@@ -157,8 +159,10 @@ class Sweep:
                 self._push_seed(y, seed)
             else:
                 self.done[y] = seed
+        expect(len(self.order))
         for op in reversed(self.order):
             self._visit(op)
+            advance()
         return [self._result(x, strict) for x in self.wrt]
 
     def tidied(self, results: list[Tensor]) -> list[Tensor]:
