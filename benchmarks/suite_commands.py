@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from benchmarks import (
     call_suite,
+    chain_suite,
     compile_suite,
     einsum_suite,
     memory_suite,
@@ -29,7 +30,8 @@ from tensorad import config
 
 SUITES: Final[tuple[Suite, ...]] = (
     product_suite.SUITE, einsum_suite.SUITE, stream_suite.SUITE, call_suite.SUITE,
-    compile_suite.SUITE, thread_suite.SUITE, scaling_suite.SUITE, memory_suite.SUITE,
+    compile_suite.SUITE, chain_suite.SUITE, thread_suite.SUITE, scaling_suite.SUITE,
+    memory_suite.SUITE,
 )  # fmt: skip
 
 

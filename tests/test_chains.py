@@ -1,0 +1,105 @@
+"""Chains of equal steps: the work of deriving and building them grows as they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from benchmarks.chain_programs import PROGRAMS
+from tensorad.autodiff.reverse import vjp
+from tensorad.codegen import planning, siblings
+from tensorad.codegen.kernel_key import kernel_key
+from tensorad.codegen.lateness import Lateness
+from tensorad.codegen.lower import lower_program
+from tensorad.ir.tensor import Tensor
+from tensorad.simplify.known import Known
+from tensorad.simplify.memory import forget
+from tests.test_planning import count_calls
+
+LENGTHS = (4, 8, 16)
+NAMES = ("hidden Markov", "recurrent")
+Outputs = tuple[list[Tensor], list[Tensor]]
+
+
+def gradient(name: str, steps: int) -> Outputs:
+    y, inputs = PROGRAMS[name](steps)
+    return [y, *vjp(y, inputs)], inputs
+
+
+def grows_linearly(counts: list[int]) -> bool:
+    """Whether twice the steps cost at most twice as much more."""
+    first, second, third = counts
+    return third - second <= 2 * (second - first)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sum_is_looked_for_among_those_of_its_tensors(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for steps in LENGTHS:
+        forget()
+        compared = count_calls(monkeypatch, Known, "_read_as")
+        gradient(name, steps)
+        counts.append(len(compared))
+        monkeypatch.undo()
+    assert grows_linearly(counts), counts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_siblings_are_looked_for_among_readers_of_the_same(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for steps in LENGTHS:
+        outputs = gradient(name, steps)
+        compared = count_calls(monkeypatch, siblings, "_joined")
+        lower_program(*outputs)
+        counts.append(len(compared))
+        monkeypatch.undo()
+    assert grows_linearly(counts), counts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paths_between_steps_are_looked_for_near_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[object] = []
+    original = Lateness.leads_to
+
+    def watched(self: Any, starts: Iterable[Any], end: Any, inputs: Callable[[Any], Any]) -> bool:
+        first = dict.fromkeys(starts)
+
+        def entering(x: object) -> Any:
+            entered.extend([] if x in first else [x])
+            return inputs(x)
+
+        return original(self, first, end, entering)
+
+    monkeypatch.setattr(Lateness, "leads_to", watched)
+    counts = []
+    for steps in LENGTHS:
+        outputs = gradient(name, steps)
+        entered.clear()
+        lower_program(*outputs)
+        counts.append(len(entered))
+    assert grows_linearly(counts), counts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_steps_are_planned_and_compiled_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, compiled = [], []
+    for steps in LENGTHS[1:]:
+        outputs = gradient(name, steps)
+        plans = count_calls(monkeypatch, planning, "plan_nest")
+        program = lower_program(*outputs)
+        planned.append(len(plans))
+        monkeypatch.undo()
+        equal = [k for k in program.kernels if len(k.reads) < 8]  # a sum of all steps reads them
+        keys = dict.fromkeys([kernel_key(k)[0] for k in equal])
+        compiled.append(len(keys))
+    assert planned[0] == planned[1] > 0 and compiled[0] == compiled[1] > 0, (planned, compiled)
