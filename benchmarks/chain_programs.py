@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tensorad import te, topi
+from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 
 Chain = tuple[Tensor, list[Tensor]]
@@ -45,10 +46,11 @@ def wave(steps: int, width: int = 32) -> Chain:
     first, c = te.placeholder((width, width), name="U"), te.placeholder((width, width), name="C")
     a, b = first, first
 
-    def step(i: te.Expr, j: te.Expr, a: Tensor, b: Tensor) -> te.Expr:
-        def at(x: te.Expr, y: te.Expr) -> te.Expr:
+    def step(i: Expr, j: Expr, a: Tensor, b: Tensor) -> Expr:
+        def at(x: Expr, y: Expr) -> Expr:
             inside = te.all_of(x >= 0, x < width, y >= 0, y < width)
-            return te.select(inside, b[x, y], 0.0)
+            value: Expr = te.select(inside, b[x, y], 0.0)
+            return value
 
         around = at(i - 1, j) + at(i + 1, j) + at(i, j - 1) + at(i, j + 1) - 4.0 * b[i, j]
         return 2.0 * b[i, j] - a[i, j] + c[i, j] * around
