@@ -13,7 +13,7 @@ from tensorad.ir.elementwise import matmul as broadcast_matmul
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
-from tensorad.topi.arguments import as_integer, as_integers, as_listed, shown
+from tensorad.topi.arguments import as_integer, as_integers, as_listed, check_flag, shown
 from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
 
 
@@ -145,7 +145,8 @@ def einsum(
         return reduce(element, axis=inner) if inner else element
 
     shape = tuple(extents[c] for c in output)
-    made: Tensor = te.compute(shape, body, name="einsum", optimize=optimize)
+    ordered = check_flag("einsum", "optimize", optimize)
+    made: Tensor = te.compute(shape, body, name="einsum", optimize=ordered)
     return made
 
 
