@@ -49,7 +49,7 @@ def best_order(
 ) -> Step:
     """The last step of the order with the fewest iterations, of those with the least to store.
 
-    Up to eight factors, none of which has all letters of another, no other order costs less.
+    Of up to eight factors (not counting those whose letters another one has) none costs less.
 
     Args:
         factors: the letters of each.
@@ -58,9 +58,7 @@ def best_order(
         in_turn: letters are summed in their order: none before one that comes after it.
     """
     count = _Points(extents)
-    union = output
-    for mask in factors:
-        union |= mask
+    union = output | _union(factors)
     written = Step(tuple(range(len(factors))), union, output)
     if 0 in extents:
         return written  # the loops as written run never

@@ -37,6 +37,7 @@ from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import (
     copy_bodies,
     free_leaves,
+    needs,
     postorder,
     reads,
     substitute,
@@ -59,15 +60,19 @@ def written_body(op: Compute) -> Expr | None:
 def ordered_compute(name: str, axes: tuple[Axis, ...], body: Expr) -> Compute:
     """name[axes] = body, its sums of products in the order of the fewest iterations.
 
-    A stage has less letters than the loops that are written, but it may overflow where they do
-    not, and an infinity or NaN meets other operands.
+    A stage may overflow where the loops as written do not, and an infinity or NaN meets other
+    operands in it.
 
     Ensures: a formula whose written order costs no more keeps it; so does one with a stage that
-    might read outside of a tensor, or whose loops are no box.
+    might read outside of a tensor, whose loops are no box, or that a condition switches off.
     """
+    if not occurs(REDUCE, body):
+        return Compute(name, axes, (body,))
     new: dict[Expr, Expr] = {}
-    for e in outside_reductions((body,)):
-        if not isinstance(e, Reduce):
+    nodes = outside_reductions((body,))
+    when = needs((body,), nodes)
+    for e in nodes:
+        if not isinstance(e, Reduce) or when[e] is not TRUE:
             continue
         ordered = None
         if e.combiner.arity == 1 and e.condition is TRUE:

@@ -371,6 +371,17 @@ def test_conditions_and_ragged_loops_keep_the_written_order() -> None:
     assert work(te.compute((6, 6), triangle)).elements == 36
 
 
+def test_a_sum_that_a_condition_switches_off_keeps_the_written_order() -> None:
+    a, b, c = matrices(6, *"ABC")
+    k, m = te.reduce_axis(6, name="k"), te.reduce_axis(6, name="l")
+
+    def first_row(i: ta.Expr, j: ta.Expr) -> ta.Expr:
+        product = te.sum(a[i, k] * b[k, m] * c[m, j], axis=[k, m])
+        return te.select(i < 1, product, 0.0)
+
+    assert work(te.compute((6, 6), first_row)).iterations == 6**3
+
+
 def test_derivatives_of_any_order_follow_the_stages() -> None:
     a, b, c = matrices(4, *"ABC")
     y = topi.einsum("ij,jk,kl->", a, b, c)
