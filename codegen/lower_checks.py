@@ -21,6 +21,7 @@ from tensorad.ir.expr import (
     Axis,
     Expr,
     Read,
+    Select,
     axis,
     call,
     floordiv,
@@ -32,7 +33,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.order import READ, occurs
 from tensorad.ir.tensor import Op, dim_expr
-from tensorad.ir.visit import free_leaves, reads, substitute
+from tensorad.ir.visit import free_leaves, postorder, reads, substitute
 from tensorad.simplify.linear import linear_form
 
 
@@ -227,7 +228,8 @@ def _ends(check: Check, a: Axis) -> tuple[Stmt, ...]:
 
 
 def _suits_lanes(index: Expr, a: Axis) -> bool:
-    """Whether lanes look at neighbouring indices: none is found by another, and some moves."""
+    """Whether lanes look at neighbouring indices: all are read, none by another, some move."""
     found = reads(index)
     moves = any(a in free_leaves(*r.indices) for r in found)
-    return moves and not any(occurs(READ, *r.indices) for r in found)
+    nested = any(occurs(READ, *r.indices) for r in found)
+    return moves and not nested and not any(isinstance(e, Select) for e in postorder(index))

@@ -301,3 +301,12 @@ def test_columns_of_indices_are_looked_at_in_lanes(bad: int) -> None:
     places[bad:, 1] = 70.5 + np.arange(41 - bad)
     with pytest.raises(BoundsError, match=r"^P is read at index 71 of axis 0"):
         f(np.arange(10, dtype="f4"), places)
+
+
+def test_indices_that_are_not_always_read_are_looked_at_one_by_one() -> None:
+    p, n = te.placeholder((6,), name="P"), te.placeholder((4,), "int64", name="n")
+    y = te.compute((9,), lambda i: p[te.select(i < 4, n[i], 0)], name="Y")
+    program = lower_program([y], [p, n])
+    loop = program.kernels[0].body[0]
+    assert isinstance(loop, For) and loop.kind == "serial"
+    assert checks_made(program, {p: np.ones(6), n: np.arange(4)}) == 9
