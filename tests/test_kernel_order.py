@@ -30,7 +30,7 @@ def chain(n: Dim, steps: int, rows: int = 64) -> tuple[list[Tensor], Tensor]:
         tensors.append(
             te.compute(
                 (n, rows),
-                lambda i, j, t=before, k=k: te.sum(t[i, k] * t[i, j], axis=k),
+                lambda i, j, t=before, k=k: te.sum(abs(t[i, k] - t[i, j]), axis=k),
                 f"T{s}",
             )
         )
