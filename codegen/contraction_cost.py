@@ -154,7 +154,7 @@ def _around_tiles(b: Blocking, target: Machine) -> float:
     c, flat = b.contraction, b.flat
     outer = prod(size(a) for a in b.outer)
     vectors = outer * flat * c.depth / b.width
-    cost = 0.0
+    element, cost = b.lanes.value.dtype.size_bytes, 0.0
     packing = 2.0 if _unit_stride(b.lanes, b.group, b.width) else 0.5 * b.width
     if b.mode == "panel" and len(b.group) > 1 and not in_place(b.lanes, b.group):
         packing += 2.0 + 0.4 * b.tile_rows  # parts of rows, and panels that fill a cache
@@ -168,7 +168,7 @@ def _around_tiles(b: Blocking, target: Machine) -> float:
         if isinstance(b.lanes.value, Read):
             copied = _relaid(b.lanes.value, target)
         cost += copied + 0.25 * vectors
-    elif b.tile_rows > 4 and _lanes_are_far(b, target):
+    elif b.flat * c.depth * element > target.l2 // 4 and b.tile_rows > 4:
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
     if b.mode != "relayout" and is_streamed(b, target):
         cost += 20.0 * vectors  # short pieces of long rows: memory waits
@@ -177,18 +177,6 @@ def _around_tiles(b: Blocking, target: Machine) -> float:
     stores = prod(size(a) for a in c.nest.axes)
     cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
     return cost
-
-
-def _lanes_are_far(b: Blocking, target: Machine) -> bool:
-    """Whether vectors read where they lie have left the first cache before the next tile.
-
-    So they have too where neighbouring rows share a quarter of its places, in a sliver beyond it.
-    """
-    depth, element = b.contraction.depth, b.lanes.value.dtype.size_bytes
-    stride = b.lanes.accesses[-1].uses.get(b.contraction.reduced[-1]) or 1
-    collide = stride * element % (PAGE // 4) == 0
-    sliver = depth * b.registers * b.width * element
-    return b.flat * depth * element > target.l2 // 4 or (collide and sliver > target.l1)
 
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:

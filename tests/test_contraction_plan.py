@@ -143,11 +143,3 @@ def test_panels_leave_room_for_what_passes_the_second_cache(l2: int, kept: int) 
 @pytest.mark.parametrize("l2", [1 << 20, 2 << 20])
 def test_long_slivers_are_packed_one_by_one_in_any_large_second_cache(l2: int) -> None:
     assert panel_of(512, "float32", f"l1=49152,l2={l2}")[-1] == 64
-
-
-def test_rows_that_share_a_quarter_of_the_first_cache_are_packed() -> None:
-    """256 float32 are 1 kB: the rows of a sliver fall into a quarter of the places."""
-    slivers, steps, lanes = panel_of(256, "float32", "l1=49152,l2=2097152,multiply_adds=2")
-    assert (slivers * lanes, steps, lanes) == (64 * slivers, 256, 64)
-    for n in (192, 240):  # other strides, and slivers that stay
-        assert panel_of(n, "float32", "l1=65536,l2=2097152,multiply_adds=2") == ()
