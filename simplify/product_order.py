@@ -205,17 +205,20 @@ def _times(e: Reduce) -> str:
 def _opened(e: Reduce, times: str) -> tuple[list[Expr], dict[Reduce, tuple[Axis, ...]]]:
     """The factors of a fold's source; the fold and those opened for them, with their loops.
 
-    A fold that is read more than once stays a factor: its stage is computed once.
+    A product or a fold that is an operand more than once stays a factor: it is computed once, and
+    n squarings of squares have not 2**n factors.
     """
     factors: list[Expr] = []
     folds: dict[Reduce, tuple[Axis, ...]] = {e: e.axes}
     left = [(e.sources[0], e.axes)]
-    closed = dict.fromkeys(_folds_read_again(e))
+    closed = dict.fromkeys(_used_again(e, times))
     while left:
         f, around = left.pop()
-        if isinstance(f, Call) and f.op == times:
+        if f in closed:
+            factors.append(f)
+        elif isinstance(f, Call) and f.op == times:
             left += [(a, around) for a in reversed(f.args)]
-        elif isinstance(f, Reduce) and _is_like(e, f) and times and f not in closed:
+        elif isinstance(f, Reduce) and _is_like(e, f) and times:
             folds[f] = (*around, *f.axes)
             left.append((f.sources[0], folds[f]))
         else:
@@ -223,12 +226,13 @@ def _opened(e: Reduce, times: str) -> tuple[list[Expr], dict[Reduce, tuple[Axis,
     return factors, folds
 
 
-def _folds_read_again(e: Reduce) -> list[Expr]:
-    """The reductions inside a reduction that are operands more than once."""
-    if not occurs(REDUCE, e.sources[0]):
+def _used_again(e: Reduce, times: str) -> list[Expr]:
+    """The products and reductions inside a reduction that are operands more than once."""
+    if not times:
         return []
-    readers = Counter([c for f in postorder(e.sources[0]) for c in children(f)])
-    return [f for f, n in readers.items() if isinstance(f, Reduce) and n > 1]
+    users = Counter([c for f in postorder(e.sources[0]) for c in children(f)])
+    kinds = [f for f, n in users.items() if n > 1]
+    return [f for f in kinds if isinstance(f, Reduce) or (isinstance(f, Call) and f.op == times)]
 
 
 def _is_like(e: Reduce, f: Reduce) -> bool:
