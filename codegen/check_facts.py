@@ -277,7 +277,7 @@ def _without_free(axes: Sequence[Axis], index: Expr, guards: Sequence[Expr]) -> 
     """The guards but for those about axes of their own, which hold for some of their values."""
     own = needed_axes(axes, (index,))
     others = [a for a in axes if a not in own and a.extent is not None]
-    free = [g for g in guards if not sizes_in(g) and is_affine(g, others)]
+    free = [g for g in guards if not sizes_in(g) and not reads(g) and is_affine(g, others)]
     while free:
         kept = dict.fromkeys(g for g in guards if g not in dict.fromkeys(free))
         touched = needed_axes(axes, (index, *kept))

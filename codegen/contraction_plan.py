@@ -202,7 +202,7 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     c, element = b.contraction, b.lanes.value.dtype.size_bytes
     unit = b.registers * b.width
     least = min(target.l2 // FEW_SLIVERS, LONG_SLIVER)
-    sliced = _is_sliced(b) and c.depth * unit * element >= least
+    sliced = _is_sliced(b) and c.depth * unit * element > least
     budget = kept(target) if sliced else target.l2 // 2
     split, block = 0, size(c.reduced[0])
     if choices.block is not None:

@@ -138,6 +138,8 @@ class _Fold:
             return None
         stages: list[Compute] = []
         body = self._value(last, stages)
+        if any(a.extent is None for a in self.axes[len(self.outer) :]):  # read in no turn of it
+            stages.append(Compute(self.name, tuple(self.outer), (body,)))
         return body if all(map(_is_safe, stages)) else None
 
     def _mask(self, leaves: Iterable[Expr]) -> int:

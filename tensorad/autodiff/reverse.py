@@ -35,18 +35,7 @@ from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.weights import WeightedTarget, with_stored_weights
 from tensorad.errors import GradError
 from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import (
-    TRUE,
-    Axis,
-    Call,
-    Expr,
-    Read,
-    Reduce,
-    call,
-    cast,
-    logical_and,
-    read,
-)
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, cast, logical_and, read
 from tensorad.ir.flow import flowing_components
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
