@@ -96,7 +96,10 @@ def test_windows_that_overlap_much_are_copied_once() -> None:
     ("window", "padding", "strides", "dilation"),
     [(3, 1, 1, 1), (3, 0, 1, 1), (3, 2, 2, 1), (2, 1, 1, 2)],
 )
-@pytest.mark.parametrize(("threads", "images"), [(1, 2), (3, 2), (1, 20), (3, 20)])
+@pytest.mark.parametrize(
+    ("threads", "images"),
+    [(1, 2), (3, 2), *[pytest.param(n, 20, marks=pytest.mark.slow) for n in (1, 3)]],
+)
 def test_bits_are_those_of_other_ways(
     window: int, padding: int, strides: int, dilation: int, threads: int, images: int
 ) -> None:

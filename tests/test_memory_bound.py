@@ -389,7 +389,7 @@ def test_windows_of_one_loop_are_not_those_of_a_loop_with_more_lanes() -> None:
     assert (f(x, y) == (y @ x).T).all()
 
 
-@pytest.mark.parametrize("functions", [0, 1, 2])
+@pytest.mark.parametrize("functions", [pytest.param(0, marks=pytest.mark.slow), 1, 2])
 def test_rows_that_are_long_computed_are_stored_without_copies(functions: int) -> None:
     """A copy of whole lines saves time where memory is waited for, and costs some elsewhere."""
     x, s = te.placeholder((512, 100), name="X"), te.placeholder((512,), name="S")

@@ -90,10 +90,12 @@ def test_short_builds_say_nothing() -> None:
     assert shown(0.0, {}) == ""
 
 
+@pytest.mark.slow
 def test_a_flag_turns_it_off() -> None:
     assert shown(0.6, {"TENSORAD_PROGRESS": "0"}) == ""
 
 
+@pytest.mark.slow
 def test_files_get_nothing() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SLOW, "0.6"], capture_output=True, text=True, check=True,

@@ -73,7 +73,7 @@ def test_ragged_rows_are_those_of_numpy(shape: tuple[int, int], dtype: str, kind
             assert (block[around] == 255).all()
 
 
-@pytest.mark.parametrize("kind", ["copy", "product", "both"])
+@pytest.mark.parametrize("kind", ["copy", "product", pytest.param("both", marks=pytest.mark.slow)])
 def test_the_loops_say_the_same(kind: str) -> None:
     outputs, inputs = transposed(601, 20, kind, "float32")
     choices = ta.Schedule(streaming=True)

@@ -149,6 +149,7 @@ def test_rows_of_later_turns_are_asked_for_in_the_order_of_memory() -> None:
     assert [t for t, _ in near] == ["X", "Y"] and beyond == [("X", 32)]
 
 
+@pytest.mark.slow
 def test_blocks_of_rows_stream() -> None:
     made = scan((1000, 36))
     with described(SMALL):
