@@ -71,6 +71,8 @@ class _Plan:
         self.related: dict[object, list[Fact]] = {}
         """By what facts have in common if one covers the other."""
         self.checked: dict[object, list[Fact]] = {}
+        self.needed: dict[Fact, list[Fact]] = {}
+        """Facts that are checked -> those that are checked before them."""
         self.under_way: dict[Fact, None] = {}
         for f in facts:
             self.of_read.setdefault((f.op, f.site), []).append(f)
@@ -82,12 +84,12 @@ class _Plan:
         for key in fact.traits():
             for g in self.checked.get(key, ()):
                 if g.covers(fact):
-                    return [*self.first(g, n), g]
+                    return [*self.needed[g], g]
         chosen = self.strongest(fact, n)
-        found = [*self.first(chosen, n), chosen]
+        self.needed[chosen] = self.first(chosen, n)
         for key in chosen.traits():
             self.checked.setdefault(key, []).append(chosen)
-        return found
+        return [*self.needed[chosen], chosen]
 
     def first(self, fact: Fact, n: int) -> list[Fact]:
         """What makes it safe to evaluate what a fact is about."""
@@ -107,7 +109,8 @@ class _Plan:
         found = fact
         for key in fact.traits():
             for g in self.related[key]:
-                if g.covers(found) and not found.covers(g) and self.is_ready(g, n):
+                stronger = g.covers(found) and not found.covers(g)
+                if stronger and g not in self.under_way and self.is_ready(g, n):
                     found = g
         return found
 

@@ -459,8 +459,9 @@ def test_products_are_checked_and_compared() -> None:
 def test_sums_of_products_are_checked_and_compared() -> None:
     (r,) = einsum_suite.measure(["chain 02"], 2, 1)
     assert r.values["ms"] > 0
-    assert r.values["best / ours"] > 0
-    (verdict,) = einsum_suite.judge([r, replace(r, values={"best / ours": 1e-9})])
+    if "best / ours" in r.values:  # where PyTorch or JAX is there
+        assert r.values["best / ours"] > 0
+    (verdict,) = einsum_suite.judge([replace(r, values={"best / ours": 1e-9})])
     assert not verdict.holds
 
 
