@@ -132,6 +132,7 @@ def test_second_derivatives_of_all(name: str) -> None:
     check_second(BY_NAME[name], 64)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_work_is_linear(name: str) -> None:
     (row,) = [r for r in combiners.run([name]) if r.name == name]

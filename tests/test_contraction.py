@@ -185,6 +185,7 @@ def seeds(count: int, first: int = 0) -> list[int]:
     return [s for s in range(first, first + count) if recognised(contraction(s).output)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [s for s in seeds(24) if small(contraction(s))])
 def test_random_contractions_add_in_the_written_order(seed: int) -> None:
     program = contraction(seed)

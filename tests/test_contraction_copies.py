@@ -92,6 +92,7 @@ def test_windows_that_overlap_much_are_copied_once() -> None:
     assert "X.copy" in [t.name for t in kernel.writes]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("window", "padding", "strides", "dilation"),
     [(3, 1, 1, 1), (3, 0, 1, 1), (3, 2, 2, 1), (2, 1, 1, 2)],

@@ -89,6 +89,7 @@ def test_short_sums_and_rows_that_are_streams_have_no_strips(k: int, m: int) -> 
     assert "sums" not in [t.name for t in kernel.scratch]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(32, 300, 3600), (48, 301, 4099)])
 @pytest.mark.parametrize("machine", ["cores=1", "cores=2", "cores=2,vector_bytes=32,registers=16"])
 def test_strips_change_no_bit(shape: tuple[int, int, int], machine: str) -> None:

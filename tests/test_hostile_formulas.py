@@ -93,6 +93,7 @@ CASES: dict[str, tuple[Callable[[int], Problem], int]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_plan_is_right(name: str) -> None:
     make, size = CASES[name]

@@ -213,6 +213,7 @@ def test_a_transposed_block_is_loaded_by_pieces_of_rows_and_shuffled(
     assert text.count("store <16 x float>") == 16
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 @pytest.mark.parametrize("columns", range(1, 34, 3))
 def test_rows_of_few_columns_are_transposed(columns: int, dtype: str) -> None:
@@ -389,7 +390,9 @@ def test_windows_of_one_loop_are_not_those_of_a_loop_with_more_lanes() -> None:
     assert (f(x, y) == (y @ x).T).all()
 
 
-@pytest.mark.parametrize("functions", [pytest.param(0, marks=pytest.mark.slow), 1, 2])
+@pytest.mark.parametrize(
+    "functions", [*[pytest.param(n, marks=pytest.mark.slow) for n in (0, 2)], 1]
+)
 def test_rows_that_are_long_computed_are_stored_without_copies(functions: int) -> None:
     """A copy of whole lines saves time where memory is waited for, and costs some elsewhere."""
     x, s = te.placeholder((512, 100), name="X"), te.placeholder((512,), name="S")

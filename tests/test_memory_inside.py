@@ -51,6 +51,7 @@ def run(p: LoopProgram, x: np.ndarray) -> np.ndarray:
     return y
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("main", [600, 1400, 1446, 1447, 1448])
 def test_it_lies_behind_the_rows_that_are_written(main: int, threads: int) -> None:

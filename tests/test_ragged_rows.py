@@ -56,6 +56,7 @@ def inside(x: Any, offset: int) -> tuple[Any, Any]:
     return block[start : start + x.nbytes].view(x.dtype).reshape(x.shape), (block, around)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["copy", "product", "both"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
 @pytest.mark.parametrize("shape", [(601, 50), (520, 17), (777, 33)])

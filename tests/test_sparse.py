@@ -162,6 +162,7 @@ def _hidden(x: Tensor) -> Tensor:
 FORMULAS["hidden layers"] = _hidden
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_patterns_and_values_of_formulas(name: str) -> None:
     x = matrix(5, 6)

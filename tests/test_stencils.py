@@ -114,6 +114,7 @@ def test_the_reason_is_told() -> None:
         assert len(lower_program([rest[-1]], [u], choices=APART).kernels) == 3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("at_end", [False, True])
 @pytest.mark.parametrize(

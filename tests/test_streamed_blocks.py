@@ -80,6 +80,7 @@ def check_everywhere(out: Tensor, inputs: list[Tensor], cpu: str) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -32,6 +32,7 @@ def transposed(rows: int, columns: int, kind: str, dtype: str) -> tuple[list[Ten
     return [te.compute((n, m), lambda i, j: x[j, i], name="Y")], [x]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])

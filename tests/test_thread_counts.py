@@ -219,6 +219,7 @@ def test_interrupts_while_threads_begin_and_end() -> None:
     assert python(code) == "True 1"
 
 
+@pytest.mark.slow
 def test_the_process_may_end_while_threads_begin_and_end() -> None:
     code = """
     from tensorad.codegen.parallel import pool_for

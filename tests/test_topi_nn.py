@@ -76,6 +76,7 @@ CONVOLUTIONS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("channels", "kernel", "strides", "padding", "dilation", "groups"),
                          CONVOLUTIONS)  # fmt: skip
 def test_conv2d(
@@ -146,6 +147,7 @@ POOLS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["avg", "max"])
 @pytest.mark.parametrize(("kernel", "stride", "padding"), POOLS)
 def test_pool(
