@@ -236,6 +236,8 @@ CTRL_C = """
 import os, signal, threading, time
 from tests import test_interrupts
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job has it ignored
+
 def timed(act):
     start = time.perf_counter()
     try:
