@@ -387,7 +387,8 @@ class Emitter:
         body = (*rows_ahead(self.b, mine, loops, len(accs)), *body)
         body = (*columns_ahead(self.b, mine, len(accs)), *body)
         asked = self.asked({**around, **reduced}, first_row, len(accs), lane, loops)
-        unrolled = bool(asked.lines) or self.b.points >= LITTLE_WORK
+        far = self.b.mode == "panel" and not self.b.sliver  # one load a row: prefetchers follow it
+        unrolled = bool(asked.lines) or (self.b.points >= LITTLE_WORK and not far)
         return reduce_loops(loops, body, asked, unrolled=unrolled)
 
     def asked(

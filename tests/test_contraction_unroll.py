@@ -68,6 +68,14 @@ def test_long_sums_take_four_steps_together_in_their_order(machine: str, k: int)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+def test_panels_of_long_rows_take_one_step_at_a_time(machine: str) -> None:
+    """A prefetcher sees one load with one stride."""
+    x, w = te.placeholder((8, 64, 56, 56), name="X"), te.placeholder((128, 64, 1, 1), name="W")
+    found = loops_of(lowered(topi.nn.conv2d(x, w), [x, w], machine))
+    assert found and all(loop.axis.step is int_const(1) for loop in found)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_rows_are_asked_for_once_a_line(machine: str) -> None:
     y, inputs = product(2048, 2048, 2048)
     kernel = lowered(y, inputs, machine)
