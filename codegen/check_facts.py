@@ -124,9 +124,14 @@ class Form:
         common: dict[Expr, Expr] = {a: _stand_in(INT64, n) for n, a in enumerate(order)}
         bounds = [b for a in used for b in (a.lower, a.upper, a.step)]
         nodes = substitute_all((fact.index, *bounds), common)
-        guards = substitute_all(fact.guards, common)
         self.shape: Key = tuple(map(id, nodes))
-        self.guards = {id(g): g for g in guards}
+        self.guards: dict[Key, tuple[Expr, ...]] = {}
+        """What they ask, and how far the loops run that the index does not need."""
+        for g in fact.guards:
+            own = [a for a in needed_axes(fact.axes, (g,)) if a not in used]
+            ends = [b for a in own for b in (a.lower, a.upper, a.step)]
+            asked = substitute_all((g, *ends), common)
+            self.guards[tuple(map(id, asked))] = asked
         self.nodes = nodes
 
 

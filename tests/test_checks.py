@@ -166,6 +166,24 @@ def test_a_guarded_index_is_checked_under_its_guard() -> None:
         f(np.arange(6, dtype="f4"), some)
 
 
+def test_a_guard_over_a_shorter_loop_covers_none_over_a_longer() -> None:
+    p, n = te.placeholder((6,), name="P"), te.placeholder((4,), "int64", name="n")
+    w = te.placeholder((4, 5), name="W")
+
+    def picked(count: int) -> Tensor:
+        r = te.reduce_axis(count, name="r")
+        return te.compute(
+            (4,), lambda i: te.sum(te.select(w[i, r] > 0, p[n[i]], 0.0), axis=r), name=f"Y{count}"
+        )
+
+    f = ta.build([picked(3), picked(5)], [p, n, w])
+    wanted = np.zeros((4, 5), "f4")
+    wanted[1, 4] = 1.0
+    with pytest.raises(BoundsError, match=r"^P is read at index 6 of axis 0"):
+        f(np.ones(6, "f4"), np.array([0, 6, 0, 0]), wanted)
+    assert len(checks(lower_program([picked(5), picked(5)], [p, n, w]))) == 1
+
+
 def test_an_unguarded_index_covers_a_guarded_one() -> None:
     p, w = te.placeholder((6,), name="P"), te.placeholder((9,), name="W")
     n = te.placeholder((9,), "int64", name="n")
