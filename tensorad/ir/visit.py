@@ -380,6 +380,15 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
     return ()
 
 
+def loop_bounds(op: Op) -> tuple[Expr, ...]:
+    """The bounds of an operation's own loops that come from data."""
+    if isinstance(op, Scatter):
+        axes: tuple[Axis, ...] = op.axes
+    else:
+        axes = op.scope if isinstance(op, Scan) else ()
+    return tuple([b for a in axes for b in (a.lower, a.upper, a.step) if b.kinds & READ])
+
+
 _inputs: WeakKeyDictionary[Op, tuple[Tensor, ...]] = WeakKeyDictionary()
 
 
@@ -390,7 +399,8 @@ def op_inputs(op: Op) -> tuple[Tensor, ...]:
         found: dict[Tensor, None] = {}
         if isinstance(op, Scatter) and op.init is not None:
             found[op.init] = None
-        found.update(dict.fromkeys([r.tensor for r in reads(*op_expressions(op))]))
+        read_in = reads(*op_expressions(op), *loop_bounds(op))
+        found.update(dict.fromkeys([r.tensor for r in read_in]))
         known = _inputs[op] = tuple(found)
     return known
 
