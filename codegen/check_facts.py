@@ -186,10 +186,17 @@ def facts_of(op: Op, into: Tensor | None = None) -> Iterator[Fact]:
                 inner = (*axes, *e.axes)
                 todo.append((e.sources, inner, _both(guard, e.condition)))
                 todo.append(((e.condition,), inner, guard))
+                todo.extend(_bounds(axes, e.axes))
 
 
 Scope = tuple[tuple[Expr, ...], tuple[Axis, ...], Expr]
 """Expressions evaluated in loops over axes where a condition holds."""
+
+
+def _bounds(around: Sequence[Axis], axes: Sequence[Axis]) -> Iterator[Scope]:
+    """The bounds of a nest, read whatever guards what is inside, in the loops outside of each."""
+    for n, a in enumerate(axes):
+        yield (a.lower, a.upper, a.step), (*around, *axes[:n]), TRUE
 
 
 def _scopes(op: Op) -> Iterator[Scope]:
@@ -197,11 +204,13 @@ def _scopes(op: Op) -> Iterator[Scope]:
         yield op.bodies, op.axes, TRUE
     if isinstance(op, Scan):
         cells = () if op.cell is None else (read(last_states(op)[0], op.cell),)
+        yield from _bounds((), op.scope)
         yield op.start, op.axes, TRUE
         yield (op.condition,), op.scope, TRUE
         yield (*op.sources, *cells), op.scope, op.condition
     if isinstance(op, Scatter):
         (out,) = outputs(op)
+        yield from _bounds((), op.axes)
         for u in op.updates:
             yield (u.condition,), op.axes, TRUE
             yield (u.value, read(out, u.indices)), op.axes, u.condition

@@ -85,6 +85,7 @@ class Statements:
             self.settle(s)
         match s:
             case For():
+                self._guard(s)
                 self.loop(s)
             case If():
                 self._branch(s)

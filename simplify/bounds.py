@@ -24,7 +24,7 @@ from tensorad.ir.tensor import (
     outputs,
     source_line,
 )
-from tensorad.ir.visit import free_leaves, op_expressions, reads
+from tensorad.ir.visit import free_leaves, loop_bounds, op_expressions, reads
 from tensorad.simplify.enumeration import value_at
 from tensorad.simplify.inrange import Point, Query, Verdict
 from tensorad.simplify.intervals import Interval, interval
@@ -184,7 +184,7 @@ def _has_sizes(op: Op) -> bool:
 
 
 def _accesses(op: Op) -> list[Read]:
-    found = reads(*op_expressions(op))
+    found = reads(*op_expressions(op), *loop_bounds(op))
     if isinstance(op, Scatter):
         found += [_write(op, u.indices) for u in op.updates]
     if isinstance(op, Scan):

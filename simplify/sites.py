@@ -16,7 +16,7 @@ from tensorad.ir.expr import (
     logical_not,
     logical_or,
 )
-from tensorad.ir.visit import children
+from tensorad.ir.order import READ, children, occurs
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +31,11 @@ class Site:
 def evaluation_sites(
     axes: Sequence[Axis], roots: Sequence[Expr], guard: Expr = TRUE
 ) -> Iterator[Site]:
-    """The reads under the roots, once for each nest of loops they stand in."""
-    todo = [(tuple(axes), tuple(roots), guard)]
+    """The reads under the roots, once for each nest of loops they stand in.
+
+    Bounds of loops are read whatever guards what is inside of them.
+    """
+    todo = [(tuple(axes), tuple(roots), guard), *_bounds((), axes)]
     while todo:
         around, level, outside = todo.pop()
         order = _level(level)
@@ -45,6 +48,17 @@ def evaluation_sites(
                 inner = (*around, *e.axes)
                 todo.append((inner, (e.condition,), here))
                 todo.append((inner, e.sources, logical_and(here, e.condition)))
+                todo.extend(_bounds(around, e.axes))
+
+
+def _bounds(
+    around: Sequence[Axis], axes: Sequence[Axis]
+) -> Iterator[tuple[tuple[Axis, ...], tuple[Expr, ...], Expr]]:
+    """The bounds of a nest that read tensors, each with the loops outside of it."""
+    for n, a in enumerate(axes):
+        bounds = (a.lower, a.upper, a.step)
+        if occurs(READ, *bounds):
+            yield (*around, *axes[:n]), bounds, TRUE
 
 
 def _level(roots: Sequence[Expr]) -> list[Expr]:

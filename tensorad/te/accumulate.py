@@ -36,7 +36,7 @@ from tensorad.te.checks import (
     check_size_expr,
     element,
 )
-from tensorad.te.conditions import guard_rightwards
+from tensorad.te.conditions import with_guards
 from tensorad.te.reducers import combiner_of, counts
 
 
@@ -71,7 +71,7 @@ def scatter(
     combiner = combiner_of(text, combine, (value.dtype,), False)
     target = outputs(Placeholder(text, full, value.dtype))[0]
     bound = bind_reductions(text, axes, (*target[given].indices, value))
-    *indices, value = guard_rightwards(axes, bound)
+    *indices, value = with_guards(axes, bound)
     start = _init(text, init, target)
     update = Update(tuple(indices), value)
     op = Scatter(text, full, value.dtype, axes, (update,), combiner, start)

@@ -33,7 +33,7 @@ from tensorad.simplify.product_order import ordered_compute
 from tensorad.te.arithmetic import check_arithmetic
 from tensorad.te.binding import bind_reductions, note_reduce_axis
 from tensorad.te.checks import axis_names, check_name, check_range, check_shape, element
-from tensorad.te.conditions import guard_rightwards
+from tensorad.te.conditions import with_guards
 
 
 def placeholder(
@@ -174,7 +174,7 @@ def compute(
     axes = compute_axes(full, axis_names(f"the body of {text}", fcompute, len(full), where))
     result = fcompute(*axes)
     many = isinstance(result, tuple)
-    bodies = guard_rightwards(axes, bind_reductions(text, axes, _bodies(text, result)))
+    bodies = with_guards(axes, bind_reductions(text, axes, _bodies(text, result)))
     check_arithmetic(text, bodies)
     check_reads(text, axes, bodies)
     if optimize and not many:
