@@ -76,14 +76,14 @@ def _taps(loops: Sequence[Axis]) -> list[Axis]:
 def _by_steps(k: Axis, body: Sequence[Step], asked: Asked) -> tuple[Stmt, ...]:
     """A loop of which some steps are written out, in one over the lines asked for, and the rest."""
     count = linear_form(sub(k.upper, k.lower)).to_expr()
-    apart = asked.steps if asked.lines else STEPS
+    apart = STEPS * max(1, asked.steps // STEPS) if asked.lines else STEPS
     whole = add(k.lower, mul(floordiv(count, int_const(apart)), int_const(apart)))
     line = axis(k.name, k.lower, whole, apart)
     four = line if apart == STEPS else axis(k.name, line, add(line, int_const(apart)), STEPS)
     copies: list[Mapping[Expr, Expr]] = [{k: add(four, int_const(n))} for n in range(STEPS)]
     inner: tuple[Stmt, ...] = (*_moved(asked.some(STEPS), copies[0]), *_written(body, copies))
-    if four is not line:
-        inner = (*_moved(asked.lines, {k: line}), For(four, inner))
+    inner = inner if four is line else (For(four, inner),)
+    inner = (*_moved(asked.lines, {k: line}), *inner)
     if mod(count, int_const(apart)) is ZERO:
         return (For(line, inner),)
     rest = axis(k.name, whole, k.upper)

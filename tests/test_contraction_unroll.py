@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tensorad as ta
 from tensorad import te, topi
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_verify import verify_loops
@@ -65,6 +67,20 @@ def test_long_sums_take_four_steps_together_in_their_order(machine: str, k: int)
             assert (loop.axis.extent or 0) < 16
     small, given = product(12, 60, 64)
     assert all(loop.axis.step is int_const(1) for loop in loops_of(lowered(small, given, machine)))
+
+
+@pytest.mark.parametrize("line", [8, 16, 32, 48, 128])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_step_is_taken_once_whatever_a_line_holds(line: int, dtype: str) -> None:
+    a, b = te.placeholder((130, 401), dtype, name="A"), te.placeholder((401, 257), dtype, name="B")
+    with described(f"line={line},l1=8192,l2=65536"):
+        program = lower_program([topi.matmul(a, b)], [a, b])
+        asked = [s for s in statements(program.kernels[-1].body) if isinstance(s, Fetch)]
+        assert any(s.tensor is a for s in asked)
+        f = ta.build(topi.matmul(a, b), [a, b])
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-3, 4, (130, 401)), rng.integers(-3, 4, (401, 257))
+    assert np.array_equal(f(x.astype(dtype), y.astype(dtype)), x @ y)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
