@@ -43,7 +43,8 @@ def check_memory(
     """Whether calls that need no conversion are within the limit, whatever their arrays are.
 
     Args:
-        inputs: what is passed, which may still be refused; arrays mapped from files do not count.
+        inputs: what is passed, which may still be refused; arrays mapped from files do not count,
+            one that is passed again counts once.
         out: what is given for the outputs.
     Raises:
         LimitError: this call is not.
@@ -56,11 +57,11 @@ def check_memory(
     ]
     targets = out if isinstance(out, (list, tuple)) else [out]
     given = [a for a in (*[a for _, a in inputs], *targets) if isinstance(a, np.ndarray)]
-    mapped = [_stored(a) for a in given if _is_mapped(a)]
+    elsewhere = sum([_stored(a) for a in given if _is_mapped(a)]) + _again(given)
     beside = [c._replace(role="copy of") for c, a in zip(made, targets) if _needs_copy(a)]
     copied = [*_copies(inputs), *beside]
     plain = layout.own_bytes + sum([p.size_bytes for p in (*made, *passed)])
-    total = plain + sum([p.size_bytes for p in copied]) - sum(mapped)
+    total = plain + sum([p.size_bytes for p in copied]) - elsewhere
     limit = config.current().max_bytes
     if total > limit:
         inner = [
@@ -83,6 +84,13 @@ def _stored(array: Array) -> int:
     """Bytes of the elements, those that broadcasting repeats counted once."""
     extents = [n for n, s in zip(array.shape, array.strides, strict=True) if s or not n]
     return int(prod(extents) * array.itemsize)
+
+
+def _again(arrays: Iterable[Array]) -> int:
+    """Bytes of arrays that lie where one before them does."""
+    places = [(a.ctypes.data, _stored(a)) for a in arrays if not _is_mapped(a)]
+    every, once = [sum([n for _, n in found]) for found in (places, dict.fromkeys(places))]
+    return every - once
 
 
 def _needs_copy(target: object) -> bool:

@@ -181,6 +181,18 @@ def test_arrays_of_files_do_not_count(tmp_path: Path) -> None:
                 f(np.ones(1000))
 
 
+def test_an_array_that_is_passed_again_counts_once() -> None:
+    a, b = te.placeholder((100, 100), name="A"), te.placeholder((100, 100), name="B")
+    f = ta.build(te.compute((100,), lambda i: a[i, 0] * b[0, i], name="Y"), [a, b], "f")
+    x, y = np.ones((100, 100), "f4"), np.ones((100, 100), "f4")
+    with config.override(max_bytes=50_000):
+        assert f(x, x).tolist() == [1.0] * 100 == f(x[:], x).tolist()
+        for _ in range(3):
+            with pytest.raises(LimitError):
+                f(x, y)
+            assert f(y, y).tolist() == [1.0] * 100
+
+
 def test_refused_before_a_page_is_touched() -> None:
     code = """
     from tensorad.errors import LimitError
