@@ -34,6 +34,8 @@ _GROWTH: Final = 16
 """How many times longer than the slice before it may be: its iterations may take longer."""
 _EACH: Final = 8
 """Iterations of a slice for each of several threads, at least: they share them evenly."""
+_LONGER: Final = 4
+"""How many times longer a slice may be for that; of long iterations it has fewer, one for each."""
 
 _main: Final = ctypes.c_uint64(threading.main_thread().ident or 0)
 
@@ -117,13 +119,20 @@ define internal i64 @fit(i64 %size, i64 %took) nounwind {{
 }}
 define internal i64 @even(i64 %size, i64 %threads) nounwind {{
   %single = icmp ult i64 %threads, 2
-  %several = mul i64 %threads, {_EACH}
-  %least = select i1 %single, i64 1, i64 %several
-  %few = icmp ult i64 %size, %least
-  %some = select i1 %few, i64 %least, i64 %size
   %one = select i1 %single, i64 1, i64 %threads
-  %left = urem i64 %some, %one
-  %r = sub i64 %some, %left
+  %each = select i1 %single, i64 1, i64 {_EACH}
+  %most = mul i64 %one, %each
+  %none = icmp eq i64 %size, 0
+  %size1 = select i1 %none, i64 1, i64 %size
+  %longer = mul i64 %size1, {_LONGER}
+  %fat = icmp ult i64 %longer, %most
+  %least = select i1 %fat, i64 %longer, i64 %most
+  %few = icmp ult i64 %size1, %least
+  %some = select i1 %few, i64 %least, i64 %size1
+  %fewer = icmp ult i64 %some, %one
+  %enough = select i1 %fewer, i64 %one, i64 %some
+  %left = urem i64 %enough, %one
+  %r = sub i64 %enough, %left
   ret i64 %r
 }}
 define internal i1 @ask(ptr %call, i64 %now) nounwind {{

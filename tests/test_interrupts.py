@@ -147,6 +147,26 @@ def test_a_call_that_was_short_is_cut_no_more() -> None:
     assert taken[1] == (0, 6)
 
 
+def test_few_long_iterations_are_cut_as_well() -> None:
+    """Ten for two threads, each of 60 ms: four together, although eight each would be more even."""
+    ended: list[int] = []
+    before: dict[int, set[int]] = {}
+
+    def run(begin: int, end: int) -> int:
+        for n in range(begin, end):
+            before[n] = set(ended)
+            time.sleep(0.06)
+            ended.append(n)
+        return 0
+
+    words = (WORD * block.CALL_WORDS)()
+    words[block.SLICES] = 100
+    assert launched(10 | block.WHOLE, run, 2, words)[0] == 0
+    assert sorted(ended) == list(range(10))
+    for n in range(4, 10):
+        assert before[n] >= set(range(n // 4 * 4)), f"{n} waits for the slices before"
+
+
 def test_handlers_that_raise_nothing_let_it_go_on() -> None:
     """They may call, change the number of threads, and fork a child that calls, too."""
     code = """
