@@ -226,7 +226,7 @@ place:
   br label %placing
 placed:
   %any = icmp sgt i64 %count, 0
-  %several = icmp sgt i64 %threads, 1
+  %several = icmp ne ptr %pool, null
   br i1 %any, label %step, label %fine
 step:
   %s = phi i64 [0, %placed], [%s1, %advance]

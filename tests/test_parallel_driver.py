@@ -27,11 +27,14 @@ Run = Callable[[int, int], int]
 """(begin, end) -> the code of an error, or 0."""
 
 
-def launched(answer: int, run: Run, threads: int, words: Any = None) -> tuple[int, list[int]]:
+def launched(
+    answer: int, run: Run, threads: int, words: Any = None, pool: int | None = None
+) -> tuple[int, list[int]]:
     """Run one parallel step: (the error's code, the words of the error).
 
     Args:
         words: the call block, if it was used before.
+        pool: the address of another pool than the process's; 0 for none.
     """
 
     def kernel(_: object, __: object, ___: object, begin: int, end: int, error: object) -> int:
@@ -47,7 +50,8 @@ def launched(answer: int, run: Run, threads: int, words: Any = None) -> tuple[in
     words[block.STEPS], words[block.COUNT] = steps.ctypes.data, 1
     for place in (block.SLOTS, block.INDICES, block.SIZES, block.INSIDE):
         words[place] = ctypes.addressof(nothing)
-    words[block.THREADS], words[block.POOL] = threads, pool_for(threads)
+    words[block.THREADS] = threads
+    words[block.POOL] = pool_for(threads) if pool is None else pool
     failed = driver().run(ctypes.addressof(words))
     return (words[block.CODE] if failed else 0), [words[block.VALUE], words[block.STEP]]
 
@@ -79,6 +83,18 @@ def test_threads_begin_with_their_own_half() -> None:
 
     launched(100, run, 2)
     assert sorted(first.values()) == [0, 50]
+
+
+def test_without_a_pool_one_thread_runs_all() -> None:
+    """Where systems have no threads for loops, whatever the settings ask for."""
+    taken: list[tuple[int, int]] = []
+
+    def run(begin: int, end: int) -> int:
+        taken.append((begin, end))
+        return 0
+
+    assert launched(64, run, 4, pool=0)[0] == 0
+    assert taken == [(0, 64)]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
