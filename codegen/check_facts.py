@@ -78,6 +78,11 @@ class Fact:
         return self.site.tensor.op is self.op
 
     @property
+    def user(self) -> str:
+        """How errors call the operation."""
+        return self.op.written_name if isinstance(self.op, Scan) else self.op.name
+
+    @property
     def guard(self) -> Expr:
         """The guards as one condition."""
         condition: Expr = TRUE
@@ -222,8 +227,19 @@ def _fact(
     index = e.indices[dimension]
     guards = _without_free(axes, index, _guards(guard))
     loops, entered = _needed_loops(axes, (index, *guards))
-    named = e if into is None or e.tensor.op is not op else Read(e.dtype, into, e.indices)
-    return Fact(op, named, dimension, e, tuple(loops), (*_guards(entered), *guards))
+    named = _named(op, e, into)
+    place = dimension - len(e.indices) + len(named.indices)
+    return Fact(op, named, place, e, tuple(loops), (*_guards(entered), *guards))
+
+
+def _named(op: Op, e: Read, into: Tensor | None) -> Read:
+    """A read as errors show it; one of the operation's own result is a write."""
+    if e.tensor.op is not op:
+        return e
+    target = op.target if isinstance(op, Scan) else into
+    if target is None:
+        return e
+    return Read(target.dtype, target, e.indices[len(e.indices) - target.ndim :])
 
 
 def _both(first: Expr, second: Expr) -> Expr:

@@ -141,7 +141,7 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
     indices[fact.dimension] = value
     checked = read(fact.read.tensor, tuple(indices))
     assert isinstance(checked, Read)  # what the factory makes
-    check = Check(checked, fact.dimension, fact.extent, fact.op.name, fact.writes)
+    check = Check(checked, fact.dimension, fact.extent, fact.user, fact.writes)
     joined = None if inner or condition is not TRUE else _one_row(value, fact.axes)
     if joined is not None:
         row, index = joined

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.errors import CombinerError, DefinitionError, DTypeError, ShapeError
+from tensorad.errors import BoundsError, CombinerError, DefinitionError, DTypeError, ShapeError
 from tensorad.te import Reducer
 from tests.refusals import Case, Refusals, check
 
 X = ta.placeholder((3, 4), name="X")
 V = ta.placeholder((10,), name="V")
+W = ta.placeholder((10,), name="W")
 T = ta.placeholder((10,), "int32", name="T")
 S = ta.placeholder((), name="S")
 
@@ -200,6 +201,34 @@ def a_fractional_domain() -> None:
 def an_axis_as_domain() -> None:
     k = ta.reduce_axis(3, "k")
     ta.scatter((3,), [k], lambda i: (i, V[0]), name="A")
+
+
+WRONG = """\
+A is written at index 12 of axis 0, which has extent 10.
+  in: A[int64(T[i])] in A
+  hint: the index comes from the data of this call: correct it, or clamp it in the formula with \
+minimum and maximum."""
+
+
+@pytest.mark.parametrize("combine", ["last", "prod", "max"])
+@pytest.mark.parametrize("mode", ["vjp", "jvp", "jacobian"])
+def test_derivatives_name_the_scatter(combine: str, mode: str) -> None:
+    last = ta.comm_reducer(lambda a, b: b, lambda dt: 0, name="last")
+    folded = last if combine == "last" else combine
+    y = ta.scatter((10,), (10,), lambda i: (T[i], V[i]), folded, init=W, name="A")
+    head = ta.placeholder((10,), name="H")
+    made = {
+        "vjp": lambda: ta.vjp(y, V, head),
+        "jvp": lambda: ta.jvp(y, {V: head}),
+        "jacobian": lambda: ta.jacobian(y, V),
+    }[mode]()
+    places = np.arange(3, 13, dtype=np.int32)  # 12 is the last
+    floats = np.ones(10, np.float32)
+    with pytest.raises(BoundsError) as caught:
+        ta.build(made, [V, W, T, head])(floats, floats, np.where(places > 9, 12, places), floats)
+    assert str(caught.value) == WRONG
+    with pytest.raises(BoundsError, match="^A is written outside its shape"):
+        ta.interpret(made, {V: floats, W: floats, T: places, head: floats})
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])

@@ -12,7 +12,7 @@ from tensorad.autodiff.steps import derived_steps
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import ONE, TRUE, ZERO, Axis, Expr, add, const, param, read
-from tensorad.ir.tensor import Dim, Scan, Scatter, Tensor, dim_of, outputs
+from tensorad.ir.tensor import Dim, Placeholder, Scan, Scatter, Tensor, dim_of, outputs
 from tensorad.ir.visit import fresh_axes, postorder, substitute, substitute_all
 
 _traced: WeakKeyDictionary[Scan, Scan] = WeakKeyDictionary()
@@ -73,6 +73,7 @@ def scatter_scan(op: Scatter) -> Scan:
             condition,
             source=op.source,
             cell=tuple(parts[n:]),
+            target=outputs(Placeholder(op.name, op.shape, op.dtype))[0],
         )
     return _as_scans[op]
 

@@ -111,6 +111,7 @@ class StepBuilder:
             reverse,
             like.source,
             None if like.cell is None else (*parts[n : n + len(lead)], *parts[n + k + 1 :]),
+            like.target,
         )
 
 

@@ -244,7 +244,7 @@ class _Run:
                 if self.value(op.condition, own):
                     where = self.values(op.indices, own)
                     cell = self.values(op.axes if op.cell is None else op.cell, own)
-                    state = _at(last, cell, op.name)
+                    state = _at(last, cell, op.written_name)
                     _set(before, where, state)
                     state = self.combine(op.combiner, state, self.values(op.sources, own))
                     _set(after, where, state)

@@ -114,7 +114,8 @@ class Scan:
     the other one of these two, and the last state, over `axes` alone.
 
     With a `cell` there is one loop over `along`: a step computes in the state at that point of
-    `axes`, and sources, condition and indices are over `along` alone, as is the cell.
+    `axes`, and sources, condition and indices are over `along` alone, as is the cell. Errors call
+    the cells `target`, without those axes of them that come first and it does not have.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Scan:
     reverse: bool = False
     source: str = field(default_factory=source_line)
     cell: tuple[Expr, ...] | None = None
+    target: Tensor | None = None
 
     @property
     def scope(self) -> tuple[Axis, ...]:
@@ -140,6 +142,11 @@ class Scan:
     def rows(self) -> Shape:
         """The shape of the last states."""
         return tuple([dim_of(a.upper) for a in self.axes])
+
+    @property
+    def written_name(self) -> str:
+        """How errors call the operation: as the user does whose scatter it derives."""
+        return self.name if self.target is None else self.target.name
 
     def output_name(self, index: int) -> str:
         """How texts call one output."""
