@@ -31,10 +31,10 @@ OPERATORS = [
 Operator = Callable[[Any, Any], Any]
 
 
-def check(made: Tensor, expected: np.ndarray) -> None:
+def check(made: Tensor, expected: np.ndarray, rtol: float = 1e-14) -> None:
     found = ta.evaluate(made, {X: x, M: m, S: x.astype("float32")})
     assert found.dtype == expected.dtype == str(made.dtype)
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    np.testing.assert_allclose(found, expected, rtol=rtol)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -80,6 +80,20 @@ def test_the_array_is_copied_and_has_no_gradient() -> None:
     check(y, x * np.arange(1.0, 5.0))
     check(dx, np.ones((3, 1)) * np.arange(1.0, 5.0))
     assert ta.gradcheck(np.arange(1.0, 5.0) / X, [X], order=2)
+
+
+def test_the_init_of_a_scatter_takes_the_dtype_of_its_values() -> None:
+    n = ta.placeholder((3,), "int32", name="N")
+    for start in (np.arange(3.0), np.arange(3), np.array([False, True, True])):
+        sums = ta.scatter((3,), (3, 4), lambda i, j: (i, S[i, j]), init=start)
+        assert sums.dtype == "float32"
+        check(sums, (start + x.astype("float32").sum(axis=1)).astype("float32"), 1e-6)
+    for start in (np.arange(3), 2, 2.0):
+        counts = ta.scatter((3,), (3,), lambda i: (i, n[i]), init=start)
+        assert counts.dtype == "int32"
+        found = ta.evaluate(counts, {n: np.array([4, 5, 6], np.int32)})
+        np.testing.assert_array_equal(found, np.array([4, 5, 6]) + np.array(start, int))
+    np.testing.assert_array_equal(ta.evaluate(ta.const([0, 255], "uint8"), {}), [0, 255])
 
 
 def test_arrays_keep_their_dtype_and_scalars_are_numbers() -> None:

@@ -294,6 +294,33 @@ def a_float_array_as_integers() -> None:
 
 @CASES.refused(
     DTypeError,
+    "const: 1099511627776 does not fit into int32.",
+    "  hint: choose a wider or a float dtype.",
+)
+def an_array_of_integers_too_large() -> None:
+    ta.const(np.array([1, 2**40]), "int32")
+
+
+@CASES.refused(
+    DTypeError,
+    "const: -1 does not fit into uint8.",
+    "  hint: choose a wider or a float dtype.",
+)
+def a_list_with_a_sign_as_bytes() -> None:
+    ta.const([255, -1], "uint8")
+
+
+@CASES.refused(
+    DefinitionError,
+    "tensor X has no elements for NumPy: it is a formula, not an array.",
+    "  hint: compute it with evaluate, or make a tensor of the array: ta.const(array).",
+)
+def a_list_of_tensors_as_constant() -> None:
+    ta.const([ta.placeholder((2,), name="X")])
+
+
+@CASES.refused(
+    DTypeError,
     "dtype 'str32' is not supported.",
     "  hint: use one of bool, uint8, int8, int16, int32, int64, float32, float64.",
 )

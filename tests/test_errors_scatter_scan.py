@@ -82,6 +82,43 @@ def init_of_another_dtype() -> None:
 
 
 @CASES.refused(
+    DTypeError,
+    "init of A: an array of float64 does not fit into int32.",
+    "  hint: convert it first: array.astype('int32').",
+)
+def an_init_array_of_floats_for_integers() -> None:
+    ta.scatter((3,), (3,), lambda i: (i, T[i]), init=np.zeros(3), name="A")
+
+
+@CASES.refused(
+    DTypeError,
+    "init of A: 1099511627776 does not fit into int32.",
+    "  hint: choose a wider or a float dtype.",
+)
+def an_init_array_of_large_integers() -> None:
+    ta.scatter((2,), (3,), lambda i: (0, T[i]), init=np.array([3, 2**40]), name="A")
+
+
+@CASES.refused(
+    DTypeError,
+    "init of A has dtype float32, the values have int32.",
+    "  in: 1.5",
+    "  hint: use a whole number.",
+)
+def an_init_with_a_fraction_for_integers() -> None:
+    ta.scatter((3,), (3,), lambda i: (i, T[i]), init=1.5, name="A")
+
+
+@CASES.refused(
+    ShapeError,
+    "init of A has shape (2,), the result has (3,).",
+    "  hint: start from a tensor of the result's shape, a number, or None.",
+)
+def an_init_array_of_another_shape() -> None:
+    ta.scatter((3,), (3,), lambda i: (i, V[i]), init=np.zeros(2), name="A")
+
+
+@CASES.refused(
     DefinitionError,
     "the function of A takes 2 indices, but there is 1 axis.",
     "  in: A with domain (3,)",
@@ -227,7 +264,7 @@ def test_derivatives_name_the_scatter(combine: str, mode: str) -> None:
     with pytest.raises(BoundsError) as caught:
         ta.build(made, [V, W, T, head])(floats, floats, np.where(places > 9, 12, places), floats)
     assert str(caught.value) == WRONG
-    with pytest.raises(BoundsError, match="^A is written outside its shape"):
+    with pytest.raises(BoundsError, match=r"^A is written outside its shape"):
         ta.interpret(made, {V: floats, W: floats, T: places, head: floats})
 
 

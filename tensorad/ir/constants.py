@@ -6,18 +6,34 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tensorad.errors import DTypeError
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.tensor import Constant, Tensor, outputs
 
 
-def constant(array: np.ndarray, dtype: DType | None = None) -> Tensor:
+def constant(array: np.ndarray, dtype: DType | None = None, what: str = "const") -> Tensor:
     """A tensor with the elements of an array (copied), of its dtype unless told.
 
+    Args:
+        dtype: what the elements are converted to; floats are rounded.
+        what: how an error calls the array.
     Raises:
-        DTypeError: there are no tensors of the array's dtype.
+        DTypeError: there are no tensors of the array's dtype, or `dtype` does not hold a number.
     """
     own = to_dtype(array.dtype) if dtype is None else dtype
-    copy = array.astype(np.dtype(str(own)), order="C", copy=True)
+    target = np.dtype(str(own))
+    counts = array.dtype.kind in "iu" and own.is_integer
+    if not counts and not np.can_cast(array.dtype, target, "same_kind"):
+        raise DTypeError(
+            f"{what}: an array of {array.dtype} does not fit into {own}.",
+            hint=f"convert it first: array.astype({str(own)!r}).",
+        )
+    copy = array.astype(target, order="C", copy=True)
+    lost = array[(copy != array) & counts]
+    if lost.size:
+        raise DTypeError(
+            f"{what}: {lost[0]} does not fit into {own}.", hint="choose a wider or a float dtype."
+        )
     copy.flags.writeable = False
     return outputs(Constant("const", copy, own))[0]
 

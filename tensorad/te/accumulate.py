@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
-from tensorad.ir.constants import with_constants
-from tensorad.ir.dtypes import INT64
+from tensorad.ir.constants import constant
+from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.elementwise import astype, compute_axes, same_dim
-from tensorad.ir.expr import Axis, Expr, axis, cast
+from tensorad.ir.expr import Axis, Const, Expr, axis, cast
 from tensorad.ir.prefix import prefix_scan
 from tensorad.ir.tensor import (
     Compute,
@@ -55,8 +55,8 @@ def scatter(
         domain: extents n for [0, n), or pairs (lo, hi), of the loops.
         f: one axis per extent of the domain -> (indices, value); one index for a 1-d result.
         combine: "sum", "prod", "max", "min" or a reducer of comm_reducer.
-        init: a tensor or array of this shape and the value's dtype, a number, or None: the
-            identity.
+        init: a tensor of this shape and the value's dtype, an array of this shape or a number
+            that this dtype holds (floats are rounded), or None: the identity.
         name: how texts and errors call the tensor.
     Raises:
         BoundsError: an index leaves the shape; computed from data it is checked at the call.
@@ -119,24 +119,34 @@ def _target_and_value(name: str, result: object) -> tuple[tuple[object, ...], Ex
 def _init(name: str, init: object, target: Tensor) -> Tensor | None:
     if init is None:
         return None
-    (init,) = with_constants((init,))
+    called = init.name if isinstance(init, Tensor) else None
+    if isinstance(init, np.ndarray) and init.ndim:
+        init = constant(init, target.dtype, f"init of {name}")
     if not isinstance(init, Tensor):
-        start = cast(element(f"init of {name}", init, target.dtype), target.dtype)
+        start = element(f"init of {name}", init, target.dtype)
+        whole = isinstance(start, Const) and float(start.value).is_integer()
+        if start.dtype.is_float and not target.dtype.is_float and not whole:
+            raise _init_dtype(name, start.dtype, target, str(start), "use a whole number.")
+        start = cast(start, target.dtype)
         return outputs(Compute(f"{name}.init", compute_axes(target.shape), (start,)))[0]
     if not _same_shape(init.shape, target.shape):
         raise ShapeError(
             f"init of {name} has shape {format_shape(init.shape)}, the result has "
             f"{format_shape(target.shape)}.",
-            where=init.name,
+            where=called,
             hint="start from a tensor of the result's shape, a number, or None.",
         )
     if init.dtype is not target.dtype:
-        raise DTypeError(
-            f"init of {name} has dtype {init.dtype}, the values have {target.dtype}.",
-            where=init.name,
-            hint=f"convert it: {init.name}.astype({str(target.dtype)!r}).",
-        )
+        hint = f"convert it: {called}.astype({str(target.dtype)!r})."
+        raise _init_dtype(name, init.dtype, target, called, hint)
     return init
+
+
+def _init_dtype(
+    name: str, dtype: DType, target: Tensor, where: str | None, hint: str
+) -> DTypeError:
+    what = f"init of {name} has dtype {dtype}, the values have {target.dtype}."
+    return DTypeError(what, where=where, hint=hint)
 
 
 def _same_shape(a: Shape, b: Shape) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tensorad.ir.constants import constant
 from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, DType, to_dtype
 from tensorad.ir.elementwise import compute_axes
@@ -111,6 +111,8 @@ def _fitting(value: object, dtype: DType) -> Number:
 def _constant_tensor(value: object, wanted: DType | None) -> Tensor:
     try:
         array = np.asarray(value)
+    except UserError:  # of an expression or a tensor in a list
+        raise
     except ValueError:  # NumPy's own text speaks of "an inhomogeneous shape"
         raise ShapeError(
             "const: the nested lists do not form an array.",
@@ -118,14 +120,7 @@ def _constant_tensor(value: object, wanted: DType | None) -> Tensor:
         ) from None
     if not isinstance(value, np.ndarray) and wanted is None:
         wanted = {"f": FLOAT32, "i": INT64}.get(array.dtype.kind)
-    dtype = to_dtype(array.dtype) if wanted is None else wanted
-    target = np.dtype(str(dtype))
-    if not np.can_cast(array.dtype, target, "same_kind"):
-        raise DTypeError(
-            f"const: an array of {array.dtype} does not fit into {dtype}.",
-            hint=f"convert it first: array.astype({str(dtype)!r}).",
-        )
-    return constant(array, dtype)
+    return constant(array, wanted)
 
 
 def reduce_axis(
