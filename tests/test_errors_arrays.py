@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -28,8 +30,7 @@ def an_array_beside_an_element() -> None:
     DefinitionError,
     "NumPy works on arrays, but this is an expression of the formula.",
     "  in: i + 1",
-    "  hint: an array that is read there is a tensor, A = ta.const(array), A[i + 1]; use the "
-    "functions of tensorad (ta.exp) on expressions.",
+    "  hint: an array that is read there is a tensor, A = ta.const(array), A[i + 1].",
 )
 def an_array_read_at_an_index_of_the_formula() -> None:
     ta.compute((3,), lambda i: np.arange(5)[i + 1] * V[i], name="Y")
@@ -50,8 +51,7 @@ def a_list_read_at_an_index_of_the_formula() -> None:
     DefinitionError,
     "NumPy works on arrays, but this is an expression of the formula.",
     "  in: V[0]",
-    "  hint: an array that is read there is a tensor, A = ta.const(array), A[V[0]]; use the "
-    "functions of tensorad (ta.exp) on expressions.",
+    "  hint: an array that is read there is a tensor, A = ta.const(array), A[V[0]].",
 )
 def an_array_of_an_expression() -> None:
     np.asarray(V[0])
@@ -91,6 +91,77 @@ def an_array_of_complex_numbers() -> None:
 )
 def an_array_of_another_shape() -> None:
     np.ones(5) * X
+
+
+@CASES.refused(
+    DefinitionError,
+    "np.add.reduce works on arrays, but this is a formula.",
+    "  in: X",
+    "  hint: reduce whole tensors by topi (topi.sum), elements over a reduce_axis (ta.sum).",
+)
+def a_sum_by_numpy() -> None:
+    np.sum(X)
+
+
+@CASES.refused(
+    DefinitionError,
+    "np.hypot is no function of formulas.",
+    "  in: V[0]",
+    "  hint: write it with the functions of tensorad, e.g. ta.exp, ta.select.",
+)
+def a_function_of_numpy_alone() -> None:
+    np.hypot(V[0], 1.0)
+
+
+@CASES.refused(
+    DefinitionError,
+    "np.add of a formula takes its operands alone, not out.",
+    "  in: V",
+    "  hint: formulas are not written into arrays: a = a + X, not a += X.",
+)
+def a_tensor_added_to_an_array_in_place() -> None:
+    total = np.zeros(10)
+    total += V
+
+
+@CASES.refused(
+    DefinitionError,
+    "== of a tensor is about the object, not its elements.",
+    "  in: V",
+    "  hint: compare elements by topi.equal(X, Y), or in a formula, X[i, j] == Y[i, j].",
+)
+def a_tensor_compared_with_an_array() -> None:
+    bool(np.arange(10) == V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "float() or a function of the math module needs a number, but tensor V is a formula.",
+    "  hint: use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
+    "evaluate.",
+)
+def a_function_of_the_math_module_on_a_tensor() -> None:
+    math.sin(V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "int() needs a number, but tensor V is a formula.",
+    "  hint: use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
+    "evaluate.",
+)
+def a_tensor_as_integer() -> None:
+    int(V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "round() needs a number, but this is an expression of the formula.",
+    "  in: V[0]",
+    "  hint: use the functions of tensorad (ta.exp, ta.round, .astype) inside a formula.",
+)
+def an_element_rounded_by_python() -> None:
+    round(V[0])
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])

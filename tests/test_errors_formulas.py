@@ -147,7 +147,7 @@ def a_chained_comparison() -> None:
     "float() or a function of the math module needs a number, but this is an expression "
     "of the formula.",
     "  in: X[i, 0]",
-    "  hint: use the functions of tensorad (ta.exp, ta.floor, .astype) inside a formula.",
+    "  hint: use the functions of tensorad (ta.exp, ta.round, .astype) inside a formula.",
 )
 def a_function_of_math() -> None:
     ta.compute((3,), lambda i: math.sin(X[i, 0]), name="Y")
@@ -157,7 +157,7 @@ def a_function_of_math() -> None:
     DefinitionError,
     "int() needs a number, but this is an expression of the formula.",
     "  in: X[i, 0]",
-    "  hint: use the functions of tensorad (ta.exp, ta.floor, .astype) inside a formula.",
+    "  hint: use the functions of tensorad (ta.exp, ta.round, .astype) inside a formula.",
 )
 def python_int() -> None:
     ta.compute((3,), lambda i: int(X[i, 0]), name="Y")

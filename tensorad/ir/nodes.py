@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import numpy as np
 
@@ -102,8 +102,15 @@ class Expr(Node):
             kinds |= e.kinds
         _set_kinds(self, kinds)
 
-    __array_ufunc__ = None  # NumPy scalars and arrays on the left defer to our operators
     __hash__ = object.__hash__
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
+    ) -> Any:
+        """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
+        from tensorad.ir.ufuncs import apply_ufunc
+
+        return apply_ufunc(ufunc, method, operands, keywords)
 
     def astype(self, dtype: object) -> Expr:
         """This value converted to `dtype` (float to int saturates, NaN becomes 0)."""
@@ -205,7 +212,7 @@ class Expr(Node):
         raise DefinitionError(
             f"{name} needs a number, but this is an expression of the formula.",
             where=str(self),
-            hint="use the functions of tensorad (ta.exp, ta.floor, .astype) inside a formula.",
+            hint="use the functions of tensorad (ta.exp, ta.round, .astype) inside a formula.",
         )
 
     def __int__(self) -> int:
@@ -213,6 +220,12 @@ class Expr(Node):
 
     def __float__(self) -> float:
         self._no_number("float() or a function of the math module")
+
+    def __round__(self, digits: int = 0) -> int:
+        self._no_number("round()")
+
+    def __trunc__(self) -> int:
+        self._no_number("math.trunc()")
 
     def __index__(self) -> int:
         raise DefinitionError(
@@ -226,8 +239,7 @@ class Expr(Node):
         raise DefinitionError(
             "NumPy works on arrays, but this is an expression of the formula.",
             where=str(self),
-            hint="an array that is read there is a tensor, A = ta.const(array), "
-            f"A[{self}]; use the functions of tensorad (ta.exp) on expressions.",
+            hint=f"an array that is read there is a tensor, A = ta.const(array), A[{self}].",
         )
 
     def __len__(self) -> int:

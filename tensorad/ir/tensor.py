@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os.path import basename
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -181,7 +181,13 @@ class Tensor(Node):
     shape: Shape
     dtype: DType
 
-    __array_ufunc__ = None
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
+    ) -> Any:
+        """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
+        from tensorad.ir.ufuncs import apply_ufunc
+
+        return apply_ufunc(ufunc, method, operands, keywords)
 
     @property
     def name(self) -> str:
@@ -225,6 +231,25 @@ class Tensor(Node):
             f"tensor {self.name} has no elements for NumPy: it is a formula, not an array.",
             hint="compute it with evaluate, or make a tensor of the array: ta.const(array).",
         )
+
+    def _no_number(self, name: str) -> NoReturn:
+        raise DefinitionError(
+            f"{name} needs a number, but tensor {self.name} is a formula.",
+            hint="use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
+            "evaluate.",
+        )
+
+    def __float__(self) -> float:
+        self._no_number("float() or a function of the math module")
+
+    def __int__(self) -> int:
+        self._no_number("int()")
+
+    def __round__(self, digits: int = 0) -> int:
+        self._no_number("round()")
+
+    def __trunc__(self) -> int:
+        self._no_number("math.trunc()")
 
     def __len__(self) -> NoReturn:
         self._not_a_sequence()
