@@ -149,6 +149,26 @@ def test_every_scalar_function_and_reducer_is_listed() -> None:
     assert {n for n in folds if f"{n} by index" not in JOINT} == listed
 
 
+FAR: Final = {
+    "float32": (1e3, 1e6, 1e10, 1e15, 1e19, 1e30, 1e37),
+    "float64": (1e3, 1e10, 1e19, 1e30, 1e77, 1e160, 1e300),
+}
+
+
+@pytest.mark.parametrize("dtype", FAR)
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_derivatives_are_numbers_far_from_zero(name: str, dtype: str) -> None:
+    """What overflows on the way to a value that does not leaves no trace in its slope."""
+    at = np.array([s * v for v in FAR[dtype] for s in (1, -1)], dtype)
+    x = te.placeholder(at.shape, dtype, name="x")
+    y = ELEMENTS[name].function(x)
+    (first,) = vjp(y, [x], 1.0)
+    second = jvp(first, {x: 1.0})
+    value, *slopes = build([y, first, second], [x])(at)
+    for slope in slopes:
+        assert np.isfinite(slope[np.isfinite(value)]).all(), (at, value, slope)
+
+
 @pytest.mark.parametrize("gamma", [0.5, 1.5, 2.0, 2.5])
 def test_a_focal_loss_of_certainty_is_flat(gamma: float) -> None:
     x = te.placeholder((4,), "float64", name="x")

@@ -97,11 +97,18 @@ def gelu(x: Tensor, approximate: bool | str = False) -> Tensor:
         check_word("gelu", "approximate", approximate, tuple(words), "True and False do, too.")
         approximate = words[approximate]
     if check_flag("gelu", "approximate", approximate):
-        inner = 0.7978845608028654
-        return _pointwise(
-            "gelu", x, lambda v: 0.5 * v * (1.0 + te.tanh(inner * (v + 0.044715 * v * v * v)))
-        )
+        return _pointwise("gelu", x, lambda v: 0.5 * v * (1.0 + te.tanh(_gelu_inner(v))))
     return _pointwise("gelu", x, lambda v: 0.5 * v * (1.0 + te.erf(v * 0.7071067811865476)))
+
+
+def _gelu_inner(v: Expr) -> Expr:
+    """sqrt(2/pi) * (v + 0.044715 v^3), or less where its tanh is 1 or -1 anyway.
+
+    An infinite square would be the derivative's factor beside the 0 of that tanh.
+    """
+    square = te.minimum(v * v, 81.0)
+    inner: Expr = 0.7978845608028654 * v * (1.0 + 0.044715 * square)
+    return inner
 
 
 def silu(x: Tensor) -> Tensor:
