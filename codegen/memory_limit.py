@@ -109,9 +109,12 @@ def _is_mapped(array: Array) -> bool:
 def _too_much(name: str, total: int, parts: Iterable[Part]) -> LimitError:
     limit = config.current().max_bytes
     largest = sorted(parts, key=lambda p: -p.size_bytes)[:_NAMED]
+    taken, allowed = bytes_text(total), bytes_text(limit)
+    if taken == allowed:
+        taken, allowed = f"{total} bytes", f"{limit} bytes"
     return LimitError(
-        f"a call of {name} takes {bytes_text(total)} of memory together with its arguments; "
-        f"the limit is {bytes_text(limit)}.",
+        f"a call of {name} takes {taken} of memory together with its arguments; "
+        f"the limit is {allowed}.",
         where="; ".join([str(p) for p in largest]),
         hint="use smaller sizes, or raise the limit with the environment variable "
         "TENSORAD_MAX_BYTES.",

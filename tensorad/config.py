@@ -57,10 +57,10 @@ def available_cpus(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
     return max(1, min(count, -(-int(limit) // int(period))))
 
 
-def _positive(name: str, text: str) -> int:
+def _positive(name: str, text: str, example: int = 4) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise DefinitionError(
-            f"{name} must be a positive integer, got {text!r}.", hint=f"export {name}=4"
+            f"{name} must be a positive integer, got {text!r}.", hint=f"export {name}={example}"
         )
     return int(text)
 
@@ -98,15 +98,17 @@ def _from_environment() -> Config:
     env = os.environ
     debug = _debug_flags(env.get("TENSORAD_DEBUG", ""))
 
-    def number(name: str, default: int) -> int:
-        return _positive(name, env[name]) if name in env else default
+    def number(name: str, example: int, default: int | None = None) -> int:
+        if name in env:
+            return _positive(name, env[name], example)
+        return default or example
 
     bisect = "TENSORAD_BISECT"
     return Config(
         debug=debug,
         bisect=_positive(bisect, env[bisect]) if bisect in env else None,
         num_threads=_threads(env.get("TENSORAD_NUM_THREADS")),
-        max_bytes=number("TENSORAD_MAX_BYTES", process_bytes() or Config.max_bytes),
+        max_bytes=number("TENSORAD_MAX_BYTES", Config.max_bytes, process_bytes()),
         dense_jacobian_elements=number(
             "TENSORAD_DENSE_JACOBIAN_ELEMENTS", Config.dense_jacobian_elements
         ),

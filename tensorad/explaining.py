@@ -161,7 +161,8 @@ def explain(
             made.append(_explain_one(t, found, given))
         elif not own:
             raise GradError(
-                "explain tells how a gradient was made, but this is no gradient.",
+                "explain tells how a gradient was made and how sums of products were ordered, but "
+                "this is no gradient made here, and is evaluated as it was written.",
                 where=repr(t),
                 hint="pass a result of vjp, jvp, JacobianRecursive, jacobian, hessian or hvp.",
             )

@@ -249,7 +249,8 @@ def test_other_tensors_have_no_explanation() -> None:
     with pytest.raises(GradError) as raised:
         ta.explain(X)
     assert str(raised.value).splitlines() == [
-        "explain tells how a gradient was made, but this is no gradient.",
+        "explain tells how a gradient was made and how sums of products were ordered, but this is "
+        "no gradient made here, and is evaluated as it was written.",
         "  in: Tensor(X, shape=(4, 6), dtype=float32)",
         "  hint: pass a result of vjp, jvp, JacobianRecursive, jacobian, hessian or hvp.",
     ]

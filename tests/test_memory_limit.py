@@ -154,6 +154,14 @@ def adder(n: int) -> CompiledFunction:
     return ta.build(te.compute((n,), lambda i: x[i] + 1.0, "Y"), [x], "f")
 
 
+def test_numbers_that_are_rounded_alike_are_shown_in_bytes() -> None:
+    f = adder(1_000_000)
+    text = "takes 16000000 bytes of memory together with its arguments; the limit is 15999999 bytes"
+    least = config.override(max_bytes=15_999_999, num_threads=1)
+    with least, pytest.raises(LimitError, match=text):
+        f(np.ones(1_000_000))
+
+
 def test_copies_count_and_are_not_made() -> None:
     f = adder(1000)
     x = np.ones(1000)
