@@ -34,29 +34,20 @@ def grows_linearly(counts: list[int]) -> bool:
     return third - second <= 2 * (second - first)
 
 
+@pytest.mark.parametrize(
+    ("of", "method"),
+    [(Known, "_read_as"), (siblings, "_joined")],
+    ids=["a sum among those of its tensors", "siblings among readers of the same"],
+)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sum_is_looked_for_among_those_of_its_tensors(
-    name: str, monkeypatch: pytest.MonkeyPatch
+def test_what_is_equal_or_alike_is_looked_for_in_few_places(
+    name: str, of: object, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = []
     for steps in LENGTHS:
         forget()
-        compared = count_calls(monkeypatch, Known, "_read_as")
-        gradient(name, steps)
-        counts.append(len(compared))
-        monkeypatch.undo()
-    assert grows_linearly(counts), counts
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_siblings_are_looked_for_among_readers_of_the_same(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = []
-    for steps in LENGTHS:
-        outputs = gradient(name, steps)
-        compared = count_calls(monkeypatch, siblings, "_joined")
-        lower_program(*outputs)
+        compared = count_calls(monkeypatch, of, method)
+        lower_program(*gradient(name, steps))
         counts.append(len(compared))
         monkeypatch.undo()
     assert grows_linearly(counts), counts

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad import topi
 from tensorad.ir.tensor import Tensor
 
 X = ta.placeholder((3, 4), "float64", name="X")
@@ -67,6 +68,9 @@ def test_functions_of_tensors_take_arrays() -> None:
         lambda a, b: ta.sqrt(a * a + b * b), partials=lambda y, a, b: (a / y, b / y), name="hypot"
     )
     check(hypotenuse(X, array), np.hypot(x, array))
+    check(topi.maximum(X, array), np.maximum(x, array))
+    check(topi.where(mask, X, array), np.where(mask, x, array))
+    check(topi.clip(X, np.array(0.7), np.float64(1.5)), np.clip(x, 0.7, 1.5))
     start = np.arange(3.0)
     sums = ta.scatter((3,), (3, 4), lambda i, j: (i, X[i, j]), init=start)
     check(sums, start + x.sum(axis=1))

@@ -161,7 +161,7 @@ def more_windows_than_indices() -> None:
 @CASES.refused(
     DefinitionError,
     "rnn_cell: w_input must be a tensor, got ndarray.",
-    "  hint: wrap an array with const(array).",
+    "  hint: wrap an array with ta.const(array).",
 )
 def an_array_for_weights() -> None:
     topi.rnn_cell(X, X, np.ones((6, 6)), X)  # type: ignore[arg-type]  # the mistake

@@ -132,7 +132,7 @@ P = te.placeholder((3,), name="P")
 @CASES.refused(
     DefinitionError,
     "exp: x must be a tensor, got ndarray.",
-    "  hint: wrap an array with const(array).",
+    "  hint: wrap an array with ta.const(array).",
 )
 def an_array() -> None:
     topi.exp(np.ones(3))
@@ -141,7 +141,7 @@ def an_array() -> None:
 @CASES.refused(
     DefinitionError,
     "add: b must be a tensor, got float.",
-    "  hint: wrap an array with const(array).",
+    "  hint: wrap an array with ta.const(array).",
 )
 def two_numbers() -> None:
     topi.add(1.0, 2.0)

@@ -155,7 +155,7 @@ def the_mean_of_nothing() -> None:
 @CASES.refused(
     DefinitionError,
     "argmax: x must be a tensor, got ndarray.",
-    "  hint: wrap an array with const(array).",
+    "  hint: wrap an array with ta.const(array).",
 )
 def an_array() -> None:
     topi.argmax(x)

@@ -6,16 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads.problem import (
-    Array,
-    Arrays,
-    Draw,
-    Passes,
-    Problem,
-    Workload,
-    pick,
-    tensor,
-)
+from benchmarks.workloads.problem import Array, Draw, Passes, Problem, Workload, pick, tensor
 from tensorad import te, topi
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor
@@ -51,6 +42,7 @@ def table(side: int, count: int) -> Array:
 def neighbours(side: int, count: int) -> Problem:
     """As many neighbours for each atom."""
     n = side**3
+    rows = np.repeat(np.arange(n), count)
     inputs = {"R": atoms(Draw(), side), "N": table(side, count)}
 
     def define(R: Tensor, N: Tensor) -> Tensor:
@@ -66,12 +58,9 @@ def neighbours(side: int, count: int) -> Problem:
         r2 = (d * d).sum(-1)
         return where(r2 < CUTOFF, 1 / r2, 0.0).sum()
 
-    def by_numpy(a: Arrays, h: Array) -> Passes:
-        rows = np.repeat(np.arange(n), count)
-        return _pairs_numpy(a["R"], rows, a["N"].reshape(-1), h)
-
     return Problem(
-        inputs, ("R",), np.ones((), np.float32), define, by_numpy,
+        inputs, ("R",), np.ones((), np.float32), define,
+        lambda a, h: _pairs_numpy(a["R"], rows, a["N"].reshape(-1), h),
         {
             "torch": lambda t, R, N: by_module(t, t.where, R, N),
             "jax": lambda jax, R, N: by_module(jax, jax.numpy.where, R, N),

@@ -53,6 +53,13 @@ def as_integers(value: object) -> tuple[int, ...] | None:
     return tuple(numbers) if len(numbers) == len(given) else None
 
 
+def _refused(
+    operator: str, argument: str, wanted: str, value: object, hint: str
+) -> DefinitionError:
+    text = f"{operator}: {argument} must be {wanted}, got {shown(value)}."
+    return DefinitionError(text, hint=hint)
+
+
 def check_integer(
     operator: str, argument: str, value: object, least: int | None = None, hint: str | None = None
 ) -> int:
@@ -65,10 +72,8 @@ def check_integer(
     if number is not None and (least is None or number >= least):
         return number
     kind = {None: "an integer", 1: "a positive integer"}.get(least, f"an integer >= {least}")
-    raise DefinitionError(
-        f"{operator}: {argument} must be {kind}, got {shown(value)}.",
-        hint=hint or f"e.g. {argument}={max(1, least or 0)}.",
-    )
+    example = hint or f"e.g. {argument}={max(1, least or 0)}."
+    raise _refused(operator, argument, kind, value, example)
 
 
 def check_integers(operator: str, argument: str, value: object) -> tuple[int, ...]:
@@ -79,10 +84,7 @@ def check_integers(operator: str, argument: str, value: object) -> tuple[int, ..
     """
     numbers = as_integers(value)
     if numbers is None:
-        raise DefinitionError(
-            f"{operator}: {argument} must be integers, got {shown(value)}.",
-            hint=f"e.g. {argument}=(1, 2).",
-        )
+        raise _refused(operator, argument, "integers", value, f"e.g. {argument}=(1, 2).")
     return numbers
 
 
@@ -117,8 +119,8 @@ def _extents(shape: object) -> tuple[object, ...] | None:
 
 
 def as_number(value: object) -> float | None:
-    """A real number of Python or NumPy as one of Python; None for anything else."""
-    if isinstance(value, np.generic):
+    """A real number of Python or NumPy, or a 0-d array, as one of Python; else None."""
+    if isinstance(value, (np.generic, np.ndarray)) and not value.ndim:
         value = value.item()
     return value if isinstance(value, (bool, int, float)) else None
 
@@ -131,10 +133,7 @@ def check_number(operator: str, argument: str, value: object) -> float:
     """
     number = as_number(value)
     if number is None:
-        raise DefinitionError(
-            f"{operator}: {argument} must be a number, got {shown(value)}.",
-            hint=f"e.g. {argument}=1.0.",
-        )
+        raise _refused(operator, argument, "a number", value, f"e.g. {argument}=1.0.")
     return number
 
 
@@ -146,9 +145,7 @@ def check_positive(operator: str, argument: str, value: object) -> float:
     """
     number = check_number(operator, argument, value)
     if not number > 0:
-        raise DefinitionError(
-            f"{operator}: {argument} must be positive, got {number}.", hint=f"use {argument}=1."
-        )
+        raise _refused(operator, argument, "positive", number, f"use {argument}=1.")
     return number
 
 
@@ -174,10 +171,7 @@ def check_word(operator: str, argument: str, value: object, words: Sequence[str]
     if isinstance(value, str) and value in words:
         return value
     *others, last = map(repr, words)
-    raise DefinitionError(
-        f"{operator}: {argument} must be {', '.join(others)} or {last}, got {shown(value)}.",
-        hint=hint,
-    )
+    raise _refused(operator, argument, f"{', '.join(others)} or {last}", value, hint)
 
 
 def check_flag(operator: str, argument: str, value: object) -> bool:
@@ -188,8 +182,5 @@ def check_flag(operator: str, argument: str, value: object) -> bool:
     """
     number = as_number(value)
     if number is None or number not in (0, 1):
-        raise DefinitionError(
-            f"{operator}: {argument} must be True or False, got {shown(value)}.",
-            hint=f"write {argument}=True.",
-        )
+        raise _refused(operator, argument, "True or False", value, f"write {argument}=True.")
     return bool(number)

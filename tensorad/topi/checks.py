@@ -21,7 +21,7 @@ def check_tensor(operator: str, argument: str, value: object, ndim: int | None =
     if not isinstance(value, Tensor):
         raise DefinitionError(
             f"{operator}: {argument} must be a tensor, got {type(value).__name__}.",
-            hint="wrap an array with const(array).",
+            hint="wrap an array with ta.const(array).",
         )
     if ndim is not None and value.ndim != ndim:
         raise ShapeError(

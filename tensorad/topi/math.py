@@ -6,8 +6,11 @@ import operator as op
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
+
 from tensorad import te
 from tensorad.errors import ShapeError
+from tensorad.ir.constants import with_constants
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, same_dim
 from tensorad.ir.expr import Axis, Expr, as_expr
@@ -15,7 +18,7 @@ from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_number, check_extents, check_number, check_scalar
 from tensorad.topi.checks import check_tensor
 
-Operand = Tensor | float | int
+Operand = Tensor | np.ndarray | float | int
 
 
 def _unary(name: str, function: Callable[..., object]) -> Callable[[Tensor], Tensor]:
@@ -74,7 +77,7 @@ def square(x: Tensor) -> Tensor:
     return made
 
 
-def _at(operand: Operand | Expr, index: tuple[Axis, ...]) -> Expr | float:
+def _at(operand: Tensor | Expr | float, index: tuple[Axis, ...]) -> Expr | float:
     return broadcast_read(operand, index) if isinstance(operand, Tensor) else operand
 
 
@@ -85,7 +88,7 @@ def _scalar(operand: object) -> Expr | float:
 
 
 def _elementwise(name: str, function: Callable[..., object], *given: Operand) -> Tensor:
-    operands = [o if isinstance(o, Tensor) else _scalar(o) for o in given]
+    operands = [o if isinstance(o, Tensor) else _scalar(o) for o in with_constants(given)]
     shapes = [o.shape for o in operands if isinstance(o, Tensor)]
     made: Tensor = te.compute(
         broadcast_shapes(name, *shapes),
@@ -102,7 +105,7 @@ def _binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Op
         return _elementwise(name, function, a, b)
 
     operator.__name__ = name
-    operator.__doc__ = f"{name} of two tensors, or a tensor and a number; shapes broadcast."
+    operator.__doc__ = f"{name} of two tensors, or one and an array or a number; shapes broadcast."
     return operator
 
 
@@ -147,8 +150,9 @@ def cast(x: Tensor, dtype: object) -> Tensor:
     return check_tensor("cast", "x", x).astype(dtype)
 
 
-def where(condition: Tensor, a: Operand, b: Operand) -> Tensor:
+def where(condition: Tensor | np.ndarray, a: Operand, b: Operand) -> Tensor:
     """a where the condition holds, otherwise b; shapes broadcast."""
+    (condition,) = with_constants((condition,))  # type: ignore[assignment]  # checked next
     check_tensor("where", "condition", condition)
     return _elementwise("where", te.select, condition, a, b)
 
