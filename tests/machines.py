@@ -58,10 +58,11 @@ Left out are files in which every test has a description of its own, as nothing 
 the longest of those that only compare values."""
 
 PYTHON: Final = (
-    "arguments", "build", "collector", "compiling", "forks", "memory_use", "packaging", "portable",
-    "random_jit", "stub", "te", "thread_counts", "threads", "tuning",
+    "arguments", "build", "collector", "compiling", "forks", "interrupts", "memory_use",
+    "packaging", "pickling", "portable", "random_jit", "stub", "te", "thread_counts", "threads",
+    "tuning",
 )  # fmt: skip
-"""The files of tests about what another Python may do differently: calls, memory, threads."""
+"""The files of tests about what another Python may change: calls, memory, signals, threads."""
 
 
 @contextmanager

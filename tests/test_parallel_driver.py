@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import platform
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from tensorad.codegen.parallel import driver, pool_for
 from tensorad.codegen.parallel_calls import HAS_THREADS
 
 threaded = pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread on this system")
+common = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
 WORD = ctypes.c_int64
 KERNEL = ctypes.CFUNCTYPE(
     WORD, *[ctypes.c_void_p] * 3, WORD, WORD, ctypes.POINTER(WORD)
@@ -54,6 +57,11 @@ def launched(
     words[block.POOL] = pool_for(threads) if pool is None else pool
     failed = driver().run(ctypes.addressof(words))
     return (words[block.CODE] if failed else 0), [words[block.VALUE], words[block.STEP]]
+
+
+@pytest.mark.skipif(not common, reason="another system than Linux on x86-64 or AArch64")
+def test_linux_has_threads() -> None:
+    assert HAS_THREADS, "without them other tests would be left out"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])

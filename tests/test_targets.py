@@ -33,6 +33,7 @@ Array = np.ndarray
 FEATURES = dict.fromkeys(llvm.host()[1].split(","))
 HAS_AVX2 = "+avx2" in FEATURES and "+fma" in FEATURES
 avx2 = pytest.mark.skipif(not HAS_AVX2, reason="needs AVX2 and FMA")
+CPUINFO = Path("/proc/cpuinfo")
 MISSING = [t for t in ("aarch64-linux-gnu-gcc", "qemu-aarch64") if shutil.which(t) is None]
 arm = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
 Program = tuple[list[Tensor], dict[Tensor, Array]]
@@ -115,6 +116,12 @@ def same_bits(have: Array, want: Array, what: str) -> None:
     if have.dtype.kind == "f":
         rows &= ~(np.isnan(flat) & np.isnan(other))[:, 0]
     assert not rows.any(), f"{what}: {flat[rows, 0][:3]}, {other[rows, 0][:3]}"
+
+
+@pytest.mark.skipif(not CPUINFO.exists(), reason="only Linux lists what a processor has")
+def test_what_the_system_lists_is_found() -> None:
+    words = CPUINFO.read_text().split()
+    assert HAS_AVX2 == ("avx2" in words and "fma" in words), "tests would be left out"
 
 
 @avx2
