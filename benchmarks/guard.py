@@ -29,6 +29,7 @@ gave medians of 0.86 to 1.27 on a machine that others kept busy, single rounds u
 LOOKS: Final = 3
 """What seems to fall is measured again in new processes: where arrays lie decides, too."""
 MODES: Final = ("fwd", "fb")
+PARENT: Final = "HEAD^"
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 
@@ -164,11 +165,17 @@ def table(rows: Sequence[Compared]) -> str:
 
 def main(options: argparse.Namespace) -> int:
     """1 where a call takes clearly longer than at the base, in every look."""
-    base = commit_of(options.base)
-    if not base:
-        print(f"NOTHING IS COMPARED: this clone has no commit {options.base} (a full one has)")
-        return 0
     names = [w.name for w in chosen(options.names or ["small"])]
+    if not names:
+        print(f"no workload's name contains {' or '.join(options.names)}")
+        return 2
+    base = commit_of(options.base)
+    if not base and options.base == PARENT:
+        print("NOTHING IS COMPARED: this clone has no parent of its commit (a full one has)")
+        return 0
+    if not base:
+        print(f"this clone has no commit {options.base}")
+        return 2
     with ExitStack() as stack:
         folder = stack.enter_context(checked_out(base))
         rows = run(folder, ROOT, names, options)
@@ -191,7 +198,7 @@ def main(options: argparse.Namespace) -> int:
 def options(p: argparse.ArgumentParser) -> None:
     """What the guard may be told."""
     p.add_argument("names", nargs="*", help="as of frameworks; small when left out")
-    p.add_argument("--base", default="HEAD^", help="the commit to compare with; HEAD^ by default")
+    p.add_argument("--base", default=PARENT, help="the commit to compare with; HEAD^ by default")
     p.add_argument("--rounds", type=int, default=11, help="turns per median")
     p.add_argument("--seconds", type=float, default=0.01, help="length of one sample, about")
 

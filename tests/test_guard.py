@@ -69,10 +69,23 @@ def test_a_fall_is_looked_at_again(
     )
 
 
-def test_without_a_parent_the_guard_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["guard", "--base", "no-such-commit"]) == 0
-    text = "NOTHING IS COMPARED: this clone has no commit no-such-commit (a full one has)\n"
+def test_without_a_parent_the_guard_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(guard, "commit_of", lambda name: "")
+    assert main(["guard"]) == 0
+    text = "NOTHING IS COMPARED: this clone has no parent of its commit (a full one has)\n"
     assert capsys.readouterr().out == text
+
+
+def test_the_guard_refuses_what_it_does_not_find(capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt commit or name would be a guard that judges nothing."""
+    assert main(["guard", "--base", "no-such-commit"]) == 2
+    assert main(["guard", "no-such-workload"]) == 2
+    assert capsys.readouterr().out.splitlines() == [
+        "this clone has no commit no-such-commit",
+        "no workload's name contains no-such-workload",
+    ]
 
 
 @pytest.mark.slow
