@@ -18,6 +18,7 @@ from tensorad.building import build
 from tensorad.simplify.memory import forget
 
 LENGTHS: Final = (50, 100, 200, 400)
+PEERS: Final = ("jax",)
 PEER_STEPS: Final = 50
 """JAX takes a program without loops longer the longer it is."""
 MOST_GROWTH: Final = 1.3
@@ -29,7 +30,7 @@ def measure(
 ) -> Iterator[Figures]:
     """Milliseconds for each step; nothing is remembered of shorter chains but machine code."""
     chosen = [n for n in PROGRAMS if n not in done and (not names or any(m in n for m in names))]
-    peers = not missing(("jax",))
+    peers = not missing(PEERS)
     for name in tqdm(chosen, unit="chain", leave=False):
         _seconds(name, 3)
         values: dict[str, float] = {}
@@ -66,5 +67,5 @@ def judge(rows: Sequence[Figures]) -> list[Verdict]:
 
 SUITE: Final = Suite(
     "chains", "time to derive and build programs of 50 to 400 equal steps", measure, judge,
-    threads=(1,),
+    threads=(1,), peers=PEERS,
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from tqdm import tqdm
 
 from benchmarks.figures import Figures, Suite
 from benchmarks.peers.ours import allocated
+from benchmarks.peers.registry import missing
 from benchmarks.timing import Call, race
 from benchmarks.verdicts import Verdict, geometric_mean
 from benchmarks.workloads.problem import Array
@@ -20,6 +20,7 @@ from tensorad import te, topi
 from tensorad.building import build
 
 CHAINS: Final = 50
+PEERS: Final = ("torch", "jax")
 _EXTENTS: Final = (8, 16, 24, 32, 48, 64, 96, 128, 160, 256)
 _LETTERS: Final = "abcdefghi"
 
@@ -83,13 +84,14 @@ def _calls(case: Case, threads: int) -> dict[str, Call]:
     f = build(y, tensors)
     (out,) = allocated([y])
     calls: dict[str, Any] = {"tensorad": lambda: f(*arrays, out=out)}
-    if importlib.util.find_spec("torch") is not None:
+    absent = missing(PEERS)
+    if "torch" not in absent:
         import torch
 
         torch.set_num_threads(threads)
         theirs = [torch.from_numpy(a) for a in arrays]
         calls["torch"] = lambda: torch.einsum(case.text, *theirs)
-    if importlib.util.find_spec("jax") is not None:
+    if "jax" not in absent:
         import jax
 
         run = jax.jit(lambda *a: jax.numpy.einsum(case.text, *a, optimize="optimal"))
@@ -130,5 +132,6 @@ def judge(rows: Sequence[Figures]) -> list[Verdict]:
 
 
 SUITE: Final = Suite(
-    "einsum", "products of several tensors, in the order that each library chooses", measure, judge
-)
+    "einsum", "products of several tensors, in the order that each library chooses", measure,
+    judge, peers=PEERS,
+)  # fmt: skip
