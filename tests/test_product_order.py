@@ -305,6 +305,31 @@ def test_a_read_that_an_empty_axis_guards_keeps_the_written_order() -> None:
     assert ta.build(y, [a, b])(np.ones(0, "float32"), array) == 0
 
 
+def test_a_maximum_of_nothing_selects_nothing() -> None:
+    """Where an axis may be empty, a maximum keeps the written order: its identity is no operand."""
+    n, full = te.size("n"), te.size("filled")
+    ta.assume(full >= 1)
+    for size, staged in ((n, False), (full, True)):
+        a, b, c = (
+            te.placeholder(s, "float64", name=x)
+            for x, s in {"A": (3, 4), "B": (4, size), "C": (size, size)}.items()
+        )
+        y = topi.einsum(
+            "ij,jk,kl->i", a, b, c, reduce=te.max, combine=lambda *f: f[0] + f[1] + f[2]
+        )
+        plain = topi.einsum("ij,jk,kl->i", a, b, c, reduce=te.max, optimize=False,
+                            combine=lambda *f: f[0] + f[1] + f[2])  # fmt: skip
+        counts = [work(t, sizes={str(size): 8}).iterations for t in (y, plain)]
+        assert (counts[0] < counts[1]) == staged
+        for extent in (3,) if staged else (0, 3):
+            rng = np.random.default_rng(extent)
+            shapes = (3, 4), (4, extent), (extent, extent)
+            arrays = dict(zip((a, b, c), map(rng.random, shapes), strict=True))
+            found = [ta.evaluate(ta.vjp(t, [a], 1.0)[0], arrays) for t in (y, plain)]
+            np.testing.assert_array_equal(*found)
+            assert found[0].any() == (extent > 0)
+
+
 def test_operands_of_several_dtypes() -> None:
     a = te.placeholder((3, 4), "float32", name="A")
     b, c = te.placeholder((4, 5), "int64", name="B"), te.placeholder((5, 6), "float64", name="C")
