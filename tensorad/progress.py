@@ -59,8 +59,13 @@ _line: _Line | None = None
 def _is_wanted() -> bool:
     """Whether somebody may be looking."""
     is_main = threading.current_thread() is threading.main_thread()
-    terminal = sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
-    return _line is None and is_main and terminal and config.current().progress
+    return _line is None and is_main and config.current().progress and _is_terminal(sys.stderr)
+
+
+def _is_terminal(stream: object) -> bool:
+    """Whether a stream is one; programs put anything with a method `write` in its place."""
+    isatty = getattr(stream, "isatty", None)
+    return isatty is not None and not getattr(stream, "closed", False) and bool(isatty())
 
 
 @contextmanager

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 
 import pytest
 
+import tensorad as ta
+from tensorad import te
+
 fcntl, pty, termios = [pytest.importorskip(name) for name in ("fcntl", "pty", "termios")]
 
 SLOW = """
@@ -88,6 +91,20 @@ def test_it_comes_after_some_time_and_goes() -> None:
 
 def test_short_builds_say_nothing() -> None:
     assert shown(0.0, {}) == ""
+
+
+class Written:
+    """What programs put in the place of the standard error, at the least."""
+
+    def write(self, text: str) -> None:
+        raise AssertionError(text)
+
+
+def test_streams_that_are_no_files_get_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = te.placeholder((2,), name="X")
+    for stream in (Written(), None):
+        monkeypatch.setattr(sys, "stderr", stream)
+        ta.build(ta.vjp(x * x, [x], 1.0), [x])
 
 
 @pytest.mark.slow
