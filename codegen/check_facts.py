@@ -85,10 +85,7 @@ class Fact:
     @property
     def guard(self) -> Expr:
         """The guards as one condition."""
-        condition: Expr = TRUE
-        for g in self.guards:
-            condition = _both(condition, g)
-        return condition
+        return in_turn(self.guards)
 
     def roots(self) -> tuple[Expr, ...]:
         """All that its loops evaluate."""
@@ -98,12 +95,12 @@ class Fact:
     @cached_property
     def form(self) -> Form:
         """The fact in terms that its own axes do not occur in."""
-        return Form(self)
+        return Form(self.axes, self.guards, self.index)
 
     @cached_property
     def elements(self) -> Elements | None:
         """The fact as one about elements of a tensor, if it is."""
-        return _elements(self)
+        return elements_of(self.axes, self.guards, self.index, self.extent)
 
     def traits(self) -> list[object]:
         """One of them is the same in two facts if one of the two covers the other."""
@@ -121,19 +118,19 @@ class Fact:
 
 
 class Form:
-    """A fact's index, loops and guards with parameters for its axes, by position."""
+    """An index, its loops and guards with parameters for its axes, by position."""
 
-    def __init__(self, fact: Fact) -> None:
-        used = needed_axes(fact.axes, (fact.index,))
-        order = [a for a in fact.axes if a in used] + [a for a in fact.axes if a not in used]
+    def __init__(self, axes: Sequence[Axis], guards: Sequence[Expr], index: Expr) -> None:
+        used = needed_axes(axes, (index,))
+        order = [a for a in axes if a in used] + [a for a in axes if a not in used]
         common: dict[Expr, Expr] = {a: _stand_in(INT64, n) for n, a in enumerate(order)}
         bounds = [b for a in used for b in (a.lower, a.upper, a.step)]
-        nodes = substitute_all((fact.index, *bounds), common)
+        nodes = substitute_all((index, *bounds), common)
         self.shape: Key = tuple(map(id, nodes))
         self.guards: dict[Key, tuple[Expr, ...]] = {}
         """What they ask, and how far the loops run that the index does not need."""
-        for g in fact.guards:
-            own = [a for a in needed_axes(fact.axes, (g,)) if a not in used]
+        for g in guards:
+            own = [a for a in needed_axes(axes, (g,)) if a not in used]
             ends = [b for a in own for b in (a.lower, a.upper, a.step)]
             asked = substitute_all((g, *ends), common)
             self.guards[tuple(map(id, asked))] = asked
@@ -160,6 +157,10 @@ class Elements:
     rest: tuple[float, float]
     extent: Expr
     complete: bool
+
+    def of(self, element: Expr) -> Expr:
+        """The value of an element."""
+        return substitute(self.node, {_stand_in(element.dtype, 0): element})
 
     def covers(self, other: Elements) -> bool:
         """Whether the other's elements are among these, and may lie in as wide a range."""
@@ -249,6 +250,14 @@ def _both(first: Expr, second: Expr) -> Expr:
     return first if second is TRUE else select(first, second, FALSE)
 
 
+def in_turn(guards: Sequence[Expr]) -> Expr:
+    """Conditions as one, each evaluated only where those before it hold."""
+    condition: Expr = TRUE
+    for g in guards:
+        condition = _both(condition, g)
+    return condition
+
+
 def _guards(condition: Expr) -> tuple[Expr, ...]:
     """What has to hold one after the other for a condition to hold."""
     found: list[Expr] = []
@@ -273,6 +282,13 @@ def _weakest(either: Call) -> tuple[Expr, ...]:
         if all(e in dict.fromkeys(more) for e in fewer):
             return fewer
     return (either,)
+
+
+def counts(index: Expr, a: Axis) -> bool:
+    """Whether the index goes up in steps of one along the axis."""
+    form = linear_form(index)
+    others = [e for e in form.terms if e is not a]
+    return form.terms.get(a) == 1 and a.step is ONE and a not in free_leaves(*others)
 
 
 def needed_axes(axes: Sequence[Axis], roots: Sequence[Expr]) -> dict[Axis, None]:
@@ -320,8 +336,11 @@ def _without_free(axes: Sequence[Axis], index: Expr, guards: Sequence[Expr]) -> 
     return tuple(kept)
 
 
-def _elements(fact: Fact) -> Elements | None:
-    form = linear_form(fact.index)
+def elements_of(
+    axes: Sequence[Axis], guards: Sequence[Expr], index: Expr, extent: Expr
+) -> Elements | None:
+    """0 <= index < extent as a fact about elements of a tensor, if it is."""
+    form = linear_form(index)
     data = [e for e in form.terms if reads(e)]
     if len(data) != 1 or form.terms[data[0]] < 0:
         return None
@@ -335,7 +354,7 @@ def _elements(fact: Fact) -> Elements | None:
     made = substitute(value, {r: element})
     if any(leaf is not element for leaf in free_leaves(made)):
         return None
-    ranges = Ranges(fact.axes)
+    ranges = Ranges(axes)
     rest = ranges.of_linear(form.plus(Linear({value: factor}, 0), -1))
     return Elements(
         (r.tensor, factor, id(made)),
@@ -343,8 +362,8 @@ def _elements(fact: Fact) -> Elements | None:
         tuple([_range_of(i, ranges) for i in r.indices]),
         tuple([linear_form(dim_expr(n)) for n in r.tensor.shape]),
         rest,
-        fact.extent,
-        not fact.guards and rest[0] == rest[1] and not isinf(rest[0]) and _is_box(r, fact.axes),
+        extent,
+        not guards and rest[0] == rest[1] and not isinf(rest[0]) and _is_box(r, axes),
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import Final
 
-from tensorad.codegen.check_facts import Fact, facts_of
+from tensorad.codegen.check_facts import Fact, counts, facts_of
+from tensorad.codegen.check_joins import Joint, joined
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import Assign, Check, Fold, For, If, Kernel, Stmt
 from tensorad.codegen.lower_body import lower_values
@@ -20,6 +22,7 @@ from tensorad.ir.expr import (
     ZERO,
     Axis,
     Expr,
+    Param,
     Read,
     Select,
     axis,
@@ -27,6 +30,7 @@ from tensorad.ir.expr import (
     floordiv,
     int_const,
     logical_and,
+    logical_not,
     mod,
     param,
     read,
@@ -34,7 +38,9 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import READ, occurs
 from tensorad.ir.tensor import Op, dim_expr
 from tensorad.ir.visit import free_leaves, postorder, reads, substitute
-from tensorad.simplify.linear import linear_form
+
+LANES: Final = 16
+"""Indices that a test folds side by side."""
 
 
 def with_checks(units: Sequence[Unit]) -> list[tuple[Unit, list[Kernel]]]:
@@ -128,9 +134,40 @@ class _Plan:
 
 
 def _kernel(unit: Unit, facts: Sequence[Fact]) -> Kernel:
-    body = tuple([s for f in facts for s in _loops(f)])
+    body = tuple([s for j in joined(facts) for s in _tested(j)])
     used = dict.fromkeys(r.tensor for r in reads(*all_expressions([*statements(body)])))
     return Kernel(f"{unit.op.name}.check", body, (), tuple(used))
+
+
+def _tested(joint: Joint) -> tuple[Stmt, ...]:
+    """One test of several indices; where it fails, each is checked to find the wrong one."""
+    first, *others = joint.facts
+    if not others and joint.axes == first.axes:
+        return _loops(first)
+    combiner, inside = all_combiner(), param("inside", BOOL)
+    each = [s for f in joint.facts for s in _loops(f)]
+    return (
+        Assign((inside,), combiner.identity),
+        *_test(joint, inside),
+        If(logical_not(inside), tuple(each), rare=True),
+    )
+
+
+def _test(joint: Joint, inside: Param) -> tuple[Stmt, ...]:
+    """The loops that fold whether all points of a test are right."""
+    before, (condition,) = lower_values((joint.guard,))
+    inner, (index,) = lower_values((joint.index,))
+    axes: Sequence[Axis] = joint.axes
+    joined = None if inner or condition is not TRUE else _one_row(index, axes)
+    if joined is not None:
+        row, index = joined
+        axes = (row,)
+    right = logical_and(ZERO <= index, index < joint.limit)
+    fold = Fold((inside,), all_combiner(), (right,))
+    block: tuple[Stmt, ...] = (*inner, fold)
+    if condition is not TRUE:
+        block = (*before, If(condition, block))
+    return _nest(axes, block, fold, index)
 
 
 def _loops(fact: Fact) -> tuple[Stmt, ...]:
@@ -146,7 +183,7 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
     if joined is not None:
         row, index = joined
         return (For(row, (replace(check, looked_at=index),), "vector"),)
-    axes, counting = fact.axes, [a for a in fact.axes[-1:] if _counts(value, a)]
+    axes, counting = fact.axes, [a for a in fact.axes[-1:] if counts(value, a)]
     block: tuple[Stmt, ...] = (*inner, check)
     if counting and not inner and counting[0] not in free_leaves(condition):
         axes, block = axes[:-1], _ends(check, counting[0])
@@ -154,9 +191,19 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
         block = (*before, If(condition, block))
     elif block == (check,) and (rows := _rows_in_one(check, axes)):
         return rows
-    for a in reversed(axes):  # lanes look at one index: the first wrong one is named
-        lanes = block == (check,) and _suits_lanes(value, a)
-        block = (For(a, block, "vector" if lanes else "serial"),)
+    return _nest(axes, block, check, value)  # lanes look at one index: the first wrong one is named
+
+
+def _nest(
+    axes: Sequence[Axis], block: tuple[Stmt, ...], only: Stmt, index: Expr
+) -> tuple[Stmt, ...]:
+    """Loops around a block, in lanes where `only` looks at an index that suits them."""
+    lanes = LANES if isinstance(only, Fold) else 0
+    for a in reversed(axes):
+        if block == (only,) and _suits_lanes(index, a):
+            block = (For(a, block, "vector", lanes=lanes),)
+        else:
+            block = (For(a, block),)
     return block
 
 
@@ -165,9 +212,9 @@ def _one_row(index: Expr, axes: Sequence[Axis]) -> tuple[Axis, Expr] | None:
     found = reads(index)
     if len(found) != 1 or len(axes) < 2 or not _walks(found[0], axes):
         return None
-    *_, last = axes
+    first, *_, last = axes
     size = prod([a.extent or 1 for a in axes[1:]])
-    row = axis(last.name, 0, axes[0].upper * size)
+    row = axis(last.name, first.lower * size, first.upper * size)
     digits: dict[Expr, Expr] = {axes[0]: floordiv(row, int_const(size))}
     for a in axes[1:]:
         size //= a.extent or 1
@@ -201,20 +248,13 @@ def _rows_in_one(check: Check, axes: Sequence[Axis]) -> tuple[Stmt, ...] | None:
 
 
 def _walks(r: Read, axes: Sequence[Axis]) -> bool:
-    """Whether loops over the axes take all elements of a tensor as they lie in memory."""
+    """Whether loops over the axes take elements of a tensor as they lie in memory."""
     if len(axes) != len(r.indices) or any(a.extent is None for a in axes[1:]):
         return False
     return all(
-        i is a and a.lower is ZERO and a.step is ONE and a.upper is dim_expr(n)
-        for i, a, n in zip(r.indices, axes, r.tensor.shape, strict=True)
+        i is a and a.step is ONE and (n == 0 or (a.lower is ZERO and a.upper is dim_expr(extent)))
+        for n, (i, a, extent) in enumerate(zip(r.indices, axes, r.tensor.shape, strict=True))
     )
-
-
-def _counts(index: Expr, a: Axis) -> bool:
-    """Whether the index goes up in steps of one along the axis."""
-    form = linear_form(index)
-    others = [e for e in form.terms if e is not a]
-    return form.terms.get(a) == 1 and a.step is ONE and a not in free_leaves(*others)
 
 
 def _ends(check: Check, a: Axis) -> tuple[Stmt, ...]:
@@ -231,8 +271,7 @@ def _ends(check: Check, a: Axis) -> tuple[Stmt, ...]:
 
 
 def _suits_lanes(index: Expr, a: Axis) -> bool:
-    """Whether lanes look at neighbouring indices: all are read, none by another, some move."""
-    found = reads(index)
-    moves = any(a in free_leaves(*r.indices) for r in found)
-    nested = any(occurs(READ, *r.indices) for r in found)
+    """Whether lanes look at neighbouring indices: all are read, none by another."""
+    nested = any(occurs(READ, *r.indices) for r in reads(index))
+    moves = a in free_leaves(index)
     return moves and not nested and not any(isinstance(e, Select) for e in postorder(index))
