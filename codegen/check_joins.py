@@ -131,7 +131,7 @@ def _united(alike: Sequence[Joint]) -> list[Joint]:
 
 def _box(e: Elements | None) -> Box | None:
     """The box of elements that are all there is in the value, and meet no guard."""
-    if e is None or not e.complete or e.rest != (0, 0):
+    if e is None or not e.complete or any(e.rest):
         return None
     found = [(first, end) for first, end in e.box if first is not None and end is not None]
     return tuple(found) if len(found) == len(e.box) else None
