@@ -34,10 +34,12 @@ from tensorad.codegen.contraction_tiles import (
 from tensorad.codegen.contraction_unroll import Asked, Step, reduce_loops
 from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
+from tensorad.codegen.operation_costs import FUNCTION, cycles_of
 from tensorad.ir.expr import (
     ONE,
     ZERO,
     Axis,
+    Call,
     Expr,
     Param,
     Read,
@@ -54,7 +56,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves
+from tensorad.ir.visit import free_leaves, postorder
 
 
 class Emitter:
@@ -388,8 +390,14 @@ class Emitter:
         body = (*columns_ahead(self.b, mine, len(accs)), *body)
         asked = self.asked({**around, **reduced}, first_row, len(accs), lane, loops)
         far = self.b.mode == "panel" and not self.b.sliver  # one load a row: prefetchers follow it
-        unrolled = bool(asked.lines) or (self.b.points >= LITTLE_WORK and not far)
-        return reduce_loops(loops, body, asked, unrolled=unrolled)
+        long = bool(asked.lines) or (self.b.points >= LITTLE_WORK and not far)
+        return reduce_loops(loops, body, asked, unrolled=long and self.waits_for_operands)
+
+    @property
+    def waits_for_operands(self) -> bool:
+        """Whether a term takes few operations: of others arithmetic takes longer than loads."""
+        calls = [e for e in postorder(*self.c.fold.sources) if isinstance(e, Call)]
+        return sum([cycles_of(e) for e in calls if e.dtype.is_float]) < FUNCTION
 
     def asked(
         self, mapping: Mapping, row: Expr, rows: int, lane: Expr, loops: Sequence[Axis]

@@ -10,14 +10,16 @@ from tensorad.ir.visit import postorder
 
 HEAVY: Final = ("exp", "log", "tanh", "pow", "sin", "cos", "erf", "sigmoid", "atan2")
 """Functions that take several operations."""
+FUNCTION: Final = 8
+"""Operations that one of them counts as."""
 
 
 def operations(roots: Sequence[Expr]) -> int:
     """How many float operations the expressions take, functions counted as several."""
     calls = [e for e in postorder(*roots) if isinstance(e, Call)]
-    return sum(8 if c.op in HEAVY else 1 for c in calls if c.dtype.is_float or c.op in HEAVY)
+    return sum(FUNCTION if c.op in HEAVY else 1 for c in calls if c.dtype.is_float or c.op in HEAVY)
 
 
 def cycles_of(e: Call) -> float:
     """Of one register, about."""
-    return 8.0 if e.op in HEAVY or e.op in ("div", "sqrt", "rsqrt") else 1.0
+    return float(FUNCTION) if e.op in HEAVY or e.op in ("div", "sqrt", "rsqrt") else 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -128,3 +130,20 @@ def test_small_taps_are_written_out(machine: str, size: int, taps: int) -> None:
                 sums[s.targets] = sums.get(s.targets, 0) + 1
         assert set(sums.values()) == {taps}
         assert isinstance(loop.axis, Axis) and loop.axis.extent == (32 if taps == 9 else size)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_terms_that_take_many_operations_are_not_written_out(machine: str) -> None:
+    a, b = te.placeholder((300, 600), name="A"), te.placeholder((600, 256), name="B")
+
+    def folded(term: Callable[[Expr, Expr], Expr]) -> Tensor:
+        k = te.reduce_axis(600, name="k")
+        return te.compute((300, 256), lambda i, j: te.sum(term(a[i, k], b[k, j]), axis=k), name="Y")
+
+    def steps(y: Tensor) -> set[int]:
+        loops = loops_of(lowered(y, [a, b], machine))
+        return {len(taken) for loop in loops for taken in steps_of(loop, a, 1)}
+
+    assert 4 in steps(folded(lambda x, y: x * y))
+    assert steps(folded(lambda x, y: te.exp(x - y))) == {1}
+    assert steps(folded(lambda x, y: te.tanh(x * y))) == {1}
