@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tensorad.codegen.choices import Choices, Schedules
 from tensorad.codegen.contraction_nest import Claim, claimed_pieces, emit_claim
-from tensorad.codegen.item_key import ItemKey, item_key
+from tensorad.codegen.item_key import item_key
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.loopnest import Nest, nest_of
 from tensorad.codegen.renaming import with_tensors
@@ -26,6 +26,7 @@ from tensorad.codegen.schedule_sweep import schedule_scatter, schedule_updates
 from tensorad.codegen.schedule_together import planned_together
 from tensorad.codegen.units import Unit
 from tensorad.errors import InternalError
+from tensorad.ir.alike import Key
 from tensorad.ir.tensor import Compute, Op, Placeholder, Scan, Scatter, Tensor
 
 Core = tuple[object, ...]
@@ -39,10 +40,10 @@ class Plans:
         self._pieces: dict[Core, list[Nest]] = {}
         self._plans: dict[Nest, Plan] = {}
         self._claims: dict[Core, Claim | None] = {}
-        self._keys: dict[Item, tuple[ItemKey, tuple[Tensor, ...]]] = {}
-        self._kernels: dict[ItemKey, tuple[Kernel, tuple[Tensor, ...]]] = {}
-        self._claimed: dict[ItemKey, bool] = {}
-        self._answers: dict[ItemKey, bool] = {}
+        self._keys: dict[Item, tuple[Key, tuple[Tensor, ...]]] = {}
+        self._kernels: dict[Key, tuple[Kernel, tuple[Tensor, ...]]] = {}
+        self._claimed: dict[Key, bool] = {}
+        self._answers: dict[Key, bool] = {}
 
     def nest(self, item: Item) -> Nest | None:
         """The nest of its bodies; None where a fold holds folds."""
@@ -130,7 +131,7 @@ class Plans:
             self._answers[keyed[0]] = question()
         return self._answers[keyed[0]]
 
-    def _key(self, item: Item) -> tuple[ItemKey, tuple[Tensor, ...]] | None:
+    def _key(self, item: Item) -> tuple[Key, tuple[Tensor, ...]] | None:
         """What equal items have in common, and their tensors in order.
 
         None where tensors differ in more than their place: somebody listens to the reasons, or

@@ -12,26 +12,12 @@ import numpy as np
 
 from tensorad import config
 from tensorad.errors import InternalError
-from tensorad.ir.expr import (
-    Apply,
-    Axis,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Param,
-    Read,
-    Reduce,
-    Select,
-    Size,
-    axis,
-    read,
-    reduce_expr,
-)
+from tensorad.ir.alike import Key, Numbering
+from tensorad.ir.expr import Axis, Expr, Read, Reduce, axis, read, reduce_expr
 from tensorad.ir.facts import facts_about
-from tensorad.ir.order import AXIS, READ, REDUCE
+from tensorad.ir.order import AXIS, READ, REDUCE, sizes_in
 from tensorad.ir.tensor import Constant, Tensor
-from tensorad.ir.visit import children, free_leaves, postorder, reads, rebuild
+from tensorad.ir.visit import free_leaves, postorder, reads, rebuild
 
 Nominal = Axis | Tensor
 """What a remembered formula is renamed in."""
@@ -50,51 +36,24 @@ def forget() -> None:
         clear()
 
 
-def signature(axes: Sequence[Axis], body: Expr) -> tuple[tuple[object, ...], list[Nominal]]:
+def signature(axes: Sequence[Axis], body: Expr) -> tuple[Key, list[Nominal]]:
     """(a key that equal formulas share, the axes and tensors it abstracts from, in order).
 
-    Names of axes belong to the key: they show in the result. So do integer tensors
-    themselves (their values' bounds matter) and the facts about the sizes used.
+    Integer tensors themselves belong to the key (their values' bounds matter), and so do the
+    facts about the sizes used.
     """
-    numbers: dict[Nominal, int] = {a: n for n, a in enumerate(axes)}
-    at: dict[Expr, int] = {}
-    key: list[object] = [a.name for a in axes]
-    sizes: list[Size] = []
+    numbering = Numbering(_described)
+    numbering.axes(axes)
+    roots = numbering.expressions((body,))
+    bounds = [b for a in axes for b in (a.lower, a.upper, a.step)]
+    facts = facts_about(sizes_in(*bounds, body))
+    key = numbering.key(len(axes), roots, facts, config.current().isl_operations)
+    own = [e for e in numbering.names if isinstance(e, Axis)]
+    return key, [*own, *numbering.numbered]
 
-    def number(x: Nominal) -> int:
-        return numbers.setdefault(x, len(numbers))
 
-    roots = [*[b for a in axes for b in (a.lower, a.upper, a.step)], body]
-    for e in postorder(*roots):
-        below = tuple([at[c] for c in children(e)])
-        at[e] = len(at)
-        match e:
-            case Call():
-                key.append((e.op, e.dtype, below))
-            case Axis():
-                key.append(number(e))
-            case Read(tensor=t):
-                own = (t.dtype, t.shape) if t.dtype.is_float else t
-                key.append((number(t), own, below))
-            case Const():
-                key.append((e.dtype, repr(e.value)))
-            case Select() | Cast():
-                key.append((type(e), e.dtype, below))
-            case Apply():
-                key.append((e.function, below))
-            case Reduce():
-                inner = tuple([(number(a), a.name) for a in e.axes])
-                key.append((e.combiner, inner, e.index, below))
-            case Size():
-                sizes.append(e)
-                key.append(e)
-            case Param():
-                key.append(e)
-    key.append(tuple([at[r] for r in roots]))
-    key.append(config.current().isl_operations)
-    if sizes:
-        key.append(facts_about(sizes))
-    return tuple(key), list(numbers)
+def _described(t: Tensor) -> object:
+    return (t.dtype, t.shape) if t.dtype.is_float else t
 
 
 _NAMED: Final = AXIS | READ | REDUCE

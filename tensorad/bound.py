@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from tensorad.ir.alike import Form, Formula, form_of
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -62,6 +64,38 @@ def bound(y: Tensor, wrt: Iterable[Tensor], sizes: Mapping[str, int] | None = No
     return _Yardstick(y, list(wrt), sizes or {}).total()
 
 
+_Led = tuple[Form, tuple[bool, ...]]
+"""The form of an operation, and which of the tensors it reads lead to `wrt`."""
+
+
+@dataclass(eq=False)
+class _Passage:
+    """What an operation adds when adjoints pass through it; equal operations add the same.
+
+    Attributes:
+        op: the first operation of the form, whose nodes stand for those of the others.
+        leading: the tensors it reads through which a derivative reaches `wrt`.
+        active: its nodes through which a derivative reaches `wrt`.
+        received: the tensors it reads -> contributions, each with whether data says where.
+        needed: tensors whose values partial derivatives mention.
+        folds: reductions whose values they mention.
+        walked: points of reductions walked again.
+        stages: reductions inside the formula on the path -> (elements, uses).
+    """
+
+    op: Formula
+    leading: dict[Tensor, None]
+    active: dict[Expr, None]
+    received: dict[Tensor, list[tuple[int, bool]]] = field(default_factory=dict)
+    needed: dict[Tensor, None] = field(default_factory=dict)
+    folds: dict[Expr, None] = field(default_factory=dict)
+    walked: int = 0
+    stages: dict[Expr, tuple[int, int]] = field(default_factory=dict)
+
+    def receive(self, t: Tensor, points: int, *, by_data: bool = False) -> None:
+        self.received.setdefault(t, []).append((points, by_data))
+
+
 class _Yardstick:
     """The analysis of one gradient."""
 
@@ -71,28 +105,31 @@ class _Yardstick:
         self.sizes: dict[Expr, int] = {size_var(n): v for n, v in sizes.items()}
         self.ops = topological_ops([y])
         self.leading: dict[Tensor, None] = dict(self.wrt)
-        self.active: dict[Op, dict[Expr, None]] = {}
-        """Nodes of an operation through which a derivative reaches `wrt`."""
         self.counts: dict[tuple[Expr, ...], int] = {}
+        self.first: dict[Form, Formula] = {}
+        """The first operation of each form."""
+        self.active: dict[_Led, dict[Expr, None]] = {}
+        """Its nodes through which a derivative reaches `wrt`, by the places of what leads."""
+        self.passages: dict[tuple[_Led, tuple[int, ...]], _Passage] = {}
+        """The same, and by the outputs that adjoints come from."""
         self.received: dict[Tensor, list[tuple[int, bool]]] = {y: []}
         self.needed: dict[Tensor, None] = {}
-        self.needed_folds: dict[tuple[Op, Expr], None] = {}
+        self.needed_folds: dict[Op, dict[Expr, None]] = {}
+        """Reductions needed themselves, as those of the first operation of the form."""
+        self.fold_points: dict[tuple[Form, Stages | None], dict[Expr, int]] = {}
         self.walked = 0
-        self.stages: dict[tuple[Op, Expr], tuple[int, int]] = {}
-        """Reductions inside formulas on the path -> (elements, uses)."""
+        self.staged = 0
 
     def total(self) -> int:
         """Adjoints, forward values, and reductions walked again."""
         for op in self.ops:
-            self._find_leading(op)
+            if not isinstance(op, (Placeholder, Constant)):
+                self._find_leading(op)
         for op in reversed(self.ops):
             heads = [t for t in outputs(op) if t in self.received and t in self.leading]
-            if heads and isinstance(op, Scan):
-                self._through_scan(op, heads)
-            elif heads and isinstance(op, (Compute, Scatter)):
-                self._through_formula(op, heads)
-        stages = sum([max(counts) for counts in self.stages.values()])
-        return self._adjoint_points() + stages + self._forward_points() + self.walked
+            if heads and not isinstance(op, (Placeholder, Constant)):
+                self._through(op, heads)
+        return self._adjoint_points() + self.staged + self._forward_points() + self.walked
 
     def count(self, items: tuple[Expr, ...]) -> int:
         if items not in self.counts:
@@ -105,48 +142,65 @@ class _Yardstick:
 
     # Which tensors and nodes a derivative flows through
 
-    def _find_leading(self, op: Op) -> None:
-        """Record the outputs of `op` through which a derivative reaches `wrt`."""
-        if isinstance(op, (Placeholder, Constant)):
-            return
-        active = self.active[op] = self._active_nodes(op)
-        if isinstance(op, Scan):
-            for t in outputs(op):
-                if any(e in active for e in scanned(op, [t])):
-                    self.leading[t] = None
-            return
-        tops = op.bodies if isinstance(op, Compute) else ()
-        for t, body in zip(outputs(op), tops, strict=False):
-            if body in active:
-                self.leading[t] = None
-        if isinstance(op, Scatter):
-            init = op.init is not None and op.init in self.leading
-            if init or any(u.value in active for u in op.updates):
-                self.leading[outputs(op)[0]] = None
+    def _led(self, op: Formula) -> _Led:
+        form, tensors = form_of(op)
+        return form, tuple([t in self.leading for t in tensors])
 
-    def _active_nodes(self, op: Op) -> dict[Expr, None]:
-        active: dict[Expr, None] = {}
-        for e in postorder(*op_expressions(op)):
-            if isinstance(e, Read):
-                if e.tensor in self.leading and e.dtype.is_float:
-                    active[e] = None
-            elif any(c in active for c in flow(e)):
-                active[e] = None
-        return active
+    def _leads(self, led: _Led) -> dict[Tensor, None]:
+        """The tensors that lead, of the first operation of the form."""
+        form, flags = led
+        _, tensors = form_of(self.first[form])
+        return {t: None for t, leads in zip(tensors, flags, strict=True) if leads}
+
+    def _find_leading(self, op: Formula) -> None:
+        """Record the outputs of `op` through which a derivative reaches `wrt`."""
+        led = self._led(op)
+        first = self.first.setdefault(led[0], op)
+        leads = self._leads(led)
+        if led not in self.active:
+            self.active[led] = _active_nodes(first, leads)
+        active = self.active[led]
+        if isinstance(first, Scan):
+            moves = [any(e in active for e in scanned(first, [t])) for t in outputs(first)]
+        elif isinstance(first, Compute):
+            moves = [body in active for body in first.bodies]
+        else:
+            moves = [first.init in leads or any(u.value in active for u in first.updates)]
+        self.leading.update({t: None for t, m in zip(outputs(op), moves, strict=True) if m})
+
+    def _through(self, op: Formula, heads: Sequence[Tensor]) -> None:
+        """Add what an operation adds that adjoints of some of its tensors pass through."""
+        led = self._led(op)
+        first, key = self.first[led[0]], (led, tuple([t.index for t in heads]))
+        if key not in self.passages:
+            to = self.passages[key] = _Passage(first, self._leads(led), self.active[led])
+            self._pass(to, [t for t in outputs(first) if t.index in key[1]])
+        found = self.passages[key]
+        places = dict(zip(form_of(first)[1], form_of(op)[1], strict=True))
+        for t, parts in found.received.items():
+            self.received.setdefault(places[t], []).extend(parts)
+        self.needed.update({places[t]: None for t in found.needed})
+        if found.folds:
+            self.needed_folds.setdefault(op, {}).update(found.folds)
+        self.walked += found.walked
+        self.staged += sum([max(counts) for counts in found.stages.values()])
+
+    def _pass(self, to: _Passage, heads: Sequence[Tensor]) -> None:
+        if isinstance(to.op, Scan):
+            self._through_scan(to, to.op, heads)
+        else:
+            self._through_formula(to, to.op, heads)
 
     # Reads that contribute to adjoints, and the values partial derivatives mention
 
-    def _receive(self, t: Tensor, points: int, *, by_data: bool = False) -> None:
-        self.received.setdefault(t, []).append((points, by_data))
-
-    def _through_scan(self, op: Scan, heads: Sequence[Tensor]) -> None:
+    def _through_scan(self, to: _Passage, op: Scan, heads: Sequence[Tensor]) -> None:
         components = flowing_components(op.combiner, [t.index % op.combiner.arity for t in heads])
         factor = walks(op.combiner, components)
-        self.walked += factor * self._scan_points(op)
+        to.walked += factor * self._scan_points(op)
         if factor:
-            self._need_values(op, (*op.sources, op.condition, *op.start))
+            self._need_values(to, (*op.sources, op.condition, *op.start))
         contexts: Contexts = {}
-        active = self.active[op]
+        active = to.active
 
         def follow(e: Expr) -> list[Expr]:
             return [c for c in flow(e) if c in active]
@@ -157,18 +211,20 @@ class _Yardstick:
                 items = tuple(op.axes) if n < len(op.start) else inner
                 levels, sites = loop_levels((e,), items, follow, False, self._stages(follow))
                 for level in levels:
-                    self._through_level(op, level, contexts)
-                self._through_folds(op, levels, sites)
+                    self._through_level(to, level, contexts)
+                self._through_folds(to, levels, sites)
         for (_, e), around in contexts.items():
-            self._receive_read(e, around)
+            self._receive_read(to, e, around)
 
     def _scan_points(self, op: Scan) -> int:
         """The steps; a state in cells is set cell by cell before them."""
         cells = 0 if op.cell is None else self.count(tuple(op.axes))
         return cells + self.count(op.scope)
 
-    def _through_formula(self, op: Compute | Scatter, heads: Sequence[Tensor]) -> None:
-        active = self.active[op]
+    def _through_formula(
+        self, to: _Passage, op: Compute | Scatter, heads: Sequence[Tensor]
+    ) -> None:
+        active = to.active
 
         def follow(e: Expr) -> list[Expr]:
             return [c for c in flow(e) if c in active]
@@ -179,35 +235,35 @@ class _Yardstick:
                 continue
             levels, sites = loop_levels((root,), items, follow, False, self._stages(follow))
             for level in levels:
-                self._through_level(op, level, contexts)
-            self._through_folds(op, levels, sites)
+                self._through_level(to, level, contexts)
+            self._through_folds(to, levels, sites)
         if isinstance(op, Scatter):
-            self._through_scatter(op)
+            self._through_scatter(to, op)
         for (_, e), around in contexts.items():
-            self._receive_read(e, around)
+            self._receive_read(to, e, around)
 
-    def _through_scatter(self, op: Scatter) -> None:
-        if op.init is not None and op.init in self.leading:
-            self._receive(op.init, self.elements(op))
+    def _through_scatter(self, to: _Passage, op: Scatter) -> None:
+        if op.init is not None and op.init in to.leading:
+            to.receive(op.init, self.elements(op))
         factor = walks(op.combiner, [0])
-        self.walked += factor * (self.elements(op) + self.count(tuple(op.axes)))
-        moves = any(u.value in self.active[op] for u in op.updates)
+        to.walked += factor * (self.elements(op) + self.count(tuple(op.axes)))
+        moves = any(u.value in to.active for u in op.updates)
         if op.init is not None and (factor == 1 or (factor and moves)):
-            self.needed[op.init] = None  # the walk starts from its values
+            to.needed[op.init] = None  # the walk starts from its values
         for u in op.updates:
-            if u.value in self.active[op]:
-                self._need_values(op, (*u.indices, u.condition))
-                self._need_values(op, (u.value,) if factor else ())
+            if u.value in to.active:
+                self._need_values(to, (*u.indices, u.condition))
+                self._need_values(to, (u.value,) if factor else ())
 
-    def _through_level(self, op: Op, level: Level, contexts: Contexts) -> None:
+    def _through_level(self, to: _Passage, level: Level, contexts: Contexts) -> None:
         for e in level.need:
             if isinstance(e, Read):
                 contexts.setdefault((level.stage, e), []).append(level.around(e))
-                self._need_values(op, e.indices)
+                self._need_values(to, e.indices)
             else:
-                self._need_values(op, values_in_partials(e, self.active[op]))
+                self._need_values(to, values_in_partials(e, to.active))
 
-    def _receive_read(self, e: Expr, contexts: Sequence[tuple[Expr, ...]]) -> None:
+    def _receive_read(self, to: _Passage, e: Expr, contexts: Sequence[tuple[Expr, ...]]) -> None:
         """One distinct read; around the loops of another occurrence it comes for free.
 
         Of two occurrences, one around the other, the one with more points counts: inner loops
@@ -222,9 +278,11 @@ class _Yardstick:
         innermost = [n for axes, n in by_axes.items() if not any(axes < o for o in by_axes)]
         larger = [n for axes, n in by_axes.items() if not _is_covered(axes, n, by_axes)]
         points = max(sum(innermost), sum(larger))
-        self._receive(e.tensor, points, by_data=depends_on_data(*e.indices))
+        to.receive(e.tensor, points, by_data=depends_on_data(*e.indices))
 
-    def _through_folds(self, op: Op, levels: Sequence[Level], sites: Sequence[FoldSite]) -> None:
+    def _through_folds(
+        self, to: _Passage, levels: Sequence[Level], sites: Sequence[FoldSite]
+    ) -> None:
         """Adjoints of reductions inside the formula; loops of those that are no sums, again."""
         components: dict[Expr, dict[int, None]] = {}
         for level in levels:
@@ -238,10 +296,10 @@ class _Yardstick:
             points = walks(site.key.combiner, used) * self.count(site.points)
             again[site.key] = max(again.get(site.key, 0), points)
             if site.elements is not None:
-                elements, uses = self.stages.get((op, site.key), (0, 0))
+                elements, uses = to.stages.get(site.key, (0, 0))
                 elements = max(elements, self.count(site.elements))
-                self.stages[op, site.key] = (elements, uses + self.count(site.uses))
-        self.walked += sum(again.values())
+                to.stages[site.key] = (elements, uses + self.count(site.uses))
+        to.walked += sum(again.values())
 
     def _stages(self, follow: Follow) -> Stages:
         """Reductions inside formulas whose adjoint is not the head's times a number."""
@@ -254,12 +312,12 @@ class _Yardstick:
 
         return is_stage
 
-    def _need_values(self, op: Op, roots: Sequence[Expr]) -> None:
+    def _need_values(self, to: _Passage, roots: Sequence[Expr]) -> None:
         for e in postorder(*roots):
             if isinstance(e, Read):
-                self.needed[e.tensor] = None
+                to.needed[e.tensor] = None
             elif isinstance(e, Reduce):
-                self.needed_folds[op, fold_key(e)] = None
+                to.folds[fold_key(e)] = None
 
     # The three terms
 
@@ -281,9 +339,10 @@ class _Yardstick:
         """Forward operations behind the needed values, as written; reductions needed themselves."""
         whole = dict.fromkeys(topological_ops(self.needed))
         total = sum([self._points_of(op) for op in whole])
-        for op, key in self.needed_folds:
+        for op, keys in self.needed_folds.items():
             if op not in whole:
-                total += self._fold_points(op, _varies_less).get(key, 0)
+                own = self._fold_points(op, _varies_less)
+                total += sum([own.get(key, 0) for key in keys])
         return total
 
     def _points_of(self, op: Op) -> int:
@@ -297,11 +356,18 @@ class _Yardstick:
                 return self.elements(op) + domain + sum(self._fold_points(op, None).values())
         written = self._fold_points(op, None)
         own = self._fold_points(op, _varies_less)
-        inside = [own.get(key, 0) for o, key in self.needed_folds if o is op]
+        inside = [own.get(key, 0) for key in self.needed_folds.get(op, ())]
         return sum(written.values()) + sum(inside) + (0 if written else self.elements(op))
 
     def _fold_points(self, op: Op, stages: Stages | None) -> dict[Expr, int]:
         """The points of each nest of reduction loops the operation writes."""
+        assert isinstance(op, (Compute, Scatter))
+        form, _ = form_of(op)
+        if (form, stages) not in self.fold_points:
+            self.fold_points[form, stages] = self._points_of_folds(self.first[form], stages)
+        return self.fold_points[form, stages]
+
+    def _points_of_folds(self, op: Formula, stages: Stages | None) -> dict[Expr, int]:
         assert isinstance(op, (Compute, Scatter))
         if isinstance(op, Compute):
             parts = [(op.bodies, tuple(op.axes))]
@@ -314,6 +380,18 @@ class _Yardstick:
                 here, before = self.count(site.points), points.get(site.key, 0)
                 points[site.key] = before + here if site.elements is None else max(before, here)
         return points
+
+
+def _active_nodes(op: Formula, leads: Mapping[Tensor, None]) -> dict[Expr, None]:
+    """The nodes through which a derivative flows to tensors that lead."""
+    active: dict[Expr, None] = {}
+    for e in postorder(*op_expressions(op)):
+        if isinstance(e, Read):
+            if e.tensor in leads and e.dtype.is_float:
+                active[e] = None
+        elif any(c in active for c in flow(e)):
+            active[e] = None
+    return active
 
 
 def _is_covered(axes: frozenset[Expr], points: int, others: Mapping[frozenset[Expr], int]) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.chain_programs import PROGRAMS
+from tensorad import bound
+from tensorad.autodiff import products, visits
 from tensorad.autodiff.reverse import vjp
 from tensorad.codegen import planning, siblings
 from tensorad.codegen.kernel_key import kernel_key
@@ -51,6 +53,19 @@ def test_what_is_equal_or_alike_is_looked_for_in_few_places(
         counts.append(len(compared))
         monkeypatch.undo()
     assert grows_linearly(counts), counts
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_points_of_equal_steps_are_counted_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for steps in LENGTHS[1:]:
+        levels = [count_calls(monkeypatch, m, "loop_levels") for m in (bound, visits, products)]
+        gradient(name, steps)
+        counts.append([len(calls) for calls in levels])
+        monkeypatch.undo()
+    assert counts[0] == counts[1] and all(counts[0]), counts
 
 
 @pytest.mark.parametrize("name", NAMES)

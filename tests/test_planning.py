@@ -51,9 +51,9 @@ def count_calls(
     calls: list[tuple[object, ...]] = []
     original = getattr(module, name)
 
-    def counted(*args: object) -> object:
+    def counted(*args: object, **named: object) -> object:
         calls.append(args)
-        return original(*args)
+        return original(*args, **named)
 
     monkeypatch.setattr(module, name, counted)
     return calls

@@ -10,7 +10,7 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from tensorad.autodiff.cost import SAMPLE, listed_points, width
+from tensorad.autodiff.cost import SAMPLE, width
 from tensorad.autodiff.products import products
 from tensorad.autodiff.visits import Visits
 from tensorad.bound import bound
@@ -180,14 +180,10 @@ def _is_possible(sizes: Sizes, shapes: Sequence[Expr]) -> bool:
 
 def _is_countable(y: Tensor, visited: Visits, sizes: Sizes) -> bool:
     """Whether few enough points have to be listed to count those of all loops."""
-    listed = _listed(visited, sizes)
+    listed = visited.listed(sizes)
     if listed <= _MOST_POINTS and _box(topological_ops([y]), sizes) > _MOST_POINTS:
-        listed += _listed(Visits([y]), sizes)
+        listed += Visits([y]).listed(sizes)
     return listed <= _MOST_POINTS
-
-
-def _listed(visited: Visits, sizes: Sizes) -> int:
-    return sum([listed_points(nest, sizes) for nest in visited.nests])
 
 
 def _box(ops: Sequence[Op], sizes: Sizes) -> int:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.autodiff.cost import COSTLY, listed_points
+from tensorad.ir.alike import Form, Formula, form_of
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Reduce
 from tensorad.ir.levels import FoldSite, Level, every_operand, loop_levels, split_condition
 from tensorad.ir.points import count_points, possible
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Constant, Placeholder, Scan, Scatter, Tensor
 from tensorad.ir.visit import needs, postorder, topological_ops
 
 Items = tuple[Expr, ...]
@@ -28,7 +29,7 @@ def products(
     counter = _Counter(sizes)
     before = dict.fromkeys(topological_ops(given))
     for op in topological_ops(tensors):
-        if op not in before:
+        if op not in before and not isinstance(op, (Placeholder, Constant)):
             counter.operation(op)
     return counter.total
 
@@ -38,8 +39,20 @@ class _Counter:
         self.sizes = sizes
         self.total = 0
         self.runs: dict[Items, int] = {}
+        self.known: dict[Form, int] = {}
+        """What an operation of a form multiplies."""
 
-    def operation(self, op: Op) -> None:
+    def operation(self, op: Formula) -> None:
+        """Add what an operation multiplies; operations of one form are looked at once."""
+        form, _ = form_of(op)
+        if form in self.known:
+            self.total += self.known[form]
+            return
+        before = self.total
+        self.formula(op)
+        self.known[form] = self.total - before
+
+    def formula(self, op: Formula) -> None:
         """Add what an operation multiplies."""
         match op:
             case Compute():

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
+from tensorad.autodiff.cost import listed_points
+from tensorad.ir.alike import Form, Formula, form_of
 from tensorad.ir.expr import Expr
 from tensorad.ir.levels import every_operand, loop_levels, split_condition
 from tensorad.ir.points import count_points, evaluate
 from tensorad.ir.tensor import (
     Compute,
     Constant,
-    Op,
     Placeholder,
     Scan,
     Scatter,
+    Shape,
     Tensor,
     dim_expr,
 )
@@ -29,9 +31,10 @@ class Visits:
     def __init__(self, tensors: Sequence[Tensor], given: Sequence[Tensor] = ()) -> None:
         before = dict.fromkeys(topological_ops(given))
         ops = [op for op in topological_ops(tensors) if op not in before]
-        self.boxes: list[Op] = []
-        """Operations of which every element is visited."""
-        self.nests: list[Items] = []
+        self.boxes: dict[Shape, int] = {}
+        """Shapes -> the operations of this shape of which every element is visited."""
+        self.forms: dict[Form, tuple[list[Items], int]] = {}
+        """Forms -> (nests of the loops of an operation of the form, such operations)."""
         uses: dict[Tensor, int] = {}
         for op in ops:
             for t in op_inputs(op):
@@ -39,37 +42,45 @@ class Visits:
         kept = dict.fromkeys(tensors)
         for op in ops:
             if isinstance(op, Scatter) and not _goes_on(op, uses, kept):
-                self.boxes.append(op)
-            self._add(op)
+                self.boxes[op.shape] = self.boxes.get(op.shape, 0) + 1
+            if not isinstance(op, (Placeholder, Constant)):
+                form, _ = form_of(op)
+                nests, times = self.forms.get(form) or (_nests(op), 0)
+                self.forms[form] = nests, times + 1
 
-    def _add(self, op: Op) -> None:
-        match op:
-            case Placeholder() | Constant():
-                return
-            case Scan():
-                outer, _ = split_condition(op.condition, op.along)
-                self.nests.append((*op.scope, outer))
-                if op.cell is not None:
-                    self.nests.append(tuple(op.axes))
-            case Scatter():
-                self.nests.append(tuple(op.axes))
-                for u in op.updates:
-                    self._add_folds((*u.indices, u.value, u.condition), op.axes)
-            case Compute():
-                if not self._add_folds(op.bodies, op.axes):
-                    self.nests.append(tuple(op.axes))
-
-    def _add_folds(self, roots: Sequence[Expr], axes: Sequence[Expr]) -> bool:
-        """Add the nests of the reductions in formulas; whether there are any."""
-        _, sites = loop_levels(roots, axes, every_operand, conditions=True)
-        self.nests += [s.points for s in sites]
-        return bool(sites)
+    def listed(self, sizes: Mapping[Expr, int]) -> int:
+        """At most so many points are listed to count those of all loops."""
+        return self._sum(lambda nest: listed_points(nest, sizes))
 
     def count(self, sizes: Mapping[Expr, int]) -> int:
         """The points visited for given sizes."""
-        shapes = [evaluate([dim_expr(n) for n in op.shape], {}, sizes) for op in self.boxes]
-        filled = sum([prod(map(int, shape)) for shape in shapes])
-        return filled + sum([count_points(nest, sizes) for nest in self.nests])
+        filled = 0
+        for shape, times in self.boxes.items():
+            extents = evaluate([dim_expr(n) for n in shape], {}, sizes)
+            filled += times * prod(map(int, extents))
+        return filled + self._sum(lambda nest: count_points(nest, sizes))
+
+    def _sum(self, of_nest: Callable[[Items], int]) -> int:
+        return sum([n * sum(map(of_nest, nests)) for nests, n in self.forms.values()])
+
+
+def _nests(op: Formula) -> list[Items]:
+    """The nests of the loops of an operation."""
+    match op:
+        case Scan():
+            outer, _ = split_condition(op.condition, op.along)
+            cells = [] if op.cell is None else [tuple(op.axes)]
+            return [(*op.scope, outer), *cells]
+        case Scatter():
+            parts = [(*u.indices, u.value, u.condition) for u in op.updates]
+            return [tuple(op.axes), *[nest for p in parts for nest in _folds(p, op.axes)]]
+    return _folds(op.bodies, op.axes) or [tuple(op.axes)]
+
+
+def _folds(roots: Sequence[Expr], axes: Sequence[Expr]) -> list[Items]:
+    """The nests of the reductions in formulas."""
+    _, sites = loop_levels(roots, axes, every_operand, conditions=True)
+    return [s.points for s in sites]
 
 
 def _goes_on(op: Scatter, uses: Mapping[Tensor, int], kept: Mapping[Tensor, None]) -> bool:
