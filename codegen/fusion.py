@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tensorad.codegen import machine
 from tensorad.codegen.choices import Schedules
+from tensorad.codegen.fusion_alike import pair_key
 from tensorad.codegen.fusion_epilogue import with_epilogues
 from tensorad.codegen.fusion_halo import join_stencils
-from tensorad.codegen.fusion_rows import Group, joined, lone
+from tensorad.codegen.fusion_rows import Group, in_order, joined, lone, may_join
 from tensorad.codegen.fusion_step import Step, all_steps
 from tensorad.codegen.fusion_strips import join_strips
 from tensorad.codegen.fusion_tile import Tile, best_tile, may_pay, reason
@@ -25,6 +26,7 @@ from tensorad.codegen.schedule_memory import bytes_of
 from tensorad.codegen.schedule_record import note
 from tensorad.codegen.siblings import join_siblings
 from tensorad.codegen.units import Unit
+from tensorad.ir.alike import Key
 from tensorad.ir.tensor import Tensor
 
 MOST_STEPS = 400
@@ -50,14 +52,17 @@ def fuse_units(
 
 
 def _fused(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
+    refused: dict[Key, None] = {}
     for at in range(0, len(steps), MOST_STEPS):
         stretch = steps[at : at + MOST_STEPS]
         later = [t for s in steps[at + MOST_STEPS :] for t in s.reads]
-        yield from _fuse(stretch, {**kept, **dict.fromkeys(later)})
+        yield from _fuse(stretch, {**kept, **dict.fromkeys(later)}, refused)
 
 
-def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
-    graph = _Graph(steps)
+def _fuse(
+    steps: Sequence[Step], kept: dict[Tensor, None], refused: dict[Key, None]
+) -> Iterator[Kernel]:
+    graph = _Graph(steps, refused)
     merged = True
     while merged:  # what did not pay for two alone may pay for their groups
         merged = False
@@ -69,7 +74,7 @@ def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
         if tile is None:
             yield from [k for s in group.steps for k in s.written()]
         else:
-            outside = graph.outside(group, kept)
+            outside = graph.outside(group.steps, kept)
             note(tuple([t for s in group.steps for t in s.writes]), *reason(group, tile, outside))
             yield write_group(group, tile, outside)
 
@@ -77,8 +82,10 @@ def _fuse(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
 class _Graph:
     """Groups of steps, and what has to run before what."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], refused: dict[Key, None]) -> None:
+        """`refused`: pairs that were not joined, by what equal ones have in common."""
         self.steps = steps
+        self.refused_alike = refused
         self.writer = {t: s for s in steps for t in s.writes}
         self.position = {s: n for n, s in enumerate(steps)}
         self.readers: dict[Tensor, list[Step]] = {}
@@ -110,11 +117,9 @@ class _Graph:
         a, b = self.group[first], self.group[second]
         if a is b or (a, b) in self.refused:
             return False
-        found = None
-        if may_pay(a, b) and not self._between(a, b):
-            found = joined(a, b, self.position)
-        before = [(g, self.tiles.get(g)) for g in (a, b)]
-        tile = None if found is None else best_tile(found, self.outside(found, kept), before)
+        found, tile = None, None
+        if may_pay(a, b) and may_join(a, b) and not self._between(a, b):
+            found, tile = self._tiled(a, b, kept)
         if found is None or tile is None:
             self.refused[a, b] = None
             return False
@@ -123,6 +128,22 @@ class _Graph:
         self.late.merge(found, (a, b), self._users)
         self.tiles[found] = tile
         return True
+
+    def _tiled(
+        self, a: Group, b: Group, kept: dict[Tensor, None]
+    ) -> tuple[Group | None, Tile | None]:
+        """Both groups in one, and its loops; equal pairs are not tried again."""
+        steps = in_order((a, b), self.position)
+        outside = self.outside(steps, kept)
+        before = (a, self.tiles.get(a)), (b, self.tiles.get(b))
+        key = pair_key(steps, before, outside)
+        if key is not None and key in self.refused_alike:
+            return None, None
+        found = joined(a, b, self.position)
+        tile = None if found is None else best_tile(found, outside, before)
+        if tile is None and key is not None:
+            self.refused_alike[key] = None
+        return found, tile
 
     def _between(self, first: Group, last: Group) -> bool:
         """Whether something outside of both runs after one and before the other."""
@@ -141,10 +162,10 @@ class _Graph:
         found = dict.fromkeys(self.group[p] for s in g.steps for p in self.behind[s])
         return [x for x in found if x is not g]
 
-    def outside(self, group: Group, kept: dict[Tensor, None]) -> dict[Tensor, None]:
-        """What the group must leave in memory: outputs, and what other steps read."""
-        members = dict.fromkeys(group.steps)
-        made = dict.fromkeys(t for s in group.steps for t in s.writes)
+    def outside(self, steps: Sequence[Step], kept: dict[Tensor, None]) -> dict[Tensor, None]:
+        """What a group must leave in memory: outputs, and what other steps read."""
+        members = dict.fromkeys(steps)
+        made = dict.fromkeys(t for s in steps for t in s.writes)
         found = {t: None for t in made if t in kept}
         readers = {s: None for t in made for s in self.readers.get(t, ()) if s not in members}
         for s in sorted(readers, key=self.position.__getitem__):

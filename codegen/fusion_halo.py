@@ -146,7 +146,7 @@ def join_stencils(
             readers.setdefault(t, {}).update(dict.fromkeys(s.writes))
     group: _Group | None = None
     for k in kernels:
-        stage = _stage(k, schedules)
+        stage = _stage(k, schedules) if group is not None or _is_large(k) else None
         grown = None if group is None or stage is None else _grown(group, stage, readers, kept)
         if group is not None and grown is None:
             yield _written(group, readers, kept)
@@ -155,6 +155,11 @@ def join_stencils(
         group = _Group((stage,)) if grown is None and stage is not None else grown
     if group is not None:
         yield _written(group, readers, kept)
+
+
+def _is_large(k: Kernel) -> bool:
+    """Whether another stage may read what it stores from scratch instead."""
+    return any(FAR * (bytes_of(t) or 0) >= machine.current().l3 for t in k.writes)
 
 
 def _stage(k: Kernel, schedules: Schedules) -> _Stage | None:

@@ -80,28 +80,47 @@ def bytes_assumed(t: Tensor) -> float:
     return prod(float(n) if isinstance(n, int) else 1024.0 for n in t.shape) * t.dtype.size_bytes
 
 
+def may_join(first: Group, second: Group) -> bool:
+    """Whether both groups may have rows that all reads between them keep; known without a plan."""
+    edges = _Edges(first, second)
+    return edges.are_there and bool(edges.common(first.perhaps, second.perhaps))
+
+
 def joined(first: Group, second: Group, position: Mapping[Step, int]) -> Group | None:
     """Both groups over the rows that all reads between them keep; None without any."""
-    edges = [*_edges(first, second)]
-    back = [*_edges(second, first)]
+    edges = _Edges(first, second)
+    rows = edges.common(first.rows, second.rows) if edges.are_there else []
+    if not rows:
+        return None
+    return Group(in_order((first, second), position), tuple(rows), first.moved + second.moved)
 
-    def common(firsts: Sequence[Row], seconds: Sequence[Row]) -> list[Row]:
+
+def in_order(groups: Sequence[Group], position: Mapping[Step, int]) -> tuple[Step, ...]:
+    """The steps of groups in the order of all steps."""
+    return tuple(sorted([s for g in groups for s in g.steps], key=position.__getitem__))
+
+
+class _Edges:
+    """The reads between two groups."""
+
+    def __init__(self, first: Group, second: Group) -> None:
+        self.there = [*_edges(first, second)]
+        self.back = [*_edges(second, first)]
+
+    @property
+    def are_there(self) -> bool:
+        return bool(self.there or self.back)
+
+    def common(self, firsts: Sequence[Row], seconds: Sequence[Row]) -> list[Row]:
+        """The rows of both that all reads keep."""
         found: list[Row] = []
         for a in firsts:
             for b in seconds:
-                kept = all(e.matches(a, b) for e in edges) and all(e.matches(b, a) for e in back)
-                if kept:
+                kept = all(e.matches(a, b) for e in self.there)
+                if kept and all(e.matches(b, a) for e in self.back):
                     found.append({**a, **b})
                     break
         return found
-
-    if not (edges or back) or not common(first.perhaps, second.perhaps):
-        return None
-    rows = common(first.rows, second.rows)
-    if not rows:
-        return None
-    steps = sorted((*first.steps, *second.steps), key=lambda s: position[s])
-    return Group(tuple(steps), tuple(rows), first.moved + second.moved)
 
 
 def _edges(producers: Group, consumers: Group) -> Iterator[_Edge]:

@@ -13,6 +13,12 @@ def item_key(item: Item) -> tuple[Key, tuple[Tensor, ...]]:
     Numbers, sizes, combiners and constant tensors are themselves in the key.
     """
     numbering = Numbering()
+    key = numbering.key(*item_parts(item, numbering))
+    return key, tuple(numbering.numbered)
+
+
+def item_parts(item: Item, numbering: Numbering) -> Key:
+    """What tells an item apart beside what is numbered, which may go on from other items."""
     numbering.axes(item.axes)
     made = numbering.tensors(item.live)
     bodies = numbering.expressions(item.bodies)
@@ -21,5 +27,5 @@ def item_key(item: Item) -> tuple[Key, tuple[Tensor, ...]]:
         numbering.axes(e.axes)
         after.append((numbering.expressions(e.bodies), numbering.tensors(e.tensors)))
     written = numbering.tensors(item.writes)
-    key = numbering.key(made, bodies, tuple(after), written, item.blocks)
-    return key, tuple(numbering.numbered)
+    own = tuple([numbering.names[a] for a in item.axes])
+    return (own, made, bodies, tuple(after), written, item.blocks)

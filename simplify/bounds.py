@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
+from tensorad import config
 from tensorad.errors import BoundsError
+from tensorad.ir.alike import Form, form_of
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, read
-from tensorad.ir.order import SIZE, occurs
+from tensorad.ir.facts import facts_about
+from tensorad.ir.order import SIZE, occurs, sizes_in
 from tensorad.ir.tensor import (
     Compute,
     Op,
@@ -47,6 +50,8 @@ ReadClass = Literal["always", "guarded", "dynamic"]
 Suspects = dict[Read, list[int]]
 _RANK: Final[dict[ReadClass, int]] = {"always": 0, "guarded": 1, "dynamic": 2}
 _classes: WeakKeyDictionary[Op, dict[Read, ReadClass]] = WeakKeyDictionary()
+_form_classes: WeakKeyDictionary[Form, dict[object, tuple[ReadClass, ...]]] = WeakKeyDictionary()
+"""By form, facts about sizes and what isl may do, the classes of the reads in their order."""
 _size_reads: WeakKeyDictionary[Op, list[tuple[Site, int, Verdict]]] = WeakKeyDictionary()
 
 
@@ -100,6 +105,28 @@ def classify_reads(op: Op) -> dict[Read, ReadClass]:
     if op in _classes:
         return _classes[op]
     accesses = _accesses(op)
+    if isinstance(op, Compute):
+        classes = _alike_classes(op, accesses)
+        found = _classes[op] = dict(zip(accesses, classes, strict=True))
+        return found
+    return _classified(op, accesses)  # its writes hold the operation, which would never die
+
+
+def _alike_classes(op: Compute, accesses: Sequence[Read]) -> tuple[ReadClass, ...]:
+    """The classes of the reads of a compute, which all of its form have while as much is known
+    about sizes."""
+    form, _ = form_of(op)
+    shapes = [dim_expr(n) for r in accesses for n in r.tensor.shape]
+    bounds = [b for a in op.axes for b in (a.lower, a.upper, a.step)]
+    facts = facts_about(sizes_in(*bounds, *shapes, *op.bodies))
+    key = facts, config.current().isl_operations
+    known = _form_classes.setdefault(form, {})
+    if key not in known:
+        known[key] = tuple(_classified(op, accesses).values())
+    return known[key]
+
+
+def _classified(op: Op, accesses: Sequence[Read]) -> dict[Read, ReadClass]:
     found: dict[Read, ReadClass] = dict.fromkeys(accesses, "always")
     suspects = _suspects(accesses)
     if suspects:
@@ -107,8 +134,6 @@ def classify_reads(op: Op) -> dict[Read, ReadClass]:
             for dimension in suspects.get(site.read, ()):
                 here = _class_of(site, dimension)
                 found[site.read] = max(found[site.read], here, key=_RANK.__getitem__)
-    if not isinstance(op, (Scatter, Scan)):  # its writes hold the operation, which would never die
-        _classes[op] = found
     return found
 
 
