@@ -56,7 +56,7 @@ class _Joiner:
         if step.item is None or not may_fuse(step.item.choices) or not is_formula(step.item):
             return
         for before in self._producers(step)[::-1]:
-            if before.item is None or before.item.blocks:
+            if before.item is None or before.item.blocks or before.item.partial:
                 continue
             item = self._together(before, step)
             if item is None:

@@ -28,4 +28,4 @@ def item_parts(item: Item, numbering: Numbering) -> Key:
         after.append((numbering.expressions(e.bodies), numbering.tensors(e.tensors)))
     written = numbering.tensors(item.writes)
     own = tuple([numbering.names[a] for a in item.axes])
-    return (own, made, bodies, tuple(after), written, item.blocks)
+    return (own, made, bodies, tuple(after), written, item.blocks, item.partial)

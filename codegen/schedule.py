@@ -20,6 +20,7 @@ from tensorad.codegen.schedule_emit import Plan, emit_nest
 from tensorad.codegen.schedule_flat import flattened
 from tensorad.codegen.schedule_plan import plan_nest
 from tensorad.codegen.schedule_quotients import cut_quotients
+from tensorad.codegen.schedule_record import note
 from tensorad.codegen.schedule_reduce import split_sums
 from tensorad.codegen.schedule_split import (
     has_switches,
@@ -30,6 +31,7 @@ from tensorad.codegen.schedule_split import (
 from tensorad.codegen.schedule_stages import split_stages, stage_uses
 from tensorad.codegen.schedule_sweep import free_loops
 from tensorad.codegen.schedule_tables import write_tables
+from tensorad.codegen.schedule_terms import split_terms
 from tensorad.codegen.schedule_together import emit_together, together
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.codegen.selections import start_selections
@@ -84,6 +86,8 @@ class Item:
     choices: Choices = OPEN
     blocks: bool = False
     """Whether it holds partial sums of blocks: threads share those, not its other rows."""
+    partial: bool = False
+    """Whether it adds up some of many terms: the next part has a kernel of its own."""
     epilogues: tuple[Epilogue, ...] = ()
     kept: tuple[Tensor, ...] | None = None
     """What is stored where epilogues follow; None: `live`."""
@@ -125,7 +129,19 @@ def items_of(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[It
         stored = tuple([t for t in outputs(s) if t in used])
         made = Item(s.name, s.axes, _bodies_of(stored, s.bodies), stored, choices)
         items.extend(in_blocks(made))
-    return [*items, *in_blocks(Item(op.name, op.axes, _bodies_of(live, bodies), live, choices))]
+    own = _bodies_of(live, bodies)
+    if len(live) == 1 and not choices.made():
+        parts, last = split_terms(op, own[0])
+        if parts:
+            note(live, f"a sum of many terms in {len(parts) + 1} parts", "equal ones share code")
+        items.extend([_partial(t) for t in parts])
+        own = (last,)
+    return [*items, *in_blocks(Item(op.name, op.axes, own, live, choices))]
+
+
+def _partial(part: Tensor) -> Item:
+    assert isinstance(part.op, Compute)  # made of the first terms of one
+    return Item(part.op.name, part.op.axes, part.op.bodies, (part,), partial=True)
 
 
 def _bodies_of(live: tuple[Tensor, ...], bodies: tuple[Expr, ...]) -> tuple[Expr, ...]:
