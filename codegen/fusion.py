@@ -17,7 +17,7 @@ from tensorad.codegen.fusion_halo import join_stencils
 from tensorad.codegen.fusion_rows import Group, in_order, joined, lone, may_join
 from tensorad.codegen.fusion_step import Step, all_steps
 from tensorad.codegen.fusion_strips import join_strips
-from tensorad.codegen.fusion_tile import Tile, best_tile, may_pay, reason
+from tensorad.codegen.fusion_tile import Tile, best_tile, may_pay, may_save, reason
 from tensorad.codegen.fusion_write import write_group
 from tensorad.codegen.lateness import Lateness
 from tensorad.codegen.loopir import Kernel
@@ -135,6 +135,8 @@ class _Graph:
         """Both groups in one, and its loops; equal pairs are not tried again."""
         steps = in_order((a, b), self.position)
         outside = self.outside(steps, kept)
+        if not may_save(steps, outside):
+            return None, None
         before = (a, self.tiles.get(a)), (b, self.tiles.get(b))
         key = pair_key(steps, before, outside)
         if key is not None and key in self.refused_alike:

@@ -63,7 +63,17 @@ def may_pay(first: Group, second: Group) -> bool:
     """Whether two groups may be worth a loop over rows by their bytes, or are wanted in one."""
     if first.moved + second.moved >= SMALL_BYTES:
         return True
-    return all(s.item is not None and s.item.choices.fuse for g in (first, second) for s in g.steps)
+    return _is_forced((*first.steps, *second.steps))
+
+
+def may_save(steps: Sequence[Step], outside: Mapping[Tensor, None]) -> bool:
+    """Whether steps in one loop over rows would move less, or are wanted in one: what can be said
+    before their rows are known."""
+    return _is_forced(steps) or _saved(steps, outside) >= SMALL_BYTES
+
+
+def _is_forced(steps: Sequence[Step]) -> bool:
+    return all(s.item is not None and s.item.choices.fuse for s in steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +87,7 @@ class Inner:
 def best_tile(
     group: Group, outside: Mapping[Tensor, None], before: Sequence[tuple[Group, Tile | None]] = ()
 ) -> Tile | None:
-    """The loop over the rows of a group; None where it does not pay.
+    """The loop over the rows of a group that may save something; None where it does not pay.
 
     Args:
         outside: tensors of the group that stay in memory.
@@ -85,14 +95,12 @@ def best_tile(
     """
     members = [m for s in group.steps for m in s.parts]
     found = [t for depth in range(len(group.rows), 0, -1) for t in _tiles(group, depth, members)]
-    if all(s.item is not None and s.item.choices.fuse for s in group.steps):
+    if _is_forced(group.steps):
         return found[-1] if found else Tile(group.rows[:1], 1, _parallel(group, 0))
     found += [t for d in range(len(group.rows), 0, -1) for t in _nested(group, d, before)]
     if not found:
         return None
-    saved = _saved(group, outside)
-    if saved < SMALL_BYTES:
-        return None
+    saved = _saved(group.steps, outside)
     tries = [(t, NEAR * machine.current().l2) for t in found]
     if any(m.contraction is not None for m in members):
         tries += [(t, _reach()) for t in sorted(found, key=lambda t: not t.inner)]
@@ -129,7 +137,7 @@ def reason(group: Group, tile: Tile, outside: Mapping[Tensor, None]) -> tuple[st
     """What was chosen, in words, and why."""
     names = ", ".join([row[group.steps[0]].name for row in tile.rows])
     blocks = f" in blocks of {tile.block}" if tile.block > 1 else ""
-    saved = bytes_text(int(_saved(group, outside)))
+    saved = bytes_text(int(_saved(group.steps, outside)))
     for i in tile.inner:
         rows = ", ".join([row[i.steps[0]].name for row in i.tile.rows])
         blocks += f", {len(i.steps)} of them inside over {rows}"
@@ -266,15 +274,15 @@ def _even(block: int, size: int) -> int:
     return block
 
 
-def _saved(group: Group, outside: Mapping[Tensor, None]) -> float:
+def _saved(steps: Sequence[Step], outside: Mapping[Tensor, None]) -> float:
     """Bytes that need not move: temporaries, and repeated reads of the same rows."""
     total = 0.0
     read: dict[Tensor, int] = {}
-    for s in group.steps:
+    for s in steps:
         for t in s.reads:
             read[t] = read.get(t, 0) + 1
     for t, times in read.items():
-        made = any(among(t, s.writes) for s in group.steps)  # type: ignore[arg-type]
+        made = any(among(t, s.writes) for s in steps)  # type: ignore[arg-type]
         if isinstance(t.op, Constant):
             continue
         total += bytes_assumed(t) * (times - 1 + (made and 1) + (made and t not in outside))
