@@ -61,8 +61,40 @@ def wave(steps: int, width: int = 32) -> Chain:
     return topi.sum(b * b), [first, c]
 
 
+def kalman(steps: int, states: int = 4) -> Chain:
+    """The likelihood of observations under a linear model: ten formulas for each step, one of
+    which reads the step's own observation."""
+    a, q = (te.placeholder((states, states), name=n) for n in "AQ")
+    h, z = te.placeholder((states,), name="H"), te.placeholder((steps,), name="Z")
+    x, p = te.placeholder((states,), name="X"), te.placeholder((states, states), name="P")
+    inputs = [a, q, h, z, x, p]
+
+    def over(f: Callable[[Expr], Expr]) -> Expr:
+        k = te.reduce_axis(states, name="k")
+        total: Expr = te.sum(f(k), axis=k)
+        return total
+
+    def step(x: Tensor, p: Tensor, t: int) -> tuple[Tensor, Tensor, Tensor]:
+        ahead = te.compute((states,), lambda i: over(lambda k: a[i, k] * x[k]))
+        half = te.compute(p.shape, lambda i, j: over(lambda k: a[i, k] * p[k, j]))
+        wide = te.compute(p.shape, lambda i, j: over(lambda k: half[i, k] * a[j, k]) + q[i, j])
+        seen = te.compute((states,), lambda i: over(lambda k: wide[i, k] * h[k]))
+        spread = te.compute((), lambda: over(lambda k: h[k] * seen[k]) + 0.5)
+        error = te.compute((), lambda: z[t] - over(lambda k: h[k] * ahead[k]))
+        x = te.compute((states,), lambda i: ahead[i] + seen[i] * error() / spread())
+        p = te.compute(p.shape, lambda i, j: wide[i, j] - seen[i] * seen[j] / spread())
+        return x, p, te.compute((), lambda: te.log(spread()) + error() * error() / spread())
+
+    total = te.compute((), lambda: te.const(0.0), name="Y")
+    for t in range(steps):
+        x, p, more = step(x, p, t)
+        total = te.compute((), lambda s=total, m=more: s() + m(), name="Y")
+    return total, inputs
+
+
 PROGRAMS: Final[dict[str, Callable[..., Chain]]] = {
     "hidden Markov": hidden_markov,
     "recurrent": recurrent,
     "wave": wave,
+    "Kalman": kalman,
 }

@@ -28,11 +28,12 @@ GROWTH: Final = "most / least"
 def measure(
     names: Sequence[str], rounds: int, threads: int, done: Collection[str] = ()
 ) -> Iterator[Figures]:
-    """Milliseconds for each step; nothing is remembered of shorter chains but machine code."""
+    """Milliseconds of CPU time for each step; nothing is remembered of shorter chains but machine
+    code, which one of the shortest has made before."""
     chosen = [n for n in PROGRAMS if n not in done and (not names or any(m in n for m in names))]
     peers = not missing(PEERS)
     for name in tqdm(chosen, unit="chain", leave=False):
-        _seconds(name, 3)
+        _seconds(name, LENGTHS[0])
         values: dict[str, float] = {}
         whole = []
         for steps in LENGTHS:
@@ -51,11 +52,11 @@ def measure(
 def _seconds(name: str, steps: int) -> tuple[float, float]:
     """(to derive, to build the value and its gradients)."""
     y, inputs = PROGRAMS[name](steps)
-    start = time.perf_counter()
+    start = time.process_time()
     gradients = vjp(y, inputs)
-    middle = time.perf_counter()
+    middle = time.process_time()
     build([y, *gradients], inputs)
-    return middle - start, time.perf_counter() - middle
+    return middle - start, time.process_time() - middle
 
 
 def judge(rows: Sequence[Figures]) -> list[Verdict]:

@@ -37,7 +37,7 @@ def split_terms(op: Compute, body: Expr) -> tuple[list[Tensor], Expr]:
     parts: list[Tensor] = []
     bodies: list[Expr] = []
     so_far: dict[Expr, Expr] = {}
-    for e in (*sums[terms - 1 : -terms : terms], body):
+    for e in (*sums[terms - 1 : -1 : terms], body):
         bodies.append(substitute(e, so_far))
         if e is not body:
             axes, copies = copy_bodies(op.axes, bodies[-1:])

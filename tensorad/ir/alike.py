@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from threading import RLock
+from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tensorad.errors import InternalError
@@ -28,6 +29,10 @@ def as_operand(t: Tensor) -> object:
 def as_value(t: Tensor) -> object:
     """The same, and integers are themselves: what they may be decides about loops."""
     return as_operand(t) if t.dtype.is_float else t
+
+
+_THEMSELVES: Final = frozenset((Const, Size, Param))
+"""Nodes that stand for themselves."""
 
 
 class Numbering:
@@ -74,18 +79,18 @@ class Numbering:
             if type(e) is Axis:
                 self.axes((e,))
                 continue
+            if type(e) in _THEMSELVES:
+                names[e] = e
+                continue
             part = self._part(e)
-            names[e] = e if part is None else len(parts)
-            if part is not None:
-                parts.append(part)
+            names[e] = len(parts)
+            parts.append(part)
         return tuple([names[r] for r in roots])
 
-    def _part(self, e: Expr) -> tuple[object, ...] | None:
-        """A node over the names of its operands; None for one that stands for itself."""
+    def _part(self, e: Expr) -> tuple[object, ...]:
+        """A node over the names of its operands."""
         names = self.names
         match e:
-            case Const() | Size() | Param():
-                return None
             case Call():
                 return (e.op, e.dtype, *[names[a] for a in e.args])
             case Read():
