@@ -146,6 +146,12 @@ class Blocking:
         return max(1, self.scale // self.units)
 
     @property
+    def writes_out_steps(self) -> bool:
+        """Whether reduce steps are written out: many, but not of long rows, as prefetchers follow
+        these by the one load of a step."""
+        return self.points >= LITTLE_WORK and (self.mode != "panel" or self.sliver > 0)
+
+    @property
     def alike(self) -> float:
         """The part of a tile's rows that equal tiles have at least: less code, a little slower."""
         return 0.6 if self.points < LITTLE_WORK else 0.8 if self.points < MUCH_WORK else 1.0

@@ -17,7 +17,7 @@ from tensorad.codegen.contraction_ahead import (
     slivers_ahead,
     sums_ahead,
 )
-from tensorad.codegen.contraction_blocking import LITTLE_WORK, Blocking, store_stride
+from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_digits import Mapping, digits, digits_below, dim, merged, points
 from tensorad.codegen.contraction_pack import Relaid, Window, buffer, panel_nest
 from tensorad.codegen.contraction_panel import Panel
@@ -31,15 +31,13 @@ from tensorad.codegen.contraction_tiles import (
     moved_back,
     row_tiles,
 )
-from tensorad.codegen.contraction_unroll import Asked, Step, reduce_loops
+from tensorad.codegen.contraction_unroll import Asked, Step, reduce_loops, wait_for_operands
 from tensorad.codegen.loopir import Assign, Fetch, Fold, For, If, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
-from tensorad.codegen.operation_costs import FUNCTION, cycles_of
 from tensorad.ir.expr import (
     ONE,
     ZERO,
     Axis,
-    Call,
     Expr,
     Param,
     Read,
@@ -56,7 +54,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves, postorder
+from tensorad.ir.visit import free_leaves
 
 
 class Emitter:
@@ -389,15 +387,9 @@ class Emitter:
         body = (*rows_ahead(self.b, mine, loops, len(accs)), *body)
         body = (*columns_ahead(self.b, mine, len(accs)), *body)
         asked = self.asked({**around, **reduced}, first_row, len(accs), lane, loops)
-        far = self.b.mode == "panel" and not self.b.sliver  # one load a row: prefetchers follow it
-        long = bool(asked.lines) or (self.b.points >= LITTLE_WORK and not far)
-        return reduce_loops(loops, body, asked, unrolled=long and self.waits_for_operands)
-
-    @property
-    def waits_for_operands(self) -> bool:
-        """Whether a term takes few operations: of others arithmetic takes longer than loads."""
-        calls = [e for e in postorder(*self.c.fold.sources) if isinstance(e, Call)]
-        return sum([cycles_of(e) for e in calls if e.dtype.is_float]) < FUNCTION
+        unrolled = bool(asked.lines) or self.b.writes_out_steps
+        unrolled = unrolled and wait_for_operands(self.c.fold.sources)
+        return reduce_loops(loops, body, asked, unrolled=unrolled)
 
     def asked(
         self, mapping: Mapping, row: Expr, rows: int, lane: Expr, loops: Sequence[Axis]

@@ -13,7 +13,9 @@ from typing import Final
 
 from tensorad.codegen.affine import substitutor
 from tensorad.codegen.loopir import Fetch, Fold, For, Stmt
-from tensorad.ir.expr import ZERO, Axis, Expr, add, axis, floordiv, int_const, mod, mul, sub
+from tensorad.codegen.operation_costs import FUNCTION, cycles_of
+from tensorad.ir.expr import ZERO, Axis, Call, Expr, add, axis, floordiv, int_const, mod, mul, sub
+from tensorad.ir.visit import postorder
 from tensorad.simplify.linear import linear_form
 
 STEPS: Final = 4
@@ -36,6 +38,12 @@ class Asked:
     some: Callable[[int], tuple[Fetch, ...]]
     lines: tuple[Fetch, ...] = ()
     steps: int = 0
+
+
+def wait_for_operands(terms: Sequence[Expr]) -> bool:
+    """Whether terms take few operations: of others arithmetic takes longer than loads."""
+    calls = [e for e in postorder(*terms) if isinstance(e, Call) and e.dtype.is_float]
+    return sum([cycles_of(e) for e in calls]) < FUNCTION
 
 
 def reduce_loops(
