@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import cast as static_cast
+from weakref import WeakKeyDictionary
 
 from tensorad.codegen.loopir import (
     Assign,
@@ -22,12 +23,25 @@ from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Select,
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import children
 
+_keys: WeakKeyDictionary[Kernel, tuple[str, tuple[Tensor, ...]]] = WeakKeyDictionary()
+"""Keys that were written, with the tensors they number."""
+
 
 def kernel_key(kernel: Kernel) -> tuple[str, tuple[Tensor, ...]]:
     """The kernel with its tensors, axes and scalars renamed by position, and the tensors.
 
-    Every distinct expression is named once, so the text is linear in the shared graph.
+    Every distinct expression is named once, so the text is linear in the shared graph. The key of
+    loops that stand for those of others is written once.
     """
+    first, mapping = kernel.like or (kernel, None)
+    known = _keys.get(first)
+    if known is None:
+        known = _keys[first] = _written(first)
+    text, tensors = known
+    return text, tensors if mapping is None else tuple([mapping[t] for t in tensors])
+
+
+def _written(kernel: Kernel) -> tuple[str, tuple[Tensor, ...]]:
     writer = _Writer()
     for t in kernel.scratch:
         writer.scratch(t)

@@ -6,7 +6,8 @@ Expressions are those of `tensorad.ir`. A tensor is its own buffer: `Read` loads
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tensorad.ir.combiner import Combiner
@@ -160,6 +161,8 @@ class Kernel:
         beside: scratch that begins inside of a line where another tensor does, and elsewhere in its
             page: pairs of both. It is a page longer than what is stored, so that it may.
         apart: the tensor from which all scratch begins a part of a page away; None: anywhere.
+        like: a kernel of which these are the loops, and the tensors here for each tensor there; a
+            kernel that is changed is like none.
     """
 
     name: str
@@ -169,6 +172,7 @@ class Kernel:
     scratch: tuple[Tensor, ...] = ()
     beside: tuple[tuple[Tensor, Tensor], ...] = ()
     apart: Tensor | None = None
+    like: tuple[Kernel, Mapping[Tensor, Tensor]] | None = field(default=None, init=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,9 @@ from tensorad.codegen.lower_body import lower_values
 from tensorad.codegen.lower_checks import with_checks
 from tensorad.codegen.lower_parts import ScanParts, lower_point, scan_parts
 from tensorad.codegen.parallel_work import with_work
+from tensorad.codegen.renaming import with_buffers, with_tensors
 from tensorad.codegen.schedule_narrow import with_narrow_scratch
+from tensorad.codegen.schedule_record import is_listening
 from tensorad.codegen.schedule_versions import for_all_sizes
 from tensorad.codegen.units import Unit, join
 from tensorad.errors import BuildError, InternalError
@@ -85,8 +87,21 @@ def lower_program(
 def _scheduled(
     checked: Sequence[tuple[Unit, list[Kernel]]], wanted: Sequence[Tensor], chosen: Schedules
 ) -> Iterator[Kernel]:
+    finished: dict[Kernel, Kernel] = {}
     for k in fuse_units(checked, wanted, chosen):
-        yield with_work(for_all_sizes(with_narrow_scratch(k), chosen), chosen)
+        if k.like is None or is_listening() or chosen.named or chosen.everywhere.made():
+            finished[k] = _finished(k, chosen)
+            yield finished[k]
+            continue
+        first, mapping = k.like
+        if first not in finished:
+            finished[first] = _finished(first, chosen)
+        made = finished[first]
+        yield k if made is first else with_tensors(made, k.name, with_buffers(made, mapping))
+
+
+def _finished(k: Kernel, chosen: Schedules) -> Kernel:
+    return with_work(for_all_sizes(with_narrow_scratch(k), chosen), chosen)
 
 
 def _plain(checked: Sequence[tuple[Unit, list[Kernel]]]) -> Iterator[Kernel]:

@@ -15,7 +15,7 @@ from tensorad.codegen.contraction_nest import Claim, claimed_pieces, emit_claim
 from tensorad.codegen.item_key import item_key
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.loopnest import Nest, nest_of
-from tensorad.codegen.renaming import with_tensors
+from tensorad.codegen.renaming import with_buffers, with_tensors
 from tensorad.codegen.schedule import Item, Planned, emit_pieces, items_of, pieces_of
 from tensorad.codegen.schedule_emit import Plan
 from tensorad.codegen.schedule_forced import check_lanes
@@ -27,7 +27,7 @@ from tensorad.codegen.schedule_together import planned_together
 from tensorad.codegen.units import Unit
 from tensorad.errors import InternalError
 from tensorad.ir.alike import Key
-from tensorad.ir.tensor import Compute, Op, Placeholder, Scan, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
 
 Core = tuple[object, ...]
 
@@ -106,11 +106,7 @@ class Plans:
             return self._kernels[key][0]
         kernel, before = self._kernels[key]
         mapping = dict(zip(before, tensors, strict=True))
-        for t in (*kernel.writes, *kernel.scratch):
-            if t not in mapping:  # a buffer of its own
-                own = Placeholder(t.name, t.shape, t.dtype)
-                mapping[t] = Tensor(own, 0, t.shape, t.dtype)
-        return with_tensors(kernel, item.name, mapping)
+        return with_tensors(kernel, item.name, with_buffers(kernel, mapping))
 
     def _scheduled(self, item: Item) -> Kernel:
         claim = self.claim(item)

@@ -8,14 +8,14 @@ from dataclasses import replace
 from tensorad.codegen.loopir import Assign, Check, Fetch, Fold, For, If, Kernel, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Placeholder, Tensor
 from tensorad.ir.visit import reading
 
 
 def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) -> Kernel:
     """The kernel with every tensor replaced; axes and scalars are shared with the original."""
     renamer = _Renamer(mapping)
-    return Kernel(
+    made = Kernel(
         name,
         renamer.block(kernel.body),
         renamer.tensors(kernel.writes),
@@ -24,6 +24,18 @@ def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) ->
         tuple([(mapping[t], mapping[other]) for t, other in kernel.beside]),
         None if kernel.apart is None else mapping[kernel.apart],
     )
+    object.__setattr__(made, "like", (kernel, mapping))
+    return made
+
+
+def with_buffers(kernel: Kernel, mapping: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
+    """What takes the place of a kernel's tensors: those not given are buffers of its own."""
+    found = dict(mapping)
+    for t in (*kernel.writes, *kernel.scratch):
+        if t not in found:
+            own = Placeholder(t.name, t.shape, t.dtype)
+            found[t] = Tensor(own, 0, t.shape, t.dtype)
+    return found
 
 
 class _Renamer:

@@ -11,11 +11,13 @@ from benchmarks.chain_programs import PROGRAMS
 from tensorad import bound
 from tensorad.autodiff import products, visits
 from tensorad.autodiff.reverse import vjp
-from tensorad.codegen import planning, siblings
+from tensorad.codegen import fusion, lower, planning, siblings
+from tensorad.codegen import kernel_key as keys
 from tensorad.codegen.kernel_key import kernel_key
 from tensorad.codegen.lateness import Lateness
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
+from tensorad.simplify import bounds
 from tensorad.simplify.known import Known
 from tensorad.simplify.memory import forget
 from tests.test_planning import count_calls
@@ -111,3 +113,40 @@ def test_equal_steps_are_planned_and_compiled_once(
         keys = dict.fromkeys([kernel_key(k)[0] for k in equal])
         compiled.append(len(keys))
     assert planned[0] == planned[1] > 0 and compiled[0] == compiled[1] > 0, (planned, compiled)
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_equal_steps_are_keyed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    for steps in (64, 128):
+        outputs = gradient(name, steps)
+        written = count_calls(monkeypatch, keys, "_written")
+        finished = count_calls(monkeypatch, lower, "_finished")
+        for k in lower_program(*outputs).kernels:
+            kernel_key(k)
+        counts.append((len(written), len(finished)))
+        monkeypatch.undo()
+    assert counts[0] == counts[1] and all(counts[0]), counts
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_reads_of_equal_steps_are_judged_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = gradient(name, 8), gradient(name, 16)
+    lower_program(*outputs[0])
+    classified = count_calls(monkeypatch, bounds, "_classified")
+    lower_program(*outputs[1])
+    assert len(classified) <= 2, classified  # sums of all steps are no equal steps
+
+
+@pytest.mark.parametrize("name", ["recurrent", "wave"])
+def test_equal_pairs_that_are_no_group_are_tried_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for steps in LENGTHS[1:]:
+        y, inputs = PROGRAMS[name](steps, 128)
+        tried = count_calls(monkeypatch, fusion, "joined")
+        lower_program([y], inputs)
+        counts.append(len(tried))
+        monkeypatch.undo()
+    assert counts[0] == counts[1] > 0, counts
