@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd, prod
 
+from tensorad.codegen import machine
 from tensorad.codegen.access import guarded_unsafe
 from tensorad.codegen.affine import Ranges, fold_by_ranges, substitutor
 from tensorad.codegen.choices import Choices, lanes_allowed
+from tensorad.codegen.contraction_cost import PAGE, WAYS
 from tensorad.codegen.loopir import For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_parts import lower_point
@@ -17,11 +20,13 @@ from tensorad.codegen.schedule_ranges import picked_row, shared_by_rows
 from tensorad.codegen.schedule_traffic import extent_product
 from tensorad.errors import InternalError
 from tensorad.ir.elementwise import compute_axes
-from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, read
+from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, add, axis, int_const, mul, read
 from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Scatter, Tensor
 from tensorad.ir.visit import free_leaves, op_expressions, op_inputs
 
+LEAST_STRIP = 8
+"""Lanes that are worth what their points have in common, which each strip computes anew."""
 STRIP = 64
 """Lanes a thread takes at a time where the axis of the threads is also that of the lanes."""
 
@@ -55,6 +60,14 @@ def schedule_updates(
     moved = dict.fromkeys(outside if lane is None else (*outside, lane))
     ordered = [a for a in op.axes if a not in moved]
     wide = wants_threads(points, choices.parallel)
+    apart = lanes_apart(op, lane) if lane is not None and _is_outermost(lane) else 0
+    if lane is not None and apart:
+        outer = axis(f"{lane.name}o", 0, (lane.extent or 0) // apart)
+        inner = axis(lane.name, 0, apart)
+        here = add(lane.lower, add(mul(int_const(apart), outer), inner))
+        body = (For(inner, _mapped(body, substitutor({lane: here})), "vector"),)
+        longest = sorted((*outside, outer), key=lambda a: a.extent == 1)
+        return free_loops(longest, points, serial(ordered, body), choices.parallel), ()
     near = _near(op, outside) if lane is None and ordered else None
     if near is not None:
         others = [a for a in outside if a is not near]
@@ -75,6 +88,29 @@ def schedule_updates(
     if lane is not None:
         body = (For(lane, body, "vector"),)
     return free_loops(outside, points, serial(ordered, body), choices.parallel), ()
+
+
+def lanes_apart(op: Scatter, lane: Axis) -> int:
+    """Into strips of how many lanes an axis is cut whose rows share places of the first cache.
+
+    Rows a multiple of a large power of two apart have few places there: with 32 lanes on as many
+    planes of 4 kB every update fetches its line from the second cache. 0: none, or not evenly.
+    """
+    stride = 0
+    for u in op.updates:
+        at = max(d for d, i in enumerate(u.indices) if i is lane)
+        behind = [n for n in op.shape[at + 1 :] if isinstance(n, int)]
+        if len(behind) < len(op.shape) - at - 1:
+            return 0
+        stride = gcd(stride, prod(behind) * op.dtype.size_bytes)
+    if stride == 0 or stride % machine.current().line or lane.extent is None:
+        return 0
+    kept = WAYS * (PAGE // gcd(stride, PAGE))
+    if lane.extent <= kept:
+        return 0
+    return max(
+        [n for n in range(LEAST_STRIP, kept + 1, LEAST_STRIP) if lane.extent % n == 0], default=0
+    )
 
 
 def _near(op: Scatter, free: Sequence[Axis]) -> Axis | None:

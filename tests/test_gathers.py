@@ -9,9 +9,13 @@ import tensorad as ta
 from tensorad import te
 from tensorad.autodiff.adjoint import Contribution, Target, Uses
 from tensorad.bound import bound
+from tensorad.codegen.llvm_lanes import statements
+from tensorad.codegen.loopir import For
+from tensorad.codegen.lower import lower_program
 from tensorad.ir.expr import Expr, axis, call, int_const, logical_and, logical_or
 from tensorad.ir.tensor import Compute, Scatter, Tensor
 from tensorad.ir.visit import topological_ops
+from tests.machines import described
 
 SIZES = [{"n": n, "m": m} for n in (0, 1, 2, 3, 5, 16) for m in (1, 2, 3, 16)]
 
@@ -174,3 +178,46 @@ def test_the_adjoint_of_a_narrow_tensor_that_a_wide_formula_reads_is_narrow() ->
     y = te.compute((3, 4), lambda i, j: t[i, j] * z[i, j], name="Y")
     dx, _ = gradient(y, x)  # certified here: what is gathered in place equals what is solved
     assert str(dx.dtype) == "float32" and "float32(H[i, j]*Z[i, j])" in body(dx)
+
+
+def planes(height: int, width: int, channels: int) -> tuple[Tensor, list[Tensor]]:
+    """Values of all channels of a point, added where data says."""
+    to = te.placeholder((9, 7), "int64", name="N")
+    v = te.placeholder((channels, 9, 7), name="V")
+    y = te.scatter(
+        (channels, height, width),
+        (channels, 9, 7),
+        lambda c, i, j: ((c, to[i, j], to[i, j] % 7), v[c, i, j]),
+        name="Y",
+    )
+    return y, [to, v]
+
+
+@described()
+@pytest.mark.parametrize(
+    ("size", "channels", "lanes"),
+    [
+        ((32, 32), 64, 8),
+        ((16, 32), 64, 16),
+        ((48, 32), 40, 8),
+        ((16, 16), 64, 32),
+        ((16, 16), 32, 32),  # have places enough
+        ((32, 32), 31, 31),  # cannot be cut evenly
+        ((32, 33), 48, None),  # strips of 64 for threads
+        ((28, 28), 48, None),
+        ((7, 7), 48, None),
+    ],
+)
+def test_lanes_that_share_places_of_the_first_cache_are_taken_in_strips(
+    size: tuple[int, int], channels: int, lanes: int | None
+) -> None:
+    y, inputs = planes(*size, channels)
+    body = lower_program([y], inputs, assume_in_bounds=True).kernels[-1].body
+    (lane,) = [s.axis for s in statements(body[1:]) if isinstance(s, For) and s.kind == "vector"]
+    assert lane.extent == lanes
+    rng = np.random.default_rng(0)
+    n, v = rng.integers(0, size[0], (9, 7)), rng.random((channels, 9, 7), "f4")
+    expected = np.zeros((channels, *size), "f4")
+    for i, j in np.ndindex(9, 7):
+        expected[:, n[i, j], n[i, j] % 7] += v[:, i, j]
+    assert np.array_equal(ta.build(y, inputs)(n, v), expected)
