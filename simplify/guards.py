@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.ir.expr import Axis, Expr, logical_and, logical_or
+from tensorad.ir.expr import Axis, Const, Expr, logical_and, logical_or
+from tensorad.ir.order import axes_in
 from tensorad.ir.points import possible
-from tensorad.ir.visit import conjuncts, free_leaves
+from tensorad.ir.visit import conjuncts, free_leaves, substitute
 from tensorad.simplify.eliminate import eliminate
 
 
 def own_part(guard: Expr, used: Sequence[Axis]) -> Expr:
-    """The index conditions that a guard implies and that speak of some axes alone."""
+    """The index conditions that a guard implies and that speak of some axes alone.
+
+    An axis of one value is that value.
+    """
     known = dict.fromkeys(used)
-    parts = conjuncts(possible(guard))
+    single = [a for a in axes_in(guard) if a.extent == 1 and isinstance(a.lower, Const)]
+    parts = conjuncts(possible(substitute(guard, {a: a.lower for a in single if a not in known})))
     return logical_and(*[c for c in parts if all(a in known for a in free_leaves(c))])
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 
 from tensorad import te, topi
 from tensorad.autodiff import jvp, vjp
-from tensorad.autodiff.choice import Ways, derive_within_bound
+from tensorad.autodiff.choice import Ways, derive_by_count
 from tensorad.autodiff.heads import pair_heads, seeds
 from tensorad.autodiff.plain import PlainTarget
 from tensorad.autodiff.products import products
@@ -35,7 +35,8 @@ def matrix(name: str, *shape: Dim) -> Tensor:
 
 def plain(y: Tensor, wrt: list[Tensor], head: Tensor) -> list[Tensor]:
     starts, batch = seeds(pair_heads([y], [head]))
-    return Sweep([y], wrt, batch, {}, PlainTarget).run(starts, strict=False)
+    sweep = Sweep([y], wrt, batch, {}, PlainTarget)
+    return sweep.joined(sweep.run(starts, strict=False), [head])
 
 
 def check(y: Tensor, wrt: list[Tensor], sizes: tuple[Mapping[str, int], ...] = FIXED) -> None:
@@ -191,9 +192,16 @@ def test_what_is_no_sum_may_be_left_unstored() -> None:
     inner = te.sum(te.maximum(te.select(k < 2, x[p[te.minimum(k, 1)]], 1.0) + 0 * q, -1.25), axis=q)
     y = te.compute((), lambda: te.tanh(te.sum(inner, axis=k, where=m[k] > 0.0)), name="Y")
     head = like(y, "H")
-    with listening() as heard:
-        (dx,) = vjp(y, [x], head)
+    (dx,) = vjp(y, [x], head)
     assert work(dx).iterations <= bound(y, [x])
+
+
+def test_storing_nothing_visits_the_fewest_points_of_some_program() -> None:
+    program, _ = choose(901)
+    y, wrt = program.outputs[-1], list(program.float_inputs)
+    with listening() as heard:
+        found = vjp(y, wrt, like(y, "H"))
+    assert work(found).iterations <= bound(y, wrt)
     assert "nothing stored" in [r.plan for r in heard if isinstance(r, Decision)]
 
 
@@ -232,39 +240,62 @@ def sums(m: int) -> tuple[Tensor, Tensor, Tensor]:
     return x, y, loop
 
 
-def test_the_first_way_that_keeps_to_the_yardstick_is_taken() -> None:
+def ways(
+    swept: Tensor, tidied: Tensor, plain: Callable[[], list[Tensor]], points: int | None
+) -> Ways:
+    """A sweep, its tidied result, another way, and the points of the contributions."""
+    return Ways(
+        sweep=lambda: [swept],
+        tidy=lambda _: [tidied],
+        join=lambda found: found,
+        apart=lambda *_: points,
+        others={"plain": plain},
+    )
+
+
+def never() -> list[Tensor]:
+    raise AssertionError
+
+
+def test_a_tidied_gradient_with_the_points_of_its_contributions_is_taken() -> None:
     x, y, dear = sums(3)
     _, _, cheap = sums(1)
-    ways = Ways(lambda: [dear], lambda _: [cheap], {"plain": lambda: [dear]})
-    assert derive_within_bound(ways, y, [x], []) == [cheap]
-    ways = Ways(lambda: [cheap], lambda _: [dear], {"plain": lambda: [dear]})
-    assert derive_within_bound(ways, y, [x], []) == [cheap]
-    ways = Ways(lambda: [dear], lambda _: [dear], {"plain": lambda: [cheap]})
+    assert derive_by_count(ways(dear, cheap, never, 20), y, [x], []) == [cheap]
+    assert derive_by_count(ways(cheap, dear, never, 60), y, [x], []) == [dear]
+
+
+def test_the_way_that_visits_the_fewest_points_is_taken_beyond_them() -> None:
+    x, y, dear = sums(3)
+    _, _, cheap = sums(1)
+    _, _, dearer = sums(4)
+    assert derive_by_count(ways(cheap, dear, lambda: [dear], 59), y, [x], []) == [cheap]
     with listening() as heard:
-        assert derive_within_bound(ways, y, [x], []) == [cheap]
+        assert derive_by_count(ways(dear, dear, lambda: [cheap], 59), y, [x], []) == [cheap]
     assert [(r.plan, r.why) for r in heard if isinstance(r, Decision)] == [
         ("plain", "it visits or multiplies less")
     ]
+    assert derive_by_count(ways(dearer, dear, lambda: [dearer], 20), y, [x], []) == [dear]
 
 
-def test_where_every_way_exceeds_the_yardstick_the_least_is_taken() -> None:
-    x, y, dear = sums(3)
-    _, _, dearer = sums(4)
-    ways = Ways(lambda: [dearer], lambda _: [dear], {"plain": lambda: [dearer]})
-    assert derive_within_bound(ways, y, [x], []) == [dear]
+def test_the_yardstick_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> int:
+        raise AssertionError
+
+    monkeypatch.setattr("tensorad.bound.bound", refused)
+    monkeypatch.setattr("tensorad.bound._Yardstick.total", refused)
+    x, w = matrix("X", 7), matrix("W", 4)
+    k = te.reduce_axis(4, "k")
+    y = te.compute((4,), lambda i: te.tanh(te.sum(w[k] * x[i + k], axis=k)), name="Y")
+    dx, dw = vjp(y, [x, w], like(y, "H"))
+    assert work([dx, dw]).iterations == 16 + 16 + 16, "the sum with its adjoint, dX, dW"
 
 
 def test_loops_too_long_to_count_are_not_compared() -> None:
     x = matrix("X", 1 << 20)
     y = te.compute((1 << 19,), lambda i: x[i // 3 + i % 7], name="Y")
-    found = [matrix("dX", 1 << 20)]
-
-    def never() -> list[Tensor]:
-        raise AssertionError
-
-    assert (
-        derive_within_bound(Ways(lambda: found, lambda r: r, {"plain": never}), y, [x], []) == found
-    )
+    found = matrix("dX", 1 << 20)
+    assert derive_by_count(ways(found, found, never, 1), y, [x], []) == [found]
+    assert derive_by_count(ways(found, found, never, None), y, [x], []) == [found]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -291,8 +322,7 @@ def test_many_more_multiplications_are_no_price_for_a_few_points() -> None:
         return value
 
     dear = te.compute((6,), heavy, name="dX")
-    ways = Ways(lambda: [light], lambda _: [dear], {"plain": lambda: [dear]})
-    assert derive_within_bound(ways, y, [x], [h]) == [light]
+    assert derive_by_count(ways(light, dear, lambda: [dear], 6), y, [x], [h]) == [light]
 
 
 def test_what_the_head_is_made_of_does_not_count() -> None:
@@ -301,11 +331,4 @@ def test_what_the_head_is_made_of_does_not_count() -> None:
     y = te.compute((8, 8), lambda i, j: z[i, j] * z[i, j], name="Y")
     (dz,) = vjp(y, [z], h)
     assert products([dz], {}, [h]) == products([dz], {}) - 2 * 8**3 == 64
-    swept: list[str] = []
-
-    def other() -> list[Tensor]:
-        swept.append("other")
-        return [dz]
-
-    ways = Ways(lambda: [dz], lambda found: found, {"other": other})
-    assert derive_within_bound(ways, y, [z], [h]) == [dz] and not swept
+    assert derive_by_count(ways(dz, dz, never, 64), y, [z], [h]) == [dz]

@@ -7,7 +7,8 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
-from tensorad.autodiff.adjoint import Contribution, Target, Uses
+from tensorad.autodiff.adjoint import Contribution, Target
+from tensorad.autodiff.inlining import Uses
 from tensorad.bound import bound
 from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loopir import For

@@ -18,10 +18,10 @@ from tensorad.ir.visit import topological_ops
 
 
 def stage_points(y: Tensor, x: Tensor, name: str) -> int:
-    """What the stage of that name alone visits in the gradient of y by x."""
+    """What the stage of that name, or its adjoint computed with it, visits in the gradient."""
     (dx,) = ta.vjp(y, [x], te.placeholder(y.shape, dtype="float64", name="H"))
     assert ta.work(dx).iterations <= bound(y, [x])
-    stage = next(op for op in topological_ops([dx]) if op.name == name)
+    stage = next(op for op in topological_ops([dx]) if op.name in (name, f"d{name}"))
     return int(ta.work(list(outputs(stage))).iterations)
 
 

@@ -7,20 +7,23 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from tensorad.autodiff.contributions import Contribution as Contribution
-from tensorad.autodiff.contributions import explicit, merged, scattered_along, sum_of
+from tensorad.autodiff.contributions import (
+    explicit,
+    merged,
+    points_of,
+    scattered_along,
+    sum_of,
+)
 from tensorad.autodiff.gathers import best_gather, gather_all, in_place
+from tensorad.autodiff.inlining import Uses, has_or, is_of_a_formula, may_inline, where_read
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
     TRUE,
-    UNARY_MATH,
     ZERO,
     Axis,
-    Call,
-    Const,
     Expr,
     Read,
-    Select,
     add,
     axis,
     cast,
@@ -31,14 +34,13 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
-from tensorad.ir.order import REDUCE, axes_in, occurs
+from tensorad.ir.order import axes_in
 from tensorad.ir.points import depends_on_data
 from tensorad.ir.tensor import Compute, Scan, Scatter, Shape, Tensor, Update, dim_of, outputs
 from tensorad.ir.visit import (
     conjuncts,
     copy_bodies,
     fresh_axes,
-    postorder,
     substitute,
     uses_any,
     with_fresh_reductions,
@@ -61,12 +63,10 @@ from tensorad.simplify.record import Decision, Incoming, note
 from tensorad.simplify.tables import tabulate
 from tensorad.simplify.zeros import nonzero_body
 
-_INLINE_NODES = 40
-"""An adjoint used once, point by point, is inlined up to this many nodes."""
-_DELTA_NODES = 120
-"""A delta used so costs nothing but text: stored, most of its points would be zeros."""
 _LISTED_POINTS = 1 << 12
 """Domains of at most so many points may be listed where loops cannot follow a condition."""
+_APART = 4
+"""So many conditions on the points that scatter may be followed by loops of their own."""
 _GATHER_TERMS = 64
 """Beyond this many reads of one tensor in one body, the body is evaluated once and scattered."""
 
@@ -149,7 +149,10 @@ class Target:
             made = scan_output(gathered, axes)
             if made is not None:
                 return self._keep(made, axes)
-            if not stored and may_inline(gathered, uses):
+            gathered = where_read(gathered, uses)
+            if not stored and (
+                may_inline(gathered, uses) or is_of_a_formula(self.of, gathered, uses)
+            ):
                 cheap = "computing it where it is read costs no more than reading it"
                 note(Decision(self.of, "inlined", cheap, formula=(axes, gathered)))
                 return Adjoint(axes, gathered)
@@ -266,6 +269,14 @@ class Target:
         lead = self._lead()
         conditions = [_split_static(logical_and(c.condition, c.guard)) for c in parts]
         live = _live_points(own, [index for index, _ in conditions])
+        alike: dict[Expr, list[Contribution]] = {}
+        for c, (index, _) in zip(parts, conditions, strict=True):
+            alike.setdefault(index, []).append(c)
+        if 1 < len(alike) <= _APART and _visit_less(own, list(alike), live):
+            for members in alike.values():
+                init = self._scatter_group(name, own, members, init)
+            assert init is not None
+            return init
         axes, mapping = (*lead, *live.axes), live.values
         updates = []
         for c, (index, data) in zip(parts, conditions, strict=True):
@@ -333,6 +344,15 @@ def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
     return Piece(TRUE, axes, mapping, substitute(condition, mapping))
 
 
+def _visit_less(own: tuple[Axis, ...], conditions: Sequence[Expr], joint: Piece) -> bool:
+    """Whether the points of each condition alone are fewer than those of a joint loop."""
+    if joint.residual is TRUE:
+        return False
+    whole = points_of(joint.axes)
+    apart = [points_of(_live_points(own, [c]).axes) for c in conditions]
+    return whole is not None and sum([whole if n is None else n for n in apart]) < whole
+
+
 def scan_output(body: Expr, axes: tuple[Axis, ...]) -> Tensor | None:
     """The tensor of a scan that a formula merely copies."""
     if not isinstance(body, Read) or not isinstance(body.tensor.op, Scan):
@@ -360,57 +380,13 @@ def _why_scattered(c: Contribution, chosen: bool) -> str:
     return "the index has no exact inverse that loops could follow"
 
 
-@dataclass(frozen=True)
-class Uses:
-    """How an adjoint will be read: by how many terms, and whether each point just once."""
-
-    terms: int
-    pointwise: bool
-
-
-def may_inline(body: Expr, uses: Uses) -> bool:
-    """Whether recomputing a formula at its uses is cheaper than storing it."""
-    if occurs(REDUCE, body):
-        return False
-    if isinstance(body, (Read, Const)) or uses.terms == 0:
-        return True
-    nodes = postorder(body)
-    once = uses.terms == 1 and uses.pointwise
-    if is_delta(body):
-        return len(nodes) <= (_DELTA_NODES if once else _INLINE_NODES)
-    if once or _is_read_in_bounds(body):
-        return len(nodes) <= _INLINE_NODES
-    heavy = [e for e in nodes if isinstance(e, Call) and e.dtype.is_float]
-    cheap = len(heavy) <= 1 and not any(e.op in (*UNARY_MATH, "div", "pow") for e in heavy)
-    selects = any(isinstance(e, Select) for e in nodes)
-    return cheap and not selects and uses.terms == 1
-
-
 def _support(body: Expr, own: Sequence[Axis]) -> Expr:
     """The index conditions on its own axes that a formula is zero without, if they are simple."""
     condition, _ = lift(body)
     known = dict.fromkeys(own)
     ours = all(e in known for e in axes_in(condition))
-    simple = is_static(condition) and (not _has_or(condition) or is_affine(condition, own))
+    simple = is_static(condition) and (not has_or(condition) or is_affine(condition, own))
     return condition if ours and simple else TRUE
-
-
-def _is_read_in_bounds(body: Expr) -> bool:
-    """Whether the formula is a read behind index conditions, which become bounds of loops."""
-    condition, rest = lift(body)
-    return isinstance(rest, Read) and is_static(condition) and not _has_or(condition)
-
-
-def _has_or(condition: Expr) -> bool:
-    return any(isinstance(e, Call) and e.op == "or" for e in postorder(condition))
-
-
-def is_delta(body: Expr) -> bool:
-    """Whether the formula is zero except on a set of indices (an identity head's image)."""
-    condition, _ = lift(body)
-    if condition is TRUE or _has_or(condition):
-        return False
-    return any(isinstance(e, Call) and e.op == "eq" for e in postorder(condition))
 
 
 def zeros(name: str, shape: Shape, like: Tensor) -> Tensor:

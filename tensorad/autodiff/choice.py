@@ -1,5 +1,5 @@
-"""Which derivation of a gradient is kept: another one where the tidied one visits more points
-or multiplies more than the yardstick allows."""
+"""Which derivation of a gradient is kept: the one that visits the fewest points, counted, where the
+tidied one visits more than its contributions have, or multiplies much."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from functools import partial
 from math import prod
 from typing import Final
 
+from tensorad.autodiff.apart import MOST_POINTS
 from tensorad.autodiff.cost import SAMPLE, width
 from tensorad.autodiff.products import products
 from tensorad.autodiff.visits import Visits
-from tensorad.bound import bound
 from tensorad.errors import CountError
 from tensorad.ir.cached import cached_property
 from tensorad.ir.collector import old_objects_at_rest
-from tensorad.ir.expr import Axis, Expr, Size
+from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.facts import facts_about
 from tensorad.ir.order import axes_in, sizes_in
 from tensorad.ir.points import evaluate
@@ -30,14 +30,10 @@ Sizes = dict[Expr, int]
 Heard = tuple[list[Tensor], Sequence[Record]]
 """Gradients, and what their derivation tells."""
 _FEWER: Final = "it visits or multiplies less"
-_NONE: Final = (0, 0)
 _PRODUCTS: Final = 5
-"""Multiplications allowed for each one of the forward program and each point of the bound."""
-_SMALL: Final = (0, 1, 3)
+"""Multiplications that are not much, for each one of the forward program and each point visited."""
 _MOST_NODES: Final = 4000
-"""Longer programs are not compared: the yardstick looks at a formula once for each of its parts."""
-_MOST_POINTS: Final = 1 << 17
-"""Loops that need more points listed to be counted are not compared."""
+"""Longer programs are not compared."""
 
 
 @dataclass(frozen=True)
@@ -47,84 +43,104 @@ class Ways:
     Attributes:
         sweep: the optimised sweep.
         tidy: its results with less work.
-        others: what is tried where these visit or multiply too much, by name.
+        join: any results with fewer operations.
+        apart: the points of such results where each contribution is gathered by itself, or so
+            many as are enough; None if they are too many to be counted.
+        others: what is compared where these visit more, or multiply much, by name.
     """
 
     sweep: Callable[[], list[Tensor]]
     tidy: Callable[[list[Tensor]], list[Tensor]]
+    join: Callable[[list[Tensor]], list[Tensor]]
+    apart: Callable[[list[Tensor], Sizes, int], int | None]
     others: Mapping[str, Callable[[], list[Tensor]]]
 
 
 @old_objects_at_rest()
 def derive_tidied(ways: Ways) -> list[Tensor]:
     """The gradients, whatever they visit."""
-    return ways.tidy(ways.sweep())
+    return ways.join(ways.tidy(ways.sweep()))
 
 
 @old_objects_at_rest()
-def derive_within_bound(
+def derive_by_count(
     ways: Ways, y: Tensor, wrt: Sequence[Tensor], given: Sequence[Tensor]
 ) -> list[Tensor]:
     """The gradients of y by `wrt`, tidied; otherwise derived if those visit or multiply too much.
 
     Args:
         given: the head, if it is a tensor: what is behind it does not count.
-    Ensures: another way is taken only where the ones before it exceed the yardstick at some
-        small or typical sizes, and by more, or multiply more than its points allow.
+    Ensures: another way is taken only where it visits fewer points at typical sizes, or as many
+        and multiplies less, or where the ones before it multiply much.
     """
     swept, heard = _heard(ways.sweep)
-    tidied, more = _heard(lambda: ways.tidy(swept))
+    tidied, more = _heard(lambda: ways.join(ways.tidy(swept)))
     chosen: Heard = (tidied, [*heard, *more])
     ops = topological_ops([y, *wrt, *given])
-    samples = _samples(ops) if _is_short(ops) else []
+    sizes = _sample(ops) if _is_short(ops) else None
     with suppress(CountError):  # where data decide how often loops run, nothing is compared
-        if samples and _is_countable(y, Visits(tidied, given), samples[0]):
-            limit = _Limit(y, wrt, given, samples)
-            others: dict[str, Callable[[], Heard]] = {"untidied": lambda: (swept, heard)}
-            others.update({plan: partial(_heard, w) for plan, w in ways.others.items()})
-            chosen = limit.least(chosen, others)
+        visits = Visits(tidied, given)
+        if sizes is not None and _is_countable(y, visits, sizes):
+            visited, multiplied = visits.count(sizes), products(tidied, sizes, given)
+            apart = ways.apart(swept, sizes, max(visited, -(-multiplied // _PRODUCTS)))
+            count = None if apart is None else _Count(y, wrt, given, sizes, apart)
+            if count is not None and count.is_dear(visited, multiplied):
+                others: dict[str, Callable[[], Heard]] = {
+                    "untidied": lambda: (ways.join(swept), heard)
+                }
+                others.update({plan: partial(_heard, w) for plan, w in ways.others.items()})
+                chosen = count.least(chosen, others)
     return _tell(*chosen)
 
 
-class _Limit:
-    """How much the gradients of y may do, at some sizes."""
+class _Count:
+    """What gradients of y do at some sizes, beside the points of their contributions."""
 
     def __init__(
-        self, y: Tensor, wrt: Sequence[Tensor], given: Sequence[Tensor], samples: Sequence[Sizes]
+        self,
+        y: Tensor,
+        wrt: Sequence[Tensor],
+        given: Sequence[Tensor],
+        sizes: Sizes,
+        points: int,
     ) -> None:
-        self.y, self.wrt, self.given, self.samples = y, wrt, given, samples
-        self.points = [bound(y, wrt, _by_name(sizes)) for sizes in samples]
+        self.y, self.wrt, self.given, self.sizes, self.points = y, wrt, given, sizes, points
+
+    def is_dear(self, visited: int, multiplied: int) -> bool:
+        """Whether gradients visit more than these points, or multiply much for them."""
+        return visited > self.points or self.beyond(multiplied) > 0
 
     def least(self, first: Heard, others: Mapping[str, Callable[[], Heard]]) -> Heard:
-        """The first gradients that do not exceed the limit, else those that do by the least."""
-        best, least = first, self.excess(first[0])
-        for plan, derive in others.items():
-            if least > _NONE:
-                found, records = derive()
-                above = self.excess(found)
-                if above < least:
-                    chosen = [Decision(x, plan, _FEWER) for x in self.wrt]
-                    best, least = (found, [*records, *chosen]), above
-        if least > _NONE:
-            found = asked_in_turn(best[0], dict.fromkeys(topological_ops([self.y, *self.given])))
-            if self.excess(found) < least:
-                chosen = [Decision(x, "tests in turn", _FEWER) for x in self.wrt]
-                best = found, [*best[1], *chosen]
-        return best
+        """The gradients that visit the fewest points; before them, those that multiply less."""
+        ways = {"": first, **{plan: derive() for plan, derive in others.items()}}
+        visited = {plan: self.visited(found) for plan, (found, _) in ways.items()}
+        multiplied = {plan: self.multiplied(found) for plan, (found, _) in ways.items()}
+        rank = {
+            plan: (self.beyond(multiplied[plan]), visited[plan], multiplied[plan]) for plan in ways
+        }
+        best = min(ways, key=lambda plan: rank[plan])
+        found, records = ways[best]
+        plans = [best] if best else []
+        if rank[best][0] > 0:
+            turned = asked_in_turn(found, dict.fromkeys(topological_ops([self.y, *self.given])))
+            if self.multiplied(turned) < multiplied[best]:
+                found, plans = turned, [*plans, "tests in turn"]
+        return found, [*records, *[Decision(x, plan, _FEWER) for plan in plans for x in self.wrt]]
 
-    def excess(self, found: list[Tensor]) -> tuple[int, int]:
-        """Points beyond those allowed, over all samples; products, at the first."""
-        visited = Visits(found, self.given)
-        counts = [visited.count(sizes) for sizes in self.samples]
-        above = sum([max(0, n - m) for n, m in zip(counts, self.points, strict=True)])
-        beyond = products(found, self.samples[0], self.given) - _PRODUCTS * self.points[0]
-        if beyond > 0:
-            beyond -= _PRODUCTS * self.forward_products
-        return above, max(0, beyond)
+    def visited(self, found: list[Tensor]) -> int:
+        return Visits(found, self.given).count(self.sizes)
+
+    def multiplied(self, found: list[Tensor]) -> int:
+        return products(found, self.sizes, self.given)
+
+    def beyond(self, multiplied: int) -> int:
+        """Multiplications that are too many for the points."""
+        left = multiplied - _PRODUCTS * self.points
+        return max(0, left - _PRODUCTS * self.forward_products) if left > 0 else 0
 
     @cached_property
     def forward_products(self) -> int:
-        return products([self.y], self.samples[0])
+        return products([self.y], self.sizes)
 
 
 def _heard(derive: Callable[[], list[Tensor]]) -> Heard:
@@ -142,23 +158,12 @@ def _tell(found: list[Tensor], heard: Sequence[Record]) -> list[Tensor]:
     return found
 
 
-def _samples(ops: Sequence[Op]) -> list[Sizes]:
-    """Values of the symbolic sizes, the typical ones first: all alike, or one unlike the rest."""
+def _sample(ops: Sequence[Op]) -> Sizes | None:
+    """A typical value of all symbolic sizes; None if it is not possible."""
     roots = [e for op in ops for e in (*op_expressions(op), *map(dim_expr, op.shape))]
-    sizes = sizes_in(*roots)
-    if not sizes:
-        return [{}]
-    found: list[Sizes] = [dict.fromkeys(sizes, SAMPLE)]
-    for n in _SMALL:
-        ones: list[Expr] = [*sizes[:2]] if len(sizes) > 1 else []
-        found.append(dict.fromkeys(sizes, n))
-        found += [{s: n if s is one else n + 1 for s in sizes} for one in ones]
+    sizes: Sizes = dict.fromkeys(sizes_in(*roots), SAMPLE)
     shapes = [dim_expr(n) for op in ops for n in op.shape]
-    return [f for f in found if _is_possible(f, shapes)]
-
-
-def _by_name(sizes: Sizes) -> dict[str, int]:
-    return {s.name: n for s, n in sizes.items() if isinstance(s, Size)}
+    return sizes if not sizes or _is_possible(sizes, shapes) else None
 
 
 def _is_short(ops: Sequence[Op]) -> bool:
@@ -181,9 +186,9 @@ def _is_possible(sizes: Sizes, shapes: Sequence[Expr]) -> bool:
 def _is_countable(y: Tensor, visited: Visits, sizes: Sizes) -> bool:
     """Whether few enough points have to be listed to count those of all loops."""
     listed = visited.listed(sizes)
-    if listed <= _MOST_POINTS and _box(topological_ops([y]), sizes) > _MOST_POINTS:
+    if listed <= MOST_POINTS and _box(topological_ops([y]), sizes) > MOST_POINTS:
         listed += Visits([y]).listed(sizes)
-    return listed <= _MOST_POINTS
+    return listed <= MOST_POINTS
 
 
 def _box(ops: Sequence[Op], sizes: Sizes) -> int:

@@ -114,9 +114,9 @@ def gather_is_cheaper(
     items = [*axes, *[i for nest in nests for i in nest]]
     symbols = sizes_in(*_with_bounds(items))
     for sizes in _samples(symbols if sparse else ()):
-        here = _total([_points(n, sizes) for n in nests])
-        filled = _points(axes, sizes)
-        there = _total([filled, *[_points(n, sizes) for n in scattered]])
+        here = _total([points_of(n, sizes) for n in nests])
+        filled = points_of(axes, sizes)
+        there = _total([filled, *[points_of(n, sizes) for n in scattered]])
         if here is None or there is None or filled is None:
             return False
         first = all(n == _TYPICAL_SIZE for n in sizes.values())
@@ -151,8 +151,8 @@ def scattered_along(
         if not 0 < len(rest) < len(members):
             continue
         guards = [(c.condition, split_condition(c.guard)[0]) for c in rest]
-        points = _total([_points((*axes[:n_batch], *own, *g)) for g in guards])
-        elements = _points(axes)
+        points = _total([points_of((*axes[:n_batch], *own, *g)) for g in guards])
+        elements = points_of(axes)
         if points is not None and elements is not None and points < elements:
             found[own] = None
     return found
@@ -168,7 +168,7 @@ def _with_bounds(items: Sequence[Expr]) -> list[Expr]:
     return [*items, *[b for a in axes for b in (a.lower, a.upper, a.step)]]
 
 
-def _points(items: Sequence[Expr], given: Mapping[Expr, int] | None = None) -> int | None:
+def points_of(items: Sequence[Expr], given: Mapping[Expr, int] | None = None) -> int | None:
     """How often the innermost body runs; None if data decides or it is too much to count."""
     axes = [a for a in items if isinstance(a, Axis)]
     roots = _with_bounds(items)

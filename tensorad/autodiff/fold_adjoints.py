@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from tensorad.autodiff.adjoint import Adjoint, Uses, may_inline, store
+from tensorad.autodiff.adjoint import Adjoint, store
 from tensorad.autodiff.combiners import reduce_terms
 from tensorad.autodiff.folds import fold_adjoint_terms, fold_outputs
+from tensorad.autodiff.inlining import Uses, may_inline
 from tensorad.autodiff.linear import Term, times
 from tensorad.autodiff.rescaled import Rescaled, rescaled, sum_terms
 from tensorad.ir.expr import (

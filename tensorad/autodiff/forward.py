@@ -7,8 +7,9 @@ from typing import Final, overload
 
 import numpy as np
 
-from tensorad.autodiff.adjoint import Adjoint, Uses, banded, may_inline, store, zeros
+from tensorad.autodiff.adjoint import Adjoint, banded, store, zeros
 from tensorad.autodiff.checks import check_outputs, check_wrt, leading_axes
+from tensorad.autodiff.inlining import Uses, may_inline
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import Override, Rule, Rules, check_override, derivation_order
 from tensorad.autodiff.provenance import remember_along

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorad.autodiff.adjoint import Adjoint, is_delta
+from tensorad.autodiff.adjoint import Adjoint
 from tensorad.autodiff.checks import check_head_shape, leading_axes
+from tensorad.autodiff.inlining import is_delta
 from tensorad.errors import DTypeError, GradError
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.elementwise import compute_axes

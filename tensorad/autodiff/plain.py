@@ -10,8 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tensorad.autodiff.adjoint import Adjoint, Target, Uses, is_live, is_never, scan_output, zeros
+from tensorad.autodiff.adjoint import (
+    Adjoint,
+    Target,
+    is_live,
+    is_never,
+    scan_output,
+    zeros,
+)
 from tensorad.autodiff.contributions import Contribution
+from tensorad.autodiff.inlining import Uses, is_of_a_formula, where_read
 from tensorad.autodiff.scan_forms import with_addend
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
@@ -86,7 +94,10 @@ class PlainTarget(Target):
         made = _in_one_sweep(parts, axes)
         if made is not None:
             return self._keep(made, axes)
-        if not stored and self.costs_nothing(gathered, uses):
+        gathered = where_read(gathered, uses)
+        if not stored and (
+            self.costs_nothing(gathered, uses) or is_of_a_formula(self.of, gathered, uses)
+        ):
             return Adjoint(axes, gathered)
         return self._keep(outputs(Compute(name, axes, (gathered,)))[0], axes)
 

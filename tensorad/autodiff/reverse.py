@@ -7,14 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, Uses, store, zeros
+from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, store, zeros
+from tensorad.autodiff.apart import points_apart
 from tensorad.autodiff.box import Box
 from tensorad.autodiff.checks import check_outputs, check_wrt
-from tensorad.autodiff.choice import Ways, derive_tidied, derive_within_bound
+from tensorad.autodiff.choice import Ways, derive_by_count, derive_tidied
 from tensorad.autodiff.combiners import fold_groups
 from tensorad.autodiff.dense import note_jacobian
 from tensorad.autodiff.fold_adjoints import adjoint_terms
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
+from tensorad.autodiff.inlining import Uses
 from tensorad.autodiff.linear import Term, body_terms, times
 from tensorad.autodiff.overrides import (
     Override,
@@ -31,6 +33,15 @@ from tensorad.autodiff.scans import Head as ScanHead
 from tensorad.autodiff.scans import Heads as ScanHeads
 from tensorad.autodiff.scans import reverse_sweep
 from tensorad.autodiff.shifts import Shifts
+from tensorad.autodiff.transposed import (
+    behind,
+    contribution,
+    is_formula,
+    may_have_elements,
+    pointwise,
+    sizes_with_points,
+    whole_contribution,
+)
 from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.weights import WeightedTarget, with_stored_weights
 from tensorad.errors import GradError
@@ -40,6 +51,7 @@ from tensorad.ir.flow import flowing_components
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect, progress
+from tensorad.simplify.joined import inner_reductions, joined
 from tensorad.simplify.record import Decision, note
 from tensorad.simplify.tidied import tidy
 
@@ -49,7 +61,7 @@ _OTHERS: Final[dict[str, type[Target]]] = {
     "weights stored": WeightedTarget,
     "nothing stored": UnstoredTarget,
 }
-"""Ways to collect adjoints that are tried where a gradient exceeds the yardstick."""
+"""Ways to collect adjoints that are compared where a gradient visits or multiplies much."""
 
 
 @progress("differentiating")
@@ -88,18 +100,25 @@ def vjp(
 
     sweep = Sweep(ys, tensors, batch, rules)
 
+    given = [h for _, h in pairs if isinstance(h, Tensor)]
+
     def anew(kind: type[Target]) -> list[Tensor]:
         other = Sweep(ys, tensors, batch, rules, kind)
         found = other.run(starts, strict)
-        return other.tidied(found) if kind is WeightedTarget else found
+        return other.joined(other.tidied(found) if kind is WeightedTarget else found, given)
 
     others = {plan: partial(anew, kind) for plan, kind in _OTHERS.items()}
-    ways = Ways(lambda: sweep.run(starts, strict), sweep.tidied, others)
+    ways = Ways(
+        sweep=lambda: sweep.run(starts, strict),
+        tidy=sweep.tidied,
+        join=lambda found: sweep.joined(found, given),
+        apart=lambda found, *limits: sweep.points_apart(found, given, *limits),
+        others=others,
+    )
     if len(ys) > 1 or batch or rules:
         results = derive_tidied(ways)
     else:
-        given = [h for _, h in pairs if isinstance(h, Tensor)]
-        results = derive_within_bound(ways, ys[0], tensors, given)
+        results = derive_by_count(ways, ys[0], tensors, given)
     again = partial(vjp, y, tensors, head, strict=strict, override=override)
     note_jacobian(results, pairs)
     return remember(results, ys, tensors, again)
@@ -122,6 +141,10 @@ class Sweep:
         self.rules = rules
         self.kind = kind
         self.order = derivation_order(ys, rules)
+        self.forward = topological_ops([*ys, *wrt])
+        self.inner = inner_reductions(self.forward)
+        self.in_place: dict[Op, None] = {}
+        """Formulas that store the adjoint of a reduction inside in place of their own."""
         self.active = self._active()
         self.targets: dict[Tensor, Target] = {}
         self.done: dict[Tensor, Adjoint | None] = {}
@@ -164,13 +187,30 @@ class Sweep:
         spared = [t for t in formulas if t in own and t not in heads]
         return tidy(results, made, self.order, spared)
 
+    def points_apart(
+        self, results: list[Tensor], heads: Sequence[Tensor], sizes: Mapping[Expr, int], enough: int
+    ) -> int | None:
+        """The points of such results where every contribution is gathered by itself."""
+        own = {t: a for t, a in self.done.items() if t in self.targets and a is not None}
+        stored = {t: a.tensor for t, a in own.items() if a.tensor is not None}
+        sums = [t for t, made in stored.items() if not is_formula(made)]
+        counted = dict.fromkeys((*self.wrt, *sums, *[t for t in own if t.op not in self.inner]))
+        parts = {t: self.targets[t].contributions if t in self.targets else [] for t in counted}
+        return points_apart(results, parts, [*stored.values(), *results], heads, sizes, enough)
+
+    def joined(self, results: list[Tensor], heads: Sequence[Tensor]) -> list[Tensor]:
+        """The results; what is computed from reductions inside of formulas stands with them."""
+        if not self.inner:
+            return results
+        return joined(results, self.forward, self.inner, topological_ops(heads))
+
     def _result(self, x: Tensor, strict: bool) -> Tensor:
         name = f"d{x.name}"
         adjoint = self.done.get(x)
         if adjoint is None and x in self.targets:
             adjoint = self.targets[x].finish(name, True, Uses(0, False))
         if adjoint is None:
-            if strict and any(_may_have_elements(y) for y in self.ys):
+            if strict and any(may_have_elements(y) for y in self.ys):
                 names = " and ".join([y.name for y in self.ys])
                 raise GradError(
                     f"{names} {'does' if len(self.ys) == 1 else 'do'} not depend on {x.name}.",
@@ -198,7 +238,12 @@ class Sweep:
                     continue
                 terms = compute_terms(viewed, c, self._wanted) if flows else []
                 terms = self._read_back(viewed, t, terms)
-                adjoint = self._finish(t, Uses(len(terms), _pointwise(viewed, terms)))
+                where = sizes_with_points(viewed) if op in self.inner else TRUE
+                inner = op in self.inner and not self._may_store(self.inner[op])
+                uses = Uses(len(terms), pointwise(viewed, terms), inner, where)
+                adjoint = self._finish(t, uses)
+                if op in self.inner and adjoint is not None and adjoint.tensor is not None:
+                    self.in_place[self.inner[op]] = None
                 if adjoint is not None:
                     if self.kind is WeightedTarget:
                         adjoint, terms = with_stored_weights(
@@ -213,6 +258,12 @@ class Sweep:
         else:
             for t in made:
                 self._finish(t, Uses(0, False))
+
+    def _may_store(self, formula: Op) -> bool:
+        """Whether a reduction in a formula may store its adjoint: the formula stores none."""
+        own = [self.done.get(t) for t in outputs(formula) if t not in self.ys]
+        left_out = any(a is not None and a.tensor is None for a in own)
+        return left_out and formula not in self.in_place
 
     def _read_back(self, op: Compute, made: Tensor, terms: list[Term]) -> list[Term]:
         """Coefficients that contain the value of `made` read it, if it is needed anyway."""
@@ -271,11 +322,10 @@ class Sweep:
         self.targets[tensor].contributions.append(contribution)
 
     def _push_term(self, op: Compute, adjoint: Adjoint, term: Term) -> None:
-        contribution = _contribution(op, adjoint, term)
+        made = contribution(op, adjoint, term)
         if term.at_winner is not None:
-            direct = _contribution(op, adjoint, term.at_winner)
-            contribution = replace(contribution, sparse=direct)
-        self._push(term.read.tensor, contribution)
+            made = replace(made, sparse=contribution(op, adjoint, term.at_winner))
+        self._push(term.read.tensor, made)
 
     def _visit_scatter(self, op: Scatter, made: Tensor) -> None:
         """out[f(p)] += v(p): each point's adjoint is the head where the point went."""
@@ -315,7 +365,7 @@ class Sweep:
                 heads.update(self._fold_heads(made, e, beside))
                 done.update(dict.fromkeys([made[n] for n in beside.values()]))
                 for term in adjoint_terms(op, e, heads, self._wanted):
-                    self._push(term.read.tensor, _whole(op, term))
+                    self._push(term.read.tensor, whole_contribution(op, term))
         return done
 
     def _fold_heads(
@@ -365,7 +415,7 @@ class Sweep:
         given: dict[Tensor, ScanHead] = {}
         for t, adjoint in adjoints.items():
             if adjoint is not None:
-                given[t] = _behind(lead, adjoint)
+                given[t] = behind(lead, adjoint)
         if not given:
             return
         heads = ScanHeads.of(op, given, viewed.combiner.arity)
@@ -394,50 +444,7 @@ class Sweep:
             )
 
 
-def _may_have_elements(t: Tensor) -> bool:
-    return not any(isinstance(n, int) and n == 0 for n in t.shape)
-
-
 def whole(t: Tensor) -> Adjoint:
     """A tensor (*batch, ...) as an adjoint."""
     axes = compute_axes(t.shape)
     return Adjoint(axes, read(t, axes), t)
-
-
-def _behind(lead: tuple[Axis, ...], adjoint: Adjoint) -> ScanHead:
-    """The adjoint at (lead, indices)."""
-    return lambda indices: adjoint.at((*lead, *indices))
-
-
-def _contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
-    coefficient = term.coefficient
-
-    def weight(batch: Sequence[Expr]) -> Expr:
-        head = cast(adjoint.at((*batch, *op.axes)), coefficient.dtype)
-        return times(head, coefficient)
-
-    axes = (*op.axes, *term.axes)
-    summed = term.axes or not _covers(term.read.indices, op.axes)
-    guard = logical_and(adjoint.support_at(op.axes), term.guard) if summed else term.guard
-    kinds = adjoint.body.kinds | coefficient.kinds
-    return Contribution(axes, term.condition, term.read.indices, weight, guard, kinds=kinds)
-
-
-def _whole(op: Compute, term: Term) -> Contribution:
-    """A term whose coefficient is the whole adjoint of its read."""
-    axes = (*op.axes, *term.axes)
-    where = (axes, term.condition, term.read.indices)
-    direct = _whole(op, term.at_winner) if term.at_winner else None
-    return Contribution(*where, lambda _: term.coefficient, term.guard, direct)
-
-
-def _pointwise(op: Compute, terms: Sequence[Term]) -> bool:
-    """Whether every term uses each point of the output for one element of its tensor."""
-    return all(
-        not t.axes and _covers(t.read.indices, op.axes) and t.condition is TRUE for t in terms
-    )
-
-
-def _covers(indices: Sequence[Expr], axes: Sequence[Axis]) -> bool:
-    found = [i for i in indices if isinstance(i, Axis)]
-    return len({*found}) == len(found) == len(indices) and all(a in set(found) for a in axes)

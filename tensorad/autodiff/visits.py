@@ -26,9 +26,17 @@ Items = tuple[Expr, ...]
 
 
 class Visits:
-    """The loops behind some tensors, without those behind `given`; counted for any sizes."""
+    """The loops behind some tensors, without those behind `given`; counted for any sizes.
 
-    def __init__(self, tensors: Sequence[Tensor], given: Sequence[Tensor] = ()) -> None:
+    `beside`: operations whose own loops do not count.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        given: Sequence[Tensor] = (),
+        beside: Mapping[Op, None] | None = None,
+    ) -> None:
         before = dict.fromkeys(topological_ops(given))
         ops = [op for op in topological_ops(tensors) if op not in before]
         self.boxes: dict[Shape, int] = {}
@@ -40,7 +48,7 @@ class Visits:
             for t in op_inputs(op):
                 uses[t] = uses.get(t, 0) + 1
         kept = dict.fromkeys(tensors)
-        for op in ops:
+        for op in [op for op in ops if op not in (beside or {})]:
             if isinstance(op, Scatter) and not _goes_on(op, uses, kept):
                 self.boxes[op.shape] = self.boxes.get(op.shape, 0) + 1
             if not isinstance(op, (Placeholder, Constant)):
