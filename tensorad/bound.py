@@ -3,9 +3,8 @@
 Nothing here knows how gradients are built. Three terms: every adjoint is stored once or
 receives one contribution per live read of its tensor; forward values that the partial
 derivatives mention are computed once; a reduction that is no sum is walked again (once to find
-the winner of a selection, twice otherwise). A reduction inside a formula counts as if it were
-written as a tensor of its own over the axes it depends on, unless its adjoint is the head's
-times a number.
+the winner of a selection, twice otherwise). Loops count as the forward program writes them: a
+reduction inside a formula at all points of the formula.
 """
 
 from __future__ import annotations
@@ -15,28 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorad.ir.alike import Form, Formula, form_of
-from tensorad.ir.expr import (
-    TRUE,
-    Axis,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Read,
-    Reduce,
-    Select,
-    size_var,
-)
-from tensorad.ir.flow import LINEAR, flow, flowing_components, scanned, values_in_partials, walks
-from tensorad.ir.levels import (
-    FoldSite,
-    Follow,
-    Level,
-    Stages,
-    every_operand,
-    fold_key,
-    loop_levels,
-)
+from tensorad.ir.expr import TRUE, Axis, Expr, Read, Reduce, size_var
+from tensorad.ir.flow import flow, flowing_components, scanned, values_in_partials, walks
+from tensorad.ir.levels import FoldSite, Level, every_operand, fold_key, loop_levels
 from tensorad.ir.points import count_points, depends_on_data, evaluate, possible
 from tensorad.ir.tensor import (
     Compute,
@@ -51,8 +31,8 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 
-Contexts = dict[tuple[Expr | None, Expr], list[tuple[Expr, ...]]]
-"""(stage, read) -> the axes and conditions around each of its occurrences."""
+Contexts = dict[Expr, list[tuple[Expr, ...]]]
+"""Read -> the axes and conditions around each of its occurrences."""
 
 
 def bound(y: Tensor, wrt: Iterable[Tensor], sizes: Mapping[str, int] | None = None) -> int:
@@ -80,7 +60,6 @@ class _Passage:
         needed: tensors whose values partial derivatives mention.
         folds: reductions whose values they mention.
         walked: points of reductions walked again.
-        stages: reductions inside the formula on the path -> (elements, uses).
     """
 
     op: Formula
@@ -90,7 +69,6 @@ class _Passage:
     needed: dict[Tensor, None] = field(default_factory=dict)
     folds: dict[Expr, None] = field(default_factory=dict)
     walked: int = 0
-    stages: dict[Expr, tuple[int, int]] = field(default_factory=dict)
 
     def receive(self, t: Tensor, points: int, *, by_data: bool = False) -> None:
         self.received.setdefault(t, []).append((points, by_data))
@@ -116,9 +94,8 @@ class _Yardstick:
         self.needed: dict[Tensor, None] = {}
         self.needed_folds: dict[Op, dict[Expr, None]] = {}
         """Reductions needed themselves, as those of the first operation of the form."""
-        self.fold_points: dict[tuple[Form, Stages | None], dict[Expr, int]] = {}
+        self.fold_points: dict[Form, dict[Expr, int]] = {}
         self.walked = 0
-        self.staged = 0
 
     def total(self) -> int:
         """Adjoints, forward values, and reductions walked again."""
@@ -129,7 +106,7 @@ class _Yardstick:
             heads = [t for t in outputs(op) if t in self.received and t in self.leading]
             if heads and not isinstance(op, (Placeholder, Constant)):
                 self._through(op, heads)
-        return self._adjoint_points() + self.staged + self._forward_points() + self.walked
+        return self._adjoint_points() + self._forward_points() + self.walked
 
     def count(self, items: tuple[Expr, ...]) -> int:
         if items not in self.counts:
@@ -183,7 +160,6 @@ class _Yardstick:
         if found.folds:
             self.needed_folds.setdefault(op, {}).update(found.folds)
         self.walked += found.walked
-        self.staged += sum([max(counts) for counts in found.stages.values()])
 
     def _pass(self, to: _Passage, heads: Sequence[Tensor]) -> None:
         if isinstance(to.op, Scan):
@@ -209,12 +185,12 @@ class _Yardstick:
         for n, e in enumerate(scanned(op, heads)):
             if e in active:
                 items = tuple(op.axes) if n < len(op.start) else inner
-                levels, sites = loop_levels((e,), items, follow, False, self._stages(follow))
+                levels, sites = loop_levels((e,), items, follow, conditions=False)
                 for level in levels:
                     self._through_level(to, level, contexts)
                 self._through_folds(to, levels, sites)
-        for (_, e), around in contexts.items():
-            self._receive_read(to, e, around)
+        for e, around in contexts.items():
+            self._receive_read(to, (*op.axes, *op.along), e, around)
 
     def _scan_points(self, op: Scan) -> int:
         """The steps; a state in cells is set cell by cell before them."""
@@ -233,14 +209,14 @@ class _Yardstick:
         for root, items in _roots(op, heads):
             if root not in active:
                 continue
-            levels, sites = loop_levels((root,), items, follow, False, self._stages(follow))
+            levels, sites = loop_levels((root,), items, follow, conditions=False)
             for level in levels:
                 self._through_level(to, level, contexts)
             self._through_folds(to, levels, sites)
         if isinstance(op, Scatter):
             self._through_scatter(to, op)
-        for (_, e), around in contexts.items():
-            self._receive_read(to, e, around)
+        for e, around in contexts.items():
+            self._receive_read(to, op.axes, e, around)
 
     def _through_scatter(self, to: _Passage, op: Scatter) -> None:
         if op.init is not None and op.init in to.leading:
@@ -258,32 +234,35 @@ class _Yardstick:
     def _through_level(self, to: _Passage, level: Level, contexts: Contexts) -> None:
         for e in level.need:
             if isinstance(e, Read):
-                contexts.setdefault((level.stage, e), []).append(level.around(e))
+                contexts.setdefault(e, []).append(level.around(e))
                 self._need_values(to, e.indices)
             else:
                 self._need_values(to, values_in_partials(e, to.active))
 
-    def _receive_read(self, to: _Passage, e: Expr, contexts: Sequence[tuple[Expr, ...]]) -> None:
-        """One distinct read; around the loops of another occurrence it comes for free.
+    def _receive_read(
+        self, to: _Passage, own: Sequence[Axis], e: Expr, contexts: Sequence[tuple[Expr, ...]]
+    ) -> None:
+        """One distinct read, at the points of all loops where it stands.
 
-        Of two occurrences, one around the other, the one with more points counts: inner loops
-        may be empty. All innermost ones together count at least.
+        A formula with reductions has no points but theirs: beside them an occurrence outside
+        comes for free, unless they have fewer.
         """
         if not isinstance(e, Read):
             return
-        by_axes: dict[frozenset[Expr], int] = {}
+        nests: dict[tuple[Axis, ...], int] = {}
         for items in contexts:
-            axes = frozenset([i for i in items if isinstance(i, Axis)])
-            by_axes[axes] = max(by_axes.get(axes, 0), self.count(items))
-        innermost = [n for axes, n in by_axes.items() if not any(axes < o for o in by_axes)]
-        larger = [n for axes, n in by_axes.items() if not _is_covered(axes, n, by_axes)]
-        points = max(sum(innermost), sum(larger))
+            axes = tuple([i for i in items if isinstance(i, Axis)])
+            nests[axes] = max(nests.get(axes, 0), self.count(items))
+        known = dict.fromkeys(own)
+        inside = [n for axes, n in nests.items() if any(a not in known for a in axes)]
+        outside = [n for axes, n in nests.items() if all(a in known for a in axes)]
+        points = max(sum(outside), sum(inside))
         to.receive(e.tensor, points, by_data=depends_on_data(*e.indices))
 
     def _through_folds(
         self, to: _Passage, levels: Sequence[Level], sites: Sequence[FoldSite]
     ) -> None:
-        """Adjoints of reductions inside the formula; loops of those that are no sums, again."""
+        """The loops of reductions that are no sums, again."""
         components: dict[Expr, dict[int, None]] = {}
         for level in levels:
             for e in level.need:
@@ -295,22 +274,7 @@ class _Yardstick:
             used = flowing_components(site.key.combiner, list(components[site.key]))
             points = walks(site.key.combiner, used) * self.count(site.points)
             again[site.key] = max(again.get(site.key, 0), points)
-            if site.elements is not None:
-                elements, uses = to.stages.get(site.key, (0, 0))
-                elements = max(elements, self.count(site.elements))
-                to.stages[site.key] = (elements, uses + self.count(site.uses))
         to.walked += sum(again.values())
-
-    def _stages(self, follow: Follow) -> Stages:
-        """Reductions inside formulas whose adjoint is not the head's times a number."""
-
-        def is_stage(level: Level, members: Sequence[Reduce], own: Sequence[Axis]) -> bool:
-            if _varies_less(level, members, own):
-                return True
-            scaled = _scaled(level, follow)
-            return any(e in scaled for e in members)
-
-        return is_stage
 
     def _need_values(self, to: _Passage, roots: Sequence[Expr]) -> None:
         for e in postorder(*roots):
@@ -341,8 +305,7 @@ class _Yardstick:
         total = sum([self._points_of(op) for op in whole])
         for op, keys in self.needed_folds.items():
             if op not in whole:
-                own = self._fold_points(op, _varies_less)
-                total += sum([own.get(key, 0) for key in keys])
+                total += sum([self._fold_points(op).get(key, 0) for key in keys])
         return total
 
     def _points_of(self, op: Op) -> int:
@@ -353,21 +316,19 @@ class _Yardstick:
                 return self._scan_points(op)
             case Scatter():
                 domain = self.count(tuple(op.axes))
-                return self.elements(op) + domain + sum(self._fold_points(op, None).values())
-        written = self._fold_points(op, None)
-        own = self._fold_points(op, _varies_less)
-        inside = [own.get(key, 0) for key in self.needed_folds.get(op, ())]
-        return sum(written.values()) + sum(inside) + (0 if written else self.elements(op))
+                return self.elements(op) + domain + sum(self._fold_points(op).values())
+        folds = self._fold_points(op)
+        return sum(folds.values()) if folds else self.elements(op)
 
-    def _fold_points(self, op: Op, stages: Stages | None) -> dict[Expr, int]:
+    def _fold_points(self, op: Op) -> dict[Expr, int]:
         """The points of each nest of reduction loops the operation writes."""
         assert isinstance(op, (Compute, Scatter))
         form, _ = form_of(op)
-        if (form, stages) not in self.fold_points:
-            self.fold_points[form, stages] = self._points_of_folds(self.first[form], stages)
-        return self.fold_points[form, stages]
+        if form not in self.fold_points:
+            self.fold_points[form] = self._points_of_folds(self.first[form])
+        return self.fold_points[form]
 
-    def _points_of_folds(self, op: Formula, stages: Stages | None) -> dict[Expr, int]:
+    def _points_of_folds(self, op: Formula) -> dict[Expr, int]:
         assert isinstance(op, (Compute, Scatter))
         if isinstance(op, Compute):
             parts = [(op.bodies, tuple(op.axes))]
@@ -375,10 +336,9 @@ class _Yardstick:
             parts = [((*u.indices, u.value, u.condition), tuple(op.axes)) for u in op.updates]
         points: dict[Expr, int] = {}
         for roots, items in parts:
-            _, sites = loop_levels(roots, items, every_operand, True, stages)
+            _, sites = loop_levels(roots, items, every_operand, conditions=True)
             for site in sites:
-                here, before = self.count(site.points), points.get(site.key, 0)
-                points[site.key] = before + here if site.elements is None else max(before, here)
+                points[site.key] = points.get(site.key, 0) + self.count(site.points)
         return points
 
 
@@ -394,46 +354,8 @@ def _active_nodes(op: Formula, leads: Mapping[Tensor, None]) -> dict[Expr, None]
     return active
 
 
-def _is_covered(axes: frozenset[Expr], points: int, others: Mapping[frozenset[Expr], int]) -> bool:
-    """Whether loops around or inside these visit more points."""
-    return any(
-        (axes < other and points <= n) or (other < axes and points < n)
-        for other, n in others.items()
-    )
-
-
 def _roots(op: Compute | Scatter, heads: Sequence[Tensor]) -> list[tuple[Expr, tuple[Expr, ...]]]:
     """The values a head reaches, with the axes and conditions around them."""
     if isinstance(op, Compute):
         return [(op.bodies[t.index], tuple(op.axes)) for t in heads]
     return [(u.value, (*op.axes, possible(u.condition))) for u in op.updates]
-
-
-def _varies_less(level: Level, members: Sequence[Reduce], own: Sequence[Axis]) -> bool:
-    return len(own) < len([i for i in level.items if isinstance(i, Axis)])
-
-
-def _scaled(level: Level, follow: Follow) -> dict[Expr, None]:
-    """The nodes whose adjoint is the level's own times values (or switched by values)."""
-    around = level.fold
-    if isinstance(around, Reduce):
-        every = range(around.combiner.arity)
-        if walks(around.combiner, flowing_components(around.combiner, every)):
-            return dict.fromkeys(level.need)
-    scaled: dict[Expr, None] = {}
-    for e in reversed(postorder(*level.need)):
-        if e in level.need and not isinstance(e, Reduce) and (e in scaled or not _keeps(e)):
-            scaled.update(dict.fromkeys(follow(e)))
-    return scaled
-
-
-def _keeps(e: Expr) -> bool:
-    """Whether the partial derivatives of `e` are numbers, switched by indices at most."""
-    match e:
-        case Select():
-            return not depends_on_data(e.cond)
-        case Call(op="mul" | "div", args=(a, b)):
-            return isinstance(b, Const) or (e.op == "mul" and isinstance(a, Const))
-        case Call():
-            return e.op in LINEAR
-    return isinstance(e, Cast)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from benchmarks.chain_programs import PROGRAMS
-from tensorad import bound
 from tensorad.autodiff import products, visits
 from tensorad.autodiff.reverse import vjp
 from tensorad.codegen import fusion, lower, planning, siblings
@@ -65,7 +64,7 @@ def test_the_points_of_equal_steps_are_counted_once(
 ) -> None:
     counts = []
     for steps in LENGTHS[1:]:
-        levels = [count_calls(monkeypatch, m, "loop_levels") for m in (bound, visits, products)]
+        levels = [count_calls(monkeypatch, m, "loop_levels") for m in (visits, products)]
         gradient(name, steps)
         counts.append([len(calls) for calls in levels])
         monkeypatch.undo()

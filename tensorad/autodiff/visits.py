@@ -13,6 +13,7 @@ from tensorad.ir.points import count_points, evaluate
 from tensorad.ir.tensor import (
     Compute,
     Constant,
+    Op,
     Placeholder,
     Scan,
     Scatter,

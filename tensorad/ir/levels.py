@@ -21,7 +21,6 @@ from tensorad.ir.visit import (
     children,
     conjuncts,
     either,
-    free_leaves,
     needs,
     outside_reductions,
     postorder,
@@ -39,14 +38,10 @@ class Level:
         items: the axes and conditions around, outermost first.
         need: node -> the further index condition under which its value is used. Reductions
             are leaves here; their sources are on a level of their own.
-        fold: the innermost fold (`FoldSite.key`) in whose sources the nodes are.
-        stage: the innermost one that is a stage.
     """
 
     items: tuple[Expr, ...]
     need: dict[Expr, Expr]
-    fold: Expr | None = None
-    stage: Expr | None = None
 
     def around(self, e: Expr) -> tuple[Expr, ...]:
         """The axes and conditions around one node of this level."""
@@ -62,18 +57,11 @@ class FoldSite:
         key: component 0 of the fold.
         points: axes and conditions around the innermost body *or its residual condition*.
         uses: axes and conditions around the place where the value is used.
-        elements: the axes of a stage; None if the fold is no stage.
     """
 
     key: Expr
     points: tuple[Expr, ...]
     uses: tuple[Expr, ...]
-    elements: tuple[Axis, ...] | None = None
-
-
-Stages = Callable[[Level, Sequence[Reduce], Sequence[Axis]], bool]
-"""Whether the reductions of one fold, which depend on some axes of the level, are computed before
-the rest of the level, as tensors of their own over these axes."""
 
 
 def loop_levels(
@@ -81,17 +69,14 @@ def loop_levels(
     axes: Sequence[Expr],
     follow: Follow,
     conditions: bool,
-    stages: Stages | None = None,
 ) -> tuple[list[Level], list[FoldSite]]:
     """The levels under `roots` (evaluated inside `axes`) along the operands `follow` gives.
 
     Args:
         conditions: whether reductions inside conditions have loops to count as well.
-        stages: which folds that are no roots are tensors of their own; default: none.
     """
     found: list[Level] = []
     sites: list[FoldSite] = []
-    whole = dict.fromkeys([fold_key(e) for e in roots if isinstance(e, Reduce)])
     work = [(Level(tuple(axes), {}), tuple(roots))]
     while work:
         empty, tops = work.pop()
@@ -100,32 +85,17 @@ def loop_levels(
         for members in _folds(level.need):
             first, key = members[0], fold_key(members[0])
             uses = (*level.items, reduce(either, [level.need[e] for e in members]))
-            own, around = _own_loops(first, uses)
-            is_stage = stages is not None and key not in whole and stages(level, members, own)
             outer, inner = split_condition(first.condition, first.axes)
-            around = (*(around if is_stage else uses), outer, *first.axes)
-            points = tuple([i for i in around if i is not TRUE])
+            points = tuple([i for i in (*uses, outer, *first.axes) if i is not TRUE])
             uses = tuple([i for i in uses if i is not TRUE])
-            sites.append(FoldSite(key, points, uses, own if is_stage else None))
+            sites.append(FoldSite(key, points, uses))
             sources = tuple(dict.fromkeys([s for e in members for s in follow(e)]))
             inside = points if inner is TRUE else (*points, possible(inner))
-            stage = key if is_stage else level.stage
             if sources:
-                work.append((Level(inside, {}, key, stage), sources))
+                work.append((Level(inside, {}), sources))
             if conditions and occurs(REDUCE, inner):
-                work.append((Level(points, {}, key, stage), (inner,)))
+                work.append((Level(points, {}), (inner,)))
     return found, sites
-
-
-def _own_loops(e: Reduce, items: Sequence[Expr]) -> tuple[tuple[Axis, ...], tuple[Expr, ...]]:
-    """The axes among `items` that a reduction depends on, and these with their conditions."""
-    needed = free_leaves(e)
-    for i in reversed(items):
-        if isinstance(i, Axis) and i in needed:
-            needed.update(free_leaves(i.lower, i.upper, i.step))
-    split = [c for i in items for c in ([i] if isinstance(i, Axis) else conjuncts(i))]
-    kept = tuple([i for i in split if all(a in needed for a in free_leaves(i))])
-    return tuple([i for i in kept if isinstance(i, Axis)]), kept
 
 
 def fold_key(e: Reduce) -> Expr:
