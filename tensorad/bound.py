@@ -245,7 +245,7 @@ class _Yardstick:
         """One distinct read, at the points of all loops where it stands.
 
         A formula with reductions has no points but theirs: beside them an occurrence outside
-        comes for free, unless they have fewer.
+        comes for free where each element is read there once, unless they have fewer points.
         """
         if not isinstance(e, Read):
             return
@@ -254,9 +254,11 @@ class _Yardstick:
             axes = tuple([i for i in items if isinstance(i, Axis)])
             nests[axes] = max(nests.get(axes, 0), self.count(items))
         known = dict.fromkeys(own)
-        inside = [n for axes, n in nests.items() if any(a not in known for a in axes)]
-        outside = [n for axes, n in nests.items() if all(a in known for a in axes)]
-        points = max(sum(outside), sum(inside))
+        inside = sum([n for axes, n in nests.items() if any(a not in known for a in axes)])
+        outside = sum([n for axes, n in nests.items() if all(a in known for a in axes)])
+        moved = dict.fromkeys(e.indices)
+        once = all(a in moved or a.extent == 1 for a in own)
+        points = max(outside, inside) if once else outside + inside
         to.receive(e.tensor, points, by_data=depends_on_data(*e.indices))
 
     def _through_folds(
