@@ -38,6 +38,7 @@ from tensorad.ir.tensor import (
     outputs as outputs_of,
 )
 from tensorad.ir.visit import op_expressions, op_inputs, postorder
+from tensorad.simplify.equal_formulas import computed_once
 
 
 def lower_program(
@@ -64,7 +65,9 @@ def lower_program(
             is not there or cannot be.
     """
     chosen = schedules(choices)
-    distinct, copies = _separate_outputs(outputs, inputs)
+    distinct = _separate_outputs(outputs, inputs)
+    if schedule:
+        distinct = computed_once(distinct, inputs)
     units = needed_units(distinct, inputs)
     ops = [op for unit in units for op in unit.parts]
     own, folded = _by_name(ops, _own_axes), _by_name(ops, _folded_axes)
@@ -76,7 +79,7 @@ def lower_program(
         kernels.append(k)
         if made is not None and not debug:
             made(k)
-    program = LoopProgram(tuple(inputs), tuple(copies), tuple(kernels))
+    program = LoopProgram(tuple(inputs), tuple(distinct), tuple(kernels))
     if schedule:
         program = in_memory_order(program)
     if debug:
@@ -138,16 +141,14 @@ def _inspect(program: LoopProgram, debug: Sequence[str]) -> None:
         sys.stderr.write(format_loops(program))
 
 
-def _separate_outputs(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor]
-) -> tuple[list[Tensor], list[Tensor]]:
+def _separate_outputs(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
     taken = dict.fromkeys(inputs)
     result: list[Tensor] = []
     for t in outputs:
         is_leaf = isinstance(t.op, (Placeholder, Constant))
         result.append(copy_of(t) if is_leaf or t in taken else t)
         taken[t] = None
-    return result, result
+    return result
 
 
 def copy_of(t: Tensor) -> Tensor:
