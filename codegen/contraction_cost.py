@@ -12,6 +12,7 @@ from tensorad.codegen.contraction import Part, size
 from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_gaps import stretched
 from tensorad.codegen.contraction_layout import in_place
+from tensorad.codegen.contraction_strips import column_of
 from tensorad.codegen.contraction_tiles import enough, even_rows, step_cycles
 from tensorad.codegen.machine import Machine
 from tensorad.ir.expr import Axis, Expr, Read, axis
@@ -26,6 +27,10 @@ WAYS: Final = 8
 NEAR_COPY: Final = 0.5
 FAR_COPY: Final = 1.3
 """Cycles for an element of a copy in the second cache, and of one that leaves it."""
+SHORT_PIECE: Final = 20.0
+"""Cycles at least that a vector of a short piece of a long row waits for memory."""
+LONG_PIECE: Final = 512
+"""Bytes of a piece from which it comes as fast as a stream."""
 PER_ROW: Final = 6.0
 PER_PANEL: Final = 50.0
 """Cycles of loops around a short row that is copied, and around a panel."""
@@ -130,7 +135,8 @@ def cycles_on(b: Blocking, target: Machine) -> float:
     per_step = tile_cost(b, panel) * (flat // panel)
     if flat % panel:
         per_step += tile_cost(b, flat % panel)
-    cost = outer * b.contraction.depth * per_step + _around_tiles(b, target)
+    sums = outer * b.contraction.depth * per_step
+    cost = max(sums, _columns(b, target)) + _around_tiles(b, target)
     shared = outer * ceil(flat / panel) * (b.tile_rows if b.by_rows else 1)
     return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < enough(target) else cost
 
@@ -146,7 +152,8 @@ def least_cycles(draft: Blocking, target: Machine) -> float:
         full = draft.flat // (draft.registers * draft.width) * draft.registers  # in any panels
     least = full * each[-1] + (registers - full) * min(each)
     outer = prod(size(a) for a in draft.outer)
-    return outer * depth * rows * least + _around_tiles(draft, target)
+    sums = outer * depth * rows * least
+    return max(sums, _columns(draft, target)) + _around_tiles(draft, target)
 
 
 def _around_tiles(b: Blocking, target: Machine) -> float:
@@ -170,13 +177,38 @@ def _around_tiles(b: Blocking, target: Machine) -> float:
         cost += copied + 0.25 * vectors
     elif b.flat * c.depth * element > target.l2 // 4 and b.tile_rows > 4:
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
-    if b.mode != "relayout" and is_streamed(b, target):
-        cost += 20.0 * vectors  # short pieces of long rows: memory waits
+    if (b.mode != "relayout" or target.by_lines) and is_streamed(b, target):
+        cost += vectors * _per_vector(b, target)
     if b.rows_mode != "place":
         cost += 3.0 * b.rows.extent * c.depth * prod(size(a) for a in c.batch)
     stores = prod(size(a) for a in c.nest.axes)
     cost += stores / b.width * b.blocks if store_stride(b) == 1 else stores * 1.5
     return cost
+
+
+def _per_vector(b: Blocking, target: Machine) -> float:
+    """Cycles for a vector of lanes that come from memory, until all row tiles have read it."""
+    element = b.lanes.value.dtype.size_bytes
+    in_stream = b.width * element / target.pace
+    if b.mode != "panel" or not target.by_lines or b.panel * element < LONG_PIECE:
+        return max(SHORT_PIECE, target.by_lines * in_stream)
+    again = b.tile_rows - 1 if b.sliver and few_rows(b, b.depth, target) else 0
+    return in_stream + again
+
+
+def few_rows(b: Blocking, steps: int, target: Machine) -> bool:
+    """Whether so many steps of all rows stay in the second cache."""
+    return b.rows.extent * steps * b.lanes.value.dtype.size_bytes <= target.l2 // 2
+
+
+def _columns(b: Blocking, target: Machine) -> float:
+    """Cycles in which columns of a matrix come from memory, a line at a time, beside the sums."""
+    if not target.by_lines or column_of(b, target) is None:
+        return 0.0
+    panels = prod(size(a) for a in b.outer) * ceil(b.flat / b.panel)
+    read = b.rows.extent * b.contraction.depth * b.rows.value.dtype.size_bytes
+    batch = prod(size(a) for a in b.contraction.batch)
+    return target.by_lines * panels * read / target.pace if batch * read > target.l3 else 0.0
 
 
 def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:

@@ -15,10 +15,13 @@ from tensorad.codegen.choices import OPEN, Choices
 from tensorad.codegen.contraction import Contraction, Part, is_symbolic, size
 from tensorad.codegen.contraction_blocking import Blocking, Mode, store_stride
 from tensorad.codegen.contraction_cost import (
+    LONG_PIECE,
     WAYS,
     copies_by_blocks,
     cycles_on,
+    few_rows,
     gaps_cost,
+    is_streamed,
     least_cycles,
     rows_collide,
 )
@@ -218,8 +221,12 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     outer = prod(size(a) for a in b.outer)
     rows = b.rows.extent * row_bytes
     whole = outer > 1 and b.flat <= lanes and rows <= target.l2 // 4  # the next one is asked for
-    if sliced and rows <= target.l2 // 2 and not whole:
+    if sliced and few_rows(b, row_bytes // element, target) and not whole:
         lanes = unit  # all rows and a sliver stay in the second cache
+        if is_streamed(b, target):  # long pieces; what they are packed from passes that cache, too
+            lanes = ceil(2 * LONG_PIECE / (unit * element)) * unit
+            if choices.block is None:
+                split, block = _split(c, kept(target) // (2 * lanes * element))
     points = c.depth * prod(size(a) for a in c.nest.axes)
     parallel = choices.parallel
     if parallel is None:

@@ -32,12 +32,16 @@ COUNTED_ON: Final = 32 << 20
 
 One core reaches the rest hardly faster than memory, and others use it. The flag may say more.
 """
+USUAL_PACE: Final = 5.5
+"""Bytes that one core reads from memory in a cycle, about: three machines have 5.3 to 7.3."""
 _VECTORS: Final = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 """Names of vector registers of x86, and their bytes."""
 _ONE_UNIT: Final = (
     "znver1", "znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake", "x86-64-v4",
 )  # fmt: skip
 """Processors that put two units together for a multiply-add of their widest registers."""
+_FAR_LINES: Final = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d")
+"""Processors that wait for few lines at once, and long for each; their `by_lines` is 3."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,24 @@ class Machine:
     """Float32 operations per second of one core at best; 0: not known, see `measured`."""
     read: float = 0.0
     """Bytes per second that one core reads from memory; 0: not known, see `measured`."""
+    by_lines: float = 0.0
+    """Times as long as in a stream that lines take which a core asks for one by one; 0: they come
+    while it computes."""
 
     def __str__(self) -> str:
         caches = ", ".join([f"L{n} {_size(getattr(self, f'l{n}'))}" for n in (1, 2, 3)])
         lanes = f"{self.registers} vector registers of {self.vector_bytes} bytes"
         return f"{self.cpu}: {caches}, {lanes}, {self.cores} CPU{'s' * (self.cores != 1)}"
+
+    @property
+    def pace(self) -> float:
+        """Bytes that one core reads from memory in a cycle: the usual where speeds are not said.
+
+        Measured ones would give each process plans of its own.
+        """
+        if not (self.flops and self.read):
+            return USUAL_PACE
+        return self.read * 2 * (self.vector_bytes // 4) * self.multiply_adds / self.flops
 
 
 def current() -> Machine:
@@ -87,7 +104,7 @@ def _described(text: str) -> Machine:
         found = _with_registers(replace(found, cpu=cpu), probed_vector_bytes(cpu))
     elif "vector_bytes" in given and "cpu" not in given:  # of a processor without a name
         units = 1 if int(given["vector_bytes"]) > 32 else 2
-        found = replace(found, multiply_adds=units)
+        found = replace(found, multiply_adds=units, by_lines=0.0)
     return replace(found, **given)  # type: ignore[arg-type]  # _parsed checks the types
 
 
@@ -144,8 +161,10 @@ def this_machine() -> Machine:
 def _with_registers(m: Machine, vector_bytes: int) -> Machine:
     """A processor with its registers of so many bytes, and what follows from its name."""
     units = 1 if m.cpu in _ONE_UNIT else 2
-    registers = _registers(vector_bytes)
-    return replace(m, vector_bytes=vector_bytes, registers=registers, multiply_adds=units)
+    registers, by_lines = _registers(vector_bytes), 3.0 if m.cpu in _FAR_LINES else 0.0
+    return replace(
+        m, vector_bytes=vector_bytes, registers=registers, multiply_adds=units, by_lines=by_lines
+    )
 
 
 def _vector_bytes(features: str) -> int:

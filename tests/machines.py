@@ -18,8 +18,9 @@ from tensorad.config import override
 
 
 def _whole(
-    cores: int, l2: int, l3: int, vector: int, registers: int, l1: int = 32, units: int = 2
-) -> str:
+    cores: int, l2: int, l3: int, vector: int, registers: int, l1: int = 32, units: int = 2,
+    by_lines: int = 0,
+) -> str:  # fmt: skip
     """A whole machine: l1 and l2 in kB, l3 in MB, vectors in bytes, multiply-adds in a cycle.
 
     Its speeds are said, too: they would be measured otherwise.
@@ -27,14 +28,15 @@ def _whole(
     return (
         f"l1={l1 << 10},l2={l2 << 10},l3={l3 << 20},line=64,vector_bytes={vector},"
         f"registers={registers},multiply_adds={units},cores={cores},"
-        f"flops={units * vector * 1_900_000_000},read=20000000000"
+        f"flops={units * vector * 1_900_000_000},read=20000000000,by_lines={by_lines}"
     )
 
 
 ZEN4: Final = _whole(2, 1024, 32, 64, 32, units=1)
 MACHINES: Final = (
     ZEN4,
-    _whole(2, 2048, 480, 64, 32, l1=48),  # a Xeon with a share of a whole socket's last cache
+    # a Xeon with a share of a whole socket's last cache
+    _whole(2, 2048, 480, 64, 32, l1=48, by_lines=3),
     _whole(1, 256, 4, 16, 16),
     _whole(1, 1024, 480, 32, 16),
     _whole(64, 2048, 4, 32, 16),

@@ -22,6 +22,7 @@ from tests.machines import described
 MACHINES = (
     "registers=32,vector_bytes=64,cores=1,l2=1048576,l3=16777216",
     "registers=16,vector_bytes=32,cores=4,l2=262144,l3=1048576",
+    "multiply_adds=2,l2=2097152,l3=4194304,by_lines=3",
 )
 
 
@@ -42,6 +43,11 @@ def convolution() -> tuple[Tensor, list[Tensor]]:
 
 def deep() -> tuple[Tensor, list[Tensor]]:
     a, b = te.placeholder((64, 9000), name="A"), te.placeholder((9000, 1024), name="B")
+    return topi.matmul(a, b), [a, b]
+
+
+def wide() -> tuple[Tensor, list[Tensor]]:
+    a, b = te.placeholder((32, 1000), name="A"), te.placeholder((1000, 2500), name="B")
     return topi.matmul(a, b), [a, b]
 
 
@@ -77,7 +83,7 @@ def shown(b: Blocking | None) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("text", MACHINES)
-@pytest.mark.parametrize("formula", [product, batch, convolution, deep])
+@pytest.mark.parametrize("formula", [product, batch, convolution, deep, wide])
 def test_no_way_costs_less_than_its_bound(
     text: str, formula: Formula, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +97,7 @@ def test_no_way_costs_less_than_its_bound(
 
 
 @pytest.mark.parametrize("text", MACHINES)
-@pytest.mark.parametrize("formula", [product, batch, convolution, deep])
+@pytest.mark.parametrize("formula", [product, batch, convolution, deep, wide])
 def test_bounds_leave_the_choice_as_it_is_and_most_ways_out(
     text: str, formula: Formula, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,24 @@ def test_registers_without_a_processor_bring_units_of_their_own() -> None:
     for width, units in ((16, 2), (32, 2), (64, 1)):
         with config.override(machine=f"vector_bytes={width}"):
             assert machine.current().multiply_adds == units
+            assert machine.current().by_lines == 0
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
+def test_some_processors_wait_for_lines_that_are_asked_for_one_by_one() -> None:
+    for cpu, by_lines in (("sapphirerapids", 3), ("graniterapids", 3), ("znver3", 0)):
+        with config.override(machine=f"cpu={cpu}"):
+            assert machine.current().by_lines == by_lines
+        with config.override(machine=f"cpu={cpu},by_lines=2.5"):
+            assert machine.current().by_lines == 2.5
+
+
+def test_the_pace_of_memory_is_what_the_speeds_say_or_the_usual() -> None:
+    text = "vector_bytes=64,multiply_adds=1,flops=110000000000"
+    with config.override(machine=f"{text},read=25000000000"):
+        assert 7.2 < machine.current().pace < 7.3
+    with config.override(machine=text):
+        assert machine.current().pace == machine.USUAL_PACE
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
@@ -144,7 +162,7 @@ def test_nonsense_is_refused(text: str) -> None:
         f"TENSORAD_MACHINE has the part {text!r}, which says nothing.\n"
         f"  in: TENSORAD_MACHINE={text}\n"
         "  hint: write name=value with cpu, l1, l2, l3, line, vector_bytes, registers, "
-        "multiply_adds, cores, flops, read; sizes in bytes."
+        "multiply_adds, cores, flops, read, by_lines; sizes in bytes."
     )
 
 
