@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from tensorad.codegen.loopir import Assign, Fold, For, If, Stmt, Visit
 from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import (
     TRUE,
     Axis,
+    Call,
     Expr,
     Param,
     Reduce,
+    Select,
+    logical_and,
+    logical_not,
+    logical_or,
     param,
     reduce_expr,
 )
 from tensorad.ir.levels import split_condition
-from tensorad.ir.visit import either, needs, outside_reductions, substitute, substitute_all
+from tensorad.ir.order import REDUCE, occurs
+from tensorad.ir.visit import (
+    and_then,
+    children,
+    either,
+    needs,
+    outside_reductions,
+    substitute,
+    substitute_all,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +100,10 @@ def _lower_guard(guard: Expr, results: dict[Expr, Expr]) -> tuple[tuple[Stmt, ..
 
 
 def fold_loops(order: Sequence[Expr], need: dict[Expr, Expr]) -> list[tuple[FoldLoop, Expr]]:
-    """The reductions in order, those of one fold together, each with its need."""
+    """The reductions in order, those of one fold together, each with its need.
+
+    A need does not ask for the values themselves: where they decide, they are computed.
+    """
     groups: dict[Reduce, list[Expr]] = {}
     for e in order:
         if isinstance(e, Reduce):
@@ -94,8 +112,43 @@ def fold_loops(order: Sequence[Expr], need: dict[Expr, Expr]) -> list[tuple[Fold
     loops = []
     for first, members in groups.items():
         guard = reduce(either, [need[e] for e in members])
-        loops.append((_fold_loop(first), guard))
+        loops.append((_fold_loop(first), _whatever(guard, dict.fromkeys(members))))
     return loops
+
+
+def _whatever(condition: Expr, unknown: Mapping[Expr, None]) -> Expr:
+    """Where a condition holds for some values of the unknown nodes, each comparison apart."""
+    if not occurs(REDUCE, condition):
+        return condition
+    touched = dict(unknown)
+    ways: dict[Expr, tuple[Expr, Expr]] = {}
+    """Node -> where it may be true, where it may be false."""
+    for e in outside_reductions((condition,)):
+        if e not in touched and not any(c in touched for c in children(e)):
+            ways[e] = (e, logical_not(e)) if e.dtype is BOOL else (TRUE, TRUE)
+            continue
+        touched[e] = None
+        ways[e] = _either_way(e, [] if isinstance(e, Reduce) else [ways[c] for c in children(e)])
+    return ways[condition][0]
+
+
+def _either_way(e: Expr, parts: Sequence[tuple[Expr, Expr]]) -> tuple[Expr, Expr]:
+    """Where a node may be true and where it may be false, for those of its operands."""
+    match e:
+        case Call(op="not"):
+            return parts[0][1], parts[0][0]
+        case Call(op="and"):
+            return logical_and(*[a for a, _ in parts]), logical_or(*[b for _, b in parts])
+        case Call(op="or"):
+            return logical_or(*[a for a, _ in parts]), logical_and(*[b for _, b in parts])
+        case Select() if e.dtype is BOOL:
+            (yes, no), then, orelse = parts
+            true, false = [
+                logical_or(and_then(yes, a), and_then(no, b))
+                for a, b in zip(then, orelse, strict=True)
+            ]
+            return true, false
+    return TRUE, TRUE
 
 
 def _fold_loop(e: Reduce) -> FoldLoop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,10 @@ from tensorad.codegen.loop_printer import format_loops
 from tensorad.codegen.loop_verify import verify_loops
 from tensorad.codegen.loopir import For
 from tensorad.codegen.lower import lower_program
+from tensorad.counting import work
 from tensorad.errors import BoundsError, BuildError, InternalError
 from tensorad.ir.expr import Axis, Expr, axis
+from tensorad.ir.interpret import interpret
 from tests.generators import random_program, random_symbolic_program, seeds
 from tests.loop_cases import CASES, Case, conv2d, dense, float_input, gathers, total
 
@@ -55,6 +58,33 @@ def test_visits_of_scatters_and_scans() -> None:
     case = gathers()
     assert visits(case, 2) == 6 * 5 + 4 * 5
     assert visits(CASES["scans"](), 0) == 4 * 5
+
+
+Chosen = Callable[[Expr, Expr], Expr]
+
+
+@pytest.mark.parametrize(
+    ("formula", "points"),
+    [
+        (lambda p, s: te.select(p > 0.0, te.select(s > 0.0, te.exp(s), 0.0), 1.0), 2 * 5),
+        (lambda p, s: te.select(te.select(p > 0.0, s > 0.0, False), 2.0, te.sin(s)), 4 * 5),
+        (lambda p, s: te.select(te.select(p > 0.0, s > 0.0, False), te.sin(s), 2.0), 2 * 5),
+        (lambda p, s: te.select(p > 0.0, te.select(~((s > 0.0) | (s < -1)), s, 1.0), 1.0), 2 * 5),
+    ],
+)
+def test_a_reduction_that_decides_whether_it_is_used_is_computed_once(
+    formula: Chosen, points: int
+) -> None:
+    x, p, k = float_input("X", 4, 5), float_input("P", 4), te.reduce_axis(5, "k")
+    y = te.compute((4,), lambda i: formula(p[i], te.min(x[i, k], axis=k)), name="Y")
+    program = lower_program([y], [x, p], schedule=False)
+    for low in (-2.0, -0.5, 0.5):
+        rows = np.linspace(low, 2.0, 20).reshape(4, 5)
+        arrays = {x: rows[[0, 3, 3, 0]], p: np.array([1.0, 1.0, -1.0, -1.0])}
+        (found,), visited = interpret_loops(program, arrays)
+        np.testing.assert_allclose(found, interpret(y, arrays))
+        assert visited == points
+    assert work(y).iterations == 4 * 5, "what data decides counts as true"
 
 
 @pytest.mark.parametrize("seed", seeds(16, 40))
