@@ -55,8 +55,9 @@ def is_read(e: Expr) -> bool:
 def extract_reductions(op: Compute) -> Compute:
     """op -> the same compute whose bodies are free of nested reductions.
 
-    A body that *is* a reduction keeps it; every other reduction becomes a compute of its own
-    over just the axes it depends on. Returns `op` itself if there is nothing to extract.
+    A body that *is* a reduction keeps it, if no other body has it inside; every other reduction
+    becomes a compute of its own over just the axes it depends on. Returns `op` itself if there
+    is nothing to extract.
     """
     if op not in _staged:
         bodies = _extract_all(op)
@@ -66,7 +67,7 @@ def extract_reductions(op: Compute) -> Compute:
 
 
 def _extract_all(op: Compute) -> tuple[Expr, ...]:
-    stages: dict[tuple[object, ...], Compute] = {}
+    stages: dict[Expr, Compute] = {}
     bodies: list[Expr] = []
     for body in op.bodies:
         if not isinstance(body, Reduce):
@@ -78,6 +79,10 @@ def _extract_all(op: Compute) -> tuple[Expr, ...]:
             bodies.append(reduce_expr(body.combiner, sources, body.axes, condition, body.index))
         else:
             bodies.append(body)
+    for n, body in enumerate(op.bodies):
+        if isinstance(body, Reduce) and fold_key(body) in stages:
+            stage = stages[fold_key(body)]
+            bodies[n] = _at(stage, body.index, _used_axes(body, op.axes))
     return tuple(bodies)
 
 
@@ -85,7 +90,7 @@ def _extract(
     op: Compute,
     root: Expr,
     context: Sequence[Axis],
-    stages: dict[tuple[object, ...], Compute],
+    stages: dict[Expr, Compute],
     where: Expr = TRUE,
 ) -> Expr:
     """`root`, evaluated where a condition holds, with its reductions read from stages."""
@@ -135,7 +140,7 @@ def _stage_read(
     e: Reduce,
     guard: Expr,
     context: Sequence[Axis],
-    stages: dict[tuple[object, ...], Compute],
+    stages: dict[Expr, Compute],
 ) -> Expr:
     used = _used_axes(e, context)
     own = own_part(guard, used) if _is_joint(op) else TRUE
@@ -150,7 +155,7 @@ def _guarded_stage_read(
     e: Reduce,
     guard: Expr,
     context: Sequence[Axis],
-    stages: dict[tuple[object, ...], Compute],
+    stages: dict[Expr, Compute],
     stage: Compute,
 ) -> Expr:
     """The same for a reduction whose reads leave their tensors where the guard does not hold.
@@ -217,10 +222,8 @@ def _used_axes(e: Reduce, context: Sequence[Axis]) -> list[Axis]:
     return [a for a in context if a in needed]
 
 
-def _stage(
-    op: Compute, e: Reduce, used: Sequence[Axis], stages: dict[tuple[object, ...], Compute]
-) -> Compute:
-    key = (e.combiner, e.sources, e.axes, e.condition)
+def _stage(op: Compute, e: Reduce, used: Sequence[Axis], stages: dict[Expr, Compute]) -> Compute:
+    key = fold_key(e)
     if key not in stages:
         made = _make_stage(op, e, used)
         if is_demanded():
