@@ -23,7 +23,7 @@ from tensorad.ir.interpret import interpret
 from tensorad.ir.points import evaluate
 from tensorad.ir.tensor import Compute, Dim, Scan, Scatter, Tensor, dim_expr
 from tensorad.simplify.record import Decision, listening
-from tests.program_checks import like
+from tests.program_checks import check_work, like
 from tests.test_random_programs import LARGE, SIZES, choose, differentiate
 
 FIXED: tuple[dict[str, int], ...] = ({},)
@@ -203,6 +203,26 @@ def test_storing_nothing_visits_the_fewest_points_of_some_program() -> None:
         found = vjp(y, wrt, like(y, "H"))
     assert work(found).iterations <= bound(y, wrt)
     assert "nothing stored" in [r.plan for r in heard if isinstance(r, Decision)]
+
+
+@pytest.mark.parametrize("seed", (195, 746, 1111, 1263, 1328, 1440, 1478, 1843))
+def test_random_programs_keep_to_the_yardstick(seed: int) -> None:
+    program, rng = choose(seed)
+    of = differentiate(program, rng)
+    symbolic = any(not isinstance(n, int) for t in program.inputs for n in t.shape)
+    for sizes in (LARGE, *SIZES[:2]) if symbolic else ({},):
+        check_work(of, sizes)
+
+
+def test_a_formula_and_its_reductions_count_once() -> None:
+    x, k = matrix("X", 6, 5), te.reduce_axis(5, "k")
+    z = te.compute((6,), lambda i: te.tanh(te.sum(x[i, k], axis=k)) * 30.0, name="Z")
+    y = te.compute((6,), lambda i: te.sin(z[i]), name="Y")
+    head = like(y, "H")
+    starts, batch = seeds(pair_heads([y], [head]))
+    sweep = Sweep([y], [x], batch, {})
+    found = sweep.run(starts, strict=False)
+    assert sweep.points_apart(found, [head], {}, 1000) == bound(y, [x]) == 30 + 30 + 6
 
 
 def test_loops_that_data_bound_are_not_compared() -> None:

@@ -12,6 +12,7 @@ from tensorad.autodiff.visits import Visits
 from tensorad.ir.expr import TRUE, Axis, Expr, logical_or
 from tensorad.ir.points import count_points, depends_on_data, evaluate, possible
 from tensorad.ir.tensor import Op, Scan, Scatter, Tensor, dim_expr
+from tensorad.ir.visit import topological_ops
 
 MOST_POINTS: Final = 1 << 17
 """Loops that need more points listed to be counted are not counted."""
@@ -24,6 +25,7 @@ def points_apart(
     results: Sequence[Tensor],
     received: Received,
     stored: Sequence[Tensor],
+    inner: Mapping[Op, Op],
     given: Sequence[Tensor],
     sizes: Mapping[Expr, int],
     enough: int,
@@ -33,6 +35,8 @@ def points_apart(
     Args:
         results: a gradient, as it came from the sweep.
         stored: the tensors in which it collects adjoints.
+        inner: reductions inside of formulas -> the formula, which has their points where both
+            are computed.
         given: what is behind these does not count.
         enough: more than this need not be counted.
     Returns:
@@ -49,7 +53,9 @@ def points_apart(
         total += elements + points if scattered else max(elements, points)
         if total >= enough:
             return total
-    return total + Visits(results, given, _collecting(stored)).count(sizes)
+    order = dict.fromkeys(topological_ops(results))
+    beside = {**_collecting(stored), **{r: None for r, op in inner.items() if op in order}}
+    return total + Visits(results, given, beside).count(sizes)
 
 
 def _collecting(stored: Sequence[Tensor]) -> dict[Op, None]:

@@ -97,9 +97,7 @@ def vjp(
     tensors = check_wrt(wrt)
     starts, batch = seeds(pairs)
     rules = check_override(override)
-
     sweep = Sweep(ys, tensors, batch, rules)
-
     given = [h for _, h in pairs if isinstance(h, Tensor)]
 
     def anew(kind: type[Target]) -> list[Tensor]:
@@ -193,10 +191,12 @@ class Sweep:
         """The points of such results where every contribution is gathered by itself."""
         own = {t: a for t, a in self.done.items() if t in self.targets and a is not None}
         stored = {t: a.tensor for t, a in own.items() if a.tensor is not None}
-        sums = [t for t, made in stored.items() if not is_formula(made)]
+        read = dict.fromkeys(topological_ops(results))
+        sums = [t for t, made in stored.items() if made.op in read and not is_formula(made)]
         counted = dict.fromkeys((*self.wrt, *sums, *[t for t in own if t.op not in self.inner]))
         parts = {t: self.targets[t].contributions if t in self.targets else [] for t in counted}
-        return points_apart(results, parts, [*stored.values(), *results], heads, sizes, enough)
+        made = [*stored.values(), *results]
+        return points_apart(results, parts, made, self.inner, heads, sizes, enough)
 
     def joined(self, results: list[Tensor], heads: Sequence[Tensor]) -> list[Tensor]:
         """The results; what is computed from reductions inside of formulas stands with them."""
