@@ -34,6 +34,8 @@ shifted = ta.scalar_function(
     lambda x: x + ta.const(0.5), partials=lambda y, x: ta.select(x > 0, 1, 1), name="shifted"
 )
 
+tenth = ta.scalar_function(lambda x: 0.1 * x, partials=lambda y, x: 0.1, name="tenth")
+
 FORMULAS: dict[str, tuple[Callable[[Axis], Any], Callable[[int], float]]] = {
     "sqrt": (lambda i: ta.sqrt(2.0), lambda i: math.sqrt(2)),
     "of an int": (lambda i: ta.exp(1), lambda i: math.e),
@@ -51,6 +53,7 @@ FORMULAS: dict[str, tuple[Callable[[Axis], Any], Callable[[int], float]]] = {
     "integer data": (lambda i: ta.sin(small[i] * 0.1), lambda i: math.sin(i * 0.1)),
     "condition": (lambda i: (i > 1) * 0.1, lambda i: 0.1 * (i > 1)),
     "scalar function": (lambda i: own_root(2.0), lambda i: math.sqrt(2)),
+    "scalar function of an index": (lambda i: tenth(i) + tenth(small[i]), lambda i: i * 0.1 * 2),
     "stopped": (lambda i: ta.stop_gradient(ta.sqrt(2)), lambda i: math.sqrt(2)),
     "quotient": (lambda i: ta.select(i > 1, 7, 5) // 2 * 0.1, lambda i: (2 + (i > 1)) * 0.1),
 }  # fmt: skip

@@ -28,6 +28,8 @@ class Function:
         result: over `params`; it may use other functions.
         rule: (the function's value, its params) -> partials; asked once, when first needed, so
             that functions may be each other's derivatives.
+        is_weak: whether the result is a formula of numbers and integers: it yields to floats beside
+            the function.
     """
 
     name: str
@@ -35,17 +37,18 @@ class Function:
     result: Expr
     rule: Callable[[Param, tuple[Param, ...]], Partials]
     asked: list[tuple[Param, Partials]] = field(default_factory=list, repr=False)
-    other: Callable[[tuple[DType, ...]], Function] | None = None
+    other: Callable[[tuple[DType, ...], DType], Function] | None = None
     """The same function of other dtypes."""
+    is_weak: bool = False
 
-    def of_dtypes(self, dtypes: tuple[DType, ...]) -> Function:
-        """The same function of operands of these dtypes.
+    def of_dtypes(self, dtypes: tuple[DType, ...], like: DType) -> Function:
+        """The same function of operands of these dtypes, computed in `like` if none is a float.
 
         Requires: it knows others.
         """
         if self.other is None:
             raise InternalError(f"{self.name} is a function of fixed dtypes")
-        return self.other(dtypes)
+        return self.other(dtypes, like)
 
     def partials(self) -> tuple[Param, Partials]:
         """(the parameter that stands for the value, the partials over it and `params`)."""
@@ -83,7 +86,11 @@ def stop_function(dtype: DType) -> Function:
     """x with derivative zero."""
     x = param("x", dtype)
     return Function(
-        "stop_gradient", (x,), x, lambda value, params: (None,), other=lambda d: stop_function(d[0])
+        "stop_gradient",
+        (x,),
+        x,
+        lambda value, params: (None,),
+        other=lambda dtypes, like: stop_function(dtypes[0]),
     )
 
 

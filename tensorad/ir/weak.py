@@ -76,7 +76,7 @@ def _image(e: Expr, dtype: DType, done: Mapping[Expr, Expr]) -> Expr:
             return select(e.cond, done[e.then], done[e.orelse])
         case Apply():
             args = tuple([done.get(a, a) for a in e.args])
-            function = e.function.of_dtypes(tuple([a.dtype for a in args]))
+            function = e.function.of_dtypes(tuple([a.dtype for a in args]), dtype)
             return cast(apply(function, args), dtype)
         case Reduce():
             combiner = _COMBINERS[e.combiner.name](dtype)

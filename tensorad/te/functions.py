@@ -50,13 +50,13 @@ class ScalarFunction:
     tensors, with broadcasting. Floats are brought to one dtype; integers and booleans keep
     theirs and are constants of the derivative.
 
-    `made` keeps one function for each tuple of operand dtypes.
+    `made` keeps one function for each tuple of operand dtypes and the dtype of its numbers.
     """
 
     name: str
     formula: Callable[..., Any]
     derivatives: Callable[..., Any]
-    made: dict[tuple[DType, ...], Function] = field(default_factory=dict, repr=False)
+    made: dict[tuple[tuple[DType, ...], DType], Function] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         place = (getattr(self.formula, "__module__", ""), getattr(self.formula, "__qualname__", ""))
@@ -79,22 +79,30 @@ class ScalarFunction:
         dtype = reduce(result_type, [e.dtype for e in operands if _is_number(e)], WEAK_FLOAT)
         operands = [cast(e, dtype) if _is_number(e) else e for e in operands]
         alone = tuple([settled(e) for e in operands])
-        function = self._function(tuple([e.dtype for e in alone]))
-        if function.result.dtype is FLOAT32 and any(e.dtype.is_weak for e in operands):
+        function = self._function(tuple([e.dtype for e in alone]), FLOAT32)
+        weak = function.is_weak or any(e.dtype.is_weak for e in operands)
+        if function.result.dtype is FLOAT32 and weak:
             return Apply(WEAK_FLOAT, function, tuple(operands))
         return apply(function, alone)
 
-    def _function(self, dtypes: tuple[DType, ...]) -> Function:
-        if dtypes not in self.made:
+    def _function(self, dtypes: tuple[DType, ...], like: DType) -> Function:
+        """The function of these dtypes; formulas of numbers in it are computed in the float among
+        them, otherwise in `like`."""
+        key = dtypes, next((d for d in dtypes if d.is_float), like)
+        if key not in self.made:
             names = _parameter_names(self.name, self.formula, len(dtypes))
             params = tuple([param(n, d) for n, d in zip(names, dtypes, strict=True)])
-            result = self._result(self.formula(*params), params)
-            made = Function(self.name, params, result, self._partials, other=self._function)
-            self.made.setdefault(dtypes, made)
-        return self.made[dtypes]
+            value = self.formula(*params)
+            result = self._result(value, params, key[1])
+            weak = isinstance(value, Expr) and value.dtype.is_weak
+            alone = weak and not any(d.is_float for d in dtypes)
+            made = Function(
+                self.name, params, result, self._partials, other=self._function, is_weak=alone
+            )
+            self.made.setdefault(key, made)
+        return self.made[key]
 
-    def _result(self, value: object, params: tuple[Param, ...]) -> Expr:
-        like = next((p.dtype for p in params if p.dtype.is_float), FLOAT32)
+    def _result(self, value: object, params: tuple[Param, ...], like: DType) -> Expr:
         e = element(f"the value of {self.name}", value, like)
         _check_own(f"the formula of {self.name}", e, params)
         if not e.dtype.is_float:
