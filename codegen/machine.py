@@ -27,6 +27,8 @@ _PROBE: Final = """define void @f(ptr %p) {
   store <16 x float> %y, ptr %p
   ret void
 }"""
+_WANTED: Final = {"str": "a name", "int": "a positive integer", "float": "a number, not negative"}
+"""What the flag may say, by the kinds of facts."""
 COUNTED_ON: Final = 32 << 20
 """Bytes of the last cache that the system may tell of: more belongs to a whole socket.
 
@@ -136,6 +138,13 @@ def _parsed(text: str) -> dict[str, str | int | float]:
             found[name] = int(value)
         elif kind == "float" and value.replace(".", "", 1).isdecimal():
             found[name] = float(value)
+        elif kind is not None:
+            wanted = _WANTED[kind]
+            raise DefinitionError(
+                f"TENSORAD_MACHINE: {name} must be {wanted}, got {value!r}.",
+                where=f"TENSORAD_MACHINE={text}",
+                hint="write name=value, as in cpu=haswell,l2=262144; sizes in bytes.",
+            )
         else:
             raise DefinitionError(
                 f"TENSORAD_MACHINE has the part {part.strip()!r}, which says nothing.",

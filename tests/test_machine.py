@@ -154,7 +154,28 @@ def test_an_unknown_processor_is_refused(cpu: str) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["l2", "l2=", "l2=-4", "l2=²", "l9=4", "flops=fast", "cpu="])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("l2", "l2 must be a positive integer, got ''."),
+        ("l2=-4", "l2 must be a positive integer, got '-4'."),
+        ("l2=²", "l2 must be a positive integer, got '²'."),
+        ("line=1/4", "line must be a positive integer, got '1/4'."),
+        ("flops=fast", "flops must be a number, not negative, got 'fast'."),
+        ("cpu=", "cpu must be a name, got ''."),
+    ],
+)
+def test_values_are_refused_by_what_they_must_be(text: str, said: str) -> None:
+    with config.override(machine=text), pytest.raises(DefinitionError) as caught:
+        machine.current()
+    assert str(caught.value) == (
+        f"TENSORAD_MACHINE: {said}\n"
+        f"  in: TENSORAD_MACHINE={text}\n"
+        "  hint: write name=value, as in cpu=haswell,l2=262144; sizes in bytes."
+    )
+
+
+@pytest.mark.parametrize("text", ["l9=4", "4", "=4"])
 def test_nonsense_is_refused(text: str) -> None:
     with config.override(machine=text), pytest.raises(DefinitionError) as caught:
         machine.current()
