@@ -17,6 +17,7 @@ from benchmarks import (
     suite_commands,
 )
 from benchmarks.frameworks import ROUNDS as RACE_ROUNDS
+from benchmarks.options import positive, positives
 from benchmarks.peers.contestant import MODES
 from benchmarks.peers.registry import PEERS
 from benchmarks.processes import RunError
@@ -44,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         one.add_argument("names", nargs="*", help="parts of the rows' names; all when left out")
-        one.add_argument("--rounds", type=int, default=ROUNDS, help="measurements per median")
+        one.add_argument("--rounds", type=positive, default=ROUNDS, help="measurements per median")
         one.add_argument("--json", type=Path, help="also write the figures to this file")
     for name, command, text in race_commands.COMMANDS:
         one = add.add_parser(name, help=text, description=text)
@@ -68,9 +69,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _machine_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("names", nargs="*", help="parts of the rows' names; all when left out")
-    p.add_argument("--threads", type=_numbers, default=[1, 2], help="1,2 by default")
-    p.add_argument("--rounds", type=int, default=RACE_ROUNDS, help="rounds per median")
-    p.add_argument("--processes", type=int, default=1, help="fresh processes; medians of them")
+    p.add_argument("--threads", type=positives, default=[1, 2], help="1,2 by default")
+    p.add_argument("--rounds", type=positive, default=RACE_ROUNDS, help="rounds per median")
+    p.add_argument("--processes", type=positive, default=1, help="fresh processes; medians of them")
     p.add_argument("--json", type=Path, help="also write the figures to this file")
     p.add_argument("--found", type=Path, help=argparse.SUPPRESS)  # of a measuring process
 
@@ -80,13 +81,13 @@ def _race_options(p: argparse.ArgumentParser) -> None:
         "names", nargs="*",
         help="groups (notebook, layers, unusual, gathered, small) or parts of workloads' names",
     )  # fmt: skip
-    p.add_argument("--threads", type=_numbers, default=[1, 2], help="1,2 by default")
+    p.add_argument("--threads", type=positives, default=[1, 2], help="1,2 by default")
     p.add_argument("--modes", type=_some_of(MODES), default=list(MODES), help=", ".join(MODES))
     p.add_argument("--peers", type=_some_of(PEERS), default=list(PEERS), help=", ".join(PEERS))
-    p.add_argument("--rounds", type=int, default=RACE_ROUNDS, help="quiet rounds per median")
+    p.add_argument("--rounds", type=positive, default=RACE_ROUNDS, help="quiet rounds per median")
     p.add_argument("--seconds", type=float, default=0.01, help="length of one sample, about")
     p.add_argument("--shapes", type=int, metavar="SEED", help="three more shapes per workload")
-    p.add_argument("--processes", type=int, default=1, help="fresh processes; medians of them")
+    p.add_argument("--processes", type=positive, default=1, help="fresh processes; medians of them")
     p.add_argument("--json", type=Path, help="also write the figures to this file")
     p.add_argument("--wide", action="store_true", help="a column for every peer")
     p.add_argument("--no-limits", action="store_true", help="do not measure the machine first")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import results
+from benchmarks.options import positive
 from benchmarks.suite_commands import SUITES
 
 FOLDER: Final = Path("benchmark_results")
@@ -26,9 +27,9 @@ def add_commands(add: argparse._SubParsersAction[argparse.ArgumentParser], main:
     everything.add_argument("suites", nargs="*", help=f"some of {', '.join(ORDER)}")
     everything.add_argument("--folder", type=Path, default=FOLDER, help="for the JSON files")
     everything.add_argument("--page", type=Path, default=results.PAGE, help="what to write")
-    everything.add_argument("--processes", type=int, default=5, help="of suites of ratios; medians")
+    everything.add_argument("--processes", type=positive, default=5, help="of ratios; medians")
     everything.add_argument("--threads", default="1,2", help="1,2 by default")
-    everything.add_argument("--rounds", type=int, default=15, help="rounds per median")
+    everything.add_argument("--rounds", type=positive, default=15, help="rounds per median")
     everything.add_argument("--peers", help="of the races; all when left out")
     everything.add_argument("--shapes", type=int, metavar="SEED", help="three more shapes each")
     everything.set_defaults(command=lambda options: _all(options, main))

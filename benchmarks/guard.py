@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from benchmarks.options import positive
 from benchmarks.processes import bind, environment
 from benchmarks.tables import aligned, number
 from benchmarks.workloads.catalogue import chosen
@@ -199,7 +200,7 @@ def options(p: argparse.ArgumentParser) -> None:
     """What the guard may be told."""
     p.add_argument("names", nargs="*", help="as of frameworks; small when left out")
     p.add_argument("--base", default=PARENT, help="the commit to compare with; HEAD^ by default")
-    p.add_argument("--rounds", type=int, default=11, help="turns per median")
+    p.add_argument("--rounds", type=positive, default=11, help="turns per median")
     p.add_argument("--seconds", type=float, default=0.01, help="length of one sample, about")
 
 

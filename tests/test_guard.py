@@ -88,6 +88,21 @@ def test_the_guard_refuses_what_it_does_not_find(capsys: pytest.CaptureFixture[s
     ]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["guard", "--rounds", "0"], ["frameworks", "--processes", "-1"], ["calls", "--threads", "0"]],
+)
+def test_numbers_of_what_there_has_to_be_are_positive(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    suite, option, value = arguments
+    said = f"error: argument {option}: {value!r} is no positive integer"
+    assert capsys.readouterr().err.endswith(f"benchmarks {suite}: {said}\n")
+
+
 @pytest.mark.slow
 def test_the_sides_of_the_guard_are_processes(tmp_path: Path) -> None:
     shutil.copytree(guard.ROOT / "benchmarks", tmp_path / "benchmarks")
