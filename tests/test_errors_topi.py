@@ -160,11 +160,11 @@ def more_windows_than_indices() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "rnn_cell: w_input must be a tensor, got ndarray.",
-    "  hint: wrap an array with ta.const(array).",
+    "rnn_cell: w_input must be a tensor or an array with axes, got list.",
+    "  hint: e.g. a placeholder, or np.array([1.0, 2.0]).",
 )
-def an_array_for_weights() -> None:
-    topi.rnn_cell(X, X, np.ones((6, 6)), X)  # type: ignore[arg-type]  # the mistake
+def a_list_for_weights() -> None:
+    topi.rnn_cell(X, X, [[1.0] * 6] * 6, X)  # type: ignore[arg-type]  # the mistake
 
 
 @CASES.refused(

@@ -154,11 +154,11 @@ def the_mean_of_nothing() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "argmax: x must be a tensor, got ndarray.",
-    "  hint: wrap an array with ta.const(array).",
+    "argmax: x must be a tensor or an array with axes, got list.",
+    "  hint: e.g. a placeholder, or np.array([1.0, 2.0]).",
 )
-def an_array() -> None:
-    topi.argmax(x)
+def a_list() -> None:
+    topi.argmax([1.0, 2.0])  # type: ignore[arg-type]  # the mistake
 
 
 @CASES.refused(

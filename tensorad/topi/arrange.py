@@ -28,7 +28,7 @@ def tile(x: Tensor, repeats: Sequence[int] | int) -> Tensor:
     Raises:
         DefinitionError: repeats are no integers >= 0.
     """
-    check_tensor("tile", "x", x)
+    x = check_tensor("tile", "x", x)
     given = as_integers(repeats)
     if given is None or min(given, default=0) < 0:
         raise DefinitionError(
@@ -53,7 +53,7 @@ def repeat(x: Tensor, repeats: int, axis: int) -> Tensor:
     Raises:
         DefinitionError: repeats is no positive integer.
     """
-    check_tensor("repeat", "x", x)
+    x = check_tensor("repeat", "x", x)
     along = normalize_axis("repeat", axis, x.ndim)
     times = check_integer("repeat", "repeats", repeats, 1, "e.g. 2.")
     shape = (*x.shape[:along], dim_of(dim_expr(x.shape[along]) * times), *x.shape[along + 1 :])
@@ -67,7 +67,8 @@ def repeat(x: Tensor, repeats: int, axis: int) -> Tensor:
 
 def flip(x: Tensor, axis: Axes = None) -> Tensor:
     """x in reverse order along the axes (all: None)."""
-    over = normalize_axes("flip", axis, check_tensor("flip", "x", x).ndim)
+    x = check_tensor("flip", "x", x)
+    over = normalize_axes("flip", axis, x.ndim)
 
     def body(*i: Expr) -> Expr:
         return x[tuple(dim_expr(x.shape[d]) - 1 - k if d in over else k for d, k in enumerate(i))]
@@ -78,7 +79,7 @@ def flip(x: Tensor, axis: Axes = None) -> Tensor:
 
 def roll(x: Tensor, shift: int, axis: int) -> Tensor:
     """Elements moved by `shift` positions along `axis`, around the end."""
-    check_tensor("roll", "x", x)
+    x = check_tensor("roll", "x", x)
     along = normalize_axis("roll", axis, x.ndim)
     by = check_integer("roll", "shift", shift, hint="e.g. -1.")
     extent = divisor(x.shape[along])
@@ -102,7 +103,7 @@ def strided_slice(
         ShapeError: the extent of a cut axis is symbolic.
         DefinitionError: a stride is 0, or the lists differ in length.
     """
-    check_tensor("strided_slice", "x", x)
+    x = check_tensor("strided_slice", "x", x)
     first, last = _positions(begin), _positions(end)
     steps = (1,) * len(first or ()) if strides is None else as_integers(strides)
     lists = [n for n in (first, last, steps) if n is not None and len(n) <= x.ndim]
@@ -148,7 +149,7 @@ def space_to_depth(x: Tensor, block: int) -> Tensor:
     Raises:
         ShapeError: height or width is no multiple of the block.
     """
-    check_tensor("space_to_depth", "x", x, 4)
+    x = check_tensor("space_to_depth", "x", x, 4)
     block = check_integer("space_to_depth", "block", block, 1)
     n, c, height, width = x.shape
     channels = divisor(c)
@@ -169,7 +170,7 @@ def depth_to_space(x: Tensor, block: int) -> Tensor:
     Raises:
         ShapeError: the channels are no multiple of block^2.
     """
-    check_tensor("depth_to_space", "x", x, 4)
+    x = check_tensor("depth_to_space", "x", x, 4)
     block = check_integer("depth_to_space", "block", block, 1)
     n, channels, height, width = x.shape
     c = _quotient("depth_to_space", x, channels, block * block)
@@ -221,15 +222,14 @@ def meshgrid(*tensors: Tensor, indexing: str = "xy") -> list[Tensor]:
         DefinitionError: indexing is neither "xy" nor "ij".
     """
     check_word("meshgrid", "indexing", indexing, ("xy", "ij"), "'ij' is matrix order.")
-    for n, t in enumerate(tensors):
-        check_tensor("meshgrid", f"tensor {n}", t, 1)
-    order = list(range(len(tensors)))
-    if indexing == "xy" and len(tensors) > 1:
+    rows = [check_tensor("meshgrid", f"tensor {n}", t, 1) for n, t in enumerate(tensors)]
+    order = list(range(len(rows)))
+    if indexing == "xy" and len(rows) > 1:
         order[:2] = [1, 0]
-    shape = tuple(tensors[d].shape[0] for d in order)
+    shape = tuple(rows[d].shape[0] for d in order)
 
     def grid(n: int) -> Tensor:
-        made: Tensor = te.compute(shape, lambda *i: tensors[n][i[order.index(n)]], name="meshgrid")
+        made: Tensor = te.compute(shape, lambda *i: rows[n][i[order.index(n)]], name="meshgrid")
         return made
 
-    return [grid(n) for n in range(len(tensors))]
+    return [grid(n) for n in range(len(rows))]

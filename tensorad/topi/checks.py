@@ -6,22 +6,26 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.constants import with_constants
 from tensorad.ir.elementwise import same_dim
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_integer, as_integers, as_listed, shown
 
 
 def check_tensor(operator: str, argument: str, value: object, ndim: int | None = None) -> Tensor:
-    """`value` as a tensor of the given rank.
+    """`value` as a tensor of the given rank; an array is a constant.
 
     Raises:
-        DefinitionError: it is no tensor.
+        DefinitionError: it is neither.
+        DTypeError: there are no tensors of the array's dtype.
         ShapeError: its rank differs.
     """
+    (value,) = with_constants((value,))
     if not isinstance(value, Tensor):
+        got = type(value).__name__
         raise DefinitionError(
-            f"{operator}: {argument} must be a tensor, got {type(value).__name__}.",
-            hint="wrap an array with ta.const(array).",
+            f"{operator}: {argument} must be a tensor or an array with axes, got {got}.",
+            hint="e.g. a placeholder, or np.array([1.0, 2.0]).",
         )
     if ndim is not None and value.ndim != ndim:
         raise ShapeError(
@@ -30,6 +34,11 @@ def check_tensor(operator: str, argument: str, value: object, ndim: int | None =
             hint="reshape or expand_dims it first.",
         )
     return value
+
+
+def check_optional(operator: str, argument: str, value: object, ndim: int) -> Tensor | None:
+    """`check_tensor` of what may be left out."""
+    return None if value is None else check_tensor(operator, argument, value, ndim)
 
 
 def check_tensors(operator: str, argument: str, value: object) -> list[Tensor]:

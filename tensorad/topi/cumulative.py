@@ -43,7 +43,8 @@ def cummin(x: Tensor, axis: int = -1, reverse: bool = False) -> Tensor:
 def _cumulative(
     name: str, combiner: str, x: Tensor, axis: int, exclusive: bool, reverse: bool
 ) -> Tensor:
-    along = normalize_axis(name, axis, check_tensor(name, "x", x).ndim)
+    x = check_tensor(name, "x", x)
+    along = normalize_axis(name, axis, x.ndim)
     exclusive = check_flag(name, "exclusive", exclusive)
     reverse = check_flag(name, "reverse", reverse)
     made: Tensor = te.scan(x, along, combiner, exclusive, reverse, name=name)

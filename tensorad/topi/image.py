@@ -15,6 +15,7 @@ from tensorad.topi.checks import check_tensor, per_axis
 
 def upsampling(x: Tensor, scale: object = 2, method: str = "nearest") -> Tensor:
     """`resize` to `scale` times the height and width (an integer or a pair)."""
+    x = check_tensor("upsampling", "x", x, 4)
     sy, sx = per_axis("upsampling", "scale", scale, 1, 2)
     height, width = _extents("upsampling", x)
     return _resample("upsampling", x, (height * sy, width * sx), method)
@@ -33,6 +34,7 @@ def resize(x: Tensor, size: object, method: str = "nearest") -> Tensor:
         DefinitionError: another method.
         ShapeError: height or width is symbolic or 0.
     """
+    x = check_tensor("resize", "x", x, 4)
     return _resample("resize", x, per_axis("resize", "size", size, 1, 2), method)
 
 
@@ -75,7 +77,6 @@ def _clamp(index: Expr, extent: int) -> Expr:
 
 
 def _extents(operator: str, x: Tensor) -> tuple[int, int]:
-    check_tensor(operator, "x", x, 4)
     height, width = x.shape[2:]
     if not isinstance(height, int) or not isinstance(width, int) or not height or not width:
         raise ShapeError(

@@ -33,8 +33,8 @@ def gather(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     Raises:
         ShapeError: another extent of indices than the axis differs from x.
     """
-    check_tensor("gather", "x", x)
-    check_indices("gather", "indices", indices, x.ndim)
+    x = check_tensor("gather", "x", x)
+    indices = check_indices("gather", "indices", indices, x.ndim)
     along = normalize_axis("gather", axis, x.ndim)
     for d in range(x.ndim):
         if d != along:
@@ -56,8 +56,8 @@ def gather_nd(x: Tensor, indices: Tensor) -> Tensor:
     Raises:
         ShapeError: m is symbolic or exceeds the rank of x.
     """
-    check_tensor("gather_nd", "x", x)
-    check_indices("gather_nd", "indices", indices)
+    x = check_tensor("gather_nd", "x", x)
+    indices = check_indices("gather_nd", "indices", indices)
     count = indices.shape[0] if indices.ndim else 0
     if not isinstance(count, int) or not 1 <= count <= x.ndim:
         raise ShapeError(
@@ -77,8 +77,8 @@ def gather_nd(x: Tensor, indices: Tensor) -> Tensor:
 
 def embedding(indices: Tensor, weight: Tensor) -> Tensor:
     """weight[indices[i...], j]: rows of a table; shape indices.shape + (features,)."""
-    check_indices("embedding", "indices", indices)
-    check_tensor("embedding", "weight", weight, 2)
+    indices = check_indices("embedding", "indices", indices)
+    weight = check_tensor("embedding", "weight", weight, 2)
 
     def body(*i: Expr) -> Expr:
         return weight[indices[i[:-1]], i[-1]]
@@ -89,7 +89,7 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
 
 def one_hot(indices: Tensor, depth: Dim, dtype: object = "float32") -> Tensor:
     """1 at [i..., indices[i...]], otherwise 0; shape indices.shape + (depth,)."""
-    check_indices("one_hot", "indices", indices)
+    indices = check_indices("one_hot", "indices", indices)
     one, zero = te.const(1, to_dtype(dtype)), te.const(0, to_dtype(dtype))
 
     def body(*i: Expr) -> Expr:
@@ -107,9 +107,9 @@ def scatter_add(x: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -> T
     Raises:
         ShapeError: updates and indices differ in shape, or another extent than the axis from x.
     """
-    check_tensor("scatter_add", "x", x)
-    check_indices("scatter_add", "indices", indices, x.ndim)
-    check_tensor("scatter_add", "updates", updates, x.ndim)
+    x = check_tensor("scatter_add", "x", x)
+    indices = check_indices("scatter_add", "indices", indices, x.ndim)
+    updates = check_tensor("scatter_add", "updates", updates, x.ndim)
     along = normalize_axis("scatter_add", axis, x.ndim)
     for d in range(x.ndim):
         check_equal("scatter_add", f"axis {d} of {indices.name} and {updates.name}",
@@ -130,8 +130,8 @@ def segment_sum(x: Tensor, segments: Tensor, count: Dim) -> Tensor:
     Raises:
         ShapeError: not one segment per row.
     """
-    check_tensor("segment_sum", "x", x)
-    check_indices("segment_sum", "segments", segments, 1)
+    x = check_tensor("segment_sum", "x", x)
+    segments = check_indices("segment_sum", "segments", segments, 1)
     if not x.ndim or not same_dim(x.shape[0], segments.shape[0]):
         raise ShapeError(
             f"segment_sum: {x.name} {format_shape(x.shape)} has no {segments.shape[0]} rows, "
@@ -155,8 +155,8 @@ def sequence_mask(x: Tensor, lengths: Tensor, axis: int = 1, value: float = 0.0)
     Raises:
         ShapeError: not one length per batch element.
     """
-    check_tensor("sequence_mask", "x", x)
-    check_indices("sequence_mask", "lengths", lengths, 1)
+    x = check_tensor("sequence_mask", "x", x)
+    lengths = check_indices("sequence_mask", "lengths", lengths, 1)
     along = normalize_axis("sequence_mask", axis, x.ndim)
     filler = te.const(check_number("sequence_mask", "value", value), x.dtype)
     if x.ndim < 2:

@@ -28,8 +28,8 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 def batch_matmul(a: Tensor, b: Tensor) -> Tensor:
     """out[n, i, j] = sum_k a[n, i, k] * b[n, j, k]."""
-    check_tensor("batch_matmul", "a", a, 3)
-    check_tensor("batch_matmul", "b", b, 3)
+    a = check_tensor("batch_matmul", "a", a, 3)
+    b = check_tensor("batch_matmul", "b", b, 3)
     check_equal("batch_matmul", f"the batches of {a.name} and {b.name}", a.shape[0], b.shape[0])
     check_equal("batch_matmul", f"the last axes of {a.name} and {b.name}", a.shape[2], b.shape[2])
     k = te.reduce_axis(a.shape[2], name="k")
@@ -47,8 +47,8 @@ def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[in
     Raises:
         ShapeError: paired extents differ.
     """
-    check_tensor("tensordot", "a", a)
-    check_tensor("tensordot", "b", b)
+    a = check_tensor("tensordot", "a", a)
+    b = check_tensor("tensordot", "b", b)
     left, right = _paired_axes(a, b, axes)
     for d, e in zip(left, right, strict=True):
         check_equal("tensordot", f"axis {d} of {a.name} and axis {e} of {b.name}",
@@ -114,15 +114,16 @@ def einsum(
         DefinitionError: malformed subscripts, or combine does not take one scalar per operand.
         ShapeError: one letter stands for different extents.
     """
-    terms, output = _parse(subscripts, operands)
+    tensors = [check_tensor("einsum", f"operand {n}", t) for n, t in enumerate(operands)]
+    terms, output = _parse(subscripts, tensors)
     extents: dict[str, Dim] = {}
-    for term, t in zip(terms, operands, strict=True):
+    for term, t in zip(terms, tensors, strict=True):
         for letter, n in zip(term, t.shape, strict=True):
             if not same_dim(extents.setdefault(letter, n), n):
                 raise ShapeError(
                     f"einsum: {letter!r} in {subscripts!r} stands for extents "
                     f"{extents[letter]} and {n}.",
-                    where=", ".join(f"{o.name} {format_shape(o.shape)}" for o in operands),
+                    where=", ".join(f"{o.name} {format_shape(o.shape)}" for o in tensors),
                     hint="give axes of different extents different letters.",
                 )
     if isinstance(reduce, Tensor) or not callable(reduce):
@@ -131,7 +132,7 @@ def einsum(
             hint="e.g. ta.sum, ta.max, ta.logsumexp or a comm_reducer.",
         )
     if combine is not None:
-        _check_combine(combine, len(operands))
+        _check_combine(combine, len(tensors))
     summed = [c for c in extents if c not in output]
 
     def body(*i: Expr) -> Expr:
@@ -139,7 +140,7 @@ def einsum(
         inner: list[Axis] = [te.reduce_axis(extents[c], name=c) for c in summed]
         axes |= dict(zip(summed, inner, strict=True))
         factors: list[Expr] = [
-            t[tuple(axes[c] for c in term)] for term, t in zip(terms, operands, strict=True)
+            t[tuple(axes[c] for c in term)] for term, t in zip(terms, tensors, strict=True)
         ]
         element = fold(mul, factors) if combine is None else combine(*factors)
         return reduce(element, axis=inner) if inner else element
@@ -182,8 +183,7 @@ def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]
             f"{'was' if len(operands) == 1 else 'were'} given.",
             hint="give one tensor for each comma-separated term.",
         )
-    for n, (term, t) in enumerate(zip(terms, operands, strict=True)):
-        check_tensor("einsum", f"operand {n}", t)
+    for term, t in zip(terms, operands, strict=True):
         if not (term.isalpha() or not term) or len(term) != t.ndim:
             raise DefinitionError(
                 f"einsum: {term!r} does not name the {t.ndim} axes of {t.name}.",

@@ -23,7 +23,7 @@ Operand = Tensor | np.ndarray | float | int
 
 def _unary(name: str, function: Callable[..., object]) -> Callable[[Tensor], Tensor]:
     def operator(x: Tensor) -> Tensor:
-        check_tensor(name, "x", x)
+        x = check_tensor(name, "x", x)
         made: Tensor = te.compute(x.shape, lambda *i: function(x[i]), name=name)
         return made
 
@@ -72,7 +72,7 @@ def negative(x: Tensor) -> Tensor:
 
 def square(x: Tensor) -> Tensor:
     """x * x."""
-    check_tensor("square", "x", x)
+    x = check_tensor("square", "x", x)
     made: Tensor = te.compute(x.shape, lambda *i: x[i] * x[i], name="square")
     return made
 
@@ -87,8 +87,8 @@ def _scalar(operand: object) -> Expr | float:
     return as_expr(operand) if number is None else number
 
 
-def _elementwise(name: str, function: Callable[..., object], *given: Operand) -> Tensor:
-    operands = [o if isinstance(o, Tensor) else _scalar(o) for o in with_constants(given)]
+def _elementwise(name: str, function: Callable[..., object], *given: object) -> Tensor:
+    operands = [o if isinstance(o, Tensor) else _scalar(o) for o in given]
     shapes = [o.shape for o in operands if isinstance(o, Tensor)]
     made: Tensor = te.compute(
         broadcast_shapes(name, *shapes),
@@ -100,8 +100,9 @@ def _elementwise(name: str, function: Callable[..., object], *given: Operand) ->
 
 def _binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Operand], Tensor]:
     def operator(a: Operand, b: Operand) -> Tensor:
+        a, b = with_constants((a, b))  # type: ignore[assignment]  # checked next
         if not isinstance(a, Tensor):
-            check_tensor(name, "b", b)
+            b = check_tensor(name, "b", b)
         return _elementwise(name, function, a, b)
 
     operator.__name__ = name
@@ -137,7 +138,7 @@ def logical_not(x: Tensor) -> Tensor:
 
 def clip(x: Tensor, low: float, high: float) -> Tensor:
     """min(high, max(low, x)); at both ends the bound wins, so that the derivative there is 0."""
-    check_tensor("clip", "x", x)
+    x = check_tensor("clip", "x", x)
     low, high = check_scalar("clip", "low", low), check_scalar("clip", "high", high)
     made: Tensor = te.compute(
         x.shape, lambda *i: te.minimum(high, te.maximum(low, x[i])), name="clip"
@@ -152,9 +153,8 @@ def cast(x: Tensor, dtype: object) -> Tensor:
 
 def where(condition: Tensor | np.ndarray, a: Operand, b: Operand) -> Tensor:
     """a where the condition holds, otherwise b; shapes broadcast."""
-    (condition,) = with_constants((condition,))  # type: ignore[assignment]  # checked next
-    check_tensor("where", "condition", condition)
-    return _elementwise("where", te.select, condition, a, b)
+    chosen = check_tensor("where", "condition", condition)
+    return _elementwise("where", te.select, chosen, *with_constants((a, b)))
 
 
 def broadcast_to(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
@@ -163,7 +163,7 @@ def broadcast_to(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
     Raises:
         ShapeError: the shapes do not broadcast.
     """
-    check_tensor("broadcast_to", "x", x)
+    x = check_tensor("broadcast_to", "x", x)
     wanted = check_extents("broadcast_to", shape)
     if len(wanted) == x.ndim and all(map(same_dim, x.shape, wanted)):
         return x
@@ -189,4 +189,5 @@ def full(shape: Sequence[Dim] | Dim, value: float, dtype: object = "float32") ->
 
 def full_like(x: Tensor, value: float) -> Tensor:
     """One value in the shape and dtype of x."""
-    return full(check_tensor("full_like", "x", x).shape, value, x.dtype)
+    x = check_tensor("full_like", "x", x)
+    return full(x.shape, value, x.dtype)

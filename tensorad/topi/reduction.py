@@ -28,7 +28,7 @@ def _reduce(
     finish: Callable[[Expr], Expr] = lambda e: e,
     dtype: DType | None = None,
 ) -> Tensor:
-    check_tensor(name, "x", x)
+    x = check_tensor(name, "x", x)
     keepdims = check_flag(name, "keepdims", keepdims)
     over = normalize_axes(name, axis, x.ndim)
     kept = [d for d in range(x.ndim) if d not in over]
@@ -98,7 +98,7 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     Raises:
         ShapeError: an axis has extent 0.
     """
-    check_tensor("mean", "x", x)
+    x = check_tensor("mean", "x", x)
     over = normalize_axes("mean", axis, x.ndim)
     dtype = str(x.dtype) if x.dtype.is_float else "float32"
     divide = _division("mean", x, over, dtype)
@@ -143,11 +143,10 @@ def variance(
     Raises:
         ShapeError: an axis has extent 0.
     """
-    over = normalize_axes("variance", axis, check_tensor("variance", "x", x).ndim)
+    x = check_tensor("variance", "x", x)
+    over = normalize_axes("variance", axis, x.ndim)
     keepdims = check_flag("variance", "keepdims", keepdims)
-    if mean_of is not None:
-        _check_mean(x, over, mean_of)
-    centre = mean(x, over, keepdims=True) if mean_of is None else mean_of
+    centre = mean(x, over, keepdims=True) if mean_of is None else _mean_of(x, over, mean_of)
     dtype = str(centre.dtype)
     kept = [d for d in range(x.ndim) if d not in over]
     shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
@@ -166,16 +165,18 @@ def variance(
     return made
 
 
-def _check_mean(x: Tensor, over: Sequence[int], mean_of: object) -> None:
+def _mean_of(x: Tensor, over: Sequence[int], mean_of: object) -> Tensor:
     t = check_tensor("variance", "mean_of", mean_of, x.ndim)
     for d, n in enumerate(x.shape):
         check_equal("variance", f"axis {d} of {t.name} and its extent of a mean with keepdims",
                     t.shape[d], 1 if d in over else n)  # fmt: skip
+    return t
 
 
 def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) along `axis`, without overflow; -inf if all elements are -inf."""
-    over = normalize_axes("logsumexp", axis, check_tensor("logsumexp", "x", x).ndim)
+    x = check_tensor("logsumexp", "x", x)
+    over = normalize_axes("logsumexp", axis, x.ndim)
     top = max(x, over, keepdims=True)
     shift: Tensor = te.compute(
         top.shape,

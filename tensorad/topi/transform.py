@@ -40,7 +40,7 @@ def reshape(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
     Raises:
         ShapeError: the numbers of elements differ.
     """
-    check_tensor("reshape", "x", x)
+    x = check_tensor("reshape", "x", x)
     new = _complete_shape(x, check_new_shape("reshape", shape))
     if not same_dim(_product(new), _product(x.shape)):
         raise ShapeError(
@@ -133,7 +133,7 @@ def flatten(x: Tensor) -> Tensor:
     Raises:
         ShapeError: x is 0-d.
     """
-    check_tensor("flatten", "x", x)
+    x = check_tensor("flatten", "x", x)
     if not x.ndim:
         raise ShapeError(f"flatten: {x.name} is 0-d; it has no axis to keep.")
     rest = x.shape[1:]
@@ -153,7 +153,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     Raises:
         DefinitionError: axes is no permutation.
     """
-    check_tensor("transpose", "x", x)
+    x = check_tensor("transpose", "x", x)
     given = range(x.ndim)[::-1] if axes is None else check_integers("transpose", "axes", axes)
     order = [normalize_axis("transpose", a, x.ndim) for a in given]
     if sorted(order) != list(range(x.ndim)):
@@ -171,7 +171,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 
 def expand_dims(x: Tensor, axis: int) -> Tensor:
     """A new axis of extent 1 before position `axis`."""
-    check_tensor("expand_dims", "x", x)
+    x = check_tensor("expand_dims", "x", x)
     at = normalize_axis("expand_dims", axis, x.ndim + 1)
     shape = (*x.shape[:at], 1, *x.shape[at:])
     made: Tensor = te.compute(shape, lambda *i: x[i[:at] + i[at + 1 :]], name="expand_dims")
@@ -184,7 +184,7 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     Raises:
         ShapeError: a given axis has another extent.
     """
-    check_tensor("squeeze", "x", x)
+    x = check_tensor("squeeze", "x", x)
     if axis is None:
         gone = [d for d, n in enumerate(x.shape) if same_dim(n, 1)]
     else:
@@ -265,7 +265,7 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tenso
         ShapeError: the extent is no multiple of the number of parts, or positions do not
             increase within it.
     """
-    check_tensor("split", "x", x)
+    x = check_tensor("split", "x", x)
     along = normalize_axis("split", axis, x.ndim)
     extent = x.shape[along]
     if not isinstance(extent, int):
@@ -328,7 +328,7 @@ def pad(
             a wrapped one longer, than the axis.
         DefinitionError: another mode.
     """
-    check_tensor("pad", "x", x)
+    x = check_tensor("pad", "x", x)
     start = _widths(x, "before", before)
     end = start if after is None else _widths(x, "after", after)
     filler = te.const(check_number("pad", "value", value), x.dtype)
@@ -402,8 +402,8 @@ def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
     Raises:
         DTypeError: indices are not integers.
     """
-    check_tensor("take", "x", x)
-    check_tensor("take", "indices", indices)
+    x = check_tensor("take", "x", x)
+    indices = check_tensor("take", "indices", indices)
     if not indices.dtype.is_integer:
         raise DTypeError(
             f"take: indices must be integers, but {indices.name} has dtype {indices.dtype}.",

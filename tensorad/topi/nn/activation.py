@@ -23,7 +23,7 @@ from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
 
 def relu(x: Tensor) -> Tensor:
     """max(0, x); derivative 0 at 0."""
-    check_tensor("relu", "x", x)
+    x = check_tensor("relu", "x", x)
     zero = te.const(0, x.dtype)
     made: Tensor = te.compute(x.shape, lambda *i: te.maximum(zero, x[i]), name="relu")
     return made
@@ -31,7 +31,7 @@ def relu(x: Tensor) -> Tensor:
 
 def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
     """x where x > 0, otherwise alpha * x; derivative alpha at 0."""
-    check_tensor("leaky_relu", "x", x)
+    x = check_tensor("leaky_relu", "x", x)
     alpha = check_scalar("leaky_relu", "alpha", alpha)
     made: Tensor = te.compute(
         x.shape, lambda *i: te.select(x[i] > 0, x[i], x[i] * alpha), name="leaky_relu"
@@ -41,8 +41,8 @@ def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     """x where x > 0, otherwise slope[channel] * x."""
-    check_tensor("prelu", "x", x)
-    check_tensor("prelu", "slope", slope, 1)
+    x = check_tensor("prelu", "x", x)
+    slope = check_tensor("prelu", "slope", slope, 1)
     along = normalize_axis("prelu", axis, x.ndim)
     check_equal("prelu", f"axis {along} of {x.name} and {slope.name}",
                 x.shape[along], slope.shape[0])  # fmt: skip
@@ -163,8 +163,8 @@ def dropout(x: Tensor, mask: Tensor, rate: float = 0.5) -> Tensor:
         DefinitionError: another rate.
         ShapeError: shapes differ.
     """
-    check_tensor("dropout", "x", x)
-    check_tensor("dropout", "mask", mask, x.ndim)
+    x = check_tensor("dropout", "x", x)
+    mask = check_tensor("dropout", "mask", mask, x.ndim)
     for d in range(x.ndim):
         check_equal("dropout", f"axis {d} of {x.name} and {mask.name}", x.shape[d], mask.shape[d])
     rate = check_number("dropout", "rate", rate)
@@ -185,6 +185,6 @@ def dropout(x: Tensor, mask: Tensor, rate: float = 0.5) -> Tensor:
 
 
 def _pointwise(name: str, x: Tensor, function: Callable[[Expr], Expr]) -> Tensor:
-    check_tensor(name, "x", x)
+    x = check_tensor(name, "x", x)
     made: Tensor = te.compute(x.shape, lambda *i: function(x[i]), name=name)
     return made

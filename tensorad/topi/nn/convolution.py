@@ -94,8 +94,8 @@ def _convolution(
 ) -> tuple[tuple[Dim, ...], Element]:
     """The output's shape, and the formula of its element (n, channel, position)."""
     rank = int(operator[4])
-    check_tensor(operator, "x", x, rank + 2)
-    check_tensor(operator, "weight", weight, rank + 2)
+    x = check_tensor(operator, "x", x, rank + 2)
+    weight = check_tensor(operator, "weight", weight, rank + 2)
     step = per_axis(operator, "strides", strides, 1, rank)
     spread = per_axis(operator, "dilation", dilation, 1, rank)
     around = sides(operator, padding, rank)
@@ -163,8 +163,8 @@ def conv2d_transpose(
         ShapeError: channels do not fit, or nothing is left of the output.
     """
     operator = "conv2d_transpose"
-    check_tensor(operator, "x", x, 4)
-    check_tensor(operator, "weight", weight, 4)
+    x = check_tensor(operator, "x", x, 4)
+    weight = check_tensor(operator, "weight", weight, 4)
     step = per_axis(operator, "strides", strides, 1, 2)
     spread = per_axis(operator, "dilation", dilation, 1, 2)
     around = sides(operator, padding, 2)

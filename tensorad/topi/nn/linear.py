@@ -18,8 +18,8 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Raises:
         ShapeError: the extents do not fit.
     """
-    check_tensor("dense", "x", x, 2)
-    check_tensor("dense", "weight", weight, 2)
+    x = check_tensor("dense", "x", x, 2)
+    weight = check_tensor("dense", "weight", weight, 2)
     check_equal(
         "dense", f"the last axes of {x.name} and {weight.name}", x.shape[1], weight.shape[1]
     )
@@ -31,7 +31,7 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     )
     if bias is None:
         return product
-    check_tensor("dense", "bias", bias, 1)
+    bias = check_tensor("dense", "bias", bias, 1)
     check_equal(
         "dense", f"the rows of {weight.name} and {bias.name}", weight.shape[0], bias.shape[0]
     )
@@ -41,8 +41,8 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def bias_add(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
     """x + bias along one axis."""
-    check_tensor("bias_add", "x", x)
-    check_tensor("bias_add", "bias", bias, 1)
+    x = check_tensor("bias_add", "x", x)
+    bias = check_tensor("bias_add", "bias", bias, 1)
     along = normalize_axis("bias_add", axis, x.ndim)
     check_equal("bias_add", f"axis {along} of {x.name} and {bias.name}",
                 x.shape[along], bias.shape[0])  # fmt: skip

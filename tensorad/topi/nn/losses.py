@@ -17,8 +17,8 @@ from tensorad.topi.nn.normalization import log_softmax
 
 def nll_loss(log_probabilities: Tensor, targets: Tensor) -> Tensor:
     """0-d mean of -log_probabilities[i, targets[i]]; targets are integers, shape (n,)."""
-    check_tensor("nll_loss", "log_probabilities", log_probabilities, 2)
-    check_tensor("nll_loss", "targets", targets, 1)
+    log_probabilities = check_tensor("nll_loss", "log_probabilities", log_probabilities, 2)
+    targets = check_tensor("nll_loss", "targets", targets, 1)
     check_equal("nll_loss", "the batches of log_probabilities and targets",
                 log_probabilities.shape[0], targets.shape[0])  # fmt: skip
     picked: Tensor = te.compute(
@@ -95,11 +95,12 @@ def triplet_margin_loss(
         epsilon: added to every difference.
     """
     operator = "triplet_margin_loss"
-    check_tensor(operator, "anchor", anchor, 2)
+    anchor = check_tensor(operator, "anchor", anchor, 2)
     margin = check_scalar(operator, "margin", margin)
     epsilon = check_scalar(operator, "epsilon", epsilon)
-    for name, t in (("positive", positive), ("negative", negative)):
-        check_tensor(operator, name, t, 2)
+    positive = check_tensor(operator, "positive", positive, 2)
+    negative = check_tensor(operator, "negative", negative, 2)
+    for t in (positive, negative):
         for d in range(2):
             check_equal(operator, f"axis {d} of {anchor.name} and {t.name}",
                         anchor.shape[d], t.shape[d])  # fmt: skip
@@ -141,8 +142,8 @@ _binary_cross_entropy: Final = te.scalar_function(
 
 
 def _pair(name: str, x: Tensor, target: Tensor, formula: Callable[[Expr, Expr], Expr]) -> Tensor:
-    check_tensor(name, "x", x)
-    check_tensor(name, "target", target)
+    x = check_tensor(name, "x", x)
+    target = check_tensor(name, "target", target)
     shape = broadcast_shapes(name, x.shape, target.shape)
     made: Tensor = te.compute(
         shape,

@@ -11,7 +11,13 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi import math, reduction, transform
 from tensorad.topi.arguments import check_integer, check_number, check_scalar
-from tensorad.topi.checks import check_equal, check_tensor, normalize_axes, normalize_axis
+from tensorad.topi.checks import (
+    check_equal,
+    check_optional,
+    check_tensor,
+    normalize_axes,
+    normalize_axis,
+)
 from tensorad.topi.reduction import Axes
 
 
@@ -27,6 +33,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """x - max - log(sum(exp(x - max))) along `axis`."""
+    x = check_tensor("log_softmax", "x", x)
     largest, _, sumexps = _shifted_exps("log_softmax", x, axis)
     logs = math.log(sumexps)
     made: Tensor = te.compute(
@@ -39,7 +46,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 def _shifted_exps(operator: str, x: Tensor, axis: int) -> tuple[Tensor, Tensor, Tensor]:
     """(max, exp(x - max), the sum of these); the first and last with `axis` of extent 1."""
-    check_tensor(operator, "x", x)
+    x = check_tensor(operator, "x", x)
     along = normalize_axis(operator, axis, x.ndim)
     largest = reduction.max(x, along, keepdims=True)
     exps = te.compute(x.shape, lambda *i: te.exp(x[i] - broadcast_read(largest, i)), name="exps")
@@ -63,11 +70,13 @@ def layer_norm(
     Raises:
         ShapeError: scale or shift has another shape.
     """
-    over = normalize_axes("layer_norm", axis, check_tensor("layer_norm", "x", x).ndim)
+    x = check_tensor("layer_norm", "x", x)
+    over = normalize_axes("layer_norm", axis, x.ndim)
     epsilon = check_scalar("layer_norm", "epsilon", epsilon)
-    for name, t in (("scale", scale), ("shift", shift)):
+    scale = check_optional("layer_norm", "scale", scale, len(over))
+    shift = check_optional("layer_norm", "shift", shift, len(over))
+    for t in (scale, shift):
         if t is not None:
-            check_tensor("layer_norm", name, t, len(over))
             for d, n in zip(over, t.shape, strict=True):
                 check_equal("layer_norm", f"axis {d} of {x.name} and {t.name}", x.shape[d], n)
     return _normalize("layer_norm", x, over, over, scale, shift, epsilon)
@@ -77,10 +86,11 @@ def rms_norm(
     x: Tensor, scale: Tensor | None = None, axis: int = -1, epsilon: float = 1e-5
 ) -> Tensor:
     """x / sqrt(mean(x^2) + epsilon) * scale along one axis (Zhang and Sennrich 2019)."""
-    along = normalize_axis("rms_norm", axis, check_tensor("rms_norm", "x", x).ndim)
+    x = check_tensor("rms_norm", "x", x)
+    along = normalize_axis("rms_norm", axis, x.ndim)
     epsilon = check_scalar("rms_norm", "epsilon", epsilon)
+    scale = check_optional("rms_norm", "scale", scale, 1)
     if scale is not None:
-        check_tensor("rms_norm", "scale", scale, 1)
         check_equal("rms_norm", f"axis {along} of {x.name} and {scale.name}",
                     x.shape[along], scale.shape[0])  # fmt: skip
     power = reduction.mean(math.square(x), along, keepdims=True)
@@ -114,7 +124,8 @@ def batch_norm(
         DefinitionError: only one of mean and variance is given.
         ShapeError: the number of channels differs.
     """
-    along = normalize_axis("batch_norm", axis, check_tensor("batch_norm", "x", x).ndim)
+    x = check_tensor("batch_norm", "x", x)
+    along = normalize_axis("batch_norm", axis, x.ndim)
     epsilon = check_scalar("batch_norm", "epsilon", epsilon)
     if (mean is None) is not (variance is None):
         raise DefinitionError(
@@ -122,9 +133,10 @@ def batch_norm(
             hint="give both (inference), or neither (moments of this batch).",
         )
     given = {"scale": scale, "shift": shift, "mean": mean, "variance": variance}
-    for name, t in given.items():
+    checked = [check_optional("batch_norm", name, t, 1) for name, t in given.items()]
+    scale, shift, mean, variance = checked
+    for t in checked:
         if t is not None:
-            check_tensor("batch_norm", name, t, 1)
             check_equal("batch_norm", f"axis {along} of {x.name} and {t.name}",
                         x.shape[along], t.shape[0])  # fmt: skip
     if mean is None or variance is None:
@@ -156,7 +168,7 @@ def group_norm(
     Raises:
         ShapeError: the channels do not divide into groups.
     """
-    check_tensor("group_norm", "x", x)
+    x = check_tensor("group_norm", "x", x)
     groups = check_integer("group_norm", "groups", groups)
     epsilon = check_scalar("group_norm", "epsilon", epsilon)
     channels = x.shape[1] if x.ndim > 1 else 0
@@ -165,9 +177,10 @@ def group_norm(
             f"group_norm: {channels} channels of {x.name} do not divide into {groups} groups.",
             hint="axis 1 holds the channels; every group has equally many.",
         )
-    for name, t in (("scale", scale), ("shift", shift)):
+    scale = check_optional("group_norm", "scale", scale, 1)
+    shift = check_optional("group_norm", "shift", shift, 1)
+    for t in (scale, shift):
         if t is not None:
-            check_tensor("group_norm", name, t, 1)
             check_equal(
                 "group_norm", f"the channels of {x.name} and {t.name}", channels, t.shape[0]
             )
@@ -185,7 +198,8 @@ def group_norm(
 
 def l2_normalize(x: Tensor, axis: Axes = -1, epsilon: float = 1e-12) -> Tensor:
     """x / sqrt(max(sum(x^2), epsilon)) along `axis`."""
-    over = normalize_axes("l2_normalize", axis, check_tensor("l2_normalize", "x", x).ndim)
+    x = check_tensor("l2_normalize", "x", x)
+    over = normalize_axes("l2_normalize", axis, x.ndim)
     epsilon = check_scalar("l2_normalize", "epsilon", epsilon)
     power = reduction.sum(math.square(x), over, keepdims=True)
     made: Tensor = te.compute(
@@ -207,7 +221,7 @@ def lrn(
     Raises:
         DefinitionError: size is even or not positive.
     """
-    check_tensor("lrn", "x", x)
+    x = check_tensor("lrn", "x", x)
     along = normalize_axis("lrn", axis, x.ndim)
     size = check_integer("lrn", "size", size)
     if size < 1 or size % 2 == 0:

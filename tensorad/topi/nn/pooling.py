@@ -97,7 +97,7 @@ class _Pool:
         ceil_mode: bool,
         rank: int,
     ) -> None:
-        check_tensor(operator, "x", x, rank + 2)
+        x = check_tensor(operator, "x", x, rank + 2)
         _check_pool_type(operator, pool_type)
         size = per_axis(operator, "kernel", kernel, 1, rank)
         step = per_axis(operator, "stride", stride, 1, rank)
@@ -173,7 +173,7 @@ def _overhang(
 
 def global_pool(x: Tensor, pool_type: str = "avg") -> Tensor:
     """All spatial axes of x (n, channels, ...) reduced to extent 1 each."""
-    check_tensor("global_pool", "x", x)
+    x = check_tensor("global_pool", "x", x)
     _check_pool_type("global_pool", pool_type)
     if x.ndim < 3:
         raise ShapeError(
@@ -196,7 +196,7 @@ def adaptive_pool(x: Tensor, output_size: object, pool_type: str = "avg") -> Ten
     Raises:
         ShapeError: a spatial extent is symbolic or 0.
     """
-    check_tensor("adaptive_pool", "x", x)
+    x = check_tensor("adaptive_pool", "x", x)
     _check_pool_type("adaptive_pool", pool_type)
     rank = x.ndim - 2
     if rank not in (1, 2, 3):

@@ -29,7 +29,8 @@ def lstm_cell(
     Raises:
         ShapeError: the extents do not fit.
     """
-    check_tensor("lstm_cell", "cell", cell, 2)
+    hidden = check_tensor("lstm_cell", "hidden", hidden, 2)
+    cell = check_tensor("lstm_cell", "cell", cell, 2)
     gates = _gates("lstm_cell", 4, x, hidden, w_input, w_hidden, bias)
     units = hidden.shape[1]
     check_equal("lstm_cell", f"the units of {hidden.name} and {cell.name}", units, cell.shape[1])
@@ -76,12 +77,13 @@ def _gates(
     bias: Tensor | None,
 ) -> Tensor:
     """x w_input' + hidden w_hidden' + bias, shape (batch, count*units)."""
-    check_tensor(operator, "x", x, 2)
-    check_tensor(operator, "hidden", hidden, 2)
+    x = check_tensor(operator, "x", x, 2)
+    hidden = check_tensor(operator, "hidden", hidden, 2)
     check_equal(operator, f"the batches of {x.name} and {hidden.name}", x.shape[0], hidden.shape[0])
     units = dim_of(dim_expr(hidden.shape[1]) * count)
-    for name, w in (("w_input", w_input), ("w_hidden", w_hidden)):
-        check_tensor(operator, name, w, 2)
+    w_input = check_tensor(operator, "w_input", w_input, 2)
+    w_hidden = check_tensor(operator, "w_hidden", w_hidden, 2)
+    for w in (w_input, w_hidden):
         if isinstance(units, int) and w.shape[0] != units:
             raise ShapeError(
                 f"{operator}: {w.name} {format_shape(w.shape)} must have {units} rows for "
