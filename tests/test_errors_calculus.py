@@ -7,6 +7,7 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import DTypeError, GradError, ShapeError
+from tensorad.ir.expr import Axis, Expr
 from tests.refusals import Case, Refusals, check
 
 X = ta.placeholder((3, 4), name="X")
@@ -264,6 +265,33 @@ def a_plain_jacobian_by_a_stranger() -> None:
 )
 def a_product_of_other_axes() -> None:
     ta.generalized_matmul(X, Y, 1)
+
+
+RAGGED = (
+    "the derivative of Y stores what each step over k finds, but data alone bound k.",
+    "  in: k in [P[i], P[i + 1])",
+    "  hint: bound it in the formula, too: reduce_axis((maximum(p[i], 0), minimum(p[i + 1], n))).",
+)
+
+
+def product_of_rows() -> ta.Tensor:
+    p = ta.placeholder((4,), "int64", name="P")
+
+    def row(i: Axis) -> Expr:
+        k = ta.reduce_axis((p[i], p[i + 1]), name="k")
+        return ta.prod(Z[k], axis=k)
+
+    return ta.compute((3,), row, name="Y")
+
+
+@CASES.refused(GradError, *RAGGED)
+def a_product_over_what_data_alone_bound() -> None:
+    ta.vjp(product_of_rows(), [Z], np.ones(3))
+
+
+@CASES.refused(GradError, *RAGGED)
+def its_derivative_along_a_direction() -> None:
+    ta.jvp(product_of_rows(), {Z: np.ones(5)})
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.attempt.__name__)

@@ -154,7 +154,7 @@ def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> Fold:
     place = tuple([around[n] for n in order])
     *parts, condition = substitute_all((*sources, *place, e.condition), mapping)
     combiner = restricted(e.combiner, components)
-    extents = (*op.shape, *box.shape())
+    extents = (*op.shape, *box.shape(op.name))
     scan = Scan(
         f"{op.name}.prefix",
         rows,

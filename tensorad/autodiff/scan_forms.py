@@ -68,7 +68,7 @@ def scatter_scan(op: Scatter) -> Scan:
             (value,),
             op.combiner,
             (start,),
-            box.shape(),
+            box.shape(op.name),
             tuple(parts[:n]),
             condition,
             source=op.source,
