@@ -41,6 +41,7 @@ from tensorad.simplify.certified_steps import demand_stage
 from tensorad.simplify.guards import own_part, reached
 from tensorad.simplify.intervals import interval
 from tensorad.simplify.nonzeroness import both, is_index_condition, split_condition
+from tensorad.simplify.stored import check_stored
 from tensorad.simplify.unsafe import index_tests, otherwise_fail
 from tensorad.simplify.watched import watched
 
@@ -272,11 +273,16 @@ def _box_extent(a: Axis) -> Expr:
 
 
 def _make_stage(op: Compute, e: Reduce, used: Sequence[Axis]) -> Compute:
-    """A compute over the box of the used axes; points outside their bounds are switched off."""
+    """A compute over the box of the used axes; points outside their bounds are switched off.
+
+    Raises:
+        GradError: data alone bound one of them.
+    """
     new: dict[Expr, Expr] = {}
     axes: list[Axis] = []
     guard: Expr = TRUE
     for a in used:
+        check_stored(op.name, a)
         axes.append(axis(a.name, 0, _box_extent(a)))
         new[a] = axes[-1] + _box_start(a)
         if not _is_plain(a) and not _is_counted(a):

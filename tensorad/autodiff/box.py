@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from tensorad.errors import GradError
 from tensorad.ir.expr import (
     ONE,
     TRUE,
@@ -21,13 +19,10 @@ from tensorad.ir.expr import (
     mul,
     sub,
 )
-from tensorad.ir.order import READ, occurs
 from tensorad.ir.tensor import Shape, dim_of
 from tensorad.simplify.affine import axis_conditions
 from tensorad.simplify.intervals import interval
-
-_UNBOUNDED: Final = (1 << 31) - 1
-"""Steps of a loop that nothing bounds but the dtype of what it reads."""
+from tensorad.simplify.stored import check_stored
 
 
 @dataclass(frozen=True)
@@ -71,16 +66,7 @@ class Box:
             GradError: data alone bound a loop.
         """
         for a in self.axes:
-            bounds = interval(a)
-            steps = 0 if bounds.lo is None or bounds.hi is None else bounds.hi - bounds.lo
-            if steps >= _UNBOUNDED and occurs(READ, a.lower, a.upper):
-                raise GradError(
-                    f"the derivative of {name} stores what each step over {a.name} finds, but data "
-                    f"alone bound {a.name}.",
-                    where=f"{a.name} in [{a.lower}, {a.upper})",
-                    hint="bound it in the formula, too: reduce_axis((maximum(p[i], 0), "
-                    "minimum(p[i + 1], n))).",
-                )
+            check_stored(name, a)
         return tuple([dim_of(n) for n in self.extents])
 
     def size(self) -> Expr:
