@@ -271,3 +271,8 @@ def test_derivatives_name_the_scatter(combine: str, mode: str) -> None:
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])
 def test_the_whole_text(case: Case) -> None:
     check(case)
+
+
+def test_a_whole_float_as_init_has_to_fit() -> None:
+    with pytest.raises(DTypeError, match="does not fit into int32"):
+        ta.scatter((4,), (4,), lambda i: (i, i.astype("int32")), init=1e30)

@@ -127,6 +127,8 @@ def _init(name: str, init: object, target: Tensor) -> Tensor | None:
         whole = isinstance(start, Const) and float(start.value).is_integer()
         if start.dtype.is_float and not target.dtype.is_float and not whole:
             raise _init_dtype(name, start.dtype, target, str(start), "use a whole number.")
+        if isinstance(start, Const) and start.dtype.is_float and target.dtype.is_integer:
+            start = element(f"init of {name}", int(start.value), target.dtype)  # if it fits
         start = cast(start, target.dtype)
         return outputs(Compute(f"{name}.init", compute_axes(target.shape), (start,)))[0]
     if not _same_shape(init.shape, target.shape):
