@@ -67,7 +67,7 @@ def lower_program(
     chosen = schedules(choices)
     distinct = _separate_outputs(outputs, inputs)
     if schedule:
-        distinct = computed_once(distinct, inputs)
+        distinct = computed_once(distinct, inputs, chosen.named)
     units = needed_units(distinct, inputs)
     ops = [op for unit in units for op in unit.parts]
     own, folded = _by_name(ops, _own_axes), _by_name(ops, _folded_axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from tensorad.ir.alike import Key, Numbering
 from tensorad.ir.order import REDUCE, occurs
@@ -11,7 +11,9 @@ from tensorad.ir.visit import op_inputs, topological_ops
 from tensorad.simplify.dataflow import over_inputs
 
 
-def computed_once(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
+def computed_once(
+    results: Sequence[Tensor], given: Sequence[Tensor], named: Container[str] = ()
+) -> list[Tensor]:
     """The results, where readers of equal formulas with reductions read the first of them.
 
     A gradient has formulas of the forward program again, beside what it needs of their
@@ -19,6 +21,7 @@ def computed_once(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Te
 
     Args:
         given: tensors that are read from the caller, whatever they were made of.
+        named: names of tensors that are computed even where others are equal.
     Ensures: shapes, names and values stay, and results that were distinct are.
     """
     behind, kept = dict.fromkeys(given), dict.fromkeys(results)
@@ -35,7 +38,8 @@ def computed_once(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Te
             if t in behind:
                 continue
             beside = known.setdefault((made.shape, *op_inputs(new)), []) if _reduces(made) else []
-            equal = None if t in kept else _first_equal(made, beside)
+            stays = t in kept or t.name in named or op.name in named
+            equal = None if stays else _first_equal(made, beside)
             if equal is None:
                 beside.append(made)
             if equal is not None or made is not t:

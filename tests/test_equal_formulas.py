@@ -10,6 +10,7 @@ import pytest
 from tensorad import te
 from tensorad.autodiff.reverse import vjp
 from tensorad.building import build
+from tensorad.codegen.choices import Schedule
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
@@ -75,3 +76,13 @@ def test_what_the_caller_gives_is_not_what_it_was_made_of() -> None:
     assert computed_once([y], [x, w, a]) == [y]
     arrays = [np.ones((6, 5), "f4"), np.ones((5, 5), "f4"), np.zeros((6, 5), "f4")]
     assert (build(y, [x, w, a])(*arrays) < -0.9).all()
+
+
+def test_a_tensor_that_the_schedule_names_is_computed() -> None:
+    x, w = te.placeholder((6, 5), name="X"), te.placeholder((5, 5), name="W")
+    a, b = layer(x, w, "A"), layer(x, w, "B")
+    y = te.compute(a.shape, lambda i, j: a[i, j] * b[5 - i, j], name="Y")
+    for name in ("A", "B"):
+        f = build(y, [x, w], schedule={name: Schedule(vector="j")})
+        given = np.full((6, 5), 0.1, "float32"), np.full((5, 5), 0.2, "float32")
+        np.testing.assert_allclose(f(*given), np.tanh(0.1) ** 2, rtol=1e-5)
