@@ -10,7 +10,7 @@ from tensorad.codegen.affine import Ranges, joined_digits
 from tensorad.codegen.loopnest import Nest
 from tensorad.codegen.lower_body import FoldLoop
 from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, Param, Read
-from tensorad.ir.order import reads
+from tensorad.ir.order import SELECT, occurs, reads
 from tensorad.ir.tensor import Shape, Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, needs, outside_reductions
 from tensorad.simplify.linear import Linear, linear_form
@@ -132,6 +132,8 @@ def _is_masked(fold: FoldLoop, lanes: Axis | None) -> bool:
 
 def guarded_unsafe(roots: Sequence[Expr], axes: Iterable[Axis], guarded: bool) -> bool:
     """Whether a read under a select (or, if `guarded`, any) may be out of bounds by itself."""
+    if not guarded and not occurs(SELECT, *roots):
+        return False
     order = outside_reductions(roots)
     if not any(isinstance(e, Read) for e in order):
         return False

@@ -205,9 +205,25 @@ def decide(e: Expr, ranges: Ranges) -> Expr | None:
     return None
 
 
+def folder(ranges: Ranges, images: Mapping[Expr, Expr] | None = None) -> Callable[[Expr], Expr]:
+    """`fold_by_ranges`, sharing its work between calls.
+
+    Args:
+        images: what is put in for nodes, in the same pass; an image may hold nodes before its own.
+    """
+    memo: dict[Expr, Expr] = {}
+    kinds = 0 if images else INDEX
+    for e, other in (images or {}).items():
+        memo[e] = _folded(other, ranges, memo, kinds)
+    return lambda e: _folded(e, ranges, memo, kinds)
+
+
 def fold_by_ranges(root: Expr, ranges: Ranges, memo: dict[Expr, Expr]) -> Expr:
     """Comparisons, max, min, // and % that the ranges settle are replaced."""
+    return _folded(root, ranges, memo, INDEX)
 
+
+def _folded(root: Expr, ranges: Ranges, memo: dict[Expr, Expr], kinds: int) -> Expr:
     def fold(e: Expr) -> Expr | None:
         if type(e) is not Call:
             return None
@@ -224,7 +240,7 @@ def fold_by_ranges(root: Expr, ranges: Ranges, memo: dict[Expr, Expr]) -> Expr:
         return None
 
     found = memo.get(root)
-    return rewrite(root, fold, memo, INDEX) if found is None else found
+    return rewrite(root, fold, memo, kinds) if found is None else found
 
 
 def _fold_extremum(e: Call, ranges: Ranges) -> Expr | None:

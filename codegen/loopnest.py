@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tensorad.codegen.affine import Ranges, comparison, fold_by_ranges, substitutor
+from tensorad.codegen.affine import Ranges, comparison, fold_by_ranges, folder, substitutor
 from tensorad.codegen.lower_body import FoldLoop, component, fold_loops
 from tensorad.ir.expr import (
     FALSE,
@@ -112,45 +112,47 @@ def substitute_nest(nest: Nest, mapping: Mapping[Expr, Expr], axes: Iterable[Axi
     return map_nest(nest, substitutor(mapping), axes)
 
 
-def simplify_nest(nest: Nest) -> Nest | None:
+def simplify_nest(
+    nest: Nest, images: Mapping[Expr, Expr] | None = None, axes: Iterable[Axis] | None = None
+) -> Nest | None:
     """Fold what the ranges settle, tighten reduce bounds, drop axes of one value.
 
     None when an output axis is empty.
+
+    Args:
+        images: what to put in for nodes, in the same pass; an image may hold nodes before its own.
+        axes: the output axes then.
     """
-    nest = _drop_single_axes(nest)
-    ranges = Ranges(nest.axes)
-    if any(ranges.of(a)[0] > ranges.of(a)[1] for a in nest.axes):
+    after = nest.axes if axes is None else tuple(axes)
+    single: dict[Expr, Expr] = {a: a.lower for a in after if a.extent == 1}
+    after = tuple([a for a in after if a not in single])
+    ranges = Ranges(after)
+    if any(ranges.of(a)[0] > ranges.of(a)[1] for a in after):
         return None
-    memo: dict[Expr, Expr] = {}
+    image = folder(ranges, {**single, **(images or {})})
     folds: list[FoldLoop] = []
     for f in nest.folds:
-        folds.extend(_simplify_fold(f, ranges, memo))
+        folds.extend(_simplify_fold(f, ranges, image))
     dropped: dict[Expr, Expr] = {}
     alive = {p for f in folds for p in f.accumulators}
     for f in nest.folds:
         if f.accumulators[0] not in alive:
             dropped.update(zip(f.accumulators, f.combiner.identity, strict=True))
-    result = replace(nest, folds=tuple(folds))
+    result = replace(nest, axes=after, folds=tuple(folds))
     if dropped:
-        result = substitute_nest(result, dropped, nest.axes)
+        result = substitute_nest(result, dropped, after)
     return replace(
         result,
-        indices=tuple([fold_by_ranges(i, ranges, memo) for i in result.indices]),
-        values=tuple([fold_by_ranges(v, ranges, memo) for v in result.values]),
+        indices=tuple([image(i) for i in result.indices]),
+        values=tuple([image(v) for v in result.values]),
     )
 
 
-def _drop_single_axes(nest: Nest) -> Nest:
-    single: dict[Expr, Expr] = {a: a.lower for a in nest.axes if a.extent == 1}
-    if not single:
-        return nest
-    return substitute_nest(nest, single, [a for a in nest.axes if a not in single])
-
-
-def _simplify_fold(fold: FoldLoop, outer: Ranges, shared: dict[Expr, Expr]) -> list[FoldLoop]:
-    """The fold over tight bounds; nothing when it has no points."""
-    fold = map_fold(fold, lambda e: fold_by_ranges(e, outer, {}))
-    fold = _tighten(fold, outer)
+def _simplify_fold(
+    fold: FoldLoop, outer: Ranges, settled: Callable[[Expr], Expr]
+) -> list[FoldLoop]:
+    """The fold over tight bounds, its expressions settled first; nothing when it has no points."""
+    fold = _tighten(map_fold(fold, settled))
     if fold.condition is FALSE:
         return []
     ranges = Ranges(known=outer.memo)
@@ -185,7 +187,7 @@ def _simplify_fold(fold: FoldLoop, outer: Ranges, shared: dict[Expr, Expr]) -> l
     return [replace(fold, sources=sources, axes=tuple(axes), condition=condition)]
 
 
-def _tighten(fold: FoldLoop, outer: Ranges) -> FoldLoop:
+def _tighten(fold: FoldLoop) -> FoldLoop:
     """Affine conjuncts become bounds of the innermost reduce axis they use."""
     if fold.condition is TRUE:
         return fold

@@ -5,13 +5,14 @@ Inside a piece the switched parts are constant, so its inner loops have no guard
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from math import gcd, prod
 
 from tensorad.codegen.access import extent_of
 from tensorad.codegen.affine import COMPARES, Ranges, among, substitutor
-from tensorad.codegen.loopnest import Nest, map_fold, simplify_nest, substitute_nest
+from tensorad.codegen.loopnest import Nest, map_fold, simplify_nest
 from tensorad.codegen.lower_body import FoldLoop
 from tensorad.codegen.schedule_cut import SHORT, Cut, find_cut
 from tensorad.codegen.schedule_plan import folds_in_lanes, preferred_axis
@@ -28,7 +29,7 @@ from tensorad.ir.expr import (
     mod,
     mul,
 )
-from tensorad.ir.visit import conjuncts, free_leaves, postorder
+from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute
 from tensorad.simplify.linear import linear_form
 
 MOST_PIECES = 32
@@ -99,7 +100,7 @@ def split_divisions(nest: Nest, bounds: bool = True) -> list[Nest]:
             continue
         a, factor = found
         if among(a, piece.axes):
-            parts = [simplify_nest(p) for p in _split_output(piece, a, factor)]
+            parts = _split_output(piece, a, factor)
         else:
             parts = [simplify_nest(_split_reduce(piece, a, factor))]
         todo.extend([p for p in parts if p is not None][::-1])
@@ -158,12 +159,12 @@ def _halves(a: Axis, factor: int) -> tuple[Axis, Axis, Axis, Expr]:
     return outer, inner, rest, mul(size, whole)
 
 
-def _split_output(nest: Nest, a: Axis, factor: int) -> list[Nest]:
+def _split_output(nest: Nest, a: Axis, factor: int) -> list[Nest | None]:
     outer, inner, rest, start = _halves(a, factor)
     position = add(mul(int_const(factor), outer), inner)
-    pieces = [substitute_nest(nest, {a: position}, _replace(nest.axes, a, (outer, inner)))]
+    pieces = [simplify_nest(nest, {a: position}, _replace(nest.axes, a, (outer, inner)))]
     if rest.extent != 0:
-        tail = substitute_nest(nest, {a: add(start, rest)}, _replace(nest.axes, a, (rest,)))
+        tail = simplify_nest(nest, {a: add(start, rest)}, _replace(nest.axes, a, (rest,)))
         pieces.append(tail)
     return pieces
 
@@ -211,8 +212,7 @@ def split_conditions(nest: Nest, of: Nest | None = None) -> list[Nest]:
         cut = _next_cut(piece, seen, floor)
         if cut is None:
             continue
-        parts = [(simplify_nest(part), keep) for part, keep in _apply(piece, cut, seen)]
-        made = [(part, keep) for part, keep in parts if part is not None]
+        made = _apply(piece, cut, seen)
         at = next(n for n, other in enumerate(whole) if other is piece)
         whole[at : at + 1] = [part for part, _ in made]
         todo.extend(made)
@@ -240,18 +240,18 @@ def _next_cut(nest: Nest, seen: dict[Expr, None], floor: int) -> Cut | None:
     Args:
         floor: nests of fewer points are not cut into single values.
     """
-    target = preferred_axis(nest)
+    target = cache(partial(preferred_axis, nest))
     reduced = [a for f in nest.folds for a in f.axes]
     ranges = Ranges([*nest.axes, *reduced])
-    everywhere, only_target = _located(nest)
+    everywhere, only_target = ([e for e in found if e not in seen] for found in _located(nest))
     for e in everywhere:
-        if e not in seen:
-            cut = find_cut(e, _choices(e, nest, target), ranges)
-            if cut is not None:
-                return cut
-    for a in dict.fromkeys([*_targets(nest, target), *_window_axes(nest)]):
+        cut = find_cut(e, _choices(e, nest, target), ranges)
+        if cut is not None:
+            return cut
+    along = dict.fromkeys([*_targets(nest, target()), *_window_axes(nest)] if only_target else [])
+    for a in along:
         for e in only_target:
-            if e not in seen and a in free_leaves(e):
+            if a in free_leaves(e):
                 cut = find_cut(e, [a], ranges)
                 if cut is not None:
                     return cut
@@ -329,8 +329,7 @@ def split_phases(nest: Nest) -> list[Nest]:
         if cut is None:
             done.append(piece)
             continue
-        parts = [simplify_nest(part) for part, _ in _apply(piece, cut, {})[::-1]]
-        todo.extend([p for p in parts if p is not None])
+        todo.extend(cut_parts(piece, cut)[::-1])
     return done
 
 
@@ -344,12 +343,12 @@ def _located(nest: Nest) -> tuple[list[Call], list[Call]]:
     return _switches_under(*inside), _switches_under(*outside)
 
 
-def _choices(e: Call, nest: Nest, target: Axis | None) -> list[Axis]:
-    """Axes to cut for a switch, the best first."""
+def _choices(e: Call, nest: Nest, target: Callable[[], Axis | None]) -> list[Axis]:
+    """Axes to cut for a switch, the best first; the one for lanes is asked for if it matters."""
     used = free_leaves(e)
     found = [a for a in reversed(nest.axes) if a in used]
-    if target is not None and target in used:
-        found = [target, *[a for a in found if a is not target]]
+    if len(found) > 1 and among(target(), found):
+        found.sort(key=lambda a: a is not target())
     if found:
         return found
     for f in nest.folds:
@@ -365,40 +364,39 @@ def _keeps_parts(fold: FoldLoop, a: Axis) -> bool:
 
 
 def _apply(nest: Nest, cut: Cut, seen: dict[Expr, None]) -> list[tuple[Nest, dict[Expr, None]]]:
-    """The parts of the nest, each with the switches not to cut again."""
+    """The parts that are not empty, simplified, each with the switches not to cut again."""
     a = cut.axis
     ends = [a.lower, *cut.points, a.upper]
     done = [*seen, *([] if cut.switch is None else [cut.switch])]
-    pieces: list[tuple[Axis, Nest]] = []
+    pieces: list[tuple[Axis, dict[Expr, Expr]]] = []
     for start, stop, image in zip(ends, ends[1:], cut.images, strict=False):
-        settled = nest
+        fresh = axis(a.name, start, stop)
+        images: dict[Expr, Expr] = {a: fresh}
         if cut.switch is not None and image is not None:
-            settled = substitute_nest(nest, {cut.switch: image}, nest.axes)
-        pieces.append((axis(a.name, start, stop), settled))
+            images[cut.switch] = substitute(image, images)
+        pieces.append((fresh, images))
     if among(a, nest.axes):
-        return [_output_part(a, fresh, settled, done) for fresh, settled in pieces]
+        found = [
+            (simplify_nest(nest, images, _replace(nest.axes, a, (fresh,))), fresh)
+            for fresh, images in pieces
+        ]
+        return [(part, _renewed(done, a, fresh)) for part, fresh in found if part is not None]
     folds: list[FoldLoop] = []
-    for position, f in enumerate(nest.folds):
+    for f in nest.folds:
         if not among(a, f.axes):
             folds.append(f)
             continue
-        for fresh, settled in pieces:
-            g = settled.folds[position]
-            folds.append(_refold(g, {a: fresh}, _replace(g.axes, a, (fresh,))))
-    images = [substitutor({a: fresh}) for fresh, _ in pieces]
-    kept = dict.fromkeys([*done, *[renew(k) for renew in images for k in done]])
-    return [(replace(nest, folds=tuple(folds)), kept)]
+        for fresh, images in pieces:
+            folds.append(_refold(f, images, _replace(f.axes, a, (fresh,))))
+    whole = simplify_nest(replace(nest, folds=tuple(folds)))
+    kept = dict.fromkeys([*done, *[k for fresh, _ in pieces for k in _renewed(done, a, fresh)]])
+    return [] if whole is None else [(whole, kept)]
+
+
+def _renewed(switches: Sequence[Expr], a: Axis, fresh: Axis) -> dict[Expr, None]:
+    return dict.fromkeys(map(substitutor({a: fresh}), switches))
 
 
 def cut_parts(nest: Nest, cut: Cut) -> list[Nest]:
     """The parts of a nest that are not empty, simplified."""
-    parts = [simplify_nest(part) for part, _ in _apply(nest, cut, {})]
-    return [part for part in parts if part is not None]
-
-
-def _output_part(
-    a: Axis, fresh: Axis, nest: Nest, done: Sequence[Expr]
-) -> tuple[Nest, dict[Expr, None]]:
-    renew = substitutor({a: fresh})
-    part = substitute_nest(nest, {a: fresh}, _replace(nest.axes, a, (fresh,)))
-    return part, dict.fromkeys(renew(k) for k in done)
+    return [part for part, _ in _apply(nest, cut, {})]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tensorad.codegen.affine import among
-from tensorad.codegen.loopnest import Nest, simplify_nest, substitute_nest
+from tensorad.codegen.loopnest import Nest, simplify_nest
 from tensorad.codegen.schedule_split import most_pieces, switches
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Const, Expr, Read, int_const
@@ -36,7 +36,7 @@ def write_tables(nest: Nest) -> list[Nest]:
     first = int(a.lower.value) if isinstance(a.lower, Const) else 0
     for v in range(first, first + a.extent):
         mapping: dict[Expr, Expr] = {**_known(nest, a, v), a: int_const(v)}
-        pieces.append(simplify_nest(substitute_nest(nest, mapping, others)))
+        pieces.append(simplify_nest(nest, mapping, others))
     return [p for p in pieces if p is not None] or [nest]
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tensorad import te, topi
 from tensorad.autodiff import vjp
 from tensorad.building import build
+from tensorad.codegen import access as accesses
+from tensorad.codegen import schedule_split
 from tensorad.codegen.access import unsafe_reads
 from tensorad.codegen.choices import OPEN
-from tensorad.codegen.loopnest import nest_of
+from tensorad.codegen.loopnest import Nest, nest_of
 from tensorad.codegen.schedule import pieces_of
 from tensorad.codegen.schedule_plan import plan_nest
+from tensorad.ir import visit
 from tensorad.ir.expr import Expr
 from tensorad.ir.interpret import interpret
 from tensorad.ir.tensor import Compute, Tensor
+from tensorad.ir.visit import postorder
+from tests.test_planning import count_calls
 
 
 def bilateral(n: int, taps: int) -> tuple[Tensor, Tensor]:
@@ -31,11 +37,16 @@ def bilateral(n: int, taps: int) -> tuple[Tensor, Tensor]:
     return x, te.compute((n, n), total, "B")
 
 
-def pieces(y: Tensor) -> int:
+def whole(y: Tensor) -> Nest:
+    """The nest that stores y."""
     assert isinstance(y.op, Compute)
     nest = nest_of(y.op.axes, (y,), y.op.bodies)
     assert nest is not None
-    return len(pieces_of(nest, OPEN))
+    return nest
+
+
+def pieces(y: Tensor) -> int:
+    return len(pieces_of(whole(y), OPEN))
 
 
 def test_small_borders_are_few_pieces() -> None:
@@ -109,3 +120,50 @@ def test_the_rest_of_a_stride_is_few_pieces() -> None:
     y = topi.nn.conv2d(x, w, 4, 2)
     (dx,) = vjp(y, [x], te.placeholder(y.shape, name="head"))
     assert pieces(dx) <= 48  # 75 if the rests of both axes were cut as the whole strides are
+
+
+def neighbours(n: int) -> Tensor:
+    """Four neighbours of each point, those outside left out."""
+    x = te.placeholder((n, n), name="X")
+
+    def at(i: Expr, j: Expr) -> Expr:
+        value: Expr = te.select(te.all_of(i >= 0, i < n, j >= 0, j < n), x[i, j], 0.0)
+        return value
+
+    def total(i: Expr, j: Expr) -> Expr:
+        return at(i - 1, j) + at(i + 1, j) + at(i, j - 1) + at(i, j + 1) - 4.0 * x[i, j]
+
+    return te.compute((n, n), total, name="Y")
+
+
+def test_parts_are_written_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their axes are put in as they are folded: few nodes are built that are in no piece."""
+    nest = whole(neighbours(32))
+    built = count_calls(monkeypatch, visit, "rebuild")
+    parts = pieces_of(nest, OPEN)
+    assert len(parts) == 9
+    nodes = sum([len(postorder(*p.expressions())) for p in parts])
+    assert len(built) <= 3.5 * nodes  # 4.9 where each part was written two or three times
+
+
+def test_the_axis_for_lanes_is_asked_for_where_axes_compete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = count_calls(monkeypatch, schedule_split, "preferred_axis")
+    assert pieces(neighbours(32)) == 9 and not asked
+    assert pieces(banded(32)) > 1 and asked
+
+
+def banded(n: int) -> Tensor:
+    """Points within a band along the diagonal: both axes are in one switch."""
+    x = te.placeholder((n, n), name="X")
+    return te.compute((n, n), lambda i, j: te.select(i < j + 30, x[i, j], 0.0), name="Y")
+
+
+def test_what_guards_no_read_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads under no select are in bounds: pieces without borders have no other."""
+    nest = whole(neighbours(32))
+    parts = pieces_of(nest, OPEN)
+    looked = count_calls(monkeypatch, accesses, "needs")
+    assert not any(unsafe_reads(p) for p in parts) and not looked
+    assert unsafe_reads(nest) and looked
