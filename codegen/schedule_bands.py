@@ -49,18 +49,26 @@ OPERATIONS = 4
 computes for longer than memory takes, and asks for lines."""
 LONGEST = 2048
 """Bytes of rows that the processor does not follow to their ends by itself."""
+FEW_LINES = 5
+"""Rows of fewer lines are loaded before whatever registers hold: a loop that hops between such rows
+is followed through none of them."""
 
 
 def bands(s: For, far: Mapping[Tensor, None], around: Sequence[Axis]) -> dict[Tensor, list[Stmt]]:
     """Per tensor of which a loop reads a band: loads of one element of each line.
 
     Not where the next turn of a loop `around` it, the innermost last, reads some of the rows again:
-    there is more to compute for each line, and those that are asked for arrive meanwhile.
+    there is more to compute for each line, and those that are asked for arrive meanwhile. Nor
+    where a line of longer rows fills several registers: what is computed for it takes as many
+    times as long, and nothing else is loaded then.
     """
     found: dict[Tensor, list[Stmt]] = {}
+    m = machine.current()
     for t, places in _direct_reads(s, far).items():
         rows, stride = _rows(s, t, places, around)
-        if len(rows) > 1:
+        length = (s.axis.extent or 0) * stride * t.dtype.size_bytes
+        waits = m.vector_bytes >= m.line or length < FEW_LINES * m.line or not runs_in_lanes(s)
+        if len(rows) > 1 and waits:
             found[t] = _lines(s, rows, stride)
     return found
 

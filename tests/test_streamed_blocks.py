@@ -173,6 +173,16 @@ def test_rows_of_a_band_are_loaded_in_the_order_of_memory() -> None:
     assert "@llvm.prefetch" not in text_of([y], [x], FAR)  # the processor follows long rows
 
 
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize(("width", "few"), [(64, True), (80, False), (256, False)])
+def test_long_rows_are_loaded_before_only_where_a_register_holds_a_line(
+    width: int, few: bool, vector_bytes: int
+) -> None:
+    y, x = pool((2, 3, 64, width), "max")
+    kernel = kernel_of([y], [x], f"{FAR},vector_bytes={vector_bytes}")
+    assert bool(line_loops(kernel)) is (few or vector_bytes == 64)
+
+
 def test_bands_of_loops_that_compute_much_are_asked_for_in_the_order_of_memory() -> None:
     machine = "l2=1000000,l3=30000000"
     out, (x, head) = gradient_of_pool((32, 17, 280, 280), "float32")
