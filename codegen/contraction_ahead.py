@@ -20,7 +20,7 @@ from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.contraction_strips import column_of
 from tensorad.codegen.llvm_lanes import expressions, runs_in_lanes
 from tensorad.codegen.loopir import Fetch, For, Stmt
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import fixed_bytes
 from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, floordiv, int_const, mod, mul
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
@@ -89,7 +89,7 @@ def ahead_of(
     second = machine.current().l2
     for pieces in ([*found[0], *found[1]], found[0]):
         each = sum(p.size_bytes for p in pieces)
-        whole = sum([bytes_of(p.tensor) or LARGE for p in pieces])
+        whole = sum([fixed_bytes(p.tensor) or LARGE for p in pieces])
         if second // LEAST_PART <= each <= second // 2 and whole > second:
             return Ahead(tuple(pieces), b.rows.extent)
     return None
@@ -132,7 +132,7 @@ def sums_ahead(
     first = waiting(row)
     if b.inside or len(b.rows.axes) != 1 or not isinstance(first, Read):
         return ()
-    if (bytes_of(first.tensor) or LARGE) <= machine.current().l2 // 4:
+    if (fixed_bytes(first.tensor) or LARGE) <= machine.current().l2 // 4:
         return ()
     line = machine.current().line // first.dtype.size_bytes
     each = ceil(b.registers * b.width / line)
@@ -163,7 +163,7 @@ def slivers_ahead(
     own = b.rows.value
     if b.inside or b.rows_mode != "place" or len(b.rows.axes) != 1 or not isinstance(own, Read):
         return ()
-    if (bytes_of(own.tensor) or LARGE) <= machine.current().l2 // 2:
+    if (fixed_bytes(own.tensor) or LARGE) <= machine.current().l2 // 2:
         return ()
     uses = access(own.tensor, own.indices).uses
     if uses.get(b.contraction.reduced[-1]) != 1 or b.depth * own.dtype.size_bytes > FOLLOWED:
@@ -197,7 +197,7 @@ def _asking(s: For, step: Axis, lanes: int) -> For:
     found: list[Fetch] = []
     for e in dict.fromkeys([e for c in s.body for e in reads(*expressions(c))]):
         piece = lanes * e.tensor.dtype.size_bytes
-        if (bytes_of(e.tensor) or LARGE) > machine.current().l2 // BESIDE:
+        if (fixed_bytes(e.tensor) or LARGE) > machine.current().l2 // BESIDE:
             later = substitutor({step: add(step, int_const(PACKED_AHEAD // piece))})
             count = s.axis.extent or lanes
             found.append(Fetch(e.tensor, tuple([later(i) for i in e.indices]), count))

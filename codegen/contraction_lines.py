@@ -17,7 +17,7 @@ from tensorad.codegen.contraction_blocking import Blocking, store_stride
 from tensorad.codegen.contraction_digits import Mapping, digits
 from tensorad.codegen.loopir import Fetch
 from tensorad.codegen.loopnest import Nest
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import fixed_bytes
 from tensorad.ir.expr import (
     ONE,
     ZERO,
@@ -42,7 +42,7 @@ LINE: Final = 64
 def _is_far(t: Tensor) -> bool:
     """Whether a tensor would hardly stay in the second cache."""
     least = machine.current().l2 // 4
-    return (bytes_of(t) or least) >= least
+    return (fixed_bytes(t) or least) >= least
 
 
 def ask_for_results(

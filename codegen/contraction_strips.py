@@ -20,7 +20,7 @@ from tensorad.codegen.contraction_steps import blocks
 from tensorad.codegen.contraction_tiles import RowTiles, enough, first_row
 from tensorad.codegen.loopir import For, LoopKind, Stmt
 from tensorad.codegen.machine import Machine
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import fixed_bytes
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, call, int_const, mul, sub
 from tensorad.ir.visit import free_leaves
 
@@ -48,7 +48,7 @@ def column_of(b: Blocking, target: Machine) -> int | None:
     place = [n for n, i in enumerate(own.indices) if among(b.rows.axes[0], free_leaves(i))]
     if uses.get(b.rows.axes[0]) != 1 or not far or len(place) != 1:
         return None
-    whole = bytes_of(own.tensor)
+    whole = fixed_bytes(own.tensor)
     return place[0] if whole is not None and whole > target.l2 else None
 
 

@@ -22,7 +22,7 @@ from tensorad.codegen.fusion_write import write_group
 from tensorad.codegen.lateness import Lateness
 from tensorad.codegen.loopir import Kernel
 from tensorad.codegen.riders import take_riders
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import fixed_bytes
 from tensorad.codegen.schedule_record import note
 from tensorad.codegen.siblings import join_siblings
 from tensorad.codegen.units import Unit
@@ -177,7 +177,7 @@ class _Graph:
     def _leaves_caches(self, group: Group) -> bool:
         """Whether it writes more than the last cache holds, and nobody reads what it writes."""
         made = dict.fromkeys(t for s in group.steps for t in s.writes)
-        size_bytes = sum([bytes_of(t) or 0 for t in made])
+        size_bytes = sum([fixed_bytes(t) or 0 for t in made])
         if size_bytes <= machine.current().l3:
             return False
         readers = [s for t in made for s in self.readers.get(t, ())]

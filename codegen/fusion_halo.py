@@ -24,7 +24,7 @@ from tensorad.codegen.loop_place import placed
 from tensorad.codegen.loopir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.memory import bytes_text
 from tensorad.codegen.parallel_work import loop_work
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import fixed_bytes
 from tensorad.codegen.schedule_plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.cached import cached_property
@@ -105,7 +105,7 @@ class _Stage:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
-        return (bytes_of(self.made) or 0) // self.count
+        return (fixed_bytes(self.made) or 0) // self.count
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def join_stencils(
 
 def _is_large(k: Kernel) -> bool:
     """Whether another stage may read what it stores from scratch instead."""
-    return any(FAR * (bytes_of(t) or 0) >= machine.current().l3 for t in k.writes)
+    return any(FAR * (fixed_bytes(t) or 0) >= machine.current().l3 for t in k.writes)
 
 
 def _stage(k: Kernel, schedules: Schedules) -> _Stage | None:
@@ -170,7 +170,7 @@ def _stage(k: Kernel, schedules: Schedules) -> _Stage | None:
     choices = schedules.of(made.name)
     if choices.fuse is False or not may_fuse(choices):
         return None
-    pieces = _pieces(k, made) if (bytes_of(made) or 0) and made.ndim > 1 else None
+    pieces = _pieces(k, made) if (fixed_bytes(made) or 0) and made.ndim > 1 else None
     if pieces is None or _reads_its_own(k):
         return None
     work = [loop_work(s) for s in k.body if isinstance(s, For)]
@@ -251,7 +251,7 @@ def _grown(
     inside = [t for t in stage.kernel.reads if t in made]
     if not inside or len(stages) > MOST_STAGES or stage.count != stages[0].count:
         return None
-    if FAR * min(bytes_of(t) or 0 for t in inside) < machine.current().l3:
+    if FAR * min(fixed_bytes(t) or 0 for t in inside) < machine.current().l3:
         return None
     if any(stage.reach[t] is None for t in inside):
         return None
@@ -314,7 +314,7 @@ def _saved(
     total = 0
     outside = _outside(stages, readers, kept)
     for s in stages[:-1]:
-        size = bytes_of(s.made) or 0
+        size = fixed_bytes(s.made) or 0
         total += size * sum(s.made in r.reach for r in stages)
         total += 0 if s.made in outside else size
     return total

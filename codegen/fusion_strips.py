@@ -19,7 +19,7 @@ from tensorad.codegen.llvm_lanes import expressions, statements
 from tensorad.codegen.loop_place import placed
 from tensorad.codegen.loopir import Check, For, Kernel, Stmt, Store
 from tensorad.codegen.row_joins import with_pass
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import fixed_bytes
 from tensorad.codegen.schedule_record import note
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, int_const, mul
 from tensorad.ir.tensor import Tensor
@@ -71,7 +71,7 @@ def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | Non
     rows = None if shared is None else _rows_per_run(loop, blocks, shared)
     if shared is None or rows is None or runs is None or count is None:
         return None
-    moved, near = sum(bytes_of(t) or 0 for t in shared), machine.current().l2
+    moved, near = sum(fixed_bytes(t) or 0 for t in shared), machine.current().l2
     if moved <= near:
         return None
     each, strip = moved // (runs * rows), lcm(rows, blocks.step)

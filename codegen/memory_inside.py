@@ -18,7 +18,7 @@ from tensorad.codegen.llvm_lanes import expressions
 from tensorad.codegen.llvm_phases import phases
 from tensorad.codegen.loopir import For, If, LoopProgram, Stmt, Store
 from tensorad.codegen.memory import ALIGNMENT
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import fixed_bytes
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
@@ -44,7 +44,7 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
     outer = dict.fromkeys((*program.inputs, *program.outputs))
     least = machine.current().l2
     stored = dict.fromkeys(t for k in program.kernels for t in k.writes if t not in outer)
-    large = [t for t in stored if (bytes_of(t) or 0) > least]
+    large = [t for t in stored if (fixed_bytes(t) or 0) > least]
     if not large:
         return {}
     used = [_used(body) for k in program.kernels for body, _ in phases(k.body)]
@@ -55,9 +55,9 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
     found: dict[Tensor, Inside] = {}
     taken: dict[Tensor, int] = {}
     for t in large:
-        need = bytes_of(t) or 0
+        need = fixed_bytes(t) or 0
         for o in program.outputs:
-            room = bytes_of(o) or 0  # none where sizes are symbolic
+            room = fixed_bytes(o) or 0  # none where sizes are symbolic
             if taken.get(o, 0) + need + ALIGNMENT > room:
                 continue
             start = max(_written(o, room, most[o][last.get(t, 0)]), taken.get(o, 0))

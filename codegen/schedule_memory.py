@@ -61,7 +61,7 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = Fa
     if streamed:
         note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
     given = dict.fromkeys(kernel.reads)
-    unknown = [t for t in (*given, *kernel.writes) if bytes_of(t) is None]
+    unknown = [t for t in (*given, *kernel.writes) if fixed_bytes(t) is None]
     far = far_tensors(kernel, beyond=beyond)
     if not streamed and not far and not unknown:
         return kernel
@@ -79,7 +79,7 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = Fa
 def _apart(kernel: Kernel, streamed: Sequence[Tensor]) -> Tensor | None:
     """The tensor whose stores wait for memory while loads of scratch are compared with them."""
     own = dict.fromkeys([t for t, _ in kernel.beside])
-    sizes = [bytes_of(t) for t in kernel.scratch if t not in own]
+    sizes = [fixed_bytes(t) for t in kernel.scratch if t not in own]
     rows = any(n is None or n >= SHORTEST for n in sizes)
     return streamed[0] if streamed and rows else None
 
@@ -90,7 +90,7 @@ def far_tensors(kernel: Kernel, *, beyond: bool) -> list[Tensor]:
     second = machine.current().l2
 
     def is_far(t: Tensor) -> bool:
-        size_bytes, least = bytes_of(t), second if t in given else second // 4
+        size_bytes, least = fixed_bytes(t), second if t in given else second // 4
         return beyond if size_bytes is None else size_bytes > least
 
     return [t for t in dict.fromkeys((*given, *kernel.writes)) if is_far(t)]
@@ -122,8 +122,8 @@ def streamed_tensors(kernel: Kernel, schedules: Schedules, *, beyond: bool = Fal
     """
     last = machine.current().l3
     every = dict.fromkeys((*kernel.reads, *kernel.writes))
-    total = sum([bytes_of(t) or 0 for t in every])
-    endless = beyond and any(bytes_of(t) is None for t in every)
+    total = sum([fixed_bytes(t) or 0 for t in every])
+    endless = beyond and any(fixed_bytes(t) is None for t in every)
     largest = dict.fromkeys(largest_unknown(kernel) if beyond else ())
     found: list[Tensor] = []
     for t in kernel.writes:
@@ -139,17 +139,17 @@ def streamed_tensors(kernel: Kernel, schedules: Schedules, *, beyond: bool = Fal
 
 def largest_unknown(kernel: Kernel) -> list[Tensor]:
     """The tensors of unknown size that a kernel writes, without those that are much smaller."""
-    found = [t for t in kernel.writes if bytes_of(t) is None]
+    found = [t for t in kernel.writes if fixed_bytes(t) is None]
     most = max([assumed_bytes(t) for t in found], default=0)
     return [t for t in found if ALIKE * assumed_bytes(t) >= most]
 
 
 def is_large(t: Tensor) -> bool:
     """Whether stores of it had better pass all caches, with what else is read and written."""
-    return LARGE * (bytes_of(t) or 0) > machine.current().l3
+    return LARGE * (fixed_bytes(t) or 0) > machine.current().l3
 
 
-def bytes_of(t: Tensor) -> int | None:
+def fixed_bytes(t: Tensor) -> int | None:
     """The bytes of a tensor; None where an extent is symbolic."""
     extents = [n for n in t.shape if isinstance(n, int)]
     return prod(extents) * t.dtype.size_bytes if len(extents) == len(t.shape) else None

@@ -14,7 +14,7 @@ from tensorad.codegen.llvm_lanes import statements
 from tensorad.codegen.loop_interpret import interpret_loops
 from tensorad.codegen.loopir import For, Kernel, Store
 from tensorad.codegen.lower import lower_program
-from tensorad.codegen.schedule_memory import bytes_of
+from tensorad.codegen.schedule_memory import fixed_bytes
 from tensorad.ir.tensor import Tensor
 from tests.machines import described
 
@@ -115,7 +115,7 @@ def test_buffers_of_unlike_elements_fit_the_first_cache_together() -> None:
     used = []
     for l1 in range(4096, 40000, 2048):
         strips = kernel_of(*made, f"l1={l1},l2=4096,l3=16384").scratch
-        used.append(sum(bytes_of(t) or 0 for t in strips))
+        used.append(sum(fixed_bytes(t) or 0 for t in strips))
         assert used[-1] <= l1
     assert used[0] == 0 and used[-1] > 0
 
