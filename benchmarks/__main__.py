@@ -7,21 +7,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import (
-    accuracy_commands,
-    all_command,
-    counts_commands,
-    guard,
-    machine_commands,
-    race_commands,
-    suite_commands,
-)
-from benchmarks.frameworks import ROUNDS as RACE_ROUNDS
-from benchmarks.options import positive, positives
+from benchmarks import guard
+from benchmarks.commands import accuracy, all_suites, counts, machine, race, suites
+from benchmarks.commands.options import positive, positives
+from benchmarks.measure.processes import RunError
+from benchmarks.measure.timing import ROUNDS
 from benchmarks.peers.contestant import MODES
 from benchmarks.peers.registry import PEERS
-from benchmarks.processes import RunError
-from benchmarks.timing import ROUNDS
+from benchmarks.race.frameworks import ROUNDS as RACE_ROUNDS
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -41,29 +34,29 @@ def parser() -> argparse.ArgumentParser:
     """All subcommands."""
     found = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = found.add_subparsers(title="what to measure", required=True, metavar="SUITE")
-    for name, command, text in counts_commands.COMMANDS:
+    for name, command, text in counts.COMMANDS:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         one.add_argument("names", nargs="*", help="parts of the rows' names; all when left out")
         one.add_argument("--rounds", type=positive, default=ROUNDS, help="measurements per median")
         one.add_argument("--json", type=Path, help="also write the figures to this file")
-    for name, command, text in race_commands.COMMANDS:
+    for name, command, text in race.COMMANDS:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         _race_options(one)
-    for name, command, text in (*machine_commands.COMMANDS, *suite_commands.COMMANDS):
+    for name, command, text in (*machine.COMMANDS, *suites.COMMANDS):
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         _machine_options(one)
-    for name, command, text in accuracy_commands.COMMANDS:
+    for name, command, text in accuracy.COMMANDS:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
-        accuracy_commands.options(one)
+        accuracy.options(one)
     for name, command, text in guard.COMMANDS:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         guard.options(one)
-    all_command.add_commands(add, main)
+    all_suites.add_commands(add, main)
     return found
 
 

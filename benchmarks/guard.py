@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from benchmarks.options import positive
-from benchmarks.processes import bind, environment
-from benchmarks.tables import aligned, number
+from benchmarks.commands.options import positive
+from benchmarks.measure.processes import bind, environment
+from benchmarks.report.tables import aligned, number
 from benchmarks.workloads.catalogue import chosen
 
 CLIFF: Final = 1.5

@@ -12,9 +12,9 @@ import sys
 import time
 from typing import Any
 
+from benchmarks.measure.timing import settle
 from benchmarks.peers import ours
 from benchmarks.peers.contestant import Call, attempted
-from benchmarks.timing import settle
 from benchmarks.workloads.catalogue import WORKLOADS
 
 

@@ -6,23 +6,23 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tensorad import config
-from tensorad.codegen.choices import Given, Schedules, schedules
-from tensorad.codegen.fusion import fuse_units
-from tensorad.codegen.kernel_order import in_memory_order
-from tensorad.codegen.loop_printer import format_loops
-from tensorad.codegen.loop_verify import verify_loops
-from tensorad.codegen.loopir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
-from tensorad.codegen.lower_body import lower_values
-from tensorad.codegen.lower_checks import with_checks
-from tensorad.codegen.lower_parts import ScanParts, lower_point, scan_parts
-from tensorad.codegen.parallel_work import with_work
-from tensorad.codegen.renaming import with_buffers, with_tensors
-from tensorad.codegen.schedule_narrow import with_narrow_scratch
-from tensorad.codegen.schedule_record import is_listening
-from tensorad.codegen.schedule_versions import for_all_sizes
-from tensorad.codegen.units import Unit, join
+from tensorad.codegen.caches.kernel_order import in_memory_order
+from tensorad.codegen.caches.multiversion import for_all_sizes
+from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
+from tensorad.codegen.cost.parallel_work import with_work
+from tensorad.codegen.decisions import is_listening
+from tensorad.codegen.directives import Given, Schedules, schedules
+from tensorad.codegen.fusion.fuse import fuse_units
+from tensorad.codegen.in_place_scatters import Unit, join
+from tensorad.codegen.index_checks.insert import with_checks
+from tensorad.codegen.loops.ir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
+from tensorad.codegen.loops.printer import format_loops
+from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
+from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.nest.folds import lower_values
+from tensorad.codegen.scan.parts import ScanParts, lower_point, scan_parts
 from tensorad.errors import BuildError, InternalError
-from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
 from tensorad.ir.functions import without_functions
 from tensorad.ir.tensor import (
@@ -38,7 +38,7 @@ from tensorad.ir.tensor import (
     outputs as outputs_of,
 )
 from tensorad.ir.visit import op_expressions, op_inputs, postorder
-from tensorad.simplify.equal_formulas import computed_once
+from tensorad.simplify.formula.common_reductions import computed_once
 
 
 def lower_program(

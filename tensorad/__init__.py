@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tensorad.building import show_lowered as show_lowered
     from tensorad.checking import GradReport as GradReport
     from tensorad.checking import gradcheck as gradcheck
-    from tensorad.codegen.choices import Schedule as Schedule
+    from tensorad.codegen.directives import Schedule as Schedule
     from tensorad.compiled import CompiledFunction as CompiledFunction
     from tensorad.config import get_num_threads as get_num_threads
     from tensorad.config import set_num_threads as set_num_threads
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tensorad.explaining import explain as explain
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
-    from tensorad.ir.interpret import interpret as interpret
+    from tensorad.ir.reference.interpret import interpret as interpret
     from tensorad.ir.tensor import Tensor as Tensor
     from tensorad.sparse import SparseJacobian as SparseJacobian
     from tensorad.sparse import sparse_hessian as sparse_hessian
@@ -128,12 +128,12 @@ _HOME: Final = {
     "tensorad.building": "build evaluate lower measure_performance show_lowered",
     "tensorad.compiled": "CompiledFunction",
     "tensorad.checking": "GradReport gradcheck",
-    "tensorad.codegen.choices": "Schedule",
+    "tensorad.codegen.directives": "Schedule",
     "tensorad.config": "get_num_threads set_num_threads",
     "tensorad.counting": "Work work",
     "tensorad.explaining": "explain",
     "tensorad.ir.expr": "Axis Expr",
-    "tensorad.ir.interpret": "interpret",
+    "tensorad.ir.reference.interpret": "interpret",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -21,8 +21,8 @@ from tensorad.bound import bound
 from tensorad.building import build
 from tensorad.compiled import CompiledFunction
 from tensorad.counting import work
+from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.printer import format_tensor_recursively
-from tensorad.ir.symbolic_points import Count
 from tensorad.ir.tensor import Tensor
 from tensorad.workloads import WORKLOADS, Array, Workload, dense_big
 

@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tensorad.ir.alike import Form, Formula, form_of
+from tensorad.ir.analysis.alike import Form, Formula, form_of
+from tensorad.ir.analysis.flow import flow, flowing_components, scanned, values_in_partials, walks
+from tensorad.ir.analysis.levels import FoldSite, Level, every_operand, fold_key, loop_levels
+from tensorad.ir.analysis.points import count_points, depends_on_data, evaluate, possible
 from tensorad.ir.expr import TRUE, Axis, Expr, Read, Reduce, size_var
-from tensorad.ir.flow import flow, flowing_components, scanned, values_in_partials, walks
-from tensorad.ir.levels import FoldSite, Level, every_operand, fold_key, loop_levels
-from tensorad.ir.points import count_points, depends_on_data, evaluate, possible
 from tensorad.ir.tensor import (
     Compute,
     Constant,

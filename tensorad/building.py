@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorad.autodiff.dense import check_dense
-from tensorad.codegen.arguments import size_number
-from tensorad.codegen.choices import Given, Schedules, schedules
-from tensorad.codegen.compiling import Compiler
-from tensorad.codegen.loop_printer import format_loops
-from tensorad.codegen.loopir import Kernel, LoopProgram
+from tensorad.autodiff.counting.dense import check_dense
+from tensorad.codegen.decisions import Decision, listening
+from tensorad.codegen.directives import Given, Schedules, schedules
+from tensorad.codegen.loops.ir import Kernel, LoopProgram
+from tensorad.codegen.loops.printer import format_loops
+from tensorad.codegen.loops.sizes import shape_values
 from tensorad.codegen.lower import lower_program, needed_ops
-from tensorad.codegen.memory import Array, shape_values
-from tensorad.codegen.schedule_record import Decision, listening
+from tensorad.codegen.runtime.arena import Array
+from tensorad.codegen.runtime.arguments import size_number
+from tensorad.codegen.runtime.background_compiler import Compiler
+from tensorad.collector import old_objects_at_rest
 from tensorad.compiled import CompiledFunction, preparation
 from tensorad.errors import BindError, BoundsError, BuildError
-from tensorad.ir.arguments import check_arrays
-from tensorad.ir.collector import old_objects_at_rest
+from tensorad.ir.arrays.arguments import check_arrays
 from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
 from tensorad.progress import advance, expect, progress
-from tensorad.simplify.bounds import size_conditions
+from tensorad.simplify.bounds.reads import size_conditions
 from tensorad.tuning import SECONDS, Task, tuned, wide_range
 
 if TYPE_CHECKING:

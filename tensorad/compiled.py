@@ -11,8 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad import config
-from tensorad.autodiff.dense import check_dense_shape
-from tensorad.codegen.arguments import (
+from tensorad.autodiff.counting.dense import check_dense_shape
+from tensorad.codegen.entry.checks_ir import MAX_OUTPUTS
+from tensorad.codegen.entry.native_type import Binding, NativeType, Record, is_known, native_type
+from tensorad.codegen.loops.ir import LoopProgram
+from tensorad.codegen.loops.sizes import bytes_of, shape_values, size_value
+from tensorad.codegen.runtime.arena import LARGE_BYTES, Array, OutputBlocks
+from tensorad.codegen.runtime.arguments import (
     READY,
     WRITABLE,
     Parameter,
@@ -22,29 +27,18 @@ from tensorad.codegen.arguments import (
     check_output,
     check_overlap,
 )
-from tensorad.codegen.compiling import Compiler
-from tensorad.codegen.epoch import epoch
-from tensorad.codegen.loopir import LoopProgram
-from tensorad.codegen.memory import (
-    LARGE_BYTES,
-    Array,
-    OutputBlocks,
-    bytes_of,
-    shape_values,
-    size_value,
-)
-from tensorad.codegen.memory_limit import check_memory
-from tensorad.codegen.memory_use import MemoryUse, memory_use
-from tensorad.codegen.portable import can_be_written_out, written_out
-from tensorad.codegen.runtime import Executable, Layout
-from tensorad.codegen.stub import Binding, NativeType, Record, is_known, native_type
-from tensorad.codegen.stub_checks import MAX_OUTPUTS
+from tensorad.codegen.runtime.background_compiler import Compiler
+from tensorad.codegen.runtime.executable import Executable, Layout
+from tensorad.codegen.runtime.memory_limit import check_memory
+from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use
+from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
+from tensorad.codegen.threads.settings_epoch import epoch
 from tensorad.errors import BindError, InternalError, ShapeError
+from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import Expr, Size
-from tensorad.ir.facts import facts_about
 from tensorad.ir.tensor import Op, Tensor
 from tensorad.ir.visit import postorder
-from tensorad.simplify.bounds import size_violation
+from tensorad.simplify.bounds.reads import size_violation
 
 _ARRAY: Final = np.ndarray
 _NEVER: Final = 1 << 32

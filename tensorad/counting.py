@@ -6,19 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tensorad.codegen.loopir import (
-    Assign,
-    Check,
-    Fold,
-    For,
-    If,
-    Stmt,
-    Store,
-    Visit,
-)
+from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Stmt, Store, Visit
 from tensorad.codegen.lower import lower_unit, needed_units
 from tensorad.errors import InternalError
-from tensorad.ir.arguments import check_sizes, check_tensors
+from tensorad.ir.analysis.points import count_alternatives, depends_on_data, possible
+from tensorad.ir.analysis.symbolic_points import Count, count_nest, sizes_of
+from tensorad.ir.arrays.arguments import check_sizes, check_tensors
 from tensorad.ir.expr import (
     BINARY_MATH,
     COMPARISONS,
@@ -29,8 +22,6 @@ from tensorad.ir.expr import (
     logical_not,
     size_var,
 )
-from tensorad.ir.points import count_alternatives, depends_on_data, possible
-from tensorad.ir.symbolic_points import Count, count_nest, sizes_of
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import needs, postorder, topological_ops
 

@@ -10,15 +10,15 @@ from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.bound import bound
 from tensorad.counting import Work, work
 from tensorad.errors import GradError, UserError
-from tensorad.ir.arguments import check_sizes, check_tensors
+from tensorad.ir.analysis.points import possible
+from tensorad.ir.analysis.symbolic_points import Count, count_nest
+from tensorad.ir.arrays.arguments import check_sizes, check_tensors
 from tensorad.ir.expr import Axis, Expr, size_var
-from tensorad.ir.points import possible
-from tensorad.ir.symbolic_points import Count, count_nest
 from tensorad.ir.tensor import Compute, Op, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, op_inputs, reads, topological_ops, uses_any
-from tensorad.simplify.certificate import Certificate, certify
-from tensorad.simplify.product_order import written_body
-from tensorad.simplify.record import Decision, Elimination, Incoming, Record, listening
+from tensorad.simplify.certify.certificate import Certificate, certify
+from tensorad.simplify.domain.decisions import Decision, Elimination, Incoming, Record, listening
+from tensorad.simplify.formula.product_order import written_body
 
 _MODES: Final = ("reverse mode", "forward mode")
 _OUTCOMES: Final = ("stored", "inlined")

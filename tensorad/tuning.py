@@ -16,12 +16,12 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad import config
-from tensorad.codegen import machine
-from tensorad.codegen.choices import REORDERING, Choices, Schedules, switches
-from tensorad.codegen.kernel_key import kernel_key
-from tensorad.codegen.loopir import LoopProgram
-from tensorad.codegen.memory import Array
-from tensorad.codegen.predict import predict
+from tensorad.codegen.cost.predict import predict
+from tensorad.codegen.directives import REORDERING, Choices, Schedules, switches
+from tensorad.codegen.loops.canonical_text import kernel_key
+from tensorad.codegen.loops.ir import LoopProgram
+from tensorad.codegen.runtime.arena import Array
+from tensorad.codegen.target import machine
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BuildError
 from tensorad.ir.expr import Expr, size_var

@@ -15,24 +15,24 @@ import numpy as np
 
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.heads import Heads
-from tensorad.autodiff.linear import differentiate as partials_of_leaves
-from tensorad.autodiff.linear import merge_guards
-from tensorad.autodiff.overrides import DerivativeRule, Override, check_override
+from tensorad.autodiff.local.linear import differentiate as partials_of_leaves
+from tensorad.autodiff.local.linear import merge_guards
+from tensorad.autodiff.local.overrides import DerivativeRule, Override, check_override
 from tensorad.autodiff.reverse import vjp
 from tensorad.checking.report import place_text
 from tensorad.checking.tally import distance
 from tensorad.counting import work
 from tensorad.errors import DefinitionError, GradError, ShapeError
-from tensorad.ir.arguments import check_tensor, check_tensors
+from tensorad.ir.analysis.symbolic_points import Count
+from tensorad.ir.arrays.arguments import check_tensor, check_tensors
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import Expr, Param, Read, const
 from tensorad.ir.order import REDUCE, occurs
-from tensorad.ir.symbolic_points import Count
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, format_shape, outputs
 from tensorad.ir.visit import copy_bodies, op_inputs, reads, topological_ops
-from tensorad.simplify.inline import inline_reads
-from tensorad.simplify.nonzeroness import guarded
-from tensorad.simplify.unused import drop_unused_axes
+from tensorad.simplify.formula.inline import inline_reads
+from tensorad.simplify.formula.unused_axes import drop_unused_axes
+from tensorad.simplify.zeros.lift import guarded
 
 FDiff = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(output, one of its immediate inputs, head) -> the input's share of the adjoint."""

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TENSORAD_DEBUG", "certify")  # read when tensorad is imported
 
-from tensorad.simplify import certificate  # after the flag
-from tensorad.simplify.record import Elimination
+from tensorad.simplify.certify import certificate  # after the flag
+from tensorad.simplify.domain.decisions import Elimination
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -7,10 +7,10 @@ from tensorad.autodiff.jacobian import generalized_matmul
 from tensorad.autodiff.jacobian import inline_tensors as InlineNonReductions
 from tensorad.autodiff.jacobian import jacobian_recursive as JacobianRecursive
 from tensorad.autodiff.jacobian import optimize_and_lift as OptimizeAndLiftNonzeronessConditions
-from tensorad.autodiff.overrides import DerivativeRule
+from tensorad.autodiff.local.overrides import DerivativeRule
 from tensorad.autodiff.reverse import vjp
 from tensorad.ir.printer import format_tensor_recursively as PrintTensorRecursively
-from tensorad.simplify.algebra import simplify as Simplify
+from tensorad.simplify.index.algebra import simplify as Simplify
 
 __all__ = [
     "DerivativeRule",

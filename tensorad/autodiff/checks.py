@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tensorad.errors import DTypeError, GradError, ShapeError
-from tensorad.ir.elementwise import same_dim
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.tensor import Shape, Tensor, format_shape
 
 

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, overload
 
-from tensorad.autodiff.adjoint import Adjoint, zeros
+from tensorad.autodiff.adjoints.adjoint import Adjoint, zeros
 from tensorad.autodiff.checks import check_output, check_wrt
-from tensorad.autodiff.cost import cost
-from tensorad.autodiff.dense import note_jacobian
+from tensorad.autodiff.counting.cost import cost
+from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.forward import Direction, Push, jvp
 from tensorad.autodiff.jacobian import direct_jacobian
-from tensorad.autodiff.overrides import Override, check_override, derivation_inputs
-from tensorad.autodiff.overrides import derivation_order as order_of
+from tensorad.autodiff.local.overrides import Override, check_override, derivation_inputs
+from tensorad.autodiff.local.overrides import derivation_order as order_of
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.reverse import vjp
 from tensorad.errors import GradError, ShapeError
-from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import const, logical_and, select
 from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
 from tensorad.ir.visit import copy_bodies
-from tensorad.simplify.record import Decision, note
+from tensorad.simplify.domain.decisions import Decision, note
 
 _MODES: Final = ("reverse", "forward")
 

@@ -7,20 +7,26 @@ from typing import Final, overload
 
 import numpy as np
 
-from tensorad.autodiff.adjoint import Adjoint, banded, store, zeros
+from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, zeros
+from tensorad.autodiff.adjoints.inlining import Uses, may_inline
 from tensorad.autodiff.checks import check_outputs, check_wrt, leading_axes
-from tensorad.autodiff.inlining import Uses, may_inline
-from tensorad.autodiff.linear import Term, body_terms, times
-from tensorad.autodiff.overrides import Override, Rule, Rules, check_override, derivation_order
+from tensorad.autodiff.local.linear import Term, body_terms, times
+from tensorad.autodiff.local.overrides import (
+    Override,
+    Rule,
+    Rules,
+    check_override,
+    derivation_order,
+)
+from tensorad.autodiff.local.scan_forms import scatter_scan, traced_scan
+from tensorad.autodiff.local.scans import tangent_scan
+from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.provenance import remember_along
 from tensorad.autodiff.reverse import vjp, whole
-from tensorad.autodiff.scan_forms import scatter_scan, traced_scan
-from tensorad.autodiff.scans import tangent_scan
-from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.errors import DTypeError, GradError, ShapeError
+from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import to_dtype
-from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import Axis, Expr, Read, add, cast, const, read, reduce_expr
 from tensorad.ir.tensor import (
     Compute,
@@ -37,9 +43,9 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.progress import advance, expect, progress
-from tensorad.simplify.nonzeroness import guarded
-from tensorad.simplify.tidied import tidy
-from tensorad.simplify.zeros import nonzero_body
+from tensorad.simplify.formula.choose import tidy
+from tensorad.simplify.zeros.lift import guarded
+from tensorad.simplify.zeros.passes import nonzero_body
 
 _MANY_USES: Final = Uses(2, False)
 """How a tangent is read is not known yet: only reads, constants and deltas stay formulas."""

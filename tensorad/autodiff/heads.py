@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorad.autodiff.adjoint import Adjoint
+from tensorad.autodiff.adjoints.adjoint import Adjoint
+from tensorad.autodiff.adjoints.inlining import is_delta
 from tensorad.autodiff.checks import check_head_shape, leading_axes
-from tensorad.autodiff.inlining import is_delta
 from tensorad.errors import DTypeError, GradError
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import to_dtype
-from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import Axis, Const, Expr, cast, const, logical_and, read, select
 from tensorad.ir.tensor import Compute, Constant, Shape, Tensor, format_shape, outputs
 from tensorad.ir.visit import substitute

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.heads import Heads
-from tensorad.autodiff.linear import Term
+from tensorad.autodiff.local.linear import Term
+from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.reverse import vjp
-from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
 from tensorad.errors import DefinitionError, GradError, ShapeError
-from tensorad.ir.arguments import check_tensor
+from tensorad.ir.arrays.arguments import check_tensor
+from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import (
     Axis,
     Expr,
@@ -27,9 +27,9 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Tensor, dim_expr, format_shape, outputs
 from tensorad.ir.visit import copy_bodies
-from tensorad.simplify.inline import inline_non_reductions
-from tensorad.simplify.nonzeroness import guarded
-from tensorad.simplify.zeros import nonzero_body
+from tensorad.simplify.formula.inline import inline_non_reductions
+from tensorad.simplify.zeros.lift import guarded
+from tensorad.simplify.zeros.passes import nonzero_body
 
 
 def jacobian_recursive(

@@ -7,33 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from tensorad.autodiff.adjoint import Adjoint, Contribution, Target, store, zeros
-from tensorad.autodiff.apart import points_apart
-from tensorad.autodiff.box import Box
-from tensorad.autodiff.checks import check_outputs, check_wrt
-from tensorad.autodiff.choice import Ways, derive_by_count, derive_tidied
-from tensorad.autodiff.combiners import fold_groups
-from tensorad.autodiff.dense import note_jacobian
-from tensorad.autodiff.fold_adjoints import adjoint_terms
-from tensorad.autodiff.heads import Heads, pair_heads, seeds
-from tensorad.autodiff.inlining import Uses
-from tensorad.autodiff.linear import Term, body_terms, times
-from tensorad.autodiff.overrides import (
-    Override,
-    Rule,
-    Rules,
-    check_override,
-    derivation_inputs,
-    derivation_order,
-)
-from tensorad.autodiff.plain import PlainTarget, UnstoredTarget
-from tensorad.autodiff.provenance import remember
-from tensorad.autodiff.scan_forms import scatter_scan, steps_of, traced_scan
-from tensorad.autodiff.scans import Head as ScanHead
-from tensorad.autodiff.scans import Heads as ScanHeads
-from tensorad.autodiff.scans import reverse_sweep
-from tensorad.autodiff.shifts import Shifts
-from tensorad.autodiff.transposed import (
+from tensorad.autodiff.adjoints.adjoint import Adjoint, Contribution, Target, store, zeros
+from tensorad.autodiff.adjoints.fold_adjoints import adjoint_terms
+from tensorad.autodiff.adjoints.inlining import Uses
+from tensorad.autodiff.adjoints.plain import PlainTarget, UnstoredTarget
+from tensorad.autodiff.adjoints.shifts import Shifts
+from tensorad.autodiff.adjoints.transposed import (
     behind,
     contribution,
     is_formula,
@@ -42,18 +21,39 @@ from tensorad.autodiff.transposed import (
     sizes_with_points,
     whole_contribution,
 )
-from tensorad.autodiff.views import compute_terms, differentiable_inputs, view
-from tensorad.autodiff.weights import WeightedTarget, with_stored_weights
+from tensorad.autodiff.adjoints.weights import WeightedTarget, with_stored_weights
+from tensorad.autodiff.checks import check_outputs, check_wrt
+from tensorad.autodiff.counting.apart import points_apart
+from tensorad.autodiff.counting.choice import Ways, derive_by_count, derive_tidied
+from tensorad.autodiff.counting.dense import note_jacobian
+from tensorad.autodiff.heads import Heads, pair_heads, seeds
+from tensorad.autodiff.local.box import Box
+from tensorad.autodiff.local.combiners import fold_groups
+from tensorad.autodiff.local.linear import Term, body_terms, times
+from tensorad.autodiff.local.overrides import (
+    Override,
+    Rule,
+    Rules,
+    check_override,
+    derivation_inputs,
+    derivation_order,
+)
+from tensorad.autodiff.local.scan_forms import scatter_scan, steps_of, traced_scan
+from tensorad.autodiff.local.scans import Head as ScanHead
+from tensorad.autodiff.local.scans import Heads as ScanHeads
+from tensorad.autodiff.local.scans import reverse_sweep
+from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
+from tensorad.autodiff.provenance import remember
 from tensorad.errors import GradError
-from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.analysis.flow import flowing_components
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, cast, logical_and, read
-from tensorad.ir.flow import flowing_components
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect, progress
-from tensorad.simplify.joined import inner_reductions, joined
-from tensorad.simplify.record import Decision, note
-from tensorad.simplify.tidied import tidy
+from tensorad.simplify.domain.decisions import Decision, note
+from tensorad.simplify.formula.choose import tidy
+from tensorad.simplify.formula.joined import inner_reductions, joined
 
 Indices = tuple[Expr, ...]
 _OTHERS: Final[dict[str, type[Target]]] = {

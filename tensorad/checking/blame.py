@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tensorad.autodiff.overrides import check_override
+from tensorad.autodiff.local.overrides import check_override
 from tensorad.checking.checker import Checker, Settings
 from tensorad.checking.inputs import Bindings
 from tensorad.checking.report import Disagreement
-from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import Apply, Expr, Param, Reduce, read
 from tensorad.ir.functions import Function, apply, is_stop
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, outputs

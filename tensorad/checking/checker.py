@@ -16,7 +16,7 @@ from tensorad.checking.inputs import Bindings
 from tensorad.checking.report import Array, Row, place_text
 from tensorad.checking.slopes import Slopes, exactly, slopes
 from tensorad.checking.tally import Tally, distance, scale_of
-from tensorad.ir.interpret import shape_of
+from tensorad.ir.reference.interpret import shape_of
 from tensorad.ir.tensor import Placeholder, Shape, Tensor, outputs
 
 _SMALL: Final = 12

@@ -11,8 +11,8 @@ from tensorad.building import build
 from tensorad.checking.report import Array
 from tensorad.compiled import CompiledFunction
 from tensorad.counting import work
-from tensorad.ir.interpret import interpret
-from tensorad.ir.precision import in_float64
+from tensorad.ir.reference.interpret import interpret
+from tensorad.ir.reference.precision import in_float64
 from tensorad.ir.tensor import Tensor
 
 Bindings = Mapping[Tensor, Array]

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, overload
 import numpy as np
 
 from tensorad.autodiff.checks import check_outputs, check_wrt
-from tensorad.autodiff.overrides import Override, check_override
+from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.checking.blame import guilty
 from tensorad.checking.checker import Checker, Settings
 from tensorad.checking.engine import Engine, has_much_to_do

@@ -12,7 +12,7 @@ from tensorad.checking.engine import Engine
 from tensorad.checking.report import Array
 from tensorad.errors import BoundsError
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.interpret import shape_of
+from tensorad.ir.reference.interpret import shape_of
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import topological_ops
 

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tensorad.autodiff.local.views import derivation_order, view
 from tensorad.autodiff.provenance import Derivation, derivation
-from tensorad.autodiff.views import derivation_order, view
 from tensorad.explaining import Flow, Gradient, Order, Story
+from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
 from tensorad.ir.printer import ExprWriter
-from tensorad.ir.symbolic_points import Count
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import conjuncts, postorder, topological_ops
-from tensorad.simplify.algebra import simplify
-from tensorad.simplify.certificate import Certificate
-from tensorad.simplify.domain import Piece
-from tensorad.simplify.record import Decision
+from tensorad.simplify.certify.certificate import Certificate
+from tensorad.simplify.domain.decisions import Decision
+from tensorad.simplify.domain.solution import Piece
+from tensorad.simplify.index.algebra import simplify
 
 Words = list[str | Expr]
 LEGEND: Final = (

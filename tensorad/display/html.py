@@ -9,7 +9,7 @@ from typing import Final
 from tensorad.display.formula import FormulaWriter
 from tensorad.display.style import page
 from tensorad.errors import InternalError
-from tensorad.ir.arguments import check_tensors
+from tensorad.ir.arrays.arguments import check_tensors
 from tensorad.ir.combiner import (
     Combiner,
     all_combiner,

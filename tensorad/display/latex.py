@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorad.ir.tensor import Compute, Tensor
-from tensorad.simplify.symbolic import latex as formula_latex
+from tensorad.simplify.sympy_bridge import latex as formula_latex
 
 
 def latex(t: Tensor) -> str:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from tensorad.codegen import machine
-from tensorad.codegen.access import ASSUMED_EXTENT
-from tensorad.codegen.arguments import size_number
-from tensorad.codegen.llvm_lanes import statements
-from tensorad.codegen.loopir import For, Kernel, LoopProgram
-from tensorad.codegen.measure import measured
-from tensorad.codegen.memory import bytes_of
-from tensorad.codegen.parallel_work import PARALLEL_COST, SHARED_COST
-from tensorad.codegen.predict import Prediction, predict
-from tensorad.codegen.schedule_record import Decision
+from tensorad.codegen.cost.parallel_work import PARALLEL_COST, SHARED_COST
+from tensorad.codegen.cost.predict import Prediction, predict
+from tensorad.codegen.decisions import Decision
+from tensorad.codegen.loops.ir import For, Kernel, LoopProgram
+from tensorad.codegen.loops.sizes import ASSUMED_EXTENT, bytes_of
+from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.runtime.arguments import size_number
+from tensorad.codegen.target import machine
+from tensorad.codegen.target.peak_speeds import measured
 from tensorad.display.style import page
 from tensorad.errors import BindError
 from tensorad.ir.expr import Const, Expr, size_var

@@ -108,7 +108,7 @@ class Expr(Node):
         self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
     ) -> Any:
         """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
-        from tensorad.ir.ufuncs import apply_ufunc
+        from tensorad.ir.arrays.ufuncs import apply_ufunc
 
         return apply_ufunc(ufunc, method, operands, keywords)
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tensorad.errors import InternalError
-from tensorad.ir.arguments import check_tensors
+from tensorad.ir.arrays.arguments import check_tensors
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import (

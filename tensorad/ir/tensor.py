@@ -185,7 +185,7 @@ class Tensor(Node):
         self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
     ) -> Any:
         """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
-        from tensorad.ir.ufuncs import apply_ufunc
+        from tensorad.ir.arrays.ufuncs import apply_ufunc
 
         return apply_ufunc(ufunc, method, operands, keywords)
 
@@ -342,12 +342,12 @@ class Tensor(Node):
         return _elementwise("ge", self, other)
 
     def __matmul__(self, other: object) -> Tensor:
-        from tensorad.ir.elementwise import matmul
+        from tensorad.ir.arrays.elementwise import matmul
 
         return matmul(self, other)
 
     def __rmatmul__(self, other: object) -> Tensor:
-        from tensorad.ir.elementwise import matmul
+        from tensorad.ir.arrays.elementwise import matmul
 
         return matmul(other, self)
 
@@ -365,7 +365,7 @@ class Tensor(Node):
 
     def astype(self, dtype: object) -> Tensor:
         """Every element converted to `dtype`."""
-        from tensorad.ir.elementwise import astype
+        from tensorad.ir.arrays.elementwise import astype
 
         return astype(self, dtype)
 
@@ -389,7 +389,7 @@ class Tensor(Node):
 
 
 def _elementwise(op: str, *operands: object) -> Tensor:
-    from tensorad.ir.elementwise import elementwise
+    from tensorad.ir.arrays.elementwise import elementwise
 
     return elementwise(op, *operands)
 

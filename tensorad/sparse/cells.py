@@ -8,8 +8,8 @@ from math import prod
 
 from tensorad import config
 from tensorad.errors import InternalError
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -23,12 +23,12 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import fresh_axes, substitute
-from tensorad.simplify.affine import axis_conditions, is_affine
-from tensorad.simplify.domain import Piece
-from tensorad.simplify.eliminate import eliminate
-from tensorad.simplify.islcode import are_disjoint, count_points, subtract
-from tensorad.simplify.islset import IntegerSet
-from tensorad.simplify.islspace import Space, budget
+from tensorad.simplify.domain.solution import Piece
+from tensorad.simplify.index.quasi_affine import axis_conditions, is_affine
+from tensorad.simplify.sets.integer_set import IntegerSet
+from tensorad.simplify.sets.space import Space, budget
+from tensorad.simplify.sets.visit_points import are_disjoint, count_points, subtract
+from tensorad.simplify.zeros.eliminate import eliminate
 from tensorad.sparse.paths import Irregular, Path
 
 CELLS_BUDGET = 20

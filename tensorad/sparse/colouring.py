@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 
-from tensorad.codegen.loopir import Assign, For, If, Kernel, LoopProgram, Stmt, Store
-from tensorad.codegen.memory import Array
+from tensorad.codegen.loops.ir import Assign, For, If, Kernel, LoopProgram, Stmt, Store
+from tensorad.codegen.runtime.arena import Array
 from tensorad.compiled import CompiledFunction
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import ONE, ZERO, Axis, add, axis, call, int_const, param, read, select

@@ -14,10 +14,10 @@ import numpy as np
 from tensorad.autodiff.forward import jvp
 from tensorad.autodiff.reverse import vjp
 from tensorad.building import build
-from tensorad.codegen.memory import Array
+from tensorad.codegen.runtime.arena import Array
 from tensorad.compiled import CompiledFunction
+from tensorad.ir.arrays.elementwise import astype
 from tensorad.ir.dtypes import DType
-from tensorad.ir.elementwise import astype
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.sparse.cells import extents
 from tensorad.sparse.colouring import colour_columns, transposed

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorad import config
-from tensorad.codegen.loopir import Kernel, LoopProgram, Stmt, Store
+from tensorad.codegen.in_place_scatters import Unit
+from tensorad.codegen.index_checks.insert import with_checks
+from tensorad.codegen.loops.ir import Kernel, LoopProgram, Stmt, Store
 from tensorad.codegen.lower import lower_program, needed_ops
-from tensorad.codegen.lower_checks import with_checks
-from tensorad.codegen.memory import Array
-from tensorad.codegen.units import Unit
+from tensorad.codegen.runtime.arena import Array
 from tensorad.compiled import CompiledFunction
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.expr import Expr, cast, int_const
 from tensorad.ir.tensor import Constant, Placeholder, Tensor, outputs
 from tensorad.ir.visit import reads, substitute, with_fresh_reductions
-from tensorad.simplify.islcode import Point, Scanning, Test, scan_in_order
-from tensorad.simplify.islspace import BudgetExceeded, budget
+from tensorad.simplify.sets.space import BudgetExceeded, budget
+from tensorad.simplify.sets.visit_points import Point, Scanning, Test, scan_in_order
 from tensorad.sparse.cells import (
     Cell,
     Grid,

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from tensorad.autodiff.box import Box
-from tensorad.autodiff.linear import Term, body_terms
-from tensorad.autodiff.views import (
+from tensorad.autodiff.local.box import Box
+from tensorad.autodiff.local.linear import Term, body_terms
+from tensorad.autodiff.local.views import (
     compute_terms,
     derivation_order,
     differentiable_inputs,
     view,
 )
 from tensorad.building import build
-from tensorad.codegen.memory import Array
+from tensorad.codegen.runtime.arena import Array
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import InternalError
-from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -51,8 +51,8 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import any_node, substitute, topological_ops
-from tensorad.simplify.nonzeroness import both, split_condition
-from tensorad.simplify.reductions import is_read
+from tensorad.simplify.zeros.lift import both, split_condition
+from tensorad.simplify.zeros.reduction_stages import is_read
 from tensorad.sparse.cells import extents
 from tensorad.sparse.scipy_bridge import ones_at, stacked_pattern
 from tensorad.sparse.steps import steps_of

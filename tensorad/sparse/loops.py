@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tensorad.codegen.affine import Ranges, fold_by_ranges
-from tensorad.codegen.loopir import Assign, For, If, LoopKind, Stmt, Store
-from tensorad.codegen.lower_body import lower_values
+from tensorad.codegen.loops.index_ranges import Ranges, fold_by_ranges
+from tensorad.codegen.loops.ir import Assign, For, If, LoopKind, Stmt, Store
+from tensorad.codegen.nest.folds import lower_values
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     ONE,
@@ -29,7 +29,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import uses_any
-from tensorad.simplify.islcode import Loop, Point, Scanning, Test
+from tensorad.simplify.sets.visit_points import Loop, Point, Scanning, Test
 
 PARALLEL_ENTRIES = 300_000
 """Entries of a loop from which several threads pay."""

@@ -8,11 +8,11 @@ from typing import Any, Final
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.reverse import vjp
 from tensorad.building import check_inputs, placeholders
-from tensorad.codegen.arguments import Parameter, SizeBinding
-from tensorad.codegen.memory import Array
+from tensorad.codegen.runtime.arena import Array
+from tensorad.codegen.runtime.arguments import Parameter, SizeBinding
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, GradError, ShapeError
-from tensorad.ir.arguments import check_arrays, check_tensors
+from tensorad.ir.arrays.arguments import check_arrays, check_tensors
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, Size, add, int_const, mul
 from tensorad.ir.leaves import size_var

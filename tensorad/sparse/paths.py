@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorad.autodiff.linear import Term, body_terms, times
-from tensorad.autodiff.views import (
+from tensorad.autodiff.local.linear import Term, body_terms, times
+from tensorad.autodiff.local.views import (
     compute_terms,
     derivation_order,
     differentiable_inputs,
     view,
 )
 from tensorad.errors import InternalError, TensoradError
-from tensorad.ir.elementwise import compute_axes
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -40,8 +40,8 @@ from tensorad.ir.visit import (
     substitute_all,
     with_fresh_reductions,
 )
-from tensorad.simplify.affine import is_affine
-from tensorad.simplify.nonzeroness import guarded, is_index_condition, split_condition
+from tensorad.simplify.index.quasi_affine import is_affine
+from tensorad.simplify.zeros.lift import guarded, is_index_condition, split_condition
 from tensorad.sparse.steps import steps_of
 
 MOST_PATHS = 400

@@ -7,15 +7,15 @@ from math import prod
 
 import numpy as np
 
-from tensorad.codegen.arguments import check_output
-from tensorad.codegen.memory import Array
+from tensorad.codegen.runtime.arena import Array
+from tensorad.codegen.runtime.arguments import check_output
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Axis, Reduce
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
-from tensorad.simplify.islspace import BudgetExceeded, NotAffine
+from tensorad.simplify.sets.space import BudgetExceeded, NotAffine
 from tensorad.sparse.compressed import Compressed
 from tensorad.sparse.direct import Direct
 from tensorad.sparse.paths import Irregular

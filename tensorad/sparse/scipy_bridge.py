@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorad.codegen.memory import Array
+from tensorad.codegen.runtime.arena import Array
 from tensorad.errors import MissingPackageError
 
 

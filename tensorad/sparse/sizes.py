@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from tensorad.codegen.memory import size_value
+from tensorad.codegen.loops.sizes import size_value
 from tensorad.errors import ShapeError
+from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import Axis, Expr, Read, Size, axis, int_const, read
-from tensorad.ir.facts import facts_about
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Op, Tensor, Update, dim_expr, dim_of, outputs
 from tensorad.ir.visit import op_expressions, postorder, rewrite, topological_ops
-from tensorad.simplify.bounds import size_violation
+from tensorad.simplify.bounds.reads import size_violation
 
 
 def with_sizes(tensors: Iterable[Tensor], sizes: Mapping[Expr, int]) -> dict[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """The user's language: tensors by index formula, reducers and scalar functions."""
 
-from tensorad.ir.facts import assume
+from tensorad.ir.analysis.facts import assume
 from tensorad.te.accumulate import scan, scatter
 from tensorad.te.functions import ScalarFunction, scalar_function, stop_gradient
 from tensorad.te.reducers import (

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
-from tensorad.ir.constants import constant
+from tensorad.ir.arrays.constants import constant
+from tensorad.ir.arrays.elementwise import astype, compute_axes, same_dim
+from tensorad.ir.arrays.prefix import prefix_scan
 from tensorad.ir.dtypes import INT64, DType
-from tensorad.ir.elementwise import astype, compute_axes, same_dim
 from tensorad.ir.expr import Axis, Const, Expr, axis, cast
-from tensorad.ir.prefix import prefix_scan
 from tensorad.ir.tensor import (
     Compute,
     Dim,
@@ -25,7 +25,7 @@ from tensorad.ir.tensor import (
     outputs,
     scan_results,
 )
-from tensorad.simplify.bounds import check_op
+from tensorad.simplify.bounds.reads import check_op
 from tensorad.te.arithmetic import check_arithmetic
 from tensorad.te.binding import bind_reductions
 from tensorad.te.checks import (

@@ -9,7 +9,7 @@ from tensorad.errors import DefinitionError
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import COMPARISONS, Axis, Call, Const, Expr, Read, Select
 from tensorad.ir.order import DATA, INDEX, PARAM, READ, above, occurs
-from tensorad.simplify.intervals import intervals, overflows
+from tensorad.simplify.index.intervals import intervals, overflows
 
 _EXACT: Final = dict.fromkeys(
     ("floordiv", "mod", "minimum", "maximum", "abs", "sign", *COMPARISONS)

@@ -24,7 +24,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.nodes import CONDITION, READ
 from tensorad.ir.order import REDUCE, above, occurs, outside_reductions, reads
 from tensorad.ir.visit import and_then, either, needs, postorder, rewrite, substitute_all
-from tensorad.simplify.bounds import unproved_reads
+from tensorad.simplify.bounds.reads import unproved_reads
 
 Axes = tuple[Axis, ...]
 

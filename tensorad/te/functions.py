@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import Any, overload
 
 from tensorad.errors import DefinitionError, DTypeError, GradError
-from tensorad.ir.constants import with_constants
+from tensorad.ir.arrays.constants import with_constants
+from tensorad.ir.arrays.elementwise import broadcast_read, broadcast_shapes, compute_axes
 from tensorad.ir.dtypes import FLOAT32, WEAK_FLOAT, DType, result_type
-from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes
 from tensorad.ir.expr import Apply, Expr, Number, Param, cast, param
 from tensorad.ir.functions import Function, Partials, apply, stop
 from tensorad.ir.tensor import Compute, Tensor, outputs

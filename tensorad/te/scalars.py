@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any, Protocol, overload
 
 from tensorad.errors import DefinitionError, DTypeError
-from tensorad.ir.constants import with_constants
+from tensorad.ir.arrays.constants import with_constants
+from tensorad.ir.arrays.elementwise import (
+    broadcast_read,
+    broadcast_shapes,
+    compute_axes,
+    elementwise,
+)
 from tensorad.ir.dtypes import BOOL, WEAK_INT
-from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, compute_axes, elementwise
 from tensorad.ir.expr import Expr, Number, call
 from tensorad.ir.expr import select as select_expr
 from tensorad.ir.tensor import Compute, Tensor, outputs

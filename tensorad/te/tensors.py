@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
-from tensorad.ir.constants import constant
+from tensorad.ir.arrays.constants import constant
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, DType, to_dtype
-from tensorad.ir.elementwise import compute_axes
 from tensorad.ir.expr import (
     Axis,
     Expr,
@@ -28,8 +28,8 @@ from tensorad.ir.tensor import (
     format_shape,
     outputs,
 )
-from tensorad.simplify.bounds import check_reads
-from tensorad.simplify.product_order import ordered_compute
+from tensorad.simplify.bounds.reads import check_reads
+from tensorad.simplify.formula.product_order import ordered_compute
 from tensorad.te.arithmetic import check_arithmetic
 from tensorad.te.binding import bind_reductions, note_reduce_axis
 from tensorad.te.checks import axis_names, check_name, check_range, check_shape, element

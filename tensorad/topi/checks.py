@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorad.errors import DefinitionError, ShapeError
-from tensorad.ir.constants import with_constants
-from tensorad.ir.elementwise import same_dim
+from tensorad.ir.arrays.constants import with_constants
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_integer, as_integers, as_listed, shown
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tensorad import te
 from tensorad.errors import DTypeError, ShapeError
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import to_dtype
-from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import check_extents, check_number

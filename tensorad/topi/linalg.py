@@ -9,8 +9,8 @@ from operator import mul
 
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
-from tensorad.ir.elementwise import matmul as broadcast_matmul
-from tensorad.ir.elementwise import same_dim
+from tensorad.ir.arrays.elementwise import matmul as broadcast_matmul
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_integer, as_integers, as_listed, check_flag, shown

@@ -10,9 +10,9 @@ import numpy as np
 
 from tensorad import te
 from tensorad.errors import ShapeError
-from tensorad.ir.constants import with_constants
+from tensorad.ir.arrays.constants import with_constants
+from tensorad.ir.arrays.elementwise import broadcast_read, broadcast_shapes, same_dim
 from tensorad.ir.dtypes import to_dtype
-from tensorad.ir.elementwise import broadcast_read, broadcast_shapes, same_dim
 from tensorad.ir.expr import Axis, Expr, as_expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_number, check_extents, check_number, check_scalar

@@ -7,8 +7,8 @@ from typing import Final
 
 from tensorad import te
 from tensorad.errors import DTypeError, ShapeError
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import BOOL, INT64, DType, to_dtype
-from tensorad.ir.elementwise import same_dim
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi.arguments import check_flag

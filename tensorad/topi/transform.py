@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tensorad import te
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
-from tensorad.ir.elementwise import same_dim
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.topi.arguments import (

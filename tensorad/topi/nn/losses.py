@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tensorad import te
-from tensorad.ir.elementwise import broadcast_read, broadcast_shapes
+from tensorad.ir.arrays.elementwise import broadcast_read, broadcast_shapes
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi import math, reduction

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
-from tensorad.ir.elementwise import broadcast_read
+from tensorad.ir.arrays.elementwise import broadcast_read
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi import math, reduction, transform

@@ -8,7 +8,7 @@ from typing import Final
 
 from tensorad import te
 from tensorad.errors import ShapeError
-from tensorad.ir.elementwise import same_dim
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Dim, dim_expr, dim_of
 

@@ -1,0 +1,1 @@
+"""Timing in turns, in processes of their own."""

@@ -1,0 +1,1 @@
+"""Workloads beside their peers."""

@@ -1,0 +1,1 @@
+"""Figures as records, tables, pictures and a page."""

@@ -1,0 +1,1 @@
+"""Loops and the memory hierarchy: streaming, prefetching, passes over rows."""

@@ -1,0 +1,218 @@
+"""Passes over the rows of one loop: neighbours that read each other become one, and the next
+row is asked for while this one is computed.
+
+The loops and the order of every sum are given. What is stored and read again at the same place
+stays in a register; a row that several passes read comes from memory in the first of them, which
+would wait for it: passes that compute much ask for the row after it, each for some of the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tensorad.codegen.caches.hints import SHORT_ROWS, far_tensors
+from tensorad.codegen.caches.pass_legality import (
+    ELEMENTARY,
+    all_expressions,
+    only_computes,
+    same_bounds,
+    targets,
+    with_pass,
+)
+from tensorad.codegen.decisions import note
+from tensorad.codegen.directives import Schedules
+from tensorad.codegen.loops.index_ranges import substitutor
+from tensorad.codegen.loops.ir import Check, Fetch, Fold, For, If, Kernel, Stmt, Store
+from tensorad.codegen.loops.vector_loops import runs_in_lanes, statements
+from tensorad.codegen.nest.access import access
+from tensorad.codegen.target import machine
+from tensorad.ir.expr import (
+    Axis,
+    Call,
+    Param,
+    Read,
+    add,
+    int_const,
+    mul,
+)
+from tensorad.ir.order import READ
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import free_leaves, postorder, reads
+
+FUNCTION_COST: Final = 16
+AHEAD: Final = 8192
+"""Bytes of the rows between one and the one that is asked for."""
+LANES: Final = 64
+"""Most elements that a pass of unknown width asks for at a time."""
+ROW_PART: Final = 8
+"""The part of the second cache that a row asked for ahead may fill."""
+
+
+def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
+    """The kernel with neighbouring passes joined and the next rows asked for.
+
+    Rows of tensors of unknown size, too: in a cache that costs nothing that can be measured.
+    """
+    if not any(_has_passes(s) for s in statements(kernel.body)):
+        return kernel
+    made = _Passes(kernel, schedules)
+    body = made.block(kernel.body)
+    if made.joined:
+        why = "one reads what the other stores or reads at the same place"
+        note(kernel.writes, "passes over a row as one", why)
+    if made.fetched:
+        names = ", ".join([t.name for t in made.fetched])
+        note(kernel.writes, f"the next row of {names} is fetched", "several passes read a row")
+    if made.joined:
+        return _without_unread(replace(kernel, body=body))
+    return replace(kernel, body=body) if made.fetched else kernel
+
+
+def _without_unread(kernel: Kernel) -> Kernel:
+    """The kernel without scratch that is stored only: all who read it have it in a register."""
+    every = [*statements(kernel.body)]
+    checked = [s.read for s in every if isinstance(s, Check)]
+    found = reads(*all_expressions(every), *checked)
+    kept = dict.fromkeys([*kernel.writes, *[e.tensor for e in found]])
+    scratch = tuple([t for t in kernel.scratch if t in kept])
+    if len(scratch) == len(kernel.scratch):
+        return kernel
+    return replace(kernel, body=_storing(kernel.body, kept), scratch=scratch)
+
+
+def _storing(body: Iterable[Stmt], kept: Mapping[Tensor, None]) -> tuple[Stmt, ...]:
+    """The statements with the stores of these tensors only, without loops that do nothing then."""
+    result: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            inside = _storing(s.body, kept)
+            result.extend([replace(s, body=inside)] if inside else [])
+        elif isinstance(s, If):
+            then, orelse = (_storing(part, kept) for part in (s.then, s.orelse))
+            result.extend([replace(s, then=then, orelse=orelse)] if then or orelse else [])
+        elif isinstance(s, Store):
+            pairs = [p for p in zip(s.tensors, s.values, strict=True) if p[0] in kept]
+            if pairs:
+                tensors, values = zip(*pairs, strict=True)
+                result.append(replace(s, tensors=tensors, values=values))
+        else:
+            result.append(s)
+    return tuple(result)
+
+
+def _has_passes(s: Stmt) -> bool:
+    return isinstance(s, For) and sum(runs_in_lanes(c) for c in s.body) > 1
+
+
+class _Passes:
+    """What changes in one kernel."""
+
+    def __init__(self, kernel: Kernel, schedules: Schedules) -> None:
+        self.schedules = schedules
+        self.joined = 0
+        self.fetched: dict[Tensor, None] = {}
+        written = dict.fromkeys(kernel.writes)
+        far = dict.fromkeys(far_tensors(kernel, beyond=True))
+        self.far = [t for t in kernel.reads if t not in written and t in far]
+
+    def block(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        """The statements with the loops inside of them changed."""
+        return tuple([self.statement(s) for s in body])
+
+    def statement(self, s: Stmt) -> Stmt:
+        """One statement, the inner ones first."""
+        if isinstance(s, If):
+            return replace(s, then=self.block(s.then), orelse=self.block(s.orelse))
+        if not isinstance(s, For) or runs_in_lanes(s):
+            return s
+        inner = self.block(s.body)
+        if _has_passes(s):
+            inner = self.ask_ahead(s.axis, self.join(inner))
+        return replace(s, body=inner)
+
+    def join(self, body: Sequence[Stmt]) -> list[Stmt]:
+        """Every pass that may run with one before it does."""
+        made = [t for s in statements(body) if isinstance(s, Store) for t in s.tensors]
+        wanted = [self.schedules.of(t.name).passes for t in dict.fromkeys(made)]
+        result: list[Stmt] = []
+        for s in body:
+            together = None
+            if isinstance(s, For) and False not in wanted:
+                together = with_pass(result, s, free=None not in wanted)
+            if together is not None:
+                self.joined += 1
+            result = [*result, s] if together is None else together
+        return result
+
+    def ask_ahead(self, row: Axis, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        """The passes, each of which may ask for what others read in the next row."""
+        passes = [s for s in body if isinstance(s, For) and runs_in_lanes(s)]
+        if len(passes) < 2:
+            return tuple(body)
+        wanted: dict[For, dict[Fetch, None]] = {}
+        for t in self.far:
+            asked = _row_after(t, row, passes, wanted)
+            if asked is not None:
+                loop, fetch = asked
+                wanted.setdefault(loop, {})[fetch] = None
+                self.fetched[t] = None
+        found: list[Stmt] = []
+        for s in body:
+            more = wanted.get(s) if isinstance(s, For) else None
+            found.append(replace(s, body=(*s.body, *more)) if isinstance(s, For) and more else s)
+        return tuple(found)
+
+
+# The next row
+
+
+def _row_after(
+    t: Tensor, row: Axis, passes: Sequence[For], asked: Mapping[For, Mapping[Fetch, None]]
+) -> tuple[For, Fetch] | None:
+    """The pass that asks for a later row of a tensor, and what each of its steps asks for."""
+    found = [(s, e) for s in passes for e in reads(*all_expressions(s.body)) if e.tensor is t]
+    if not found or not _is_row(found[0][1], found[0][0], row):
+        return None
+    first, e = found[0]
+    able = [s for s in passes if only_computes(s) and same_bounds(s.axis, first.axis)]
+    if not able:
+        return None
+    loop = max(able, key=lambda s: _ease(s, len(asked.get(s, ()))))
+    size_bytes = (first.axis.extent or 1) * t.dtype.size_bytes
+    further = mul(int_const(-(-AHEAD // size_bytes)), row.step)
+    image = substitutor({row: add(row, further), first.axis: loop.axis})
+    indices = tuple([image(i) for i in e.indices])
+    return loop, Fetch(t, indices, loop.width or LANES)
+
+
+def _is_row(e: Read, loop: For, row: Axis) -> bool:
+    """Whether a pass reads a row that lies together, and the loop around the rows."""
+    extent = loop.axis.extent
+    if extent is None or any(i.kinds & READ for i in e.indices):
+        return False
+    if any(isinstance(leaf, Param) for leaf in free_leaves(*e.indices)):
+        return False
+    where = access(e.tensor, e.indices)
+    size_bytes = extent * e.dtype.size_bytes
+    fits = SHORT_ROWS <= size_bytes <= machine.current().l2 // ROW_PART
+    return fits and where.stride(loop.axis) == 1 and bool(where.stride(row))
+
+
+def _ease(s: For, asked: int) -> float:
+    """What a pass computes for each line that it moves once it asks for one more.
+
+    A store that streams moves a line, too, but nothing waits for its arrival: it counts half.
+    """
+    streams = sum(isinstance(c, Store) and c.streaming for c in s.body)
+    return _work(s) / (1 + asked + streams / 2)
+
+
+def _work(s: For) -> int:
+    """Operations of one element, folds included."""
+    own = dict.fromkeys([s.axis, *targets(s.body)])
+    nodes = postorder(*all_expressions(s.body))
+    calls = [e for e in nodes if isinstance(e, Call) and any(x in own for x in free_leaves(e))]
+    folds = sum(isinstance(c, Fold) for c in s.body)
+    return len(calls) + folds + FUNCTION_COST * sum(e.op in ELEMENTARY for e in calls)

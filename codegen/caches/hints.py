@@ -1,0 +1,283 @@
+"""How loops treat the memory behind the caches: stores that pass them, reads asked for ahead.
+
+The loops and their order are given. Nothing here changes a value, so the machine's caches and
+the sizes may decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tensorad.codegen.caches.misaligned_tiles import through_strips
+from tensorad.codegen.caches.prefetch_indirect import picked_rows, with_rows_ahead
+from tensorad.codegen.caches.prefetch_rows import (
+    bands,
+    bands_ahead,
+    is_plain,
+    offset,
+    rows_of_next_turn,
+    with_rows_asked,
+)
+from tensorad.codegen.caches.streaming_buffers import through_buffers
+from tensorad.codegen.caches.symbolic_strips import in_strips
+from tensorad.codegen.cost.parallel_work import loop_work
+from tensorad.codegen.decisions import note
+from tensorad.codegen.directives import Schedules
+from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store
+from tensorad.codegen.loops.sizes import (
+    ASSUMED_EXTENT,
+    assumed_bytes,
+    fixed_bytes,
+    size_value,
+    sizes_in,
+)
+from tensorad.codegen.loops.vector_loops import expressions, runs_in_lanes, statements
+from tensorad.codegen.nest.access import access
+from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
+from tensorad.codegen.schedule.transpose import FAR_APART
+from tensorad.codegen.target import machine
+from tensorad.ir.expr import ONE, Axis, Read
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import reads
+
+LINE: Final = 64
+"""Bytes that go to memory at once."""
+ELSEWHERE: Final = 8192
+"""Bytes between rows from which what lies behind one of them is not read soon."""
+SHORTEST: Final = 1024
+"""Bytes of a buffer that is read while stores wait."""
+SHORT_ROWS: Final = 2048
+"""Rows of at least this many bytes are fetched ahead by the processor itself."""
+LARGE: Final = 3
+"""An output streams where it is larger than the last cache divided by this."""
+ALIKE: Final = 4
+"""Outputs of unknown size count as large beside each other unless one is smaller by this factor."""
+
+
+def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = False) -> Kernel:
+    """The kernel with the stores marked that stream, and what is asked for ahead.
+
+    Args:
+        beyond: whether symbolic sizes are taken for so large that no cache holds a tensor.
+    """
+    streamed = streamed_tensors(kernel, schedules, beyond=beyond)
+    if streamed:
+        note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
+    given = dict.fromkeys(kernel.reads)
+    unknown = [t for t in (*given, *kernel.writes) if fixed_bytes(t) is None]
+    far = far_tensors(kernel, beyond=beyond)
+    if not streamed and not far and not unknown:
+        return kernel
+    if streamed and waits_for_memory(kernel):
+        body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed), kernel.scratch)
+        body, strips = through_strips(body, dict.fromkeys(streamed))
+        body, more = in_strips(body, dict.fromkeys(streamed)) if beyond else (body, [])
+        made = (*kernel.scratch, *buffers, *strips, *more)
+        kernel = replace(kernel, body=body, scratch=made)
+    marks = _Marks(dict.fromkeys(streamed), dict.fromkeys(far), dict.fromkeys((*far, *unknown)))
+    apart = _apart(kernel, streamed)
+    return replace(kernel, body=_marked(kernel.body, marks), apart=apart)
+
+
+def _apart(kernel: Kernel, streamed: Sequence[Tensor]) -> Tensor | None:
+    """The tensor whose stores wait for memory while loads of scratch are compared with them."""
+    own = dict.fromkeys([t for t, _ in kernel.beside])
+    sizes = [fixed_bytes(t) for t in kernel.scratch if t not in own]
+    rows = any(n is None or n >= SHORTEST for n in sizes)
+    return streamed[0] if streamed and rows else None
+
+
+def far_tensors(kernel: Kernel, *, beyond: bool) -> list[Tensor]:
+    """What a kernel reads and writes that no second cache holds."""
+    given = dict.fromkeys(kernel.reads)
+    second = machine.current().l2
+
+    def is_far(t: Tensor) -> bool:
+        size_bytes, least = fixed_bytes(t), second if t in given else second // 4
+        return beyond if size_bytes is None else size_bytes > least
+
+    return [t for t in dict.fromkeys((*given, *kernel.writes)) if is_far(t)]
+
+
+def waits_for_memory(kernel: Kernel, share: int = 1) -> bool:
+    """Whether memory needs longer than a part, one of `share`, of what the kernel computes.
+
+    Copies of whole lines come all at once and nothing is computed meanwhile: they save bytes
+    where there is nothing to compute. Plain stores are brought and taken away beside the rest.
+    """
+    cycles = sum([_cycles(s) for s in kernel.body if isinstance(s, For)])
+    moved = sum([assumed_bytes(t) for t in dict.fromkeys(kernel.reads)])
+    moved += 2 * sum([assumed_bytes(t) for t in kernel.writes])  # plain stores bring lines, too
+    return cycles * BYTES_PER_CYCLE < share * moved
+
+
+def _cycles(s: For) -> int:
+    """Cycles of a loop, about."""
+    work = loop_work(s)
+    return size_value(work, dict.fromkeys(sizes_in(work), ASSUMED_EXTENT))
+
+
+def streamed_tensors(kernel: Kernel, schedules: Schedules, *, beyond: bool = False) -> list[Tensor]:
+    """Tensors that the kernel only writes and that no cache could keep for a later reader.
+
+    Args:
+        beyond: whether that is so for the largest ones of unknown size.
+    """
+    last = machine.current().l3
+    every = dict.fromkeys((*kernel.reads, *kernel.writes))
+    total = sum([fixed_bytes(t) or 0 for t in every])
+    endless = beyond and any(fixed_bytes(t) is None for t in every)
+    largest = dict.fromkeys(largest_unknown(kernel) if beyond else ())
+    found: list[Tensor] = []
+    for t in kernel.writes:
+        chosen = schedules.of(t.name).streaming
+        large = (endless or total > last) and (is_large(t) or t in largest)
+        if large if chosen is None else chosen:
+            found.append(t)
+    if not found:
+        return found
+    read = {e.tensor for s in statements(kernel.body) for e in reads(*expressions(s))}
+    return [t for t in found if t not in read]
+
+
+def largest_unknown(kernel: Kernel) -> list[Tensor]:
+    """The tensors of unknown size that a kernel writes, without those that are much smaller."""
+    found = [t for t in kernel.writes if fixed_bytes(t) is None]
+    most = max([assumed_bytes(t) for t in found], default=0)
+    return [t for t in found if ALIKE * assumed_bytes(t) >= most]
+
+
+def is_large(t: Tensor) -> bool:
+    """Whether stores of it had better pass all caches, with what else is read and written."""
+    return LARGE * (fixed_bytes(t) or 0) > machine.current().l3
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Which tensors hints are for."""
+
+    streamed: dict[Tensor, None]
+    far: dict[Tensor, None]
+    maybe_far: dict[Tensor, None]
+    """Those of unknown size, too: loops outside of lanes, and those with lanes in rows far apart,
+    lose nothing by what they could spare."""
+
+
+def _marked(
+    body: Sequence[Stmt],
+    marks: _Marks,
+    around: tuple[Axis, ...] = (),
+    in_lanes: bool = False,
+) -> tuple[Stmt, ...]:
+    """The statements with their loops' hints; `around` are the axes of the loops they stand in,
+    `in_lanes` whether one of these runs in lanes."""
+    streamed, far = marks.streamed, marks.far
+    result: list[Stmt] = []
+    beside = False
+    passes = sum([isinstance(s, For) and runs_in_lanes(s) for s in body])
+    for s in body:
+        if isinstance(s, For):
+            lanes = runs_in_lanes(s)
+            inner = replace(s, body=_marked(s.body, marks, (*around, s.axis), in_lanes or lanes))
+            loads = lanes or (not in_lanes and is_plain(s))
+            large = {t: None for t in far if is_large(t)}
+            asked = rows_of_next_turn(inner, large, around[-1] if around else None)
+            later_bands = bands_ahead(inner, far, around) if passes > 1 else {}
+            beside = beside or bool(later_bands)
+            asked |= later_bands
+            near = {t: None for t in (far if lanes else marks.maybe_far) if t not in asked}
+            loaded = bands(inner, near, around) if loads else {}
+            result.extend([line for lines in loaded.values() for line in lines])
+            if lanes:
+                rest = {t: None for t in near if t not in loaded}
+                later = [line for lines in asked.values() for line in lines]
+                inner = replace(inner, body=(*later, *inner.body))
+                turn = around[-1] if around else None
+                inner = replace(inner, ahead=_ahead(inner, rest, turn, beside))
+                inner = with_rows_asked(inner, marks.maybe_far)
+                result.extend(_row_by_row(inner) if streamed else [inner])
+            else:
+                result.append(with_rows_ahead(inner, far))
+        elif isinstance(s, If):
+            parts = (s.then, s.orelse)
+            then, orelse = (_marked(part, marks, around, in_lanes) for part in parts)
+            result.append(replace(s, then=then, orelse=orelse))
+        elif isinstance(s, Store) and all(t in streamed for t in s.tensors):
+            result.append(replace(s, streaming=True))
+        else:
+            result.append(s)
+    return tuple(result)
+
+
+def _ahead(
+    s: For, far: dict[Tensor, None], around: Axis | None, beside: bool
+) -> tuple[Tensor, ...]:
+    """Large tensors that the loop reads itself in short rows, or across their rows, and those
+    that it stores after loops of its own: their lines come while it computes.
+
+    `beside`: whether lines of other rows are asked for, so that the processor follows none."""
+    found: dict[Tensor, None] = {}
+    read: dict[Tensor, dict[Read, None]] = {}
+    asks = beside or bool(picked_rows(s, far, around))  # the processor follows no row then
+    for c in s.body:
+        for e in () if isinstance(c, (For, If)) else reads(*expressions(c)):
+            if e.tensor in far:
+                read.setdefault(e.tensor, {})[e] = None
+    for t, places in read.items():
+        alone = not asks and (not _is_short(s, t) or _end_to_end(s, [*places], around))
+        near = not any(_is_elsewhere(e, around) for e in places)
+        if (near and not alone) or any(_is_across(s, e) for e in places):
+            found[t] = None
+    if any(isinstance(c, For) for c in s.body):
+        stored = [c for c in s.body if isinstance(c, Store) and not c.streaming]
+        found.update(dict.fromkeys([t for c in stored for t in c.tensors if t in far]))
+    return tuple(found)
+
+
+def _is_short(s: For, t: Tensor) -> bool:
+    extent = s.axis.extent
+    return extent is not None and extent * t.dtype.size_bytes < SHORT_ROWS
+
+
+def _is_elsewhere(e: Read, around: Axis | None) -> bool:
+    """Whether the next row is farther away than what would be asked for."""
+    step = 0 if around is None else access(e.tensor, e.indices).stride(around)
+    return step is not None and abs(step) * e.tensor.dtype.size_bytes > ELSEWHERE
+
+
+def _end_to_end(s: For, places: Sequence[Read], around: Axis | None) -> bool:
+    """Whether the rows lie one after the other, in the order they are read: one stream."""
+    if around is None or len(places) > 1 or around.step is not ONE:
+        return False
+    where = access(places[0].tensor, places[0].indices)
+    return where.stride(s.axis) == 1 and where.stride(around) == s.axis.extent
+
+
+def _is_across(s: For, e: Read) -> bool:
+    stride = access(e.tensor, e.indices).stride(s.axis)
+    return stride is not None and abs(stride) > FAR_APART
+
+
+def _row_by_row(s: For) -> list[For]:
+    """The loop, or one per row that it stores: rows that are not aligned with each other."""
+    stores = [c for c in s.body if isinstance(c, Store)]
+    if len(stores) < max(2, len(s.body)) or not all(c.streaming for c in stores):
+        return [s]
+    if len({t for c in stores for t in c.tensors}) > 1:
+        return [s]
+    if any(_is_across(s, e) for e in reads(*[v for c in stores for v in c.values])):
+        return [s]
+    t = stores[0].tensors[0]
+    starts = [offset(t, c.indices) for c in stores]
+    rows: dict[int, list[Store]] = {}
+    for n in sorted(range(len(stores)), key=lambda n: starts[n].constant):
+        at, stride = starts[n].constant, starts[n].terms.get(s.axis, 0)
+        if not stride or starts[n].terms != starts[0].terms:
+            return [s]
+        rows.setdefault(next((r for r in rows if at < r + stride), at), []).append(stores[n])
+    if all((row - min(rows)) * t.dtype.size_bytes % LINE == 0 for row in rows):
+        return [s]
+    first, *others = [replace(s, body=tuple(row)) for row in rows.values()]
+    return [first, *[replace(row, ahead=()) for row in others]]

@@ -1,0 +1,1 @@
+"""Sums of products as blocked, packed and register-tiled loops."""

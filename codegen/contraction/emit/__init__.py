@@ -1,0 +1,1 @@
+"""A contraction and its blocking to loops."""

@@ -1,0 +1,113 @@
+"""Reduce loops of register tiles: several steps written out, and requests once for each line.
+
+Every sum takes its terms one by one in the order of the loops as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import Final
+
+from tensorad.codegen.cost.operation_costs import FUNCTION, cycles_of
+from tensorad.codegen.loops.index_ranges import substitutor
+from tensorad.codegen.loops.ir import Fetch, Fold, For, Stmt
+from tensorad.ir.expr import ZERO, Axis, Call, Expr, add, axis, floordiv, int_const, mod, mul, sub
+from tensorad.ir.visit import postorder
+from tensorad.simplify.index.linear import linear_form
+
+STEPS: Final = 4
+"""Of a long loop, written out together: panels come faster from the second cache."""
+TAPS: Final = 9
+"""Steps at most of loops that are written out whole."""
+
+Step = Fetch | Fold
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a tile asks for while it computes.
+
+    Attributes:
+        some: a part of something, by how many steps pass until the next part is asked for.
+        lines: the first elements of lines that so many steps of the innermost loop read.
+    """
+
+    some: Callable[[int], tuple[Fetch, ...]]
+    lines: tuple[Fetch, ...] = ()
+    steps: int = 0
+
+
+def wait_for_operands(terms: Sequence[Expr]) -> bool:
+    """Whether terms take few operations: of others arithmetic takes longer than loads."""
+    calls = [e for e in postorder(*terms) if isinstance(e, Call) and e.dtype.is_float]
+    return sum([cycles_of(e) for e in calls]) < FUNCTION
+
+
+def reduce_loops(
+    loops: Sequence[Axis], body: Sequence[Step], asked: Asked, *, unrolled: bool
+) -> tuple[Stmt, ...]:
+    """Loops around the step of a tile.
+
+    Args:
+        unrolled: whether several steps are written out, a longer text.
+    """
+    outer = list(loops)
+    made: tuple[Stmt, ...]
+    if not unrolled:
+        made = (*asked.some(1), *body)
+    elif taps := _taps(outer):
+        places = product(*[range(a.extent or 0) for a in taps])
+        copies: list[Mapping[Expr, Expr]] = []
+        copies.extend([dict(zip(taps, map(int_const, p), strict=True)) for p in places])
+        del outer[-len(taps) :]
+        made = (*_moved(asked.some(len(copies)), copies[0]), *_written(body, copies))
+    else:
+        made = _by_steps(outer.pop(), body, asked)
+    for k in reversed(outer):
+        made = (For(k, made),)
+    return made
+
+
+def _taps(loops: Sequence[Axis]) -> list[Axis]:
+    """The innermost loops that have few steps together, at least two."""
+    for first in range(len(loops)):
+        inner = loops[first:]
+        known = all(a.extent is not None and a.lower is ZERO for a in inner)
+        if known and 1 < prod(a.extent or 0 for a in inner) <= TAPS:
+            return list(inner)
+    return []
+
+
+def _by_steps(k: Axis, body: Sequence[Step], asked: Asked) -> tuple[Stmt, ...]:
+    """A loop of which some steps are written out, in one over the lines asked for, and the rest."""
+    count = linear_form(sub(k.upper, k.lower)).to_expr()
+    apart = STEPS * max(1, asked.steps // STEPS) if asked.lines else STEPS
+    whole = add(k.lower, mul(floordiv(count, int_const(apart)), int_const(apart)))
+    line = axis(k.name, k.lower, whole, apart)
+    four = line if apart == STEPS else axis(k.name, line, add(line, int_const(apart)), STEPS)
+    copies: list[Mapping[Expr, Expr]] = [{k: add(four, int_const(n))} for n in range(STEPS)]
+    inner: tuple[Stmt, ...] = (*_moved(asked.some(STEPS), copies[0]), *_written(body, copies))
+    inner = inner if four is line else (For(four, inner),)
+    inner = (*_moved(asked.lines, {k: line}), *inner)
+    if mod(count, int_const(apart)) is ZERO:
+        return (For(line, inner),)
+    rest = axis(k.name, whole, k.upper)
+    return For(line, inner), For(rest, tuple(_moved(body, {k: rest})))
+
+
+def _written(body: Sequence[Step], copies: Sequence[Mapping[Expr, Expr]]) -> Iterator[Step]:
+    """The statements once for each place."""
+    for mapping in copies:
+        yield from _moved(body, mapping)
+
+
+def _moved(body: Sequence[Step], mapping: Mapping[Expr, Expr]) -> Iterator[Step]:
+    image = substitutor(mapping)
+    for s in body:
+        if isinstance(s, Fetch):
+            yield replace(s, indices=tuple([image(i) for i in s.indices]))
+        else:
+            yield replace(s, values=tuple([image(v) for v in s.values]))

@@ -1,0 +1,1 @@
+"""What operations, memory and threads cost, about."""

@@ -1,0 +1,1 @@
+"""Calls that enter native code directly."""

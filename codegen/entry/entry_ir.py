@@ -1,0 +1,319 @@
+"""The native entry of compiled functions, as LLVM IR: checks of arrays, then the driver.
+
+One function serves all: it reads what is allowed from tables. Whatever it does not expect it
+hands to the Python path with the same arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorad.codegen.entry.checks_ir import (
+    ALLOCATES,
+    ARRAY_DATA,
+    BYTES,
+    DTYPE,
+    EXTENTS,
+    FRAMES,
+    FUNCTIONS,
+    HEAD,
+    INPUTS,
+    LIST_ITEMS,
+    MAX_OUTPUTS,
+    OUTPUTS,
+    PARAMETER_WORDS,
+    PARAMETERS,
+    RANK,
+    RELEASES,
+    TUPLE_ITEMS,
+    at_offset,
+    item,
+    load_at,
+)
+from tensorad.codegen.llvm.call_block import BUSY, EPOCH, SLOTS
+from tensorad.codegen.threads.signals_ir import INTERRUPTED
+
+IMPORTS: Final = (
+    "PyObject_Vectorcall",
+    "PyMethod_New",
+    "PyList_New",
+    "PyList_SetItem",
+    "Py_IncRef",
+    "Py_DecRef",
+)
+"""What the text calls of Python itself; `ADDRESSES` it is given besides."""
+ADDRESSES: Final = (
+    "ndarray", "list", "tuple", "none", "out_name", "slow", "epoch", "new_array", "run",
+    "released",
+)  # fmt: skip
+
+
+def stub_text(record_offset: int) -> str:
+    """The module: @call(callable, args, nargsf, kwnames) and @take(frames).
+
+    Args:
+        record_offset: where a callable has the address of its record (0: none).
+    """
+    return "\n".join([_DECLARATIONS, *FUNCTIONS, _call(record_offset)])
+
+
+_DECLARATIONS: Final = "\n".join(
+    [
+        "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)",
+        "declare ptr @PyMethod_New(ptr, ptr)",
+        "declare ptr @PyList_New(i64)",
+        "declare i32 @PyList_SetItem(ptr, i64, ptr)",
+        "declare void @Py_IncRef(ptr)",
+        "declare void @Py_DecRef(ptr)",
+        "declare ptr @new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
+        "declare i64 @run(ptr)",
+        "declare i64 @released(ptr)",
+        *[
+            f"@{name} = external global i8"
+            for name in ("ndarray", "list", "tuple", "none", "out_name", "slow")
+        ],
+        "@epoch = external global i64",
+    ]
+)
+
+
+def _call(record_offset: int) -> str:
+    return f"""
+define ptr @call(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) nounwind {{
+entry:
+  %outs = alloca [{MAX_OUTPUTS} x ptr]
+  {load_at("%record", "ptr", "%self", record_offset)}
+  %unknown = icmp eq ptr %record, null
+  br i1 %unknown, label %slow, label %known
+{_ARGUMENTS}
+{_GIVEN}
+{_RUN}
+{_RESULTS}
+slow:
+  %method = call ptr @PyMethod_New(ptr @slow, ptr %self)
+  %failed = icmp eq ptr %method, null
+  br i1 %failed, label %error, label %python
+python:
+  %answer = call ptr @PyObject_Vectorcall(ptr %method, ptr %args, i64 %nargsf, ptr %kwnames)
+  call void @Py_DecRef(ptr %method)
+  ret ptr %answer
+error:
+  ret ptr null
+}}"""
+
+
+_ARGUMENTS: Final = f"""known:
+  {load_at("%inputs", "i64", "%record", 8 * INPUTS)}
+  {load_at("%outputs", "i64", "%record", 8 * OUTPUTS)}
+  {at_offset("%parameters", "%record", 8 * PARAMETERS)}
+  %n = and i64 %nargsf, {(1 << 63) - 1}
+  %right = icmp eq i64 %n, %inputs
+  br i1 %right, label %counted, label %slow
+counted:
+  %plain = icmp eq ptr %kwnames, null
+  br i1 %plain, label %begin, label %keyword
+keyword:
+  {load_at("%names", "i64", "%kwnames", HEAD)}
+  %one = icmp eq i64 %names, 1
+  br i1 %one, label %named, label %slow
+named:
+  {load_at("%name", "ptr", "%kwnames", TUPLE_ITEMS)}
+  %is_out = icmp eq ptr %name, @out_name
+  {item("%value", "ptr", "%args", "%n")}
+  %is_none = icmp eq ptr %value, @none
+  %given0 = select i1 %is_none, ptr null, ptr %value
+  br i1 %is_out, label %begin, label %slow
+begin:
+  %given = phi ptr [null, %counted], [%given0, %named]
+  br label %check
+check:
+  %i = phi i64 [0, %begin], [%i1, %input]
+  %words = mul i64 %i, {8 * PARAMETER_WORDS}
+  {at_offset("%parameter", "%parameters", "%words")}
+  %inside = icmp slt i64 %i, %inputs
+  br i1 %inside, label %input, label %checked
+input:
+  {item("%o", "ptr", "%args", "%i")}
+  %i1 = add i64 %i, 1
+  %fits = call i1 @fits(ptr %o, ptr %parameter)
+  br i1 %fits, label %check, label %slow
+checked:
+  %allocate = icmp eq ptr %given, null
+  br i1 %allocate, label %bind, label %take_given"""
+
+_GIVEN: Final = f"""take_given:
+  {load_at("%type", "ptr", "%given", HEAD - 8)}
+  %is_array = icmp eq ptr %type, @ndarray
+  br i1 %is_array, label %bare, label %several
+bare:
+  store ptr %given, ptr %outs
+  br label %items
+several:
+  {load_at("%length", "i64", "%given", HEAD)}
+  %is_list = icmp eq ptr %type, @list
+  %is_tuple = icmp eq ptr %type, @tuple
+  %sequence = or i1 %is_list, %is_tuple
+  br i1 %sequence, label %sized, label %slow
+sized:
+  br i1 %is_list, label %of_list, label %of_tuple
+of_list:
+  {load_at("%listed", "ptr", "%given", LIST_ITEMS)}
+  br label %items
+of_tuple:
+  {at_offset("%held", "%given", TUPLE_ITEMS)}
+  br label %items
+items:
+  %from = phi ptr [%outs, %bare], [%listed, %of_list], [%held, %of_tuple]
+  %found = phi i64 [1, %bare], [%length, %of_list], [%length, %of_tuple]
+  %enough = icmp eq i64 %found, %outputs
+  br i1 %enough, label %output, label %slow
+output:
+  %j = phi i64 [0, %items], [%j1, %fine]
+  %jn = add i64 %j, %inputs
+  %jwords = mul i64 %jn, {8 * PARAMETER_WORDS}
+  {at_offset("%jparameter", "%parameters", "%jwords")}
+  %jmore = icmp slt i64 %j, %outputs
+  br i1 %jmore, label %one_output, label %bind
+one_output:
+  {item("%target", "ptr", "%from", "%j")}
+  %place = getelementptr ptr, ptr %outs, i64 %j
+  store ptr %target, ptr %place
+  %suits = call i1 @fits(ptr %target, ptr %jparameter)
+  br i1 %suits, label %fine, label %slow
+fine:
+  %j1 = add i64 %j, 1
+  br label %output
+bind:
+  %all = add i64 %inputs, %outputs
+  %count = select i1 %allocate, i64 %inputs, i64 %all
+  %binding = call ptr @find(ptr %record, ptr %args, ptr %outs, i64 %count)
+  %unbound = icmp eq ptr %binding, null
+  br i1 %unbound, label %slow, label %bound
+bound:
+  {load_at("%bytes", "ptr", "%binding", 8 * BYTES)}
+  {load_at("%allocates", "i64", "%binding", 8 * ALLOCATES)}
+  {load_at("%frames", "ptr", "%binding", 8 * FRAMES)}
+  {load_at("%releases", "i64", "%binding", 8 * RELEASES)}
+  {load_at("%extents", "ptr", "%binding", 8 * EXTENTS)}
+  br i1 %allocate, label %may_allocate, label %overlap
+may_allocate:
+  %may = icmp ne i64 %allocates, 0
+  br i1 %may, label %reserve, label %slow
+overlap:
+  %apart = call i1 @apart(ptr %args, i64 %inputs, ptr %outs, i64 %outputs, ptr %bytes)
+  br i1 %apart, label %reserve, label %slow
+reserve:
+  %frame = call ptr @take(ptr %frames)
+  %crowded = icmp eq ptr %frame, null
+  br i1 %crowded, label %slow, label %reserved
+reserved:
+  {at_offset("%busy", "%frame", 8 * BUSY)}
+  {load_at("%made", "i64", "%frame", 8 * EPOCH)}
+  %now = load i64, ptr @epoch
+  %fresh = icmp eq i64 %made, %now
+  br i1 %fresh, label %prepare, label %stale
+stale:
+  store i64 0, ptr %busy
+  br label %slow"""
+
+_NEW_ARGUMENTS: Final = (
+    "ptr @ndarray, ptr %mdtype, i32 %mrank32, ptr %mwalk, ptr null, ptr null, i32 0, ptr null"
+)
+_RUN: Final = f"""prepare:
+  {load_at("%slots", "ptr", "%frame", 8 * SLOTS)}
+  br label %fill
+fill:
+  %s = phi i64 [0, %prepare], [%s1, %filling]
+  %walk = phi ptr [%extents, %prepare], [%walk1, %filling]
+  %sbytes = mul i64 %s, {8 * PARAMETER_WORDS}
+  {at_offset("%sparameter", "%parameters", "%sbytes")}
+  {load_at("%srank", "i64", "%sparameter", 8 * RANK)}
+  %smore = icmp slt i64 %s, %inputs
+  br i1 %smore, label %filling, label %own
+filling:
+  {item("%so", "ptr", "%args", "%s")}
+  {load_at("%sdata", "ptr", "%so", ARRAY_DATA)}
+  %splace = getelementptr ptr, ptr %slots, i64 %s
+  store ptr %sdata, ptr %splace
+  %walk1 = getelementptr i64, ptr %walk, i64 %srank
+  %s1 = add i64 %s, 1
+  br label %fill
+own:
+  %m = phi i64 [0, %fill], [%m1, %owned]
+  %mwalk = phi ptr [%walk, %fill], [%mwalk1, %owned]
+  %mn = add i64 %m, %inputs
+  %mwords = mul i64 %mn, {8 * PARAMETER_WORDS}
+  {at_offset("%mparameter", "%parameters", "%mwords")}
+  %mplace = getelementptr ptr, ptr %outs, i64 %m
+  %mmore = icmp slt i64 %m, %outputs
+  br i1 %mmore, label %owning, label %start
+owning:
+  {load_at("%mrank", "i64", "%mparameter", 8 * RANK)}
+  br i1 %allocate, label %new, label %keep
+keep:
+  %kept = load ptr, ptr %mplace
+  call void @Py_IncRef(ptr %kept)
+  br label %owned
+new:
+  {load_at("%mdtype", "ptr", "%mparameter", 8 * DTYPE)}
+  %mrank32 = trunc i64 %mrank to i32
+  call void @Py_IncRef(ptr %mdtype)
+  %array = call ptr @new_array({_NEW_ARGUMENTS})
+  store ptr %array, ptr %mplace
+  %no_memory = icmp eq ptr %array, null
+  br i1 %no_memory, label %undo, label %owned
+undo:
+  store i64 0, ptr %busy
+  call void @drop(ptr %outs, i64 %m)
+  ret ptr null
+owned:
+  %mo = phi ptr [%kept, %keep], [%array, %new]
+  {load_at("%mdata", "ptr", "%mo", ARRAY_DATA)}
+  %mslot = getelementptr ptr, ptr %slots, i64 %mn
+  store ptr %mdata, ptr %mslot
+  %mwalk1 = getelementptr i64, ptr %mwalk, i64 %mrank
+  %m1 = add i64 %m, 1
+  br label %own
+start:
+  %long = icmp ne i64 %releases, 0
+  br i1 %long, label %release, label %short
+short:
+  %r0 = call i64 @run(ptr %frame)
+  br label %ended
+release:
+  %r1 = call i64 @released(ptr %frame)
+  br label %ended
+ended:
+  %code = phi i64 [%r0, %short], [%r1, %release]
+  store i64 0, ptr %busy
+  %good = icmp eq i64 %code, 0
+  br i1 %good, label %results, label %refused
+refused:
+  call void @drop(ptr %outs, i64 %outputs)
+  %raised = icmp eq i64 %code, {INTERRUPTED}
+  br i1 %raised, label %error, label %slow"""
+
+_RESULTS: Final = f"""results:
+  %single = icmp eq i64 %outputs, 1
+  br i1 %single, label %alone, label %pack
+alone:
+  %only = load ptr, ptr %outs
+  ret ptr %only
+pack:
+  %answers = call ptr @PyList_New(i64 %outputs)
+  %full = icmp eq ptr %answers, null
+  br i1 %full, label %give_up, label %packing
+give_up:
+  call void @drop(ptr %outs, i64 %outputs)
+  ret ptr null
+packing:
+  %q = phi i64 [0, %pack], [%q1, %set]
+  %qmore = icmp slt i64 %q, %outputs
+  br i1 %qmore, label %set, label %packed
+set:
+  {item("%answer0", "ptr", "%outs", "%q")}
+  %status = call i32 @PyList_SetItem(ptr %answers, i64 %q, ptr %answer0)
+  %q1 = add i64 %q, 1
+  br label %packing
+packed:
+  ret ptr %answers"""

@@ -1,0 +1,255 @@
+"""Calls without Python: a type whose objects enter native code directly, and their tables.
+
+The entry (`stub_text.py`) takes calls whose arrays need no conversion and whose sizes were seen
+before; all others, and all that fail, go to the Python path, which converts or explains.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from tensorad.codegen.entry import checks_ir as words
+from tensorad.codegen.entry import entry_ir
+from tensorad.codegen.entry.abi_probe import is_supported, new_array_address
+from tensorad.codegen.entry.checks_ir import BINDING_WORDS, PARAMETER_WORDS
+from tensorad.codegen.target import link
+from tensorad.codegen.threads import settings_epoch
+from tensorad.codegen.threads.pool import driver
+
+INPUT_FLAGS: Final = 0x101
+"""NumPy's flags C_CONTIGUOUS and ALIGNED."""
+OUTPUT_FLAGS: Final = 0x501
+"""The same and WRITEABLE."""
+MAX_BINDINGS: Final = 8
+"""Bindings of the symbolic sizes that native calls know; the one learnt first goes."""
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = (("number", ctypes.c_int), ("value", ctypes.c_void_p))
+
+
+class _Member(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("size_bytes", ctypes.c_int),
+        ("item_bytes", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("slots", ctypes.POINTER(_Slot)),
+    )
+
+
+# CPython's stable ABI: slot numbers, member kinds and type flags.
+_TP_CALL, _TP_MEMBERS = 50, 72
+_SSIZE, _READ_ONLY = 19, 1
+_HAVE_VECTORCALL, _DEFAULT_FLAGS = 1 << 11, 1 << 18
+
+
+class NativeType:
+    """A subtype of a Python class whose objects are called through the native entry.
+
+    It adds two words to an object: the entry's address and its record's.
+    """
+
+    def __init__(self, base: type, new_array: int) -> None:
+        self.offset = base.__basicsize__
+        self.code = _entry(base, self.offset + 8, new_array)
+        self.entry = self.code.addresses["call"]
+        prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+        self.take = prototype(self.code.addresses["take"])
+        self.type = self._make(base)
+
+    def _make(self, base: type) -> type:
+        call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
+        offset = _Member(b"__vectorcalloffset__", _SSIZE, self.offset, _READ_ONLY, None)
+        members = (_Member * 2)(offset, _Member())
+        slots = (_Slot * 3)(
+            _Slot(_TP_CALL, call),
+            _Slot(_TP_MEMBERS, ctypes.cast(members, ctypes.c_void_p)),
+            _Slot(0, None),
+        )
+        name = f"{base.__module__}.{base.__qualname__}".encode()
+        flags = _DEFAULT_FLAGS | _HAVE_VECTORCALL
+        self._spec = _Spec(name, self.offset + 16, 0, flags, slots)
+        self._kept = (name, members, slots)
+        make = ctypes.pythonapi.PyType_FromSpecWithBases
+        make.restype = ctypes.py_object
+        make.argtypes = (ctypes.POINTER(_Spec), ctypes.py_object)
+        made: type = make(ctypes.byref(self._spec), (base,))
+        return made
+
+    def connect(self, made: object, record: Record) -> None:
+        """Have calls of an object use a record."""
+        words = (ctypes.c_int64 * 2).from_address(id(made) + self.offset)
+        words[1] = record.address
+        words[0] = self.entry
+
+    def prepare(self, made: object) -> None:
+        """Have calls of a new object reach Python."""
+        (ctypes.c_int64 * 2).from_address(id(made) + self.offset)[0] = self.entry
+
+
+def _entry(base: type, record_offset: int, new_array: int) -> link.Library:
+    python = {name: getattr(ctypes.pythonapi, name) for name in entry_ir.IMPORTS}
+    addresses = {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in python.items()}
+    name = sys.intern("out")
+    objects = {
+        "ndarray": np.ndarray,
+        "list": list,
+        "tuple": tuple,
+        "none": None,
+        "out_name": name,
+        "slow": base.__dict__["__call__"],
+    }
+    _kept.extend([*objects.values(), base])
+    addresses.update({n: id(o) for n, o in objects.items()})
+    addresses["epoch"] = settings_epoch.ADDRESS
+    addresses["new_array"] = new_array
+    for name in ("run", "released"):
+        addresses[name] = driver().library.addresses[name]
+    text = entry_ir.stub_text(record_offset)
+    return link.load(text, ("call", "take"), (), opt=0, addresses=addresses)
+
+
+_kept: list[object] = []
+"""Objects whose addresses are in native code."""
+
+
+class Frames(Protocol):
+    """The memory plan of one binding, whose frames calls take in turn."""
+
+    @property
+    def table(self) -> int:
+        """The address of the list of frames; it ends with 0."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is running in one of the frames."""
+
+
+class Binding:
+    """What the arrays of a call must be in numbers, and where such calls find their frames."""
+
+    def __init__(
+        self, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], frames: Frames, then: int
+    ) -> None:
+        """`sizes`: bytes of one element, by array; `then`: the epoch in which all was checked."""
+        self.epoch = then
+        self.shapes = tuple(shapes)
+        self.frames = frames
+        extents = [n for shape in shapes for n in shape]
+        self._extents = (ctypes.c_int64 * max(1, len(extents)))(*extents)
+        self.size_bytes = [prod(s) * size for s, size in zip(shapes, sizes, strict=True)]
+        self._bytes = (ctypes.c_int64 * len(self.size_bytes))(*self.size_bytes)
+        self.words = (ctypes.c_int64 * BINDING_WORDS)()
+        self.words[words.FRAMES] = frames.table
+        self.words[words.EXTENTS] = ctypes.addressof(self._extents)
+        self.words[words.BYTES] = ctypes.addressof(self._bytes)
+        self.words[words.BINDING_EPOCH] = then
+
+    def allow(self, *, allocates: bool, releases: bool) -> None:
+        """Whether native calls may make the outputs and give the interpreter's lock away."""
+        self.words[words.ALLOCATES] = allocates
+        self.words[words.RELEASES] = releases
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self.words)
+
+
+class Record:
+    """The table of one function: its parameters, and the bindings seen last."""
+
+    def __init__(
+        self, inputs: Sequence[np.dtype[Any]], outputs: Sequence[np.dtype[Any]],
+        ranks: Sequence[int],
+    ) -> None:  # fmt: skip
+        """`ranks`: of the inputs, then of the outputs."""
+        self._dtypes = [*inputs, *outputs]  # the words hold their addresses
+        self.sizes = [d.itemsize for d in self._dtypes]
+        count = words.PARAMETERS + PARAMETER_WORDS * len(self._dtypes)
+        self._words = (ctypes.c_int64 * count)()
+        self._words[words.INPUTS] = len(inputs)
+        self._words[words.OUTPUTS] = len(outputs)
+        for n, (dtype, rank) in enumerate(zip(self._dtypes, ranks, strict=True)):
+            at = words.PARAMETERS + PARAMETER_WORDS * n
+            is_input = n < len(inputs)
+            self._words[at + words.DTYPE] = id(dtype)
+            self._words[at + words.RANK] = rank
+            self._words[at + words.FLAGS] = INPUT_FLAGS if is_input else OUTPUT_FLAGS
+            self._words[at + words.IS_BOOL] = is_input and dtype.kind == "b"
+        self._bindings: list[Binding] = []
+        self._retired: list[Binding] = []
+        """Bindings that calls may still be using."""
+        self._list: ctypes.Array[ctypes.c_int64]
+        self._show()
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self._words)
+
+    def knows(self, frames: Frames, then: int) -> bool:
+        """Whether native calls use these frames already."""
+        return any(b.frames is frames and b.epoch == then for b in self._bindings)
+
+    def learn(self, binding: Binding) -> None:
+        """Let native calls use a binding, in place of an older one of the same shapes."""
+        with _lock:
+            others = [b for b in self._bindings if b.shapes != binding.shapes]
+            kept = [binding, *others[: MAX_BINDINGS - 1]]
+            gone = [b for b in self._bindings if b not in kept]
+            self._bindings = kept
+            self._show()
+            self._retired = [b for b in (*self._retired, *gone) if b.frames.is_busy]
+
+    def _show(self) -> None:
+        """Native calls read the list while they hold the interpreter's lock: one store swaps it."""
+        addresses = [b.address for b in self._bindings]
+        shown = (ctypes.c_int64 * (len(addresses) + 1))(*addresses, 0)
+        self._words[words.BINDINGS] = ctypes.addressof(shown)
+        self._list = shown
+
+
+_lock = threading.Lock()
+"""Held while a record learns; one for all, so that a forked child can have a new one."""
+
+
+def _forget_threads() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+_types: Final[dict[type, NativeType | None]] = {}
+
+
+def is_known(of: type) -> bool:
+    """Whether `native_type` has its answer already."""
+    return of in _types
+
+
+def native_type(of: type) -> NativeType | None:
+    """The subtype of a class with native calls; None where they are impossible."""
+    if of not in _types:  # LLVM may hold the lock for another kernel: only the first build waits
+        with link.lock:
+            if of not in _types:
+                _types[of] = NativeType(of, new_array_address() or 0) if is_supported() else None
+    return _types[of]

@@ -1,0 +1,1 @@
+"""Several operations in one kernel."""

@@ -1,0 +1,202 @@
+"""Which operations share one kernel: computes whose rows depend on each other's same rows only.
+
+A step is what one kernel used to run. Steps are merged along the reads between them while the
+order of all steps stays possible; `fusion_rows` says whether a merged group pays, and how its
+loop over rows runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tensorad.codegen.decisions import note
+from tensorad.codegen.directives import Schedules
+from tensorad.codegen.fusion.emit import write_group
+from tensorad.codegen.fusion.epilogues import with_epilogues
+from tensorad.codegen.fusion.equal_groups import pair_key
+from tensorad.codegen.fusion.horizontal import join_siblings
+from tensorad.codegen.fusion.latest_start import Lateness
+from tensorad.codegen.fusion.overlapped_tiling import join_stencils
+from tensorad.codegen.fusion.row_groups import Group, in_order, joined, lone, may_join
+from tensorad.codegen.fusion.steps import Step, all_steps
+from tensorad.codegen.fusion.stores_beside_sums import take_riders
+from tensorad.codegen.fusion.sums_beside_rows import join_strips
+from tensorad.codegen.fusion.tile import Tile, best_tile, may_pay, may_save, reason
+from tensorad.codegen.in_place_scatters import Unit
+from tensorad.codegen.loops.ir import Kernel
+from tensorad.codegen.loops.sizes import fixed_bytes
+from tensorad.codegen.target import machine
+from tensorad.ir.analysis.alike import Key
+from tensorad.ir.tensor import Tensor
+
+MOST_STEPS = 400
+"""Programs of more steps are fused in stretches of this length."""
+
+
+def fuse_units(
+    units: Sequence[tuple[Unit, Sequence[Kernel]]],
+    wanted: Iterable[Tensor],
+    schedules: Schedules,
+) -> Iterator[Kernel]:
+    """The kernels of units, each with the kernels that check it, in an order that may run.
+
+    Args:
+        wanted: tensors to be stored although no step may read them.
+        schedules: choices; `fuse` says True wherever rows allow it, False nowhere.
+    """
+    wanted = tuple(wanted)
+    steps = take_riders(join_siblings(all_steps(units, wanted, schedules)))
+    kept = dict.fromkeys(wanted)
+    steps = with_epilogues(steps, kept)
+    return join_stencils(join_strips(_fused(steps, kept), schedules), steps, kept, schedules)
+
+
+def _fused(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
+    refused: dict[Key, None] = {}
+    for at in range(0, len(steps), MOST_STEPS):
+        stretch = steps[at : at + MOST_STEPS]
+        later = [t for s in steps[at + MOST_STEPS :] for t in s.reads]
+        yield from _fuse(stretch, {**kept, **dict.fromkeys(later)}, refused)
+
+
+def _fuse(
+    steps: Sequence[Step], kept: dict[Tensor, None], refused: dict[Key, None]
+) -> Iterator[Kernel]:
+    graph = _Graph(steps, refused)
+    merged = True
+    while merged:  # what did not pay for two alone may pay for their groups
+        merged = False
+        for step in steps:
+            for before in graph.producers(step):
+                merged = graph.merge(before, step, kept) or merged
+    for group in graph.in_order():
+        tile = graph.tiles.get(group)
+        if tile is None:
+            yield from [k for s in group.steps for k in s.written()]
+        else:
+            outside = graph.outside(group.steps, kept)
+            note(tuple([t for s in group.steps for t in s.writes]), *reason(group, tile, outside))
+            yield write_group(group, tile, outside)
+
+
+class _Graph:
+    """Groups of steps, and what has to run before what."""
+
+    def __init__(self, steps: Sequence[Step], refused: dict[Key, None]) -> None:
+        """`refused`: pairs that were not joined, by what equal ones have in common."""
+        self.steps = steps
+        self.refused_alike = refused
+        self.writer = {t: s for s in steps for t in s.writes}
+        self.position = {s: n for n, s in enumerate(steps)}
+        self.readers: dict[Tensor, list[Step]] = {}
+        for s in steps:
+            for t in dict.fromkeys(s.reads):
+                self.readers.setdefault(t, []).append(s)
+        self.group = {s: lone(s) for s in steps}
+        self.before = {s: self._before(s) for s in steps}
+        self.behind: dict[Step, list[Step]] = {s: [] for s in steps}
+        for s in steps:
+            for p in self.before[s]:
+                self.behind[p].append(s)
+        self.late = Lateness([self.group[s] for s in steps])
+        self.tiles: dict[Group, Tile] = {}
+        self.refused: dict[tuple[Group, Group], None] = {}
+
+    def _before(self, step: Step) -> list[Step]:
+        found = dict.fromkeys(self.writer[t] for t in step.reads if t in self.writer)
+        found.update(dict.fromkeys(s for s in step.after if s in self.position))
+        found.pop(step, None)
+        return list(found)
+
+    def producers(self, step: Step) -> list[Step]:
+        """The steps whose tensors it reads, the latest first."""
+        return self.before[step][::-1]
+
+    def merge(self, first: Step, second: Step, kept: dict[Tensor, None]) -> bool:
+        """Join the groups of two steps if rows, order and costs allow it."""
+        a, b = self.group[first], self.group[second]
+        if a is b or (a, b) in self.refused:
+            return False
+        found, tile = None, None
+        if may_pay(a, b) and may_join(a, b) and not self._between(a, b):
+            found, tile = self._tiled(a, b, kept)
+        if found is None or tile is None:
+            self.refused[a, b] = None
+            return False
+        for s in found.steps:
+            self.group[s] = found
+        self.late.merge(found, (a, b), self._users)
+        self.tiles[found] = tile
+        return True
+
+    def _tiled(
+        self, a: Group, b: Group, kept: dict[Tensor, None]
+    ) -> tuple[Group | None, Tile | None]:
+        """Both groups in one, and its loops; equal pairs are not tried again."""
+        steps = in_order((a, b), self.position)
+        outside = self.outside(steps, kept)
+        if not may_save(steps, outside):
+            return None, None
+        before = (a, self.tiles.get(a)), (b, self.tiles.get(b))
+        key = pair_key(steps, before, outside)
+        if key is not None and key in self.refused_alike:
+            return None, None
+        found = joined(a, b, self.position)
+        tile = None if found is None else best_tile(found, outside, before)
+        if tile is None and key is not None:
+            self.refused_alike[key] = None
+        return found, tile
+
+    def _between(self, first: Group, last: Group) -> bool:
+        """Whether something outside of both runs after one and before the other."""
+        return self._leads_around(first, last) or self._leads_around(last, first)
+
+    def _leads_around(self, start: Group, end: Group) -> bool:
+        """Whether what `end` needs beside `start` needs that one, too."""
+        others = self._inputs(end, (start, end))
+        return self.late.leads_to(others, start, lambda g: self._inputs(g, (end, g)))
+
+    def _inputs(self, g: Group, without: Sequence[Group]) -> list[Group]:
+        found = dict.fromkeys(self.group[p] for s in g.steps for p in self.before[s])
+        return [x for x in found if not any(x is w for w in without)]
+
+    def _users(self, g: Group) -> list[Group]:
+        found = dict.fromkeys(self.group[p] for s in g.steps for p in self.behind[s])
+        return [x for x in found if x is not g]
+
+    def outside(self, steps: Sequence[Step], kept: dict[Tensor, None]) -> dict[Tensor, None]:
+        """What a group must leave in memory: outputs, and what other steps read."""
+        members = dict.fromkeys(steps)
+        made = dict.fromkeys(t for s in steps for t in s.writes)
+        found = {t: None for t in made if t in kept}
+        readers = {s: None for t in made for s in self.readers.get(t, ()) if s not in members}
+        for s in sorted(readers, key=self.position.__getitem__):
+            found.update({t: None for t in s.reads if t in made})
+        return found
+
+    def _leaves_caches(self, group: Group) -> bool:
+        """Whether it writes more than the last cache holds, and nobody reads what it writes."""
+        made = dict.fromkeys(t for s in group.steps for t in s.writes)
+        size_bytes = sum([fixed_bytes(t) or 0 for t in made])
+        if size_bytes <= machine.current().l3:
+            return False
+        readers = [s for t in made for s in self.readers.get(t, ())]
+        return all(self.group[s] is group for s in readers)
+
+    def in_order(self) -> list[Group]:
+        """All groups, each after those it needs; results that leave all caches come last.
+
+        What runs before them may have its temporaries in their memory (`memory_inside`).
+        """
+        done: dict[Group, None] = {}
+        groups = dict.fromkeys(self.group[s] for s in self.steps)
+        stack = sorted(groups, key=self._leaves_caches)[::-1]
+        while stack:
+            g = stack[-1]
+            missing = [] if g in done else [x for x in self._inputs(g, (g,)) if x not in done]
+            if missing:
+                stack.extend(missing[::-1])
+                continue
+            stack.pop()
+            done[g] = None
+        return list(done)

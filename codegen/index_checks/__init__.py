@@ -1,0 +1,1 @@
+"""Indices from data, checked before the loops that use them."""

@@ -1,0 +1,291 @@
+"""Expressions to LLVM: each distinct node once, placed as far outside the loops as it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tensorad.codegen.llvm.memory import Memory
+from tensorad.codegen.llvm.ops import CHEAP, conversion, iota, operation, splat_operand
+from tensorad.codegen.llvm.text import Code, Value, Writer, constant_text, type_text
+from tensorad.codegen.loops.index_ranges import Ranges
+from tensorad.codegen.loops.ir import Kernel
+from tensorad.codegen.loops.scratch import scratch_offsets
+from tensorad.errors import InternalError
+from tensorad.ir.dtypes import BOOL, INT64
+from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Param, Read, Select, Size
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import children
+
+
+class Lanes:
+    """The vector loop being emitted: `count` registers of `lanes` lanes from `base` on."""
+
+    def __init__(
+        self,
+        axis: Axis,
+        base: Axis,
+        lanes: int,
+        count: int,
+        mask: str | None,
+        left: str,
+        level: int,
+    ) -> None:
+        self.axis = axis
+        self.base = base
+        """A scalar axis: the value of `axis` in the first lane."""
+        self.lanes = lanes
+        self.count = count
+        self.mask = mask
+        """Register with the active lanes of a tail (then `count` is 1); None when all are."""
+        self.left = left
+        """In a tail: how many iterations are left (may exceed `lanes`)."""
+        self.level = level
+        """The region of the loop's body."""
+        self.streams: dict[Tensor, int] = {}
+        """Tensors whose whole registers are stored past the caches, with the alignment of each."""
+
+
+class Expressions:
+    """Values of expressions at the current point of one kernel."""
+
+    def __init__(
+        self,
+        code: Code,
+        tensors: Iterable[Tensor],
+        written: Iterable[Tensor],
+        kernel: Kernel,
+    ) -> None:
+        self.code = code
+        self.scratch = scratch_offsets(kernel.scratch)[0]
+        """Where a thread's own buffers are in its block, in bytes."""
+        self.beside = dict(kernel.beside)
+        """Those that begin inside of a line where another tensor does."""
+        self.apart = kernel.apart
+        """What scratch is kept away from in its page."""
+        self.slots = {t: n for n, t in enumerate(tensors)}
+        self.sizes: dict[Size, int] = {}
+        self.cache: dict[object, Value] = {}
+        self.bits: dict[object, int] = {}
+        self.dependents: dict[int, list[object]] = {}
+        self.written_level: dict[Tensor, int] = dict.fromkeys(written, 0)
+        """Tensors this kernel writes, with the region of the last write."""
+        self.vector: Lanes | None = None
+        self.guards: Mapping[Expr, Expr] = {}
+        """The test each read of the current statement needs that may leave its tensor."""
+        self.ranges = Ranges()
+        """Of the axes of the loops begun so far."""
+        self.check_level = 0
+        """Region of the last check: no read may move out beyond it."""
+        self.memory = Memory(self)
+
+    # Mutable things and the cache
+
+    def bit(self, thing: object) -> int:
+        """The mask bit of a scalar or written tensor."""
+        found = self.bits.get(thing)
+        if found is None:
+            found = self.bits[thing] = 1 << len(self.bits)
+            self.dependents[found] = []
+        return found
+
+    def keep(self, key: object, value: Value) -> Value:
+        """Remember a value until its region closes or something it depends on changes."""
+        self.cache[key] = value
+        self.code.regions[value.level].cached.append(key)
+        rest = value.mask
+        while rest:
+            lowest = rest & -rest
+            self.dependents[lowest].append(key)
+            rest ^= lowest
+        return value
+
+    def changed(self, bit: int) -> None:
+        """Forget every value computed from a thing that now changes."""
+        for key in self.dependents[bit]:
+            found = self.cache.get(key)
+            if found is not None and found.mask & bit:
+                del self.cache[key]
+        self.dependents[bit].clear()
+
+    def set_param(self, p: Param, value: Value) -> None:
+        """`p` is `value` from here on."""
+        bit = self.bit(p)
+        self.changed(bit)
+        self.keep(p, value._replace(level=self.code.depth, mask=bit))
+
+    def stored(self, t: Tensor) -> None:
+        """Reads of `t` from here on see new elements."""
+        if t in self.written_level:
+            self.changed(self.bit(t))
+            self.written_level[t] = self.code.depth
+
+    def close_region(self) -> None:
+        """Forget what the innermost region holds (the region itself is popped by the caller)."""
+        depth = self.code.depth
+        for key in self.code.region.cached:
+            found = self.cache.get(key)
+            if found is not None and found.level >= depth:
+                del self.cache[key]
+        for t, level in self.written_level.items():
+            self.written_level[t] = min(level, depth - 1)
+        self.check_level = min(self.check_level, depth - 1)
+
+    # Values
+
+    def value(self, root: Expr) -> Value:
+        """The value of an expression here; operands before users, without recursion."""
+        cache = self.cache
+        found = cache.get(root)
+        if found is not None:
+            return found
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if e in cache:
+                stack.pop()
+                continue
+            missing = [c for c in self._operands(e) if c not in cache]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            self._emit(e)
+        return cache[root]
+
+    def scalar(self, e: Expr) -> Value:
+        """A value that must be the same in every lane."""
+        v = self.value(e)
+        if v.lanes:
+            raise InternalError(f"{e} differs between lanes where it must not")
+        return v
+
+    def _operands(self, e: Expr) -> tuple[Expr, ...]:
+        if isinstance(e, Read):
+            guard = self.guards.get(e)
+            parts = self.memory.operands(e.tensor, e.indices)
+            return parts if guard is None else (*parts, guard)
+        return children(e)
+
+    def _emit(self, e: Expr) -> None:
+        match e:
+            case Const():
+                text = constant_text(e.value, e.dtype)
+                self.cache[e] = Value((text,), e.dtype, 0, 0, 0)
+            case Size():
+                self._size(e)
+            case Read():
+                self.keep(e, self.memory.load(e, self.guards.get(e)))
+            case Call():
+                self._call(e)
+            case Select():
+                self._select(e)
+            case Cast():
+                v = self.cache[e.value]
+                self._each(e, (v,), lambda w, names: conversion(w, names[0], e.dtype))
+            case Axis() if self.vector is not None and e is self.vector.axis:
+                self._lane_numbers(e, self.vector)
+            case _:
+                raise InternalError(f"{type(e).__name__} {e} has no value in the loops")
+
+    def _size(self, e: Size) -> None:
+        number = self.sizes.setdefault(e, len(self.sizes))
+        put = self.code.put
+        where = put(f"getelementptr i64, ptr %index, i64 {len(self.slots) + number}", 0)
+        slot = put(f"load i64, ptr {where}, !invariant.load !0", 0)
+        where = put(f"getelementptr i64, ptr %sizes, i64 {slot}", 0)
+        name = put(f"load i64, ptr {where}, !invariant.load !0", 0)
+        self.keep(e, Value((name,), INT64, 0, 0, 0))
+
+    def _lane_numbers(self, e: Expr, lanes: Lanes) -> None:
+        """The vector axis as data: base + 0, 1, 2, ..."""
+        base = self.value(lanes.base)
+        w = Writer(self.code, base.level, INT64, lanes.lanes)
+        start = splat_operand(w, base.name)
+        names = [w.add(start, iota(lanes.lanes, r * lanes.lanes)) for r in range(lanes.count)]
+        self.keep(e, Value(tuple(names), INT64, lanes.lanes, base.level, base.mask))
+
+    def _call(self, e: Call) -> None:
+        if e.op in ("floordiv", "mod") and self._divided(e):
+            return
+        args = tuple([self.cache[a] for a in e.args])
+        self._each(e, args, lambda w, names: operation(w, e, names))
+
+    def _divided(self, e: Call) -> bool:
+        """A quotient or remainder of what is never negative: one instruction, or none.
+
+        Lanes past the end may leave the range; nothing uses them.
+        """
+        number, divisor = e.args
+        if e.dtype is not INT64 or not isinstance(divisor, Const) or divisor.value <= 0:
+            return False
+        low, high = self.ranges.of(number)
+        if low < 0:
+            return False
+        v = self.cache[number]
+        if high < divisor.value and e.op == "mod":
+            self.keep(e, v)
+        elif high < divisor.value:
+            self.cache[e] = Value((constant_text(0, INT64),), INT64, 0, 0, 0)
+        else:
+            made = "urem" if e.op == "mod" else "udiv"
+            self._each(e, (v, self.cache[divisor]), lambda w, names: w.binary(made, *names))
+        return True
+
+    def _each(self, e: Expr, args: tuple[Value, ...], write: object) -> Value:
+        """One result per register from the operands, placed by `_place`."""
+        level, mask = self._place(e, args)
+        lanes = max([a.lanes for a in args])
+        count = max([len(a.names) for a in args])
+        spread = [self.spread(a, lanes, count).names if lanes else a.names for a in args]
+        w = Writer(self.code, level, args[0].dtype, lanes)
+        names = tuple([write(w, group) for group in zip(*spread, strict=True)])  # type: ignore[operator]
+        return self.keep(e, Value(names, e.dtype, lanes, level, mask))
+
+    def _select(self, e: Select) -> None:
+        cond, then, orelse = (self.cache[c] for c in (e.cond, e.then, e.orelse))
+        level, mask = self._place(e, (cond, then, orelse))
+        lanes = max(cond.lanes, then.lanes, orelse.lanes)
+        count = max(len(v.names) for v in (cond, then, orelse))
+        if lanes:
+            then, orelse = (self.spread(v, lanes, count) for v in (then, orelse))
+            if cond.lanes or cond.name in ("true", "false"):
+                cond = self.spread(cond, lanes, count)
+        flags = cond.names if cond.lanes == lanes else cond.names * count
+        flag = type_text(BOOL, cond.lanes)
+        ty = type_text(e.dtype, lanes)
+        names = [
+            self.code.put(f"select {flag} {c}, {ty} {x}, {ty} {y}", level)
+            for c, x, y in zip(flags, then.names, orelse.names, strict=True)
+        ]
+        self.keep(e, Value(tuple(names), e.dtype, lanes, level, mask))
+
+    def spread(self, v: Value, lanes: int, count: int) -> Value:
+        """`v` in lanes; a scalar register is copied to all of them once."""
+        if v.lanes:
+            return v
+        key = ("splat", v.names, v.dtype, lanes)
+        found = self.cache.get(key)
+        if found is None:
+            name = splat_operand(Writer(self.code, v.level, v.dtype, lanes), v.name)
+            found = self.keep(key, Value((name,), v.dtype, lanes, v.level, v.mask))
+        return found._replace(names=found.names * count)
+
+    def _place(self, e: Expr, operands: Iterable[Value]) -> tuple[int, int]:
+        """The outermost level `e` may be computed at, and its mask."""
+        level, mask = 0, 0
+        for v in operands:
+            level = max(level, v.level)
+            mask |= v.mask
+        if isinstance(e, Call) and e.op not in CHEAP:
+            level = self.outermost(level)
+        return level, mask
+
+    def outermost(self, level: int) -> int:
+        """How far out, down to `level`, a value may move that is always computed here."""
+        at = self.code.depth
+        while at > level:
+            region = self.code.regions[at]
+            if region.kind == "branch" or not region.always_entered:
+                break
+            at -= 1
+        return at

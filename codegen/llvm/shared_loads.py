@@ -1,0 +1,321 @@
+"""Reads of neighbouring elements by one register group: shared loads, transposed blocks.
+
+Reads of one tensor whose offsets differ by numbers form windows. Where lanes are a few elements
+apart, the reads of a window pick their lanes from the same loaded vectors. Where lanes are far
+apart but the reads are neighbours, pieces of rows are loaded, one row per lane, and transposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tensorad.codegen.cost.memory_model import MAX_STRIDE
+from tensorad.codegen.llvm.ops import is_constant
+from tensorad.codegen.llvm.strided import shuffle
+from tensorad.codegen.llvm.text import Value, memory_suffix, memory_type
+from tensorad.codegen.loops.ir import For, If, Stmt
+from tensorad.codegen.loops.vector_loops import expressions
+from tensorad.codegen.target import machine
+from tensorad.ir.dtypes import BOOL, FLOAT32, DType
+from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import postorder, reads
+
+if TYPE_CHECKING:
+    from tensorad.codegen.llvm.expressions import Expressions
+    from tensorad.codegen.llvm.memory import Memory, Offset, Place
+
+FEWEST_ROWS: Final = 3
+"""Neighbours from which a transposed block costs less than reading element by element."""
+LEAST_PIECE: Final = 16
+"""Bytes of a row that are loaded at least."""
+CROWDED: Final = 2048
+"""Bytes between rows, or a multiple, from which they share few places of a first cache: a line is
+gone before many pieces of it are loaded."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Reads of one tensor in one block of statements, their offsets being low, ..., high."""
+
+    low: int
+    high: int
+    reads: dict[int, list[Read]]
+    """By their constant offsets."""
+
+
+def direct(body: Sequence[Stmt]) -> list[Stmt]:
+    """The statements that are not inside further loops or branches."""
+    return [s for s in body if not isinstance(s, (For, If))]
+
+
+def of_axes(unit: Expr) -> bool:
+    """Whether an operand of an address is known when a loop starts."""
+    return type(unit) is Axis or all(
+        isinstance(e, (Axis, Size, Const, Call)) for e in postorder(unit)
+    )
+
+
+def find_windows(
+    values: Expressions, body: Sequence[Stmt], stored: Container[Tensor]
+) -> dict[Read, Window]:
+    """The windows of more than one offset among the reads a block itself makes in lanes.
+
+    Of tensors that the kernel writes only those that are transposed, where no store comes between.
+
+    Args:
+        stored: the tensors that the block writes, its loops included.
+    """
+    memory = values.memory
+    for known in [r for r in memory.windows if r.tensor in stored]:
+        del memory.windows[known]
+    groups: dict[object, tuple[Offset, dict[int, list[Read]]]] = {}
+    for e in reads(*[x for s in direct(body) for x in expressions(s)]):
+        memory.windows.pop(e, None)  # of an earlier loop, which may have had more lanes
+        if e.tensor in stored:
+            continue
+        plan = memory.plan(e.tensor, e.indices)
+        if plan.stride in (0, 1) and plan.rows is None:
+            continue
+        if not all(of_axes(unit) for unit in plan.units):
+            continue
+        if e.tensor in values.written_level and not plan.is_far:
+            continue
+        key = (e.tensor, tuple(plan.units.items()), plan.stride)
+        constants = groups.setdefault(key, (plan, {}))[1]
+        constants.setdefault(plan.constant, []).append(e)
+    found: dict[Read, Window] = {}
+    for plan, constants in groups.values():
+        most = plan.stride if 0 < plan.stride <= MAX_STRIDE else _lanes(values)
+        for window in _clusters(constants, most, plan.is_far):
+            found.update({e: window for same in window.reads.values() for e in same})
+    return found
+
+
+def _lanes(values: Expressions) -> int:
+    assert values.vector is not None  # windows are looked for in vector loops
+    return values.vector.lanes
+
+
+def _clusters(constants: dict[int, list[Read]], most: int, dense: bool) -> list[Window]:
+    """Runs of offsets of at most `most` values; `dense` ones have no gaps and several rows."""
+    result: list[Window] = []
+    rest = sorted(constants)
+    while rest:
+        low, count = rest[0], 1
+        while count < len(rest) and rest[count] < low + most:
+            if dense and rest[count] != low + count:
+                break
+            count += 1
+        run, rest = rest[:count], rest[count:]
+        if count >= (FEWEST_ROWS if dense else 2):
+            result.append(Window(low, run[-1], {c: constants[c] for c in run}))
+    return result
+
+
+def load_block(
+    memory: Memory, e: Read, place: Place, window: Window, level: int, mask: int
+) -> Value:
+    """One row per lane, transposed: every read of the window at once."""
+    values, t = memory.values, e.tensor
+    lanes = values.vector
+    assert lanes is not None
+    n, rows = lanes.lanes, window.high - window.low + 1
+    columns: list[list[str]] = [[] for _ in range(rows)]
+    for r in range(lanes.count):
+        starts = [_start(memory, e, place, window, r * n + lane, level) for lane in range(n)]
+        for k, name in enumerate(_columns(memory, t, starts, rows, place.stride, level)):
+            if t.dtype is BOOL:
+                name = values.code.put(f"icmp ne {memory_type(BOOL, n)} {name}, zeroinitializer",
+                                       level)  # fmt: skip
+            columns[k].append(name)
+    for c, same in window.reads.items():
+        value = Value(tuple(columns[c - window.low]), t.dtype, n, level, mask)
+        for other in same:
+            if other is not e:
+                values.keep(other, value)
+            else:
+                result = value
+    return result
+
+
+def _start(
+    memory: Memory, e: Read, place: Place, window: Window, lane: int, level: int
+) -> str | None:
+    """Where the row of one lane starts; None for a lane that is not active."""
+    values, t = memory.values, e.tensor
+    lanes = values.vector
+    assert lanes is not None
+    code = values.code
+    pointer = memory.shifted(t, place.pointer.name, window.low, level)
+    if lanes.mask is None or (is_constant(lanes.left) and lane < int(lanes.left)):
+        return row_pointer(memory, t, pointer, place, lane, level)
+    if is_constant(lanes.left):
+        return None
+    if lane:  # the last active lane's row once more: lanes beyond it are not stored
+        inside = code.put(f"icmp slt i64 {lane}, {lanes.left}", level)
+        last = code.put(f"sub i64 {lanes.left}, 1", level)
+        chosen = code.put(f"select i1 {inside}, i64 {lane}, i64 {last}", level)
+        offset = code.put(f"mul i64 {chosen}, {place.step}", level)
+        element = memory_type(t.dtype)
+        pointer = code.put(f"getelementptr {element}, ptr {pointer}, i64 {offset}", level)
+    return pointer
+
+
+def row_pointer(
+    memory: Memory, t: Tensor, pointer: str, place: Place, lane: int, level: int
+) -> str:
+    """The pointer as many rows further as the number of a lane."""
+    if place.rows is None or not lane:
+        return memory.shifted(t, pointer, lane * place.stride, level)
+    put, rows = memory.values.code.put, place.rows
+    offset = put(f"mul i64 {rows.name}, {lane}", rows.level)
+    return put(f"getelementptr {memory_type(t.dtype)}, ptr {pointer}, i64 {offset}", level)
+
+
+def _columns(
+    memory: Memory, t: Tensor, starts: Sequence[str | None], rows: int, stride: int, level: int
+) -> list[str]:
+    """`rows` registers, lane l of register k being element k from the start of row l.
+
+    A register takes the same piece of several rows, so that only blocks as wide as a piece are
+    left to exchange: a piece is put beside another while it is loaded.
+    """
+    n = len(starts)
+    piece = _piece(t, n, rows, stride)
+    result: list[str] = []
+    pieces: dict[tuple[int, int], str] = {}
+    for r in range(piece):  # all of a line while it is near
+        for first in range(0, rows, piece):
+            for lane in range(r, n, piece):
+                pieces[first, lane] = _load_piece(
+                    memory, t, starts[lane], first, piece, min(piece, rows - first), level
+                )
+    for first in range(0, rows, piece):
+        group = [
+            _joined(memory, t, [pieces[first, lane] for lane in range(r, n, piece)], level)
+            for r in range(piece)
+        ]
+        result.extend(transposed(memory, t.dtype, group, n, level))
+    return result[:rows]
+
+
+def _piece(t: Tensor, n: int, rows: int, stride: int) -> int:
+    """Elements of a row that are loaded at a time: half of a register of the machine, but
+    `LEAST_PIECE`: less than that is loaded no faster. Fewer where fewer are wanted."""
+    size = t.dtype.size_bytes
+    crowded = stride != 0 and stride * size % CROWDED == 0  # 0: not known
+    half = max(machine.current().vector_bytes // 2, LEAST_PIECE * (2 if crowded else 1))
+    wide, least = min(n, half // size), min(n, LEAST_PIECE // size)
+    while wide > least and wide // 2 >= rows:
+        wide //= 2
+    return wide
+
+
+def _load_piece(
+    memory: Memory, t: Tensor, start: str | None, first: int, piece: int, wanted: int, level: int
+) -> str:
+    """`wanted` elements from `first` on; those behind them are not touched."""
+    if start is None:
+        return "poison"
+    code = memory.values.code
+    pointer = memory.shifted(t, start, first, level)
+    ty, align = memory_type(t.dtype, piece), t.dtype.size_bytes
+    if wanted == piece:
+        return code.put(f"load {ty}, ptr {pointer}, align {align}{memory.metadata(t)}", level)
+    name, flags = f"llvm.masked.load.{memory_suffix(t.dtype, piece)}.p0", f"<{piece} x i1>"
+    code.declare(name, ty, "ptr", "i32", flags, ty)
+    mask = ", ".join(["i1 true" if k < wanted else "i1 false" for k in range(piece)])
+    args = f"ptr {pointer}, i32 {align}, {flags} <{mask}>, {ty} zeroinitializer"
+    return code.put(f"call {ty} @{name}({args})", level)
+
+
+def _joined(memory: Memory, t: Tensor, parts: Sequence[str], level: int) -> str:
+    """Pieces side by side in one register, two neighbours at a time."""
+    lanes = memory.values.vector
+    assert lanes is not None  # only vector loops read in lanes
+    current, width = list(parts), lanes.lanes // len(parts)
+    while len(current) > 1:
+        ty = memory_type(t.dtype, width)
+        pairs = zip(current[::2], current[1::2], strict=True)
+        width *= 2
+        current = [shuffle(memory, ty, pair, range(width), level) for pair in pairs]
+    return current[0]
+
+
+def transposed(memory: Memory, dtype: DType, rows: Sequence[str], n: int, level: int) -> list[str]:
+    """Lane b + l of register k from lane b + k of register l, b in steps of as many registers.
+
+    Blocks of 1, 2, 4, ... lanes change places across the diagonal of the blocks twice as large:
+    every shuffle is one instruction, most of them inside `LEAST_PIECE` bytes. For each shuffle LLVM
+    searches all those before it for some that could be one, which takes longer than all else it
+    does: there are such only inside these bytes, so that a fence keeps the others apart.
+    """
+    size, current, ty = 1, list(rows), memory_type(dtype, n)
+    while size < len(rows):
+        if size * dtype.size_bytes == LEAST_PIECE:
+            current = [_fenced(memory, dtype, name, n, level) for name in current]
+        for i in [i for i in range(len(rows)) if not i & size]:
+            pair = (current[i], current[i + size])
+            current[i], current[i + size] = (
+                shuffle(memory, ty, pair, _exchange(n, size, half), level) for half in (0, 1)
+            )
+        size *= 2
+    return current
+
+
+def _fenced(memory: Memory, dtype: DType, name: str, n: int, level: int) -> str:
+    """The same register, which LLVM does not see through; there is no instruction for it."""
+    code, lanes = memory.values.code, n * dtype.size_bytes // FLOAT32.size_bytes
+    ty, opaque = memory_type(dtype, n), memory_type(FLOAT32, lanes)
+    fence = f"llvm.arithmetic.fence.{memory_suffix(FLOAT32, lanes)}"
+    code.declare(fence, opaque, opaque)
+    if ty == opaque:
+        return code.put(f"call {ty} @{fence}({ty} {name})", level)
+    bits = code.put(f"bitcast {ty} {name} to {opaque}", level)
+    kept = code.put(f"call {opaque} @{fence}({opaque} {bits})", level)
+    return code.put(f"bitcast {opaque} {kept} to {ty}", level)
+
+
+def _exchange(n: int, size: int, half: int) -> list[int]:
+    """Of a pair of registers: every second block of `size` lanes, of the first and the second."""
+    order: list[int] = []
+    for start in range(half * size, n, 2 * size):
+        order.extend(range(start, start + size))
+        order.extend(range(n + start, n + start + size))
+    return order
+
+
+def pieces_of_rows(constants: Sequence[int], size_bytes: int, lanes: int) -> list[list[int]]:
+    """Positions of neighbouring offsets, in order: as many as are stored at once in each row, or
+    one alone. Empty where two offsets are equal: then their order matters."""
+    order = sorted(range(len(constants)), key=constants.__getitem__)
+    if len(dict.fromkeys(constants)) < len(constants):
+        return []
+    result: list[list[int]] = []
+    while order:
+        first, most = constants[order[0]], 1
+        while most < len(order) and constants[order[most]] == first + most:
+            most += 1
+        wide = min(lanes, 1 << (most.bit_length() - 1))
+        count = wide if wide * size_bytes >= LEAST_PIECE else 1
+        result.append(order[:count])
+        order = order[count:]
+    return result
+
+
+def store_rows(
+    memory: Memory, t: Tensor, pointer: str, columns: Sequence[str], stride: int
+) -> None:
+    """pointer[l * stride + m] = columns[m][l], the columns being 2^k: a piece of each row."""
+    lanes, code = memory.values.vector, memory.values.code
+    assert lanes is not None  # blocks are found in vector loops only
+    n, count, depth = lanes.lanes, len(columns), code.depth
+    ty, part, align = memory_type(t.dtype, n), memory_type(t.dtype, count), t.dtype.size_bytes
+    for r, name in enumerate(transposed(memory, t.dtype, columns, n, depth)):
+        for first in range(0, n, count):
+            piece = shuffle(memory, ty, (name, name), range(first, first + count), depth)
+            where = memory.shifted(t, pointer, (first + r) * stride, depth)
+            code.line(f"store {part} {piece}, ptr {where}, align {align}")

@@ -1,0 +1,348 @@
+"""Vector loops over memory behind the caches: stores that stream, and reads asked for ahead.
+
+A store that streams must be aligned, or it is slower than a plain one. So the loop starts with
+a masked register up to the first aligned element, found at run time; where the addresses of
+several tensors never become aligned together, that part takes the whole loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING, Final
+
+from tensorad.codegen.cost.memory_model import ROWS_AHEAD, SHORTEST
+from tensorad.codegen.cost.store_groups import are_neighbours
+from tensorad.codegen.llvm.expressions import Lanes
+from tensorad.codegen.llvm.memory import Memory, Offset, side_by_side
+from tensorad.codegen.llvm.shared_loads import direct, of_axes, row_pointer
+from tensorad.codegen.llvm.text import Code, Value, memory_type
+from tensorad.codegen.loops.ir import Fetch, For, If, Store
+from tensorad.codegen.loops.scratch import PAGE
+from tensorad.codegen.loops.vector_loops import expressions, statements
+from tensorad.codegen.nest.access import access
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import Call, Const, Expr, Read, Size, axis, int_const, mul, sub
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import postorder, reads, substitute
+
+if TYPE_CHECKING:
+    from tensorad.codegen.llvm.loops import Loops
+
+LINE: Final = 64
+"""Bytes that go to memory at once."""
+AHEAD: Final = 8192
+"""Bytes between a read and what is asked for."""
+SHORTEST_COMPUTED: Final = 2048
+"""The same where loops inside compute each register: an end takes as long as a whole one."""
+NEAR: Final = 2
+"""The cache that short rows are asked into: more of them are on their way to the second than the
+first can wait for."""
+LINES_AHEAD: Final = 4
+"""Lines of a row between a read one and what is asked for where rows are read side by side."""
+AHEAD_ROWS: Final = 2
+"""Registers of rows between a read across rows and what is asked for."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The stores to one tensor: side by side in every register, all equally aligned."""
+
+    tensor: Tensor
+    first: tuple[Expr, ...]
+    """Indices of the lowest of them."""
+    step: int
+    """Bytes from one iteration to the next."""
+    align: int
+    """What all of them are aligned to when the first is, and rows are."""
+    rows: tuple[Expr, ...] = ()
+    """Elements between rows of symbolic length."""
+
+    @property
+    def steps_of_line(self) -> int:
+        """Iterations that fill a line."""
+        return LINE // self.step
+
+
+def streams_of(loops: Loops, s: For) -> list[Stream]:
+    """The tensors whose stores in a vector loop may stream.
+
+    Not those that loops or branches inside store, too: other rows may be aligned differently.
+    """
+    where: dict[Tensor, list[tuple[Expr, ...]]] = {}
+    for c in direct(s.body):
+        if isinstance(c, Store) and c.streaming:
+            for t in c.tensors:
+                where.setdefault(t, []).append(c.indices)
+    found: list[Stream] = []
+    if not where:
+        return found
+    values = loops.values
+    base = axis(s.axis.name, s.axis.lower, s.axis.upper)
+    values.vector = Lanes(s.axis, base, loops.width, 1, None, "", loops.code.depth)
+    shortest = SHORTEST_COMPUTED if any(isinstance(c, For) for c in s.body) else SHORTEST
+    inside = statements([c for c in s.body if isinstance(c, (For, If))])
+    elsewhere = dict.fromkeys([t for c in inside if isinstance(c, Store) for t in c.tensors])
+    for t, stores in where.items():
+        if t in elsewhere:
+            continue
+        stream = _stream(t, stores, [values.memory.plan(t, i) for i in stores], loops.width)
+        if stream is not None and (s.axis.extent or shortest) * stream.step >= shortest:
+            found.append(stream)
+    values.vector = None
+    return found
+
+
+def _stream(
+    t: Tensor, stores: Sequence[tuple[Expr, ...]], plans: Sequence[Offset], lanes: int
+) -> Stream | None:
+    groups, rows = side_by_side(plans), _lengths_of_rows(plans)
+    if not groups and rows and plans[0].stride == 1:
+        groups = [[n] for n in range(len(plans))]
+    size, stride = t.dtype.size_bytes, plans[0].stride
+    if not groups or stride not in (1, 2, 4) or any(len(g) != stride for g in groups):
+        return None
+    if not all(of_axes(unit) for unit in plans[0].units):
+        return None
+    starts = [plans[g[0]].constant * size for g in groups]
+    align = LINE
+    for start in starts:
+        align = gcd(align, start - starts[0]) if start != starts[0] else align
+    step = stride * size
+    align = min(align, lanes * step)
+    if align < min(LINE, lanes * step):  # parts of a line are slower than plain stores
+        return None
+    return Stream(t, stores[groups[0][0]], step, align, rows)
+
+
+def _lengths_of_rows(plans: Sequence[Offset]) -> tuple[Expr, ...]:
+    """By what offsets differ beside numbers, where that is products of sizes; nothing elsewhere."""
+    every = dict.fromkeys([unit for plan in plans for unit in plan.units])
+    found = [u for u in every if len({plan.units.get(u, 0) for plan in plans}) > 1]
+    sizes = all(isinstance(e, (Size, Const, Call)) for u in found for e in postorder(u))
+    alike = len({plan.stride for plan in plans}) == 1
+    return tuple(found) if sizes and alike else ()
+
+
+def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) -> str:
+    """How many iterations come before the first aligned one: all where there is none."""
+    put = loops.code.put
+    head, bad = "0", "false"
+    for number, stream in enumerate(streams):
+        start: dict[Expr, Expr] = {s.axis: s.axis.lower if s.within is None else s.within.lower}
+        indices = tuple([substitute(i, start) for i in stream.first])
+        place = loops.values.memory.place(stream.tensor, indices)
+        pointer = loops.values.memory.shifted(
+            stream.tensor, place.pointer.name, place.constant, loops.code.depth
+        )
+        address = put(f"ptrtoint ptr {pointer} to i64")
+        if s.within is None:
+            further = put(f"mul i64 {extent}, {ROWS_AHEAD * stream.step}")
+            edge = put(f"getelementptr i8, ptr {pointer}, i64 {further}")
+            prefetch(loops.code, edge, write=True)
+        if number == 0:
+            missing = put(f"and i64 {put(f'sub i64 0, {address}')}, {LINE - 1}")
+            head = put(f"udiv i64 {missing}, {stream.step}")
+        ahead = put(f"mul i64 {head}, {stream.step}")
+        rest = put(f"and i64 {put(f'add i64 {address}, {ahead}')}, {stream.align - 1}")
+        for length in stream.rows:
+            size_bytes = put(
+                f"mul i64 {loops.values.value(length).name}, {stream.tensor.dtype.size_bytes}"
+            )
+            apart = put(f"and i64 {size_bytes}, {stream.align - 1}")
+            rest = put(f"or i64 {rest}, {apart}")
+        wrong = put(f"icmp ne i64 {rest}, 0")
+        bad = put(f"or i1 {bad}, {wrong}")
+    longer = put(f"icmp sgt i64 {head}, {extent}")
+    everything = put(f"or i1 {bad}, {longer}")
+    return put(f"select i1 {everything}, i64 {extent}, i64 {head}")
+
+
+def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
+    """Where the register begins that ends before the first line, which is `start`.
+
+    A masked store that reaches into a line is a store of that line, which is then read from
+    memory though it streams. So the register ends with the line before, its first lanes masked,
+    if it holds all of the part. Masked lanes in a page that is not there take 200 ns: what may be
+    read at the same place for many rows must not cross into the page before.
+    """
+    put, memory, lanes = loops.code.put, loops.values.memory, loops.width
+    if not are_neighbours(s):
+        return lower
+    head = put(f"sub i64 {start}, {lower}")
+    short = put(f"icmp slt i64 {head}, {lanes}")
+    good = put(f"and i1 {short}, {put(f'icmp sgt i64 {head}, 0')}")
+    before = put(f"sub i64 {head}, {lanes}")
+    own = axis(s.axis.name, s.axis.lower, s.axis.upper)
+    loops.values.keep(own, Value((lower,), INT64, 0, loops.code.depth, 0))
+    for e in reads(*[x for c in s.body for x in expressions(c)]):
+        if not access(e.tensor, e.indices).stride(s.axis) or _moves_with_rows(e, s):
+            continue
+        place = memory.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))
+        pointer = memory.shifted(e.tensor, place.pointer.name, place.constant, loops.code.depth)
+        size = e.tensor.dtype.size_bytes
+        address = put(
+            f"add i64 {put(f'ptrtoint ptr {pointer} to i64')}, {put(f'mul i64 {before}, {size}')}"
+        )
+        within = put(f"and i64 {address}, {PAGE - 1}")
+        fits = put(f"icmp ule i64 {within}, {PAGE - lanes * size}")
+        good = put(f"and i1 {good}, {fits}")
+    begin = put(f"sub i64 {start}, {lanes}")
+    return put(f"select i1 {good}, i64 {begin}, i64 {lower}")
+
+
+def _moves_with_rows(e: Read, s: For) -> bool:
+    """Whether a read goes on to another row with each row that is stored.
+
+    Not where some loops leave it at its row, which may be the first one, nor where data picks it.
+    """
+    stored = [access(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
+    rows = dict.fromkeys([x for a in stored for x in a.uses if x is not s.axis])
+    uses = access(e.tensor, e.indices).uses
+    return bool(rows) and all(uses.get(x) for x in rows)
+
+
+def ahead_of_line(loops: Loops, s: For, step: str) -> str:
+    """How many elements before its lower bound a covering loop starts, so that rows are read by
+    whole lines; 0 where rows start at different places of a line."""
+    put, memory = loops.code.put, loops.values.memory
+    lane = next((c for c in s.body if isinstance(c, For) and c.kind == "vector"), None)
+    found = None if lane is None else _across(s, lane)
+    if lane is None or found is None:
+        return "0"
+    start: dict[Expr, Expr] = {s.axis: s.axis.lower, lane.axis: lane.axis.lower}
+    indices = tuple([substitute(i, start) for i in found.indices])
+    place, size = memory.place(found.tensor, indices), found.tensor.dtype.size_bytes
+    pointer = memory.shifted(found.tensor, place.pointer.name, place.constant, loops.code.depth)
+    address = put(f"ptrtoint ptr {pointer} to i64")
+    past = put(f"lshr i64 {put(f'and i64 {address}, {LINE - 1}')}, {size.bit_length() - 1}")
+    return put(f"urem i64 {past}, {step}")
+
+
+def _across(s: For, lane: For) -> Read | None:
+    """The first element of a row that a tile reads, rows being whole lines apart."""
+    for c in direct(lane.body):
+        for e in reads(*expressions(c)):
+            x = access(e.tensor, e.indices)
+            stride = x.stride(lane.axis)
+            if x.stride(s.axis) == 1 and stride and stride * e.tensor.dtype.size_bytes % LINE == 0:
+                return e
+    return None
+
+
+def ask_for_stores(loops: Loops, s: For) -> None:
+    """Fetch, before a register group's inner loops, the lines that it stores after them."""
+    lanes, memory, code = loops.values.vector, loops.values.memory, loops.code
+    wanted = dict.fromkeys(s.ahead)
+    assert lanes is not None  # the loop's lanes are set
+    stores = [c for c in direct(s.body) if isinstance(c, Store)]
+    for t, indices in [(t, c.indices) for c in stores for t in c.tensors if t in wanted]:
+        if not all(of_axes(unit) for unit in memory.plan(t, indices).units):
+            continue
+        place = memory.place(t, indices)
+        if place.offsets is not None or place.stride != 1:
+            continue
+        for at in range(0, lanes.lanes * lanes.count, LINE // t.dtype.size_bytes):
+            where = memory.shifted(t, place.pointer.name, place.constant + at, code.depth)
+            prefetch(code, where, write=True)
+
+
+def ask_ahead(loops: Loops, s: For) -> None:
+    """Prefetch, at the start of a register group, the lines that a later one will read."""
+    lanes, memory = loops.values.vector, loops.values.memory
+    wanted = dict.fromkeys(s.ahead)
+    assert lanes is not None  # the loop's lanes are set
+    spans: dict[object, tuple[Read, list[int], int]] = {}
+    for c in direct(s.body):
+        for e in reads(*expressions(c)) if wanted else ():
+            if e.tensor not in wanted:
+                continue
+            plan = memory.plan(e.tensor, e.indices)
+            if (plan.stride or plan.is_far) and all(of_axes(unit) for unit in plan.units):
+                key = (e.tensor, tuple(plan.units.items()), plan.stride)
+                spans.setdefault(key, (e, [], plan.stride))[1].append(plan.constant)
+    for e, constants, stride in spans.values():
+        _ask(loops, s, e, sorted(dict.fromkeys(constants)), stride)
+
+
+def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -> None:
+    memory, lanes = loops.values.memory, loops.values.vector
+    assert lanes is not None
+    size = e.tensor.dtype.size_bytes
+    far = memory.plan(e.tensor, e.indices).is_far
+    place = memory.place(e.tensor, e.indices) if stride else memory.rows_apart(e)
+    if place.offsets is not None:
+        return
+    count = lanes.lanes * lanes.count
+    line = LINE // size
+    code, pointer = loops.code, place.pointer.name
+
+    def ask(row: int, at: int) -> None:
+        start = row_pointer(memory, e.tensor, pointer, place, row, code.depth)
+        prefetch(code, memory.shifted(e.tensor, start, at, code.depth), near=NEAR)
+
+    few = s.axis.extent is not None and s.axis.extent <= 2 * AHEAD_ROWS * count
+    if far and (few or s.within is not None):  # what follows in each row
+        for lane in range(count):
+            ask(lane, constants[0] + LINES_AHEAD * line)
+    elif far:  # a line of every row that comes AHEAD_ROWS registers later
+        for lane in range(count):
+            ask(AHEAD_ROWS * count + lane, constants[-1])
+    else:
+        bands = _bands(constants, abs(stride) * count)
+        first = constants[0] if stride > 0 else constants[-1] - (count - 1) * -stride
+        reach = (AHEAD // size) * (1 if stride > 0 else -1)
+        wanted = [first + reach + at for at in range(0, bands * abs(stride) * count, line)]
+        if bands > 1:  # all rows of the band, one after the other
+            more = _further(loops, s, (bands - 1) * stride)
+            pointer = code.put(
+                f"getelementptr {memory_type(e.tensor.dtype)}, ptr {pointer}, i64 {more}"
+            )
+        for at in wanted:
+            ask(0, at)
+
+
+def fetch(memory: Memory, code: Code, s: Fetch) -> None:
+    """Ask for the lines of a `Fetch`, into the second cache, or load its first element now.
+
+    Each line is asked for at its last element: in rows that begin inside of a line, the line of the
+    first element was asked for with the row before, and nobody else asks for that of the last.
+    None of what the loop stores past the caches is brought into one. Where lanes move,
+    no more is asked for than the registers that are filled at a time: the rest of a loop takes
+    fewer of them.
+    """
+    lanes = memory.values.vector
+    if lanes is not None and s.tensor in lanes.streams:
+        return
+    place, count = memory.place(s.tensor, s.indices), s.count
+    if lanes is not None and place.stride:
+        count = min(count, abs(place.stride) * lanes.lanes * lanes.count)
+    step = LINE // s.tensor.dtype.size_bytes
+    if s.now:
+        where = memory.shifted(s.tensor, place.pointer.name, place.constant, code.depth)
+        code.put(f"load volatile {memory_type(s.tensor.dtype)}, ptr {where}")
+    elif place.offsets is None:
+        for at in range(0, count, step):
+            last = place.constant + min(at + step, count) - 1
+            where = memory.shifted(s.tensor, place.pointer.name, last, code.depth)
+            prefetch(code, where, near=2)
+
+
+def prefetch(code: Code, pointer: str, write: bool = False, near: int = 3) -> None:
+    """Ask for a line, into the first cache (3) or the second (2); it never faults."""
+    code.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
+    code.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {near}, i32 1)")
+
+
+def _bands(constants: Sequence[int], width: int) -> int:
+    """How many separate stretches of `width` elements the offsets start."""
+    starts = [c for n, c in enumerate(constants) if n == 0 or c - constants[n - 1] >= width]
+    return len(starts)
+
+
+def _further(loops: Loops, s: For, factor: int) -> str:
+    """factor * (iterations done before this one)."""
+    lanes = loops.values.vector
+    assert lanes is not None
+    return loops.values.value(mul(sub(lanes.base, s.axis.lower), int_const(factor))).name

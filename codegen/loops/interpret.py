@@ -1,0 +1,243 @@
+"""Runs a loop program in plain Python: floats in float64, integers wrapped, nothing clever."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorad.codegen.loops.ir import (
+    Assign,
+    Check,
+    Fetch,
+    Fold,
+    For,
+    If,
+    Kernel,
+    LoopProgram,
+    Stmt,
+    Store,
+    Visit,
+)
+from tensorad.errors import BoundsError, InternalError
+from tensorad.ir.dtypes import BOOL, DType, wrap
+from tensorad.ir.expr import (
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Number,
+    Read,
+    Select,
+    Size,
+    convert_number,
+    size_var,
+)
+from tensorad.ir.reference.interpret import evaluate_call
+from tensorad.ir.tensor import Constant, Tensor, dim_expr
+from tensorad.ir.visit import children
+
+Environment = dict[Expr, Any]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def interpret_loops(
+    program: LoopProgram,
+    arrays: Mapping[Tensor, Array],
+    sizes: Mapping[str, int] | None = None,
+) -> tuple[list[Array], int]:
+    """The outputs (float64, int64 or bool arrays) and how many `Visit`s were executed.
+
+    Inside a vector loop both sides of a `Select` are evaluated, as lanes do.
+
+    Raises:
+        BoundsError: a read, a write or a `Check` lies outside its tensor.
+    """
+    run = _run(program, arrays, sizes or {})
+    return [run.buffer(t) for t in program.outputs], run.visits
+
+
+def checks_made(program: LoopProgram, arrays: Mapping[Tensor, Array]) -> int:
+    """How many indices a call looks at before it uses them."""
+    return _run(program, arrays, {}).checks
+
+
+def _run(program: LoopProgram, arrays: Mapping[Tensor, Array], sizes: Mapping[str, int]) -> _Run:
+    run = _Run(dict(_bind_sizes(arrays)))
+    run.scalars.update({size_var(n): v for n, v in sizes.items()})
+    for t, a in arrays.items():
+        run.buffers[t] = np.array(a, dtype=storage_dtype(t.dtype))
+    for kernel in program.kernels:
+        run.kernel(kernel)
+    return run
+
+
+def storage_dtype(dtype: DType) -> type:
+    """What the interpreter keeps elements in."""
+    if dtype is BOOL:
+        return bool
+    return float if dtype.is_float else int
+
+
+def _bind_sizes(arrays: Mapping[Tensor, Array]) -> Environment:
+    found: Environment = {}
+    for t, a in arrays.items():
+        for extent, n in zip(t.shape, a.shape, strict=True):
+            if isinstance(extent, Size):
+                found[extent] = n
+    return found
+
+
+class _Run:
+    """Buffers, scalars in scope and the counts of visits and checks."""
+
+    def __init__(self, scalars: Environment) -> None:
+        self.scalars = scalars
+        self.buffers: dict[Tensor, Array] = {}
+        self.visits = 0
+        self.checks = 0
+        self.eager = False
+        self.scratch: tuple[Tensor, ...] = ()
+
+    def buffer(self, t: Tensor) -> Array:
+        found = self.buffers.get(t)
+        if found is None and isinstance(t.op, Constant):
+            found = np.array(t.op.array, dtype=storage_dtype(t.dtype))
+            self.buffers[t] = found
+        if found is None:
+            raise InternalError(f"{t.name} is read before it is written")
+        return found
+
+    def kernel(self, kernel: Kernel) -> None:
+        self.scratch = kernel.scratch
+        self.clear((*kernel.writes, *kernel.scratch))
+        self.block(kernel.body)
+
+    def clear(self, tensors: Sequence[Tensor]) -> None:
+        """New buffers that hold nothing of use."""
+        for t in tensors:
+            shape = [int(self.value(dim_expr(n))) for n in t.shape]
+            empty = math.nan if t.dtype.is_float else 0
+            self.buffers[t] = np.full(shape, empty, dtype=storage_dtype(t.dtype))
+
+    def block(self, body: Sequence[Stmt]) -> None:
+        for s in body:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        match s:
+            case For():
+                self.loop(s)
+            case If():
+                self.block(s.then if self.value(s.cond) else s.orelse)
+            case Assign():
+                self.assign(s.targets, [self.value(v) for v in s.values])
+            case Fold():
+                memo = self.scalars.copy()
+                memo.update(zip(s.combiner.lhs, [self.scalars[t] for t in s.targets], strict=True))
+                memo.update(zip(s.combiner.rhs, [self.value(v) for v in s.values], strict=True))
+                self.assign(s.targets, [self.evaluate(r, memo) for r in s.combiner.results])
+            case Store():
+                where = tuple([int(self.value(i)) for i in s.indices])
+                values = [self.value(v) for v in s.values]
+                for t, v in zip(s.tensors, values, strict=True):
+                    array = self.buffer(t)
+                    check_index(t, where, array.shape, "written")
+                    array[where] = v
+            case Visit():
+                self.visits += 1
+            case Fetch():
+                pass
+            case Check():
+                self.checks += 1
+                index = self.value(s.index)
+                if not 0 <= index < self.value(s.extent):
+                    raise BoundsError(f"{s.read.tensor.name} is read at {index}.")
+            case _:
+                raise InternalError(f"unknown statement {type(s).__name__}")
+
+    def assign(self, targets: Sequence[Expr], values: Sequence[Number]) -> None:
+        self.scalars.update(zip(targets, values, strict=True))
+
+    def loop(self, s: For) -> None:
+        lower, upper, step = (int(self.value(b)) for b in (s.axis.lower, s.axis.upper, s.axis.step))
+        eager = self.eager
+        self.eager = eager or s.kind == "vector"
+        starts = [*range(lower, upper, step)]
+        if s.covering and starts[-1:] != [upper - 1]:
+            starts.append(upper - 1)
+        for i in starts:
+            self.scalars[s.axis] = i
+            if s.kind == "parallel":
+                self.clear(self.scratch)
+            self.block(s.body)
+        if s.kind == "parallel":
+            self.clear(self.scratch)
+        self.eager = eager
+        self.scalars.pop(s.axis, None)
+
+    def value(self, root: Expr) -> Any:
+        if root in self.scalars:
+            return self.scalars[root]
+        return self.evaluate(root, self.scalars.copy())
+
+    def evaluate(self, root: Expr, memo: Environment) -> Any:
+        """`root` with `memo` holding the leaves; only the chosen side of a select is taken."""
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if e in memo:
+                stack.pop()
+                continue
+            if isinstance(e, Select) and not self.eager:
+                if e.cond not in memo:
+                    stack.append(e.cond)
+                    continue
+                chosen = e.then if memo[e.cond] else e.orelse
+                if chosen not in memo:
+                    stack.append(chosen)
+                    continue
+                memo[e] = memo[chosen]
+                stack.pop()
+                continue
+            missing = [c for c in children(e) if c not in memo]
+            if missing:
+                stack.extend(missing)
+                continue
+            memo[e] = self.apply(e, [memo[c] for c in children(e)])
+            stack.pop()
+        return memo[root]
+
+    def apply(self, e: Expr, args: list[Any]) -> Any:
+        """The value of one node from its operands'."""
+        match e:
+            case Const():
+                return e.value
+            case Read():
+                array = self.buffer(e.tensor)
+                where = tuple([int(i) for i in args])
+                check_index(e.tensor, where, array.shape, "read")
+                return array[where].item()
+            case Call():
+                return evaluate_call(e.op, e.dtype, args)
+            case Cast():
+                return convert(args[0], e.dtype)
+            case Select():
+                return args[1] if args[0] else args[2]
+        raise InternalError(f"{type(e).__name__} has no value here: it is not set or not in scope")
+
+
+def check_index(t: Tensor, where: Sequence[int], shape: Sequence[int], what: str) -> None:
+    """Raise unless the index lies inside the array."""
+    if not all(0 <= i < n for i, n in zip(where, shape, strict=True)):
+        raise BoundsError(f"{t.name} is {what} at {tuple(where)}, its shape is {tuple(shape)}.")
+
+
+def convert(value: Number, dtype: DType) -> Number:
+    """`astype` of one number."""
+    value = convert_number(value, dtype)
+    if dtype.is_float:
+        return float(value)
+    return wrap(int(value), dtype) if dtype.is_integer else bool(value)

@@ -1,0 +1,189 @@
+"""Which loops run in lanes, how wide, and which scalars are folded in lanes around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.errors import InternalError
+from tensorad.ir.expr import ONE, Expr, Param
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import params_in, postorder, reads
+
+MAX_REGISTERS = 8
+"""Registers of one lane group at most."""
+
+
+def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Every statement of a block, outer ones first."""
+    stack = list(body)[::-1]
+    while stack:
+        s = stack.pop()
+        yield s
+        if isinstance(s, For):
+            stack.extend(reversed(s.body))
+        elif isinstance(s, If):
+            stack.extend(reversed(s.orelse))
+            stack.extend(reversed(s.then))
+
+
+def expressions(s: Stmt) -> tuple[Expr, ...]:
+    """What a statement itself evaluates (not the statements inside it)."""
+    match s:  # the most frequent first
+        case Fold() | Assign():
+            return s.values
+        case Store():
+            return (*s.indices, *s.values)
+        case For():
+            return (s.axis.lower, s.axis.upper, s.axis.step)
+        case If():
+            return (s.cond,)
+        case Check():
+            return (s.index, s.extent)
+        case Fetch():
+            return s.indices
+        case Visit():
+            return ()
+    raise InternalError(f"unknown statement {type(s).__name__}")
+
+
+def runs_in_lanes(s: Stmt) -> bool:
+    """Whether a loop is executed as vectors."""
+    return isinstance(s, For) and s.kind == "vector" and s.axis.step is ONE
+
+
+def store_run(body: Sequence[Stmt]) -> int:
+    """How many statements from the first on store to one tensor that none of them reads."""
+    first = body[0]
+    if not isinstance(first, Store) or len(first.tensors) > 1 or len(body) == 1:
+        return 1
+    t = first.tensors[0]
+    count = 0
+    for s in body:
+        if not isinstance(s, Store) or s.tensors != first.tensors:
+            break
+        if any(r.tensor is t for r in reads(*s.values, *s.indices)):
+            break
+        count += 1
+    return max(1, count)
+
+
+def params_of(s: Stmt) -> list[Param]:
+    """Scalars a statement itself reads or writes."""
+    found = params_in(*expressions(s))
+    return [*found, *s.targets] if isinstance(s, (Assign, Fold)) else found
+
+
+def lanes_for(values: Iterable[Expr | Tensor]) -> int:
+    """Lanes of one register of a loop: fixed by the widest float, not by the machine."""
+    return 8 if any(_is_wide(e) for e in values) else 16
+
+
+def _is_wide(e: Expr | Tensor) -> bool:
+    return e.dtype.bits == 64 and e.dtype.is_float
+
+
+def registers_for(s: For, lanes: int) -> int:
+    """Registers of the lane group of a vector loop; short loops need fewer."""
+    wanted = max(1, (s.width or lanes) // lanes)
+    extent = s.axis.extent
+    if extent is not None:
+        wanted = min(wanted, max(1, extent // lanes))
+    return min(MAX_REGISTERS, wanted)
+
+
+class InLanes(NamedTuple):
+    """How a scalar is folded in lanes."""
+
+    fold: Fold
+    lanes: int
+    registers: int
+
+    def beside(self, other: InLanes | None) -> InLanes:
+        """For this loop and another one that goes on with the same lanes."""
+        if other is None:
+            return self
+        if other.lanes != self.lanes:
+            raise InternalError(f"{self.fold.targets[0].name} is folded in lanes of two kinds")
+        return self._replace(registers=max(self.registers, other.registers))
+
+
+class LaneUse:
+    """For every block of a kernel: which scalars it folds in lanes and which it uses as such."""
+
+    def __init__(self, body: Iterable[Stmt]) -> None:
+        self.lanes: dict[Stmt, int] = {}
+        """Lanes of the registers of every vector loop."""
+        self.folded: dict[Stmt, dict[tuple[Param, ...], InLanes]] = {}
+        """Per statement: targets set outside that vector loops in it fold into, and how."""
+        self.used: dict[Stmt, dict[Param, None]] = {}
+        """Per statement: scalars read or written otherwise in it."""
+        self.assigned: dict[Stmt, dict[Param, None]] = {}
+        """Per statement: scalars set in it by any statement."""
+        self.stored: dict[Stmt, dict[Tensor, None]] = {}
+        order = list(statements(body))
+        inside = _vector_loops(order)
+        for loop in dict.fromkeys(inside.values()):
+            self.lanes[loop] = loop.lanes or lanes_for(_evaluated(loop))
+        for s in reversed(order):
+            self._visit(s, inside.get(s))
+
+    def _visit(self, s: Stmt, loop: For | None) -> None:
+        folded: dict[tuple[Param, ...], InLanes] = {}
+        used = dict.fromkeys(params_in(*expressions(s)))
+        assigned: dict[Param, None] = {}
+        stored: dict[Tensor, None] = {}
+        if isinstance(s, Store):
+            stored.update(dict.fromkeys(s.tensors))
+        if isinstance(s, Assign):
+            assigned.update(dict.fromkeys(s.targets))
+            used.update(dict.fromkeys(s.targets))
+        if isinstance(s, Fold):
+            assigned.update(dict.fromkeys(s.targets))
+            if loop is not None and not _set_inside(s, loop):
+                lanes = self.lanes[loop]
+                folded[s.targets] = InLanes(s, lanes, registers_for(loop, lanes))
+            else:
+                used.update(dict.fromkeys(s.targets))
+        inner = s.body if isinstance(s, For) else (*s.then, *s.orelse) if isinstance(s, If) else ()
+        for c in inner:
+            used.update(self.used[c])
+            assigned.update(self.assigned[c])
+            stored.update(self.stored[c])
+            for targets, found in self.folded[c].items():
+                folded[targets] = found.beside(folded.get(targets))
+        if runs_in_lanes(s):  # each iteration sets its own: nothing is carried in or out
+            for c in statements(inner):
+                for p in c.targets if isinstance(c, Assign) else ():
+                    used.pop(p, None)
+                    assigned.pop(p, None)
+        self.folded[s], self.used[s] = folded, used
+        self.assigned[s], self.stored[s] = assigned, stored
+
+
+def _evaluated(loop: For) -> list[Expr]:
+    """Everything that a loop evaluates or sets."""
+    roots: list[Expr] = []
+    for c in statements(loop.body):
+        roots.extend(expressions(c))
+        if isinstance(c, (Assign, Fold)):
+            roots.extend(c.targets)
+    return postorder(*roots)
+
+
+def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, For]:
+    """Each statement inside a vector loop, with the loop."""
+    inside: dict[Stmt, For] = {}
+    for s in order:
+        if isinstance(s, For) and runs_in_lanes(s) and s not in inside:
+            for c in statements(s.body):
+                inside[c] = s
+    return inside
+
+
+def _set_inside(fold: Fold, loop: For) -> bool:
+    return any(
+        isinstance(s, Assign) and fold.targets[0] in dict.fromkeys(s.targets)
+        for s in statements(loop.body)
+    )

@@ -1,0 +1,1 @@
+"""Nests: the form of an operation that is scheduled."""

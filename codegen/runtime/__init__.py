@@ -1,0 +1,1 @@
+"""Compiled programs: arguments, memory, machine code, calls."""

@@ -1,0 +1,376 @@
+"""A loop program as machine code: its table of steps, its buffers, and one call into it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tensorad import config
+from tensorad.codegen.cost.call_length import LONG_POINTS, SLICE_POINTS, points_run
+from tensorad.codegen.entry.checks_ir import MAX_FRAMES
+from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.loops.ir import Kernel, LoopProgram
+from tensorad.codegen.loops.scratch import scratch_bytes
+from tensorad.codegen.loops.sizes import shape_values
+from tensorad.codegen.runtime.alias_outputs import Inside, temporaries_inside
+from tensorad.codegen.runtime.arena import (
+    Array,
+    Lifetime,
+    aligned,
+    new_bytes,
+    plan_arena,
+    scratch_block,
+)
+from tensorad.codegen.runtime.background_compiler import Compiler
+from tensorad.codegen.runtime.kernel_cache import checks_of
+from tensorad.codegen.threads.pool import driver, pool_for
+from tensorad.codegen.threads.settings_epoch import epoch
+from tensorad.errors import BoundsError, InternalError
+from tensorad.ir.expr import Expr, Size
+from tensorad.ir.tensor import Constant, Tensor
+
+KEPT_LAYOUTS: Final = 16
+"""Bindings of symbolic sizes whose memory plans are kept."""
+LARGE_ARENA: Final = 1 << 26
+"""Arenas from this size on are kept for the sizes used last only, and one at a time."""
+
+
+TakeFrame = Callable[[int], int | None]
+
+
+class Frame:
+    """The memory of one running call: temporaries, slots, sizes and the call block."""
+
+    def __init__(
+        self, program: Executable, sizes: Sequence[int], offsets: Sequence[int], size_bytes: int
+    ) -> None:
+        self.arena = aligned(new_bytes(size_bytes), size_bytes)
+        base = self.arena.ctypes.data
+        fixed = program.constant_addresses
+        outer = program.n_arguments
+        total = outer + len(fixed) + len(offsets)
+        self.slots = (ctypes.c_int64 * max(1, total + len(program.inside) // 3))()
+        self.slots[outer:total] = [*fixed, *[base + o for o in offsets]]
+        self.sizes = (ctypes.c_int64 * max(1, len(sizes)))(*sizes)
+        self.call = (ctypes.c_int64 * block.CALL_WORDS)()
+        self.call[block.STEPS] = program.steps.ctypes.data
+        self.call[block.COUNT] = len(program.steps)
+        self.call[block.SLOTS] = ctypes.addressof(self.slots)
+        self.call[block.INDICES] = program.indices.ctypes.data
+        self.call[block.SIZES] = ctypes.addressof(self.sizes)
+        self.call[block.INSIDE] = program.inside.ctypes.data
+        self.address = ctypes.addressof(self.call)
+        self._scratch: Array | None = None
+
+    def reserve(self, size_bytes: int) -> None:
+        """Have at least this much scratch memory; pages are touched when threads use them."""
+        if self._scratch is None or self._scratch.nbytes < size_bytes:
+            self._scratch = scratch_block(size_bytes)
+            self.call[block.SCRATCH] = self._scratch.ctypes.data
+
+
+class Steps(NamedTuple):
+    """What a call does besides its checks, in order; `new` where `take` raises IndexError."""
+
+    take: Callable[[], Frame]
+    new: Callable[[], Frame]
+    prepare: Callable[[Frame, int], None]
+    run: Callable[[int], int]
+    fail: Callable[[Frame], None]
+    give: Callable[[Frame], None]
+
+
+_lock = threading.Lock()
+"""Held while frames that native calls may take come or go; one for all, so that a forked child can
+have a new one."""
+
+
+def _forget_threads() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
+class Layout:
+    """The memory plan of one binding of the sizes, with its frames."""
+
+    def __init__(self, program: Executable, sizes: Mapping[Expr, int]) -> None:
+        self._program = program
+        self.numbers = dict(sizes)
+        self._sizes = [sizes[s] for s in program.sizes]
+        self._offsets, self._bytes = plan_arena(program.temporaries, sizes)
+        self.scratch_bytes = max([scratch_bytes(k, sizes) for k in program.with_scratch], default=0)
+        """What each thread needs for itself."""
+        self._free: deque[Frame] = deque()
+        """Frames that no call uses, where there are no native calls."""
+        self._shared: dict[int, Frame] = {}
+        """By address, the frames native calls may take as well."""
+        self._shown = (ctypes.c_int64 * (MAX_FRAMES + 1))()
+
+    @property
+    def table(self) -> int:
+        """The address of the list of frames, for native calls; it ends with 0."""
+        return ctypes.addressof(self._shown)
+
+    @cached_property
+    def _points(self) -> int:
+        return points_run(self._program.kernels, self.numbers)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether other Python threads should run during a call."""
+        return self._points >= LONG_POINTS
+
+    def temporaries(self) -> list[tuple[Tensor, tuple[int, ...]]]:
+        """Those in the arena, with their shapes."""
+        found = [life.tensor for life in self._program.temporaries]
+        return [(t, shape_values(t.shape, self.numbers)) for t in found]
+
+    @property
+    def own_bytes(self) -> int:
+        """What a call has besides its arrays: temporaries, scratch memory and constants."""
+        program = self._program
+        return self._bytes + program.threads * self.scratch_bytes + program.constant_bytes
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is running in one of the frames."""
+        return any(frame.call[block.BUSY] for frame in list(self._shared.values()))
+
+    def steps(self) -> Steps:
+        """The parts of `Executable.run` on this plan."""
+        program = self._program
+        private = program.take is None
+        return Steps(
+            self._free.pop if private else self.take,
+            self._frame,
+            partial(program.prepare, self.scratch_bytes),
+            program.driver.run,
+            program.fail,
+            self._free.append if private and self._bytes < LARGE_ARENA else self.give,
+        )
+
+    def take(self) -> Frame:
+        """A frame for one call."""
+        if self._program.take is not None:
+            return self._take_shared(self._program.take)
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._frame()
+
+    def _frame(self) -> Frame:
+        frame = Frame(self._program, self._sizes, self._offsets, self._bytes)
+        frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
+        frame.call[block.SLICES] = self._points // SLICE_POINTS
+        return frame
+
+    def _take_shared(self, take: TakeFrame) -> Frame:
+        found = take(self.table)
+        if found:
+            return self._shared[found]
+        frame = self._frame()
+        frame.call[block.BUSY] = 1
+        with _lock:
+            count = len(self._shared)
+            if count < MAX_FRAMES and (self._bytes < LARGE_ARENA or not count):
+                self._shared[frame.address] = frame
+            # all of them: a fork may have come between these two lines in another thread
+            self._shown[: len(self._shared)] = list(self._shared)
+        return frame
+
+    def give(self, frame: Frame) -> None:
+        """Keep the frame for a later call."""
+        if self._program.take is not None:
+            frame.call[block.BUSY] = 0
+        elif self._bytes < LARGE_ARENA or not self._free:
+            self._free.append(frame)
+
+    def forget_large(self) -> None:
+        """Give a large arena back to the system."""
+        if self._bytes < LARGE_ARENA:
+            return
+        self._free.clear()
+        with _lock:
+            self._shown[:] = [0] * (MAX_FRAMES + 1)  # nobody takes one while they are looked at
+            used = {n: f for n, f in self._shared.items() if f.call[block.BUSY]}
+            self._shared = used
+            self._shown[: len(used)] = list(used)
+
+
+class Executable:
+    """Compiled kernels in order.
+
+    Slots: inputs, outputs, constants, temporaries of the arena, temporaries in outputs.
+    """
+
+    def __init__(
+        self,
+        program: LoopProgram,
+        take: TakeFrame | None = None,
+        compiler: Compiler | None = None,
+    ) -> None:
+        """A program ready to run.
+
+        Args:
+            take: takes a free frame of a list of frames that native calls use too.
+            compiler: has the kernels already, in order.
+        """
+        self.take = take
+        self.driver = driver()
+        self.inputs, self.outputs = program.inputs, program.outputs
+        self._slots: dict[Tensor, int] = {}
+        for t in (*program.inputs, *program.outputs):
+            if t in self._slots:
+                raise InternalError(f"{t.name} is given two slots of one call")
+            self._slots[t] = len(self._slots)
+        self.n_arguments = len(self._slots)
+        inside = temporaries_inside(program)
+        self.constants, self.temporaries = self._find_buffers(program.kernels, inside)
+        self.inside = self._places(inside)
+        self.with_scratch = [k for k in program.kernels if k.scratch]
+        self.constant_addresses = [a.ctypes.data for a in self.constants]
+        self.sizes: list[Size] = []
+        self._size_numbers: dict[Size, int] = {}
+        self._kernels: list[object] = []
+        self._kernel_of_step: list[Kernel] = []
+        with compiler or Compiler() as used:
+            self.steps, self.indices = self._table(program.kernels, used)
+        self._is_parallel = bool(self.steps[:, 2].any())
+        self.kernels = program.kernels
+        self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
+
+    def _places(self, inside: Mapping[Tensor, Inside]) -> Array:
+        """What the driver needs to place the temporaries that lie in outputs."""
+        words = [len(inside)]
+        for t, place in inside.items():
+            words += [self._slots.setdefault(t, len(self._slots)), self._slots[place.output]]
+            words.append(place.offset)
+        return np.array(words, np.int64)
+
+    def _find_buffers(
+        self, kernels: Sequence[Kernel], inside: Mapping[Tensor, Inside]
+    ) -> tuple[list[Array], list[Lifetime]]:
+        lifetimes: dict[Tensor, Lifetime] = {}
+        constants: dict[Tensor, None] = {}
+        for position, kernel in enumerate(kernels):
+            for t in (*kernel.reads, *kernel.writes):
+                if t in self._slots or t in inside:
+                    continue
+                if isinstance(t.op, Constant):
+                    constants[t] = None
+                    continue
+                lifetimes.setdefault(t, Lifetime(t, position)).last = position
+        for t in (*constants, *lifetimes):
+            self._slots[t] = len(self._slots)
+        arrays = [constant_array(t) for t in constants]
+        return arrays, list(lifetimes.values())
+
+    def _table(self, kernels: tuple[Kernel, ...], compiler: Compiler) -> tuple[Array, Array]:
+        steps: list[tuple[int, int, int]] = []
+        indices: list[int] = []
+        found = compiler.finished(kernels)
+        for kernel, (compiled, tensors) in zip(kernels, found, strict=True):
+            self._kernels.append(compiled)
+            slots = [self._slots[t] for t in tensors]
+            for phase in compiled.phases:
+                steps.append((phase.address, len(indices), int(phase.parallel)))
+                indices.extend(slots)
+                indices.extend([self._size_number(s) for s in phase.sizes])
+                self._kernel_of_step.append(kernel)
+        table = np.array(steps, np.int64).reshape(-1, 3)
+        return table, np.array(indices or [0], np.int64)
+
+    def _size_number(self, s: Size) -> int:
+        number = self._size_numbers.get(s)
+        if number is None:
+            number = self._size_numbers[s] = len(self.sizes)
+            self.sizes.append(s)
+        return number
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call may use now."""
+        return config.current().num_threads if self._is_parallel else 1
+
+    @property
+    def constant_bytes(self) -> int:
+        """What tables that are part of the formulas take."""
+        return sum([a.nbytes for a in self.constants])
+
+    def layout(self, sizes: Mapping[Expr, int], key: tuple[int, ...]) -> Layout:
+        """The memory plan for these sizes; `key` has their numbers in a fixed order.
+
+        Raises:
+            LimitError: temporaries exceed TENSORAD_MAX_BYTES.
+        """
+        found = self._layouts.get(key)
+        if found is None:
+            for other in list(self._layouts.values()):
+                other.forget_large()
+            found = self._layouts[key] = Layout(self, sizes)
+            while len(self._layouts) > KEPT_LAYOUTS:
+                self._layouts.popitem(last=False)
+        return found
+
+    def run(self, layout: Layout, addresses: list[int], now: int | None = None) -> None:
+        """Run all steps on arrays at these addresses (inputs, then outputs).
+
+        Args:
+            now: the epoch when the call began, if it began before this.
+        Raises:
+            BoundsError: a data-dependent index lies outside its tensor.
+        """
+        if now is None:
+            now = epoch()
+        frame = layout.take()
+        frame.slots[: self.n_arguments] = addresses  # type: ignore[assignment]  # invariant lists
+        call = frame.call
+        if call[block.EPOCH] != now:
+            self.prepare(layout.scratch_bytes, frame, now)
+        try:
+            if self.driver.run(frame.address):
+                self.fail(frame)
+        finally:  # handlers of signals run in a long call
+            layout.give(frame)
+
+    def prepare(self, scratch_bytes: int, frame: Frame, now: int) -> None:
+        """Have the frame run on as many threads as the settings say now."""
+        threads = self.threads
+        frame.call[block.THREADS] = threads
+        frame.call[block.POOL] = pool_for(threads)
+        if scratch_bytes:
+            frame.reserve(max(1, threads) * scratch_bytes)
+        frame.call[block.EPOCH] = now
+
+    def fail(self, frame: Frame) -> None:
+        """Raise what a call found."""
+        call = frame.call
+        step, code = call[block.STEP], call[block.CODE]
+        index, extent = call[block.VALUE], call[block.EXTENT]
+        check = checks_of(self._kernel_of_step[step])[code - 1]
+        t = check.read.tensor
+        verb = "written" if check.writes else "read"
+        raise BoundsError(
+            f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
+            f"which has extent {extent}.",
+            where=f"{check.read} in {check.user}",
+            hint="the index comes from the data of this call: correct it, or clamp it in the "
+            "formula with minimum and maximum.",
+        )
+
+
+def constant_array(t: Tensor) -> Array:
+    """A constant's elements as kernels want them."""
+    assert isinstance(t.op, Constant)  # chosen by the caller
+    dtype: Any = str(t.dtype)
+    return np.ascontiguousarray(t.op.array, dtype=dtype)

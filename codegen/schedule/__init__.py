@@ -1,0 +1,1 @@
+"""The schedule of one nest: lanes, order, register tile, threads."""

@@ -1,0 +1,1 @@
+"""Nests cut into nests: by conditions, by blocks of long sums, into stages."""

@@ -1,0 +1,272 @@
+"""Long sums in blocks: partial results of equal stretches, then one sum of the partials.
+
+Blocks depend on the formula and its sizes alone. They give threads something to share where
+few elements are stored, and keep every chain of additions short: a sum of n terms is off by
+less than 2*sqrt(n) roundings of the sum of the terms' magnitudes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isqrt, prod
+from typing import Final
+
+from tensorad.codegen.loops.index_ranges import Ranges
+from tensorad.codegen.nest.access import Access, extent_of, fold_accesses
+from tensorad.codegen.nest.folds import FoldLoop, component, fold_loops
+from tensorad.codegen.nest.ir import Nest
+from tensorad.codegen.schedule.plan import folds_in_lanes
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Const,
+    Expr,
+    Reduce,
+    add,
+    axis,
+    call,
+    int_const,
+    mul,
+    read,
+    sub,
+)
+from tensorad.ir.order import reads
+from tensorad.ir.tensor import Compute, Placeholder, Tensor, outputs
+from tensorad.ir.visit import (
+    copy_bodies,
+    free_leaves,
+    needs,
+    outside_reductions,
+    postorder,
+    substitute,
+    substitute_all,
+)
+
+BLOCK: Final = 16_384
+"""Points that one block should visit at least, over all elements it adds up."""
+LONG: Final = 1 << 18
+"""Points from which a sum is split."""
+FEW_OUTPUTS: Final = 16
+"""Elements apart from those in lanes that are enough for several threads."""
+LONG_ALONE: Final = 1 << 20
+"""Terms of one sum from which it is split for its accuracy alone."""
+FEWEST_ROWS: Final = 128
+FEWEST_BLOCKS: Final = 4
+STRIP: Final = 8
+"""Rows that loops over rows may take at a time."""
+SLICE_BLOCKS: Final = 8
+"""Blocks of whole slices of what is read, about: threads share these."""
+SLICED: Final = 8
+"""Times the partial sums of slices that what is read has in elements, at least."""
+SMALL: Final = 64
+"""A tensor of a smaller part of all that is read stays in the cache of each thread."""
+SHORTEST: Final = 2
+"""Terms of a block where blocks are asked for."""
+
+
+def split_sums(
+    name: str, axes: Sequence[Axis], bodies: Sequence[Expr], forced: bool = False
+) -> tuple[Compute, tuple[Expr, ...]] | None:
+    """The compute of all partial sums and the bodies over them; None where sums stay whole.
+
+    Args:
+        forced: whether sums are split that are not long, too.
+    """
+    folds = _folds(bodies)
+    if not folds or not all(type(a.extent) is int and a.extent for a in axes):
+        return None
+    choice = _choice(axes, folds, forced)
+    if choice is None:
+        return None
+    position, size = choice
+    long = folds[0].axes[position]
+    count = -(-(long.extent or 0) // size)
+    block = axis(f"{long.name}b", 0, count)
+    used = free_leaves(*[component(f, 0) for f in folds])
+    own = [a for a in axes if a in used]
+    parts = [_part(f, position, block, size) for f in folds]
+    fresh, copies = copy_bodies([block, *own], parts)
+    stage = Compute(f"{name}.blocks", fresh, copies, "")
+    replaced: dict[Expr, Expr] = {}
+    for f, t in zip(folds, outputs(stage), strict=True):
+        replaced[component(f, 0)] = _total(f, t, count, own)
+    return stage, substitute_all(bodies, replaced)
+
+
+def _folds(bodies: Sequence[Expr]) -> list[FoldLoop]:
+    """The folds of the bodies if all of them may be cut alike."""
+    order = outside_reductions(bodies)
+    if not any(isinstance(e, Reduce) for e in order):
+        return []
+    folds: list[FoldLoop] = []
+    for fold, guard in fold_loops(order, needs(bodies, order)):
+        roots = postorder(*fold.sources, fold.condition)
+        if guard is not TRUE or any(isinstance(e, Reduce) for e in roots):
+            return []
+        if not folds_in_lanes(fold.combiner):
+            return []
+        folds.append(fold)
+    shape = [_range(a) for a in folds[0].axes]
+    if not shape:
+        return []
+    alike = all([_range(a) for a in f.axes] == shape for f in folds)
+    return folds if alike else []
+
+
+def _range(a: Axis) -> int | None:
+    """n of an axis [0, n) by one."""
+    zero = isinstance(a.lower, Const) and a.lower.value == 0
+    one = isinstance(a.step, Const) and a.step.value == 1
+    return a.extent if zero and one and a.extent else None
+
+
+def _choice(
+    axes: Sequence[Axis], folds: Sequence[FoldLoop], forced: bool
+) -> tuple[int, int] | None:
+    """Which reduce axis is cut, and the length of its blocks."""
+    found = _slices(axes, folds)
+    sizes = [_range(a) or 0 for a in folds[0].axes]
+    if all(sizes):
+        blocks = max(sizes) // SHORTEST if forced else _blocks(axes, folds)
+        if blocks >= FEWEST_BLOCKS:
+            found = max(range(len(sizes)), key=lambda n: (min(sizes[n], blocks), -n)), blocks
+    if found is None:
+        return None
+    position, blocks = found
+    size = _even(sizes[position], min(blocks, sizes[position]))
+    return (position, size) if sizes[position] > (FEWEST_BLOCKS - 1) * size else None
+
+
+def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] | None:
+    """The reduce axis that is the first dimension of all that is read, and its blocks.
+
+    Small tensors that are multiplied with each other do not count. Who makes the others shares
+    them by slices, images of a batch say, and each thread reads its own again. Not for sums over
+    rows of columns in lanes, or where results are many.
+    """
+    every = [x for f in folds for x in fold_accesses(Nest((), (f,), (), (), ()))]
+    own = [a for a in axes if a.extent != 1]
+    few = prod(a.extent or 1 for a in own) < FEW_OUTPUTS
+    if not _is_contraction(every, own) and (not few or (own and _contiguous(every, own[-1]))):
+        return None
+    ranges = Ranges([*axes, *[a for f in folds for a in f.axes]])
+    points = prod(extent_of(a, ranges) for a in (*axes, *folds[0].axes))
+    partial = SLICE_BLOCKS * len(folds) * prod(extent_of(a) for a in axes)
+    tensors = dict.fromkeys(x.tensor for x in every)
+    elements = sum([_elements(t) for t in tensors])
+    if points < SLICE_BLOCKS * BLOCK or SLICED * partial > elements:
+        return None
+    small = _multiplied(folds, every, elements)
+    long = [n for n, a in enumerate(folds[0].axes) if (_range(a) or 0) >= SLICE_BLOCKS]
+    long = [n for n in long if not any(_bounds_another(f, n) for f in folds)]
+    for position in long:
+        if all(_by_slices(f, position, small) for f in folds):
+            return position, SLICE_BLOCKS
+    if small and long and all(isinstance(t.op, Placeholder) for t in tensors if t not in small):
+        return long[0], SLICE_BLOCKS  # no thread wrote those tensors
+    return None
+
+
+def _multiplied(
+    folds: Sequence[FoldLoop], every: Sequence[Access], elements: int
+) -> dict[Tensor, None]:
+    """Small tensors that are two or more factors, whose product over all reduce axes is long.
+
+    Blocks of it are made by whoever needs them; the whole would be made and read by all threads.
+    """
+    reduced = folds[0].axes
+    factors = [x for x in every if x.tensor.dtype.is_float]  # the others are indices
+    used = [x for x in factors if any(a in x.uses for a in reduced)]
+    small = [x for x in used if SMALL * _elements(x.tensor) < elements]
+    whole = any(all(a in x.uses for a in reduced) for x in small)
+    found = dict.fromkeys([x.tensor for x in small])
+    return found if len(folds) == 1 and len(small) > 1 and not whole else {}
+
+
+def _elements(t: Tensor) -> int:
+    """How many elements a tensor has; 0 where a size is symbolic."""
+    return prod(n if type(n) is int else 0 for n in t.shape)
+
+
+def _bounds_another(f: FoldLoop, position: int) -> bool:
+    """Whether another reduce axis begins or ends where this one says."""
+    return f.axes[position] in free_leaves(*[e for a in f.axes for e in (a.lower, a.upper, a.step)])
+
+
+def _by_slices(f: FoldLoop, position: int, besides: Mapping[Tensor, None]) -> bool:
+    """Whether a reduce axis is the first dimension of whatever else the reduction reads."""
+    first = f.axes[position]
+    return all(
+        e.indices[0] is first
+        for e in reads(*f.sources)
+        if e.tensor not in besides
+        if any(a in free_leaves(*e.indices) for a in f.axes)
+    )
+
+
+def _blocks(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> int:
+    """About how many blocks are worth it."""
+    reduced = folds[0].axes
+    terms = prod(a.extent or 1 for a in reduced)
+    points = terms * prod(a.extent or 1 for a in axes)
+    if points < LONG:
+        return 0
+    every = [x for f in folds for x in fold_accesses(Nest((), (f,), (), (), ()))]
+    reads = [x for x in every if any(a in x.uses for a in reduced)]
+    own = [a for a in axes if a.extent != 1]
+    if _is_contraction(reads, own):
+        return 0
+    lane = own[-1] if own and _contiguous(reads, own[-1]) else None
+    others = prod(a.extent or 1 for a in own if a is not lane)
+    if lane is None:
+        short = others >= FEW_OUTPUTS and terms < LONG_ALONE
+        return 0 if short else terms // BLOCK
+    if terms < FEWEST_ROWS or others >= FEW_OUTPUTS:
+        return 0
+    return min(1 << (isqrt(terms).bit_length() - 1), points // BLOCK)
+
+
+def _is_contraction(reads: Sequence[Access], own: Sequence[Axis]) -> bool:
+    """Whether values are used again for other outputs."""
+    return any(a in x.uses and b not in x.uses for x in reads for a in own for b in own)
+
+
+def _contiguous(reads: Sequence[Access], a: Axis) -> bool:
+    """Whether the reads advance by one element along the axis, or stay."""
+    steps = [x.stride(a) for x in reads]
+    return all(n in (0, 1, -1) for n in steps) and any(steps)
+
+
+def _even(extent: int, blocks: int) -> int:
+    """A block length for about this many blocks, one that leaves no rest if there is one.
+
+    Otherwise strips of rows fill all blocks but the last.
+    """
+    size = -(-extent // blocks)
+    for n in range(size, min(2 * size, extent) + 1):
+        if extent % n == 0:
+            return n
+    return size if size < STRIP else -(-size // STRIP) * STRIP
+
+
+def _part(fold: FoldLoop, position: int, block: Axis, size: int) -> Expr:
+    """The fold over one block."""
+    long = fold.axes[position]
+    extent = long.extent or 0
+    stop: Expr = int_const(size)
+    if extent % size:
+        left = sub(int_const(extent), mul(int_const(size), block))
+        stop = call("minimum", stop, left)
+    inside = axis(long.name, 0, stop)
+    place: dict[Expr, Expr] = {long: add(mul(int_const(size), block), inside)}
+    axes = tuple([inside if a is long else a for a in fold.axes])
+    sources = substitute_all(fold.sources, place)
+    condition = substitute(fold.condition, place)
+    return component(FoldLoop(fold.combiner, sources, axes, condition, fold.accumulators), 0)
+
+
+def _total(fold: FoldLoop, partials: Tensor, count: int, own: Sequence[Axis]) -> Expr:
+    """The fold of all partial results of one element."""
+    n = axis("n", 0, count)
+    value = read(partials, (n, *own))
+    return component(FoldLoop(fold.combiner, (value,), (n,), TRUE, fold.accumulators), 0)

@@ -1,0 +1,1 @@
+"""The machine that code is compiled for, and its object code."""

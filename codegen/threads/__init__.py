@@ -1,0 +1,1 @@
+"""The thread pool and the driver of kernels, as LLVM IR."""

@@ -1,0 +1,1 @@
+"""Proofs that reads stay inside their tensors."""

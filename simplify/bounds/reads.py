@@ -1,0 +1,292 @@
+"""Reads stay inside their tensors: proved by intervals, then by integer sets.
+
+A read is judged where it is evaluated: inside its loops, under the selects and reduction
+conditions around it. Parts that are not quasi-affine (data, products of sizes) become unknowns
+within their intervals, one for each distinct expression, so guards on them still count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+from weakref import WeakKeyDictionary
+
+from tensorad import config
+from tensorad.errors import BoundsError
+from tensorad.ir.analysis.alike import Form, form_of
+from tensorad.ir.analysis.facts import facts_about
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, read
+from tensorad.ir.order import SIZE, occurs, sizes_in
+from tensorad.ir.tensor import (
+    Compute,
+    Op,
+    Scan,
+    Scatter,
+    dim_expr,
+    last_states,
+    outputs,
+    source_line,
+)
+from tensorad.ir.visit import free_leaves, loop_bounds, op_expressions, reads
+from tensorad.simplify.bounds.in_range import Point, Query, Verdict
+from tensorad.simplify.bounds.pointwise import value_at
+from tensorad.simplify.bounds.polynomials import stays_below
+from tensorad.simplify.bounds.read_sites import Site, evaluation_sites
+from tensorad.simplify.index.intervals import Interval, interval
+
+__all__ = [
+    "Interval",
+    "check_op",
+    "check_reads",
+    "classify_reads",
+    "dynamic_dimensions",
+    "interval",
+    "size_conditions",
+    "size_violation",
+    "unproved_reads",
+]
+
+ReadClass = Literal["always", "guarded", "dynamic"]
+Suspects = dict[Read, list[int]]
+_RANK: Final[dict[ReadClass, int]] = {"always": 0, "guarded": 1, "dynamic": 2}
+_classes: WeakKeyDictionary[Op, dict[Read, ReadClass]] = WeakKeyDictionary()
+_form_classes: WeakKeyDictionary[Form, dict[object, tuple[ReadClass, ...]]] = WeakKeyDictionary()
+"""By form, facts about sizes and what isl may do, the classes of the reads in their order."""
+_size_reads: WeakKeyDictionary[Op, list[tuple[Site, int, Verdict]]] = WeakKeyDictionary()
+
+
+def check_reads(name: str, axes: Sequence[Axis], bodies: Sequence[Expr]) -> None:
+    """Every read of a compute that is about to be defined lies inside its tensor.
+
+    Data-dependent reads are left to the run-time check, those that depend on sizes to
+    `size_conditions`.
+
+    Raises:
+        BoundsError: a read is evaluated outside its tensor, with a witness.
+    """
+    suspects = _suspects(reads(*bodies))
+    if suspects:
+        _check(name, source_line(), evaluation_sites(axes, bodies), suspects)
+
+
+def unproved_reads(axes: Sequence[Axis], bodies: Sequence[Expr]) -> dict[Read, None]:
+    """The reads of formulas over `axes` that some data or sizes may put outside their tensors."""
+    suspects = _suspects(reads(*bodies))
+    return {
+        site.read: None
+        for site in (evaluation_sites(axes, bodies) if suspects else ())
+        for dimension in suspects.get(site.read, ())
+        if _query(site, dimension).verdict().kind != "in"
+    }
+
+
+def check_op(op: Op) -> None:
+    """`check_reads` for the reads and writes of an operation."""
+    suspects = _suspects(_accesses(op))
+    if suspects:
+        source = op.source if isinstance(op, (Compute, Scatter, Scan)) else ""
+        _check(op.name, source, _sites(op), suspects)
+
+
+def _check(name: str, source: str, sites: Iterable[Site], suspects: Suspects) -> None:
+    for site in sites:
+        for dimension in suspects.get(site.read, ()):
+            query = _query(site, dimension)
+            if query.verdict().kind == "out":
+                raise _error(site, dimension, query.witness(), name, source)
+
+
+def classify_reads(op: Op) -> dict[Read, ReadClass]:
+    """How each read (and write of a scatter) of an operation is known to be in range.
+
+    "always": at every point of the loops around it, whatever the guards; "guarded": wherever
+    it is evaluated (given `size_conditions`); "dynamic": only a run-time check can tell.
+    """
+    if op in _classes:
+        return _classes[op]
+    accesses = _accesses(op)
+    if isinstance(op, Compute):
+        classes = _alike_classes(op, accesses)
+        found = _classes[op] = dict(zip(accesses, classes, strict=True))
+        return found
+    return _classified(op, accesses)  # its writes hold the operation, which would never die
+
+
+def _alike_classes(op: Compute, accesses: Sequence[Read]) -> tuple[ReadClass, ...]:
+    """The classes of the reads of a compute, which all of its form have while as much is known
+    about sizes."""
+    form, _ = form_of(op)
+    shapes = [dim_expr(n) for r in accesses for n in r.tensor.shape]
+    bounds = [b for a in op.axes for b in (a.lower, a.upper, a.step)]
+    facts = facts_about(sizes_in(*bounds, *shapes, *op.bodies))
+    key = facts, config.current().isl_operations
+    known = _form_classes.setdefault(form, {})
+    if key not in known:
+        known[key] = tuple(_classified(op, accesses).values())
+    return known[key]
+
+
+def _classified(op: Op, accesses: Sequence[Read]) -> dict[Read, ReadClass]:
+    found: dict[Read, ReadClass] = dict.fromkeys(accesses, "always")
+    suspects = _suspects(accesses)
+    if suspects:
+        for site in _sites(op):
+            for dimension in suspects.get(site.read, ()):
+                here = _class_of(site, dimension)
+                found[site.read] = max(found[site.read], here, key=_RANK.__getitem__)
+    return found
+
+
+def dynamic_dimensions(op: Op) -> dict[Read, tuple[int, ...]]:
+    """The dimensions of "dynamic" reads and writes that a call has to check."""
+    if "dynamic" not in classify_reads(op).values():
+        return {}
+    suspects = _suspects(_accesses(op))
+    found: dict[Read, dict[int, None]] = {}
+    for site in _sites(op):
+        for dimension in suspects.get(site.read, ()):
+            if _class_of(site, dimension) == "dynamic":
+                found.setdefault(site.read, {})[dimension] = None
+    return {r: tuple(sorted(dimensions)) for r, dimensions in found.items()}
+
+
+def _class_of(site: Site, dimension: int) -> ReadClass:
+    kind = _query(site, dimension).verdict().kind
+    if kind in ("out", "data"):
+        return "dynamic"
+    if site.guard is TRUE or _holds_unguarded(site, dimension, kind):
+        return "always"
+    return "guarded"
+
+
+def _holds_unguarded(site: Site, dimension: int, kind: str) -> bool:
+    free = Site(site.read, site.axes, TRUE)
+    return kind == "in" and _query(free, dimension).verdict().kind == "in"
+
+
+def size_conditions(op: Op) -> tuple[Expr, ...]:
+    """What the sizes of a call must satisfy for the reads of `op` to be in range."""
+    return tuple(dict.fromkeys(verdict.requirement for _, _, verdict in _size_sites(op)))
+
+
+def size_violation(op: Op, sizes: Mapping[Expr, int]) -> BoundsError | None:
+    """The read of `op` that leaves its tensor at these sizes, as an error with a witness."""
+    for site, dimension, verdict in _size_sites(op):
+        if value_at(verdict.requirement, sizes):
+            continue
+        query = _query(site, dimension)
+        point = query.witness({s: v for s, v in sizes.items() if isinstance(s, Size)})
+        if point is not None:
+            source = op.source if isinstance(op, (Compute, Scatter, Scan)) else ""
+            return _error(site, dimension, point, op.name, source)
+    return None
+
+
+def _size_sites(op: Op) -> list[tuple[Site, int, Verdict]]:
+    """The reads that are in range for some sizes only."""
+    if op in _size_reads:
+        return _size_reads[op]
+    found: list[tuple[Site, int, Verdict]] = []
+    suspects = _suspects(_accesses(op)) if _has_sizes(op) else {}
+    for site in _sites(op) if suspects else ():
+        for dimension in suspects.get(site.read, ()):
+            verdict = _query(site, dimension).verdict()
+            if verdict.kind == "sizes":
+                found.append((site, dimension, verdict))
+    if not isinstance(op, (Scatter, Scan)):  # as in classify_reads
+        _size_reads[op] = found
+    return found
+
+
+def _has_sizes(op: Op) -> bool:
+    """Whether a symbolic size is in its loops, its formulas, or a shape that they index."""
+    own = (*op.axes, *op.scope) if isinstance(op, Scan) else ()
+    axes = op.axes if isinstance(op, (Compute, Scatter)) else own
+    bounds = [e for a in axes for e in (a.lower, a.upper, a.step)]
+    accesses = _accesses(op)
+    shapes = [dim_expr(n) for r in accesses for n in r.tensor.shape]
+    return occurs(SIZE, *bounds, *shapes, *accesses, *op_expressions(op))
+
+
+def _accesses(op: Op) -> list[Read]:
+    found = reads(*op_expressions(op), *loop_bounds(op))
+    if isinstance(op, Scatter):
+        found += [_write(op, u.indices) for u in op.updates]
+    if isinstance(op, Scan):
+        found += _cells(op)
+    return found
+
+
+def _cells(op: Scan) -> list[Read]:
+    """The state that a step finds by computed indices."""
+    return [] if op.cell is None else [read(last_states(op)[0], op.cell)]
+
+
+def _write(op: Scatter, indices: tuple[Expr, ...]) -> Read:
+    return outputs(op)[0][indices]
+
+
+def _sites(op: Op) -> Iterable[Site]:
+    if isinstance(op, Compute):
+        yield from evaluation_sites(op.axes, op.bodies)
+    elif isinstance(op, Scan):
+        yield from evaluation_sites(op.axes, op.start)
+        yield from evaluation_sites(op.scope, (op.condition,))
+        yield from evaluation_sites(op.scope, (*op.sources, *_cells(op)), op.condition)
+    elif isinstance(op, Scatter):
+        for u in op.updates:
+            yield from evaluation_sites(op.axes, (u.condition,))
+            roots = (u.value, _write(op, u.indices))
+            yield from evaluation_sites(op.axes, roots, u.condition)
+
+
+def _suspects(found: Iterable[Read]) -> Suspects:
+    """Reads with the dimensions that neither shapes nor intervals show to be in range."""
+    result: Suspects = {}
+    for r in found:
+        dimensions = [d for d in range(len(r.indices)) if not _plainly_inside(r, d)]
+        if dimensions:
+            result[r] = dimensions
+    return result
+
+
+def _plainly_inside(r: Read, dimension: int) -> bool:
+    index, n = r.indices[dimension], r.tensor.shape[dimension]
+    if type(index) is Axis and isinstance(index.lower, Const) and index.lower.value >= 0:
+        upper = index.upper
+        if upper is n or (isinstance(n, int) and isinstance(upper, Const) and upper.value <= n):
+            return True
+    if isinstance(n, int) and interval(index).within(Interval(0, n - 1)):
+        return True
+    return stays_below(index, dim_expr(n))
+
+
+def _query(site: Site, dimension: int) -> Query:
+    r = site.read
+    return Query(site.axes, site.guard, r.indices[dimension], dim_expr(r.tensor.shape[dimension]))
+
+
+def _error(site: Site, dimension: int, point: Point | None, name: str, source: str) -> BoundsError:
+    r, at = site.read, point or {}
+    index = r.indices[dimension]
+    value = value_at(index, at)
+    used = free_leaves(index, *(b for a in site.axes for b in (a.lower, a.upper)))
+    where = ", ".join(f"{leaf} = {v}" for leaf, v in at.items() if leaf in used or _is_size(leaf))
+    advice = "guard the read with select(...) or change the axis."
+    access = "writes" if isinstance(r.tensor.op, Scatter) and r.tensor.op.name == name else "reads"
+    return BoundsError(
+        f"{r} {access} index {value} of axis {dimension}, {_extent_text(r, dimension, at)}.",
+        where=f"{name}" + (f", defined at {source}" if source else ""),
+        hint=f"at {where}; {advice}" if where else advice,
+    )
+
+
+def _is_size(leaf: Expr) -> bool:
+    return isinstance(leaf, Size)
+
+
+def _extent_text(r: Read, dimension: int, at: Point) -> str:
+    n = r.tensor.shape[dimension]
+    if isinstance(n, int):
+        return f"whose extent is {n}"
+    return f"whose extent {n} is {value_at(n, at)}"

@@ -1,0 +1,1 @@
+"""Proofs that a plan visits each contribution exactly once."""

@@ -1,0 +1,1 @@
+"""Domains of reductions, solved: the loops that visit their points."""

@@ -1,0 +1,137 @@
+"""Domains of reductions and what solving them yields; plans are remembered by structure."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import RLock
+
+from tensorad import config
+from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Reduce, Select, Size, axis
+from tensorad.ir.visit import children, free_leaves, postorder, substitute
+from tensorad.simplify.domain.memoised import on_forget
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A disjoint part of a domain: new axes, and the old axes as expressions of them.
+
+    Attributes:
+        guard: where (over the outer axes) the part has points at all.
+        axes: the loops that remain, outermost first.
+        values: every old inner axis over the outer and the new axes.
+        residual: what still has to be tested at each point.
+    """
+
+    guard: Expr
+    axes: tuple[Axis, ...]
+    values: Mapping[Expr, Expr]
+    residual: Expr = TRUE
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Disjoint pieces that together are the domain.
+
+    Attributes:
+        exact: the pieces visit the points of the domain and no others (up to conditions on
+            data).
+        method: what found the pieces, in one word.
+        reason: why the plan is not exact, a clause in the user's words; "" if it is.
+    """
+
+    pieces: tuple[Piece, ...]
+    exact: bool
+    method: str = "isl"
+    reason: str = ""
+
+
+def rename_piece(piece: Piece, mapping: Mapping[Expr, Expr]) -> Piece:
+    """The piece over other outer and inner axes; its own loops become fresh axes."""
+    new: dict[Expr, Expr] = dict(mapping)
+    axes: list[Axis] = []
+    for a in piece.axes:
+        bounds = [substitute(b, new) for b in (a.lower, a.upper, a.step)]
+        # a loop keeps the name of the axis it came from
+        origin = next((old for old, v in piece.values.items() if _is_loop_of(a, old, v)), a)
+        renamed = mapping.get(origin)
+        name = renamed.name if isinstance(renamed, Axis) else a.name
+        axes.append(axis(name, *bounds))
+        new[a] = axes[-1]
+    values = {mapping[old]: substitute(v, new) for old, v in piece.values.items()}
+    guard, residual = substitute(piece.guard, new), substitute(piece.residual, new)
+    return Piece(guard, tuple(axes), values, residual)
+
+
+def _is_loop_of(a: Axis, old: Expr, value: Expr) -> bool:
+    """Whether `a` runs over the old axis, perhaps shifted."""
+    if value is a:
+        return True
+    return isinstance(old, Axis) and old.name == a.name and a in free_leaves(value)
+
+
+def structure(roots: Sequence[Expr], leaves: Mapping[Expr, int]) -> tuple[object, ...]:
+    """A hashable description of expressions up to the identity of their leaves."""
+    number: dict[Expr, int] = {}
+    found: list[object] = []
+    for e in postorder(*roots):
+        number[e] = len(number)
+        below = tuple([number[c] for c in children(e)])
+        match e:
+            case Axis():
+                found.append(("axis", leaves[e]))
+            case Size():
+                found.append(("size", e.name))
+            case Const():
+                found.append((e.dtype, repr(e.value)))
+            case Call():
+                found.append((e.op, below))
+            case Select() | Cast() | Reduce():
+                found.append((type(e).__name__, e.dtype, below))
+            case _:
+                found.append((id(e), below))
+    return (*found, tuple([number[r] for r in roots]))
+
+
+class PlanMemory:
+    """Solutions by the structure of their problem; the oldest are forgotten."""
+
+    def __init__(self, capacity: int = 4096) -> None:
+        self._known: OrderedDict[object, tuple[tuple[Axis, ...], Solution]] = OrderedDict()
+        self._lock = RLock()
+        self._capacity = capacity
+        on_forget(self._known.clear)
+        os.register_at_fork(after_in_child=self._forget_lock)
+
+    def _forget_lock(self) -> None:
+        """A forked child may inherit the lock held by a thread that does not exist there."""
+        self._lock = RLock()
+
+    def solve(
+        self,
+        outer: Sequence[Axis],
+        inner: Sequence[Axis],
+        conditions: Sequence[Expr],
+        facts: Expr,
+        solver: Callable[[], Solution],
+    ) -> Solution:
+        """The remembered solution over these axes, or the solver's."""
+        axes = (*outer, *inner)
+        leaves: dict[Expr, int] = {a: n for n, a in enumerate(axes)}
+        bounds = [b for a in axes for b in (a.lower, a.upper, a.step)]
+        budget = config.current().isl_operations
+        key = (budget, len(outer), structure([*bounds, *conditions, facts], leaves))
+        with self._lock:
+            known = self._known.get(key)
+        if known is None:
+            solution = solver()
+            with self._lock:
+                self._known[key] = (axes, solution)
+                if len(self._known) > self._capacity:
+                    self._known.popitem(last=False)
+            return solution
+        mapping: dict[Expr, Expr] = dict(zip(known[0], axes, strict=True))
+        pieces = tuple([rename_piece(p, mapping) for p in known[1].pieces])
+        return replace(known[1], pieces=pieces)

@@ -1,0 +1,1 @@
+"""Formulas rewritten into cheaper ones."""

@@ -1,0 +1,1 @@
+"""Zero elimination: a body visits only its nonzero points."""

@@ -1,0 +1,1 @@
+"""Adjoints under construction: what each read contributes, gathered or scattered."""

@@ -1,0 +1,69 @@
+"""A read in a formula as a contribution to the adjoint of what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad.autodiff.adjoints.adjoint import Adjoint, Contribution
+from tensorad.autodiff.local.linear import Term, times
+from tensorad.autodiff.local.scans import Head as ScanHead
+from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, cast, logical_and
+from tensorad.ir.order import AXIS, READ, REDUCE, occurs
+from tensorad.ir.tensor import Compute, Tensor
+
+
+def contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
+    """The adjoint of a formula times the coefficient of one read in it."""
+    coefficient = term.coefficient
+
+    def weight(batch: Sequence[Expr]) -> Expr:
+        head = cast(adjoint.at((*batch, *op.axes)), coefficient.dtype)
+        return times(head, coefficient)
+
+    axes = (*op.axes, *term.axes)
+    summed = term.axes or not _covers(term.read.indices, op.axes)
+    guard = logical_and(adjoint.support_at(op.axes), term.guard) if summed else term.guard
+    kinds = adjoint.body.kinds | coefficient.kinds
+    return Contribution(axes, term.condition, term.read.indices, weight, guard, kinds=kinds)
+
+
+def whole_contribution(op: Compute, term: Term) -> Contribution:
+    """A term whose coefficient is the whole adjoint of its read."""
+    axes = (*op.axes, *term.axes)
+    where = (axes, term.condition, term.read.indices)
+    direct = whole_contribution(op, term.at_winner) if term.at_winner else None
+    return Contribution(*where, lambda _: term.coefficient, term.guard, direct)
+
+
+def pointwise(op: Compute, terms: Sequence[Term]) -> bool:
+    """Whether every term uses each point of the output for one element of its tensor."""
+    return all(
+        not t.axes and _covers(t.read.indices, op.axes) and t.condition is TRUE for t in terms
+    )
+
+
+def sizes_with_points(op: Compute) -> Expr:
+    """The sizes for which the loops of a reduction have points, as far as they alone decide."""
+    axes = {a: None for b in op.bodies if isinstance(b, Reduce) for a in b.axes}
+    bounds = [a.lower < a.upper for a in axes if a.extent is None]
+    return logical_and(*[b for b in bounds if not occurs(AXIS | READ | REDUCE, b)])
+
+
+def _covers(indices: Sequence[Expr], axes: Sequence[Axis]) -> bool:
+    found = [i for i in indices if isinstance(i, Axis)]
+    return len({*found}) == len(found) == len(indices) and all(a in set(found) for a in axes)
+
+
+def is_formula(t: Tensor) -> bool:
+    """Whether a tensor is computed without loops for each element."""
+    return isinstance(t.op, Compute) and not occurs(REDUCE, *t.op.bodies)
+
+
+def may_have_elements(t: Tensor) -> bool:
+    """Whether no extent is known to be 0."""
+    return not any(isinstance(n, int) and n == 0 for n in t.shape)
+
+
+def behind(lead: tuple[Axis, ...], adjoint: Adjoint) -> ScanHead:
+    """The adjoint at (lead, indices)."""
+    return lambda indices: adjoint.at((*lead, *indices))

@@ -1,0 +1,1 @@
+"""What derivations of a gradient cost, counted, and which one is kept."""

@@ -1,0 +1,92 @@
+"""What the loops of a derivative do, counted: the choice of a mode is made by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Final
+
+from tensorad.ir.analysis.levels import Level, every_operand, loop_levels
+from tensorad.ir.analysis.points import count_points, independent_parts, possible
+from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Const, Expr, Size
+from tensorad.ir.order import sizes_in
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr
+from tensorad.ir.visit import op_expressions, topological_ops
+from tensorad.simplify.index.intervals import Interval, interval
+
+COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
+"""Operations counted as multiplications."""
+SAMPLE: Final = 16
+"""The extent that symbolic sizes are given to compare costs."""
+_EXACT: Final = 1_000_000
+"""Boxes of more points are not enumerated: their size stands for their points."""
+
+
+def cost(tensors: Sequence[Tensor]) -> int:
+    """Iterations, multiplications and stores of the loops behind the tensors, each once."""
+    ops = topological_ops(tensors)
+    sizes: dict[Expr, int] = {e: SAMPLE for op in ops for e in _sizes(op)}
+    return sum([_points(op, sizes) for op in ops])
+
+
+def _sizes(op: Op) -> list[Size]:
+    roots = (*op_expressions(op), *[dim_expr(n) for n in op.shape])
+    return sizes_in(*roots)
+
+
+def _points(op: Op, sizes: dict[Expr, int]) -> int:
+    match op:
+        case Compute():
+            return _count(op.axes, sizes) + _formulas(op.bodies, op.axes, sizes)
+        case Scatter():
+            elements = prod([_extent(dim_expr(n), sizes) for n in op.shape])
+            return elements + _formulas(op_expressions(op), op.axes, sizes)
+        case Scan():
+            return _formulas((*op.sources, *op.combiner.results), (*op.axes, *op.along), sizes)
+    return 0
+
+
+def _formulas(roots: Sequence[Expr], axes: Sequence[Axis], sizes: dict[Expr, int]) -> int:
+    """Iterations of the reductions in the formulas (of `axes` if there is none), products."""
+    levels, sites = loop_levels(roots, axes, every_operand, conditions=True)
+    total = sum([_count(s.points, sizes) for s in sites]) if sites else _count(axes, sizes)
+    return total + _level_products(levels, sizes)
+
+
+def _level_products(levels: Sequence[Level], sizes: dict[Expr, int]) -> int:
+    total = 0
+    for level in levels:
+        found = len([e for e in level.need if isinstance(e, Call) and e.op in COSTLY])
+        total += found * _count(level.items, sizes) if found else 0
+    return total
+
+
+def _count(items: Sequence[Expr], sizes: dict[Expr, int]) -> int:
+    box = prod([width(i, sizes) for i in items if isinstance(i, Axis)])
+    if box > _EXACT:
+        return box
+    return count_points([i if isinstance(i, Axis) else possible(i) for i in items], sizes)
+
+
+def listed_points(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> int:
+    """At most so many points are listed to count those of a nest: of axes that are linked."""
+    parts = [p for p in independent_parts(items) if len(p) > 1]
+    return sum([prod([width(a, sizes) for a in p if isinstance(a, Axis)]) for p in parts])
+
+
+def width(a: Axis, sizes: Mapping[Expr, int]) -> int:
+    """The number of values between the least and the greatest the axis may take."""
+    found = interval(a, _known(sizes))
+    if found.lo is None or found.hi is None:
+        return SAMPLE
+    step = int(a.step.value) if isinstance(a.step, Const) else 1
+    return max(0, (found.hi - found.lo) // step + 1)
+
+
+def _extent(e: Expr, sizes: dict[Expr, int]) -> int:
+    high = interval(e, _known(sizes)).hi
+    return SAMPLE if high is None else high
+
+
+def _known(sizes: Mapping[Expr, int]) -> dict[Expr, Interval]:
+    return {s: Interval(n, n) for s, n in sizes.items()}

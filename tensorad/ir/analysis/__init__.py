@@ -1,0 +1,1 @@
+"""What formulas have in common, flow through, and count."""

@@ -1,0 +1,1 @@
+"""Whole tensors as NumPy has arrays: arithmetic, broadcasting, constants."""

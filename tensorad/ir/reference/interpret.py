@@ -1,0 +1,435 @@
+"""The reference semantics: every element by its formula, in plain Python and float64."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, overload
+
+import numpy as np
+
+from tensorad.errors import BindError, BoundsError, DTypeError, InternalError, ShapeError
+from tensorad.ir.arrays.arguments import check_arrays, check_sizes, check_tensors
+from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import BOOL, DType, wrap
+from tensorad.ir.expr import (
+    Apply,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Number,
+    Param,
+    Read,
+    Reduce,
+    Select,
+    Size,
+    convert_number,
+    reduce_expr,
+    size_var,
+)
+from tensorad.ir.tensor import (
+    Compute,
+    Constant,
+    Op,
+    Placeholder,
+    Scan,
+    Scatter,
+    Tensor,
+    Update,
+    dim_expr,
+    format_shape,
+    last_states,
+    outputs,
+    states_after,
+    states_before,
+)
+from tensorad.ir.visit import children, op_inputs
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Scope = dict[Expr, Any]
+"""Values of axes, sizes and combiner operands."""
+
+
+@overload
+def interpret(
+    tensors: Tensor, bindings: Mapping[Tensor, Any], sizes: Mapping[str, int] | None = None
+) -> Array: ...
+
+
+@overload
+def interpret(
+    tensors: Sequence[Tensor],
+    bindings: Mapping[Tensor, Any],
+    sizes: Mapping[str, int] | None = None,
+) -> list[Array]: ...
+
+
+def interpret(
+    tensors: Tensor | Sequence[Tensor],
+    bindings: Mapping[Tensor, Any],
+    sizes: Mapping[str, int] | None = None,
+) -> Array | list[Array]:
+    """The elements of `tensors`, as float64, int64 or bool arrays (a list for a list).
+
+    Args:
+        tensors: one tensor or several.
+        bindings: arrays for the placeholders, or for any tensors of the DAG.
+        sizes: values of symbolic sizes that no array's shape gives.
+
+    Raises:
+        BindError: a placeholder or a size has no value.
+        ShapeError: an array does not have its tensor's shape.
+        DTypeError: an array's elements do not fit its tensor's dtype.
+        BoundsError: a tensor is read or written outside its shape.
+        DefinitionError: something is no tensor, no dict or no size.
+    """
+    roots = check_tensors(tensors, "interpret")
+    check_arrays(bindings, "interpret")
+    run = _Run(bind_sizes({t: np.shape(a) for t, a in bindings.items()}, check_sizes(sizes)))
+    for t, a in bindings.items():
+        run.arrays[t] = _bound_array(t, a, run)
+    for op in _needed_ops(roots, run.arrays):
+        for t, array in zip(outputs(op), run.run_op(op), strict=True):
+            run.arrays.setdefault(t, array)
+    results = [run.arrays[t].copy() for t in roots]
+    return results[0] if isinstance(tensors, Tensor) else results
+
+
+def bind_sizes(
+    shapes: Mapping[Tensor, Sequence[int]], sizes: Mapping[str, int] | None = None
+) -> Scope:
+    """The values of symbolic sizes: given by name, or bare extents of the arrays' shapes.
+
+    Raises:
+        ShapeError: an array's rank differs from its tensor's.
+    """
+    known: Scope = {size_var(name): int(n) for name, n in (sizes or {}).items()}
+    for t, shape in shapes.items():
+        if len(shape) != t.ndim:
+            raise _wrong_shape(t, shape)
+        for extent, n in zip(t.shape, shape, strict=True):
+            if isinstance(extent, Size):
+                known.setdefault(extent, n)
+    return known
+
+
+def shape_of(
+    t: Tensor, shapes: Mapping[Tensor, Sequence[int]], sizes: Mapping[str, int] | None = None
+) -> tuple[int, ...]:
+    """The shape of `t` when arrays of the given shapes are bound.
+
+    Raises:
+        BindError: a size has no value.
+    """
+    return _Run(bind_sizes(shapes, sizes)).shape(t)
+
+
+def _wrong_shape(t: Tensor, shape: Sequence[int]) -> ShapeError:
+    return ShapeError(
+        f"{t.name} was given an array of shape {tuple(shape)}.",
+        where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
+        hint="pass an array of the tensor's shape.",
+    )
+
+
+def _bound_array(t: Tensor, value: Any, run: _Run) -> Array:
+    array = np.asarray(value)
+    if tuple(array.shape) != tuple(run.shape(t)):
+        raise _wrong_shape(t, array.shape)
+    if t.dtype.is_float and array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    converted = array.astype(str(t.dtype)) if array.dtype.kind in "biu" else None
+    if converted is None or not np.array_equal(converted, array):
+        raise DTypeError(
+            f"{t.name} of dtype {t.dtype} was given {array.dtype} elements that do not fit.",
+            hint=f"convert the array first: a.astype('{t.dtype}').",
+        )
+    return converted.astype(storage_dtype(t.dtype))
+
+
+def storage_dtype(dtype: DType) -> type:
+    """The element type of the reference's arrays."""
+    if dtype is BOOL:
+        return bool
+    return float if dtype.is_float else int
+
+
+def _needed_ops(roots: Sequence[Tensor], given: Mapping[Tensor, Array]) -> list[Op]:
+    """Operations to run, producers first; nothing behind a given tensor."""
+    done: dict[Op, None] = {}
+    entered: set[Op] = set()
+    stack = [t for t in reversed(roots) if t not in given]
+    while stack:
+        op = stack[-1].op
+        if op in done:
+            stack.pop()
+        elif op in entered:
+            done[op] = None
+            stack.pop()
+        else:
+            entered.add(op)
+            stack.extend([t for t in reversed(op_inputs(op)) if t not in given])
+    return list(done)
+
+
+class _Run:
+    """Sizes and the arrays computed so far."""
+
+    def __init__(self, sizes: Scope) -> None:
+        self.sizes = sizes
+        self.arrays: dict[Tensor, Array] = {}
+
+    def shape(self, t: Tensor | Op) -> tuple[int, ...]:
+        return tuple([int(self.value(dim_expr(n), self.sizes)) for n in t.shape])
+
+    def run_op(self, op: Op) -> list[Array]:
+        match op:
+            case Placeholder():
+                raise BindError(
+                    f"the placeholder {op.name} has no value.",
+                    where=f"{op.name} : {op.dtype} {format_shape(op.shape)}",
+                    hint=f"add it to the bindings: {{{op.name}: array}}.",
+                )
+            case Constant():
+                return [np.array(op.array, dtype=storage_dtype(op.dtype))]
+            case Compute():
+                return self.compute(op)
+            case Scatter():
+                return [self.scatter(op)]
+            case Scan():
+                return self.scan(op)
+
+    def compute(self, op: Compute) -> list[Array]:
+        results: list[Array] = [np.empty(self.shape(op), storage_dtype(b.dtype)) for b in op.bodies]
+        scope = dict(self.sizes)
+        for _ in self.points(op.axes, scope):
+            where = tuple([scope[a] for a in op.axes])
+            for array, value in zip(results, self.values(op.bodies, scope), strict=True):
+                array[where] = value
+        return results
+
+    def scatter(self, op: Scatter) -> Array:
+        combiner = op.combiner
+        if op.init is not None:
+            result = self.arrays[op.init].copy()
+        else:
+            start = combiner.identity[0].value
+            result = np.full(self.shape(op), start, dtype=storage_dtype(op.dtype))
+        scope = dict(self.sizes)
+        for _ in self.points(op.axes, scope):
+            for u in op.updates:
+                if self.value(u.condition, scope):
+                    self.update(op, u, result, scope)
+        return result
+
+    def update(self, op: Scatter, u: Update, result: Array, scope: Scope) -> None:
+        *where, value = self.values((*u.indices, u.value), scope)
+        _check_index(op.name, where, result.shape, "written")
+        old = result[tuple(where)].item()
+        result[tuple(where)] = self.combine(op.combiner, [old], [value])[0]
+
+    def scan(self, op: Scan) -> list[Array]:
+        """Every output; an element that no step keeps is NaN (0 for integers)."""
+        results = [self.unset(t) for t in outputs(op)]
+        after = [results[t.index] for t in states_after(op)]
+        before = [results[t.index] for t in states_before(op)]
+        last = [results[t.index] for t in last_states(op)]
+        scope = dict(self.sizes)
+
+        def run(own: Scope) -> None:
+            for _ in self.points(op.along, own, op.reverse):
+                if self.value(op.condition, own):
+                    where = self.values(op.indices, own)
+                    cell = self.values(op.axes if op.cell is None else op.cell, own)
+                    state = _at(last, cell, op.written_name)
+                    _set(before, where, state)
+                    state = self.combine(op.combiner, state, self.values(op.sources, own))
+                    _set(after, where, state)
+                    _set(last, cell, state)
+
+        for _ in self.points(op.axes, scope):
+            _set(last, [scope[a] for a in op.axes], self.values(op.start, scope))
+            if op.cell is None:
+                run(scope)
+        if op.cell is not None:
+            run(scope)
+        return results
+
+    def unset(self, t: Tensor) -> Array:
+        """An array of t's shape without values."""
+        return np.full(self.shape(t), math.nan if t.dtype.is_float else 0, storage_dtype(t.dtype))
+
+    def points(self, axes: Sequence[Axis], scope: Scope, reverse: bool = False) -> Iterator[None]:
+        """Each point in lexicographic order (or backwards), its indices set in `scope`."""
+        if not axes:
+            yield
+            return
+        first = axes[0]
+        lower, upper, step = self.values((first.lower, first.upper, first.step), scope)
+        places = range(lower, upper, step)
+        for scope[first] in reversed(places) if reverse else places:
+            yield from self.points(axes[1:], scope, reverse)
+        scope.pop(first, None)
+
+    def fold(self, e: Reduce, scope: Scope) -> list[Any]:
+        """All components of a reduction."""
+        state: list[Any] = [c.value for c in e.combiner.identity]
+        inner = dict(scope)
+        for _ in self.points(e.axes, inner):
+            if self.value(e.condition, inner):
+                state = self.combine(e.combiner, state, self.values(e.sources, inner))
+        return state
+
+    def combine(self, c: Combiner, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        operands: Scope = dict(zip((*c.lhs, *c.rhs), (*left, *right), strict=True))
+        return self.values(c.results, operands)
+
+    def value(self, e: Expr, scope: Scope) -> Any:
+        return self.values((e,), scope)[0]
+
+    def values(self, roots: Sequence[Expr], scope: Scope) -> list[Any]:
+        """The expressions' values; a select evaluates only the side it takes."""
+        memo: Scope = {}
+        stack = list(reversed(roots))
+        while stack:
+            e = stack[-1]
+            if e in memo:
+                stack.pop()
+                continue
+            operands = self.wanted(e, memo)
+            missing = [c for c in operands if c not in memo]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            if isinstance(e, Reduce):
+                for n, component in enumerate(self.fold(e, scope)):
+                    part = reduce_expr(e.combiner, e.sources, e.axes, e.condition, n)
+                    memo[part] = component
+            elif isinstance(e, (Axis, Size, Param)):
+                memo[e] = scope[e] if e in scope else _unbound(e)
+            elif isinstance(e, Select):
+                memo[e] = memo[operands[-1]]
+            else:
+                memo[e] = self.apply(e, [memo[c] for c in operands])
+            stack.pop()
+        return [memo[r] for r in roots]
+
+    def wanted(self, e: Expr, memo: Scope) -> Sequence[Expr]:
+        """The operands `e` needs next; a reduction evaluates its own, point by point."""
+        if isinstance(e, Reduce):
+            return ()
+        if isinstance(e, Select):
+            if e.cond not in memo:
+                return (e.cond,)
+            return (e.then if memo[e.cond] else e.orelse,)
+        return children(e)
+
+    def apply(self, e: Expr, args: list[Any]) -> Any:
+        """One node from its operands' values."""
+        match e:
+            case Const():
+                return e.value
+            case Read():
+                array = self.arrays[e.tensor]
+                _check_index(e.tensor.name, args, array.shape, "read")
+                return array[tuple(args)].item()
+            case Call():
+                return evaluate_call(e.op, e.dtype, args)
+            case Cast():
+                return _convert(args[0], e.dtype)
+            case Apply():
+                function = e.function
+                return self.value(function.result, dict(zip(function.params, args, strict=True)))
+        raise InternalError(f"unknown expression class {type(e).__name__}")
+
+
+def _at(arrays: Sequence[Array], where: Sequence[int], name: str) -> list[Any]:
+    _check_index(name, where, arrays[0].shape, "written")
+    return [a[tuple(where)].item() for a in arrays]
+
+
+def _set(arrays: Sequence[Array], where: Sequence[int], values: Sequence[Any]) -> None:
+    for array, value in zip(arrays, values, strict=True):
+        array[tuple(where)] = value
+
+
+def _unbound(e: Axis | Size | Param) -> Any:
+    if isinstance(e, Size):
+        raise BindError(
+            f"the size {e.name} has no value.",
+            hint=f"pass sizes={{'{e.name}': 8}}, or an array whose shape contains {e.name}.",
+        )
+    raise InternalError(f"{e.name} is used outside its scope")
+
+
+def _check_index(name: str, where: Sequence[int], shape: Sequence[int], verb: str) -> None:
+    if all(0 <= i < n for i, n in zip(where, shape, strict=True)):
+        return
+    index = ", ".join(map(str, where))
+    raise BoundsError(
+        f"{name} is {verb} outside its shape {tuple(shape)}.",
+        where=f"{name}[{index}]",
+        hint="guard the index with select(...) or where=.",
+    )
+
+
+def _convert(value: Number, dtype: DType) -> Number:
+    value = convert_number(value, dtype)
+    if dtype.is_float:
+        return float(value)
+    return wrap(int(value), dtype) if dtype.is_integer else bool(value)
+
+
+def evaluate_call(op: str, dtype: DType, args: Sequence[Any]) -> Number:
+    """`op` of numbers: floats in float64, integers wrapped into `dtype`."""
+    if dtype.is_float:
+        with np.errstate(all="ignore"):
+            return float(_FLOAT[op](*[np.float64(a) for a in args]))
+    result = _EXACT[op](*args)
+    return wrap(int(result), dtype) if dtype.is_integer else bool(result)
+
+
+def _larger(x: Any, y: Any) -> Any:
+    """The first NaN, else the larger, else (on a tie) the first."""
+    if x != x or (y == y and not y > x):
+        return x
+    return y
+
+
+def _smaller(x: Any, y: Any) -> Any:
+    """The first NaN, else the smaller, else (on a tie) the first."""
+    if x != x or (y == y and not y < x):
+        return x
+    return y
+
+
+def _sigmoid(x: Any) -> Any:
+    """1/(1 + exp(-x)), with exp of a negative number only."""
+    e = np.exp(-np.abs(x))
+    return (e if x < 0 else 1.0) / (1.0 + e)
+
+
+_FLOAT: Final[dict[str, Callable[..., Any]]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
+    "neg": np.negative, "abs": np.abs, "sign": np.sign, "minimum": _smaller, "maximum": _larger,
+    "exp": np.exp, "log": np.log, "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x), "tanh": np.tanh, "sigmoid": _sigmoid, "erf": math.erf,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "atan2": np.arctan2,
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc,
+}  # fmt: skip
+
+_EXACT: Final[dict[str, Callable[..., Any]]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "floordiv": lambda x, y: x // y if y else 0, "mod": lambda x, y: x % y if y else 0,
+    "pow": lambda x, y: pow(x, y, 1 << 64) if y >= 0 else 0,
+    "neg": operator.neg, "abs": abs, "sign": lambda x: (x > 0) - (x < 0),
+    "minimum": _smaller, "maximum": _larger,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "and": lambda x, y: x and y,
+    "or": lambda x, y: x or y, "not": operator.not_, "isnan": math.isnan,
+    "isfinite": math.isfinite,
+}  # fmt: skip

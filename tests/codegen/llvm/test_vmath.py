@@ -1,0 +1,240 @@
+"""Elementary functions: errors in units in the last place, and the special values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from functools import cache
+
+import mpmath
+import numpy as np
+import pytest
+
+from tensorad import te
+from tensorad.building import build
+from tensorad.codegen.llvm.math import functions
+from tensorad.codegen.llvm.math.functions import FUNCTIONS
+from tensorad.codegen.llvm.text import Code, Writer
+from tensorad.codegen.target.object_code import assembly
+from tensorad.compiled import CompiledFunction
+from tensorad.ir.dtypes import FLOAT32, FLOAT64, DType
+from tensorad.ir.expr import call
+from tests.support.machines import described
+
+INF, NAN = math.inf, math.nan
+ULPS = 4.0
+RANGES = {
+    "exp": (-87, 88), "log": (0, 1e4), "log1p": (-0.999, 1e3), "expm1": (-20, 80),
+    "sqrt": (0, 1e9), "rsqrt": (1e-9, 1e9), "tanh": (-10, 10), "sigmoid": (-80, 80),
+    "erf": (-6, 6), "sin": (-1e5, 1e5), "cos": (-1e5, 1e5), "tan": (-1e4, 1e4),
+    "asin": (-1, 1), "acos": (-1, 1), "atan": (-20, 20), "sinh": (-85, 85), "cosh": (-85, 85),
+    "pow": (0, 30), "atan2": (-10, 10),
+}  # fmt: skip
+EXACT = {
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "pow": mpmath.power,
+}
+BINARY = ("pow", "atan2")
+
+
+@cache
+def compiled(op: str, dtype: str, n: int, exponent: float | None = None) -> CompiledFunction:
+    inputs = [te.placeholder((n,), dtype=dtype, name=c) for c in "xy"[: 1 + (op in BINARY)]]
+    if exponent is not None:
+        base = inputs[0]
+        return build(te.compute((n,), lambda i: base[i] ** exponent, name=op), inputs[:1])
+    return build(te.compute((n,), lambda i: call(op, *[t[i] for t in inputs]), name=op), inputs)
+
+
+def apply(op: str, dtype: str, *args: Sequence[float] | np.ndarray) -> np.ndarray:
+    arrays = [np.asarray(a, dtype) for a in args]
+    return np.asarray(compiled(op, dtype, len(arrays[0]))(*arrays))
+
+
+def samples(op: str, dtype: str, count: int) -> list[np.ndarray]:
+    """The main range, and near zero, with some tiny numbers."""
+    rng = np.random.default_rng(len(op))
+    low, high = RANGES[op]
+    near = rng.uniform(-1 if low < 0 else 0, 1, count // 4)
+    tiny = 10.0 ** rng.uniform(-30, -5, count // 8)
+    first = np.concatenate([rng.uniform(low, high, count), near, tiny]).astype(dtype)
+    if op not in BINARY:
+        return [first]
+    return [first, rng.uniform(-20, 20, len(first)).astype(dtype)]
+
+
+def error_in_ulps(got: float, want: mpmath.mpf, dtype: str) -> float:
+    info = np.finfo(dtype)
+    if abs(want) > float(info.max) or not math.isfinite(got):
+        return 0.0 if abs(got) >= float(info.max) and abs(want) >= float(info.max) else INF
+    exponent = math.frexp(float(want))[1] if want else -2000
+    spacing = max(exponent - info.nmant - 1, info.minexp - info.nmant)
+    return float(abs(mpmath.mpf(got) - want) / mpmath.mpf(2) ** int(spacing))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_error_is_at_most_four_ulps(op: str, dtype: str) -> None:
+    args = samples(op, dtype, 150)
+    got = apply(op, dtype, *args)
+    exact = EXACT.get(op) or getattr(mpmath, op)
+    with mpmath.workprec(160):
+        for n, value in enumerate(got.tolist()):
+            point = [mpmath.mpf(float(a[n])) for a in args]
+            error = error_in_ulps(value, exact(*point), dtype)
+            assert error <= ULPS, f"{op}{[float(p) for p in point]} = {value}: {error} ulp"
+
+
+ZERO_TO = [0.0, -0.0, INF, -INF, NAN]
+SPECIAL = {
+    "exp": [1, 1, INF, 0, NAN],
+    "log": [-INF, -INF, INF, NAN, NAN],
+    "log1p": [0.0, -0.0, INF, NAN, NAN],
+    "expm1": [0.0, -0.0, INF, -1, NAN],
+    "sqrt": [0.0, -0.0, INF, NAN, NAN],
+    "rsqrt": [INF, -INF, 0, NAN, NAN],
+    "tanh": [0.0, -0.0, 1, -1, NAN],
+    "sigmoid": [0.5, 0.5, 1, 0, NAN],
+    "erf": [0.0, -0.0, 1, -1, NAN],
+    "sin": [0.0, -0.0, NAN, NAN, NAN],
+    "cos": [1, 1, NAN, NAN, NAN],
+    "tan": [0.0, -0.0, NAN, NAN, NAN],
+    "asin": [0.0, -0.0, NAN, NAN, NAN],
+    "acos": [math.pi / 2, math.pi / 2, NAN, NAN, NAN],
+    "atan": [0.0, -0.0, math.pi / 2, -math.pi / 2, NAN],
+    "sinh": [0.0, -0.0, INF, -INF, NAN],
+    "cosh": [1, 1, INF, INF, NAN],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", SPECIAL)
+def test_special_values(op: str, dtype: str) -> None:
+    got = apply(op, dtype, ZERO_TO)
+    want = np.asarray(SPECIAL[op], dtype)
+    np.testing.assert_array_equal(got, want)
+    finite = want == want
+    np.testing.assert_array_equal(np.signbit(got[finite]), np.signbit(want[finite]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", BINARY)
+def test_special_values_of_two_arguments(op: str, dtype: str) -> None:
+    some = [0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e30, -1e30, INF, -INF, NAN]
+    x, y = (a.ravel().astype(dtype) for a in np.meshgrid(some, some))
+    got = apply(op, dtype, x, y)
+    with np.errstate(all="ignore"):
+        want = (np.power if op == "pow" else np.arctan2)(x, y)
+    np.testing.assert_allclose(got, want, rtol=4 * float(np.finfo(dtype).eps))
+    known = want == want
+    np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(want[known]))
+
+
+def test_overflow_and_subnormals() -> None:
+    for dtype, top, bottom in (("float32", 88.73, -103.0), ("float64", 709.79, -745.0)):
+        tiny = float(np.finfo(dtype).smallest_subnormal)
+        got = apply("exp", dtype, [top, -1000, 1000, bottom])
+        np.testing.assert_array_equal(got[:3], [INF, 0, INF])
+        assert 0 < got[3] < 4 * tiny
+        assert apply("tanh", dtype, [tiny])[0] == tiny
+        assert apply("sin", dtype, [-tiny])[0] == -tiny
+        assert np.isclose(apply("log", dtype, [tiny])[0], math.log(tiny), rtol=1e-6)
+        small = apply("sigmoid", dtype, [-100 if dtype == "float32" else -740])[0]
+        assert 0 < small < np.finfo(dtype).smallest_normal
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", ["sin", "cos", "tan"])
+def test_huge_angles(op: str, dtype: str) -> None:
+    """Among them floats next to multiples of pi/2, and both sides of where reductions change."""
+    info = np.finfo(dtype)
+    powers = 2.0 ** np.random.default_rng(8).uniform(10, info.maxexp - 0.01, 120)
+    near = [6381956970095103 * 2.0**797, 5319372648326541 * 2.0**-43] if info.bits == 64 else []
+    edges = [2.0**16, 2.0**26, 2.0**30, float(info.max)]
+    x = np.array([*powers, *edges, *np.nextafter(edges, 0), *near, 16367173 * 2.0**72], dtype)
+    x = np.concatenate([x, -x, np.array([INF, NAN], dtype)])
+    got = apply(op, dtype, x)
+    assert np.isnan(got[-2:]).all()
+    with mpmath.workprec(1400):
+        for a, value in zip(x[:-2].tolist(), got[:-2].tolist(), strict=True):
+            error = error_in_ulps(value, getattr(mpmath, op)(mpmath.mpf(a)), dtype)
+            assert error <= ULPS, f"{op}({a!r}) = {value}: {error} ulp"
+
+
+@pytest.mark.parametrize("op", ["sin", "cos"])
+def test_no_sine_exceeds_one(op: str) -> None:
+    k = np.random.default_rng(4).integers(0, 20000, 1 << 16)
+    x = (k + (op == "sin") / 2) * math.pi + np.random.default_rng(5).normal(0, 2e-4, 1 << 16)
+    for dtype in ("float32", "float64"):
+        assert np.abs(apply(op, dtype, x)).max() == 1
+
+
+@pytest.mark.parametrize(("dtype", "ulps", "products"), [("float32", 2, 8), ("float64", 1, 14)])
+def test_exponentials_take_few_products(dtype: str, ulps: float, products: int) -> None:
+    """And keep what they promise: within 2 and 1 units, never beyond 1 below 0."""
+    (x,) = samples("exp", dtype, 4000)
+    got = apply("exp", dtype, x)
+    errors = [
+        error_in_ulps(y, mpmath.exp(mpmath.mpf(a)), dtype)
+        for a, y in zip(x.tolist(), got.tolist(), strict=True)
+    ]
+    assert 0.5 < max(errors) <= ulps
+    below = -np.abs(np.concatenate([x, 2.0 ** np.arange(-60.0, 3), [0.0]])).astype(dtype)
+    assert apply("exp", dtype, below).max() == 1
+    assert apply("exp", dtype, [0.0, -0.0]).tolist() == [1, 1]
+    kind = FLOAT32 if dtype == "float32" else FLOAT64
+    text = assembly(function_text("exp", kind, 64 // kind.size_bytes, "x86-64-v4"), 2, "x86-64-v4")
+    assert len(re.findall(r"vfn?m(?:add|sub)|vmul", text)) == products
+
+
+ODD = ("log1p", "expm1", "tanh", "sin", "tan", "asin", "atan", "sinh")
+
+
+@pytest.mark.parametrize("op", ODD)
+def test_tiny_arguments_are_their_own_values(op: str) -> None:
+    for dtype in ("float32", "float64"):
+        bits = np.array([1, 2, 3, 5, 1000001], f"uint{np.finfo(dtype).bits}")
+        x = np.concatenate([bits.view(dtype), -bits.view(dtype)])
+        np.testing.assert_array_equal(apply(op, dtype, x), x)
+
+
+def test_whole_powers_are_products() -> None:
+    x = np.array([-3.0, -0.0, 0.0, 0.5, 7.0], np.float32)
+    for n in (2, 3, 4, 2.0):
+        np.testing.assert_array_equal(compiled("pow", "float32", 5, n)(x), x ** np.float32(n))
+    np.testing.assert_array_equal(compiled("pow", "float32", 5, 0)(x), np.ones(5))
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(compiled("pow", "float32", 5, -1)(x), np.float32(1) / x)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_no_function_calls_the_c_library(op: str) -> None:
+    """Neither with 512 bits nor with 256, where LLVM has instructions for less."""
+    for dtype, lanes in ((FLOAT32, 16), (FLOAT64, 8)):
+        for cpu in ("x86-64-v4", "haswell"):
+            text = assembly(function_text(op, dtype, lanes, cpu), 2, cpu)
+            called = re.findall(r"call[ql]?\s+([^\s*]+)", text)
+            assert all(name.startswith(("far.", f"{op}.")) for name in called), called
+
+
+def function_text(op: str, dtype: DType, lanes: int, cpu: str) -> str:
+    """A module with one function that applies `op` to vectors."""
+    code = Code()
+    w = Writer(code, 0, dtype, lanes)
+    names = ["%a", "%b"][: 1 + (op in BINARY)]
+    with described(f"cpu={cpu}"):
+        result = functions.call(w, op, tuple(names))
+    head = ", ".join([f"{w.type} {n}" for n in names])
+    body = [f"define {w.type} @f({head}) {{", *code.regions[0].lines, f"ret {w.type} {result}", "}"]
+    return "\n".join([*code.declarations.values(), *code.functions.values(), *body])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_vectors_and_scalars_have_equal_bits(op: str, dtype: str) -> None:
+    args = [a[:37] for a in samples(op, dtype, 60)]
+    together = apply(op, dtype, *args)
+    alone = [apply(op, dtype, *[a[n : n + 1] for a in args])[0] for n in range(37)]
+    np.testing.assert_array_equal(together, np.asarray(alone))

@@ -1,0 +1,158 @@
+"""Each rule of well-formed IR: accepted programs, and one that breaks it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorad.errors import InternalError
+from tensorad.ir.arrays.prefix import prefix_scan
+from tensorad.ir.combiner import Combiner, arg_combiner, sum_combiner
+from tensorad.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT64
+from tensorad.ir.expr import (
+    ONE,
+    TRUE,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Reduce,
+    Select,
+    axis,
+    cast,
+    const,
+    int_const,
+    param,
+    reduce_expr,
+    size_var,
+)
+from tensorad.ir.tensor import Compute, Constant, Placeholder, Scatter, Update, outputs
+from tensorad.ir.verify import verify, verify_expr
+from tests.random.generators import random_program, random_symbolic_program
+
+X = outputs(Placeholder("X", (4, 5), FLOAT32))[0]
+i, j, k = axis("i", 0, 4), axis("j", 0, 5), axis("k", 0, 5)
+SUM = sum_combiner(FLOAT32)
+
+
+def total(source: Expr, *axes: Expr, condition: Expr = TRUE) -> Expr:
+    return Reduce(source.dtype, sum_combiner(source.dtype), (source,), axes, condition, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_programs_are_well_formed(seed: int) -> None:
+    verify(random_program(seed).outputs)
+    verify(random_symbolic_program(seed).outputs)
+
+
+def test_components_of_one_fold_share_axes() -> None:
+    fold = arg_combiner("maximum", FLOAT32)
+    best, where = (reduce_expr(fold, (X[i, k], k), (k,), index=n) for n in (0, 1))
+    verify(outputs(Compute("Y", (i,), (best, where), "")))
+    verify(outputs(Compute("Y", (i,), (best + cast(where, FLOAT32),), "")))
+
+
+def test_dependent_bounds_are_in_scope() -> None:
+    low, high = axis("low", i, 5), axis("high", 0, 0)
+    high = axis("high", low, size_var("n"))
+    verify(outputs(Compute("Y", (i,), (total(X[i, high], low, high),), "")))
+
+
+FLOAT_ONE = const(1.0, FLOAT32)
+SELF = axis("self", 0, 5)
+LATER = axis("later", 0, SELF)
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        (Call(FLOAT32, "add", (X[i, j], const(1.0, FLOAT64))), "add mixes dtypes"),
+        (Call(FLOAT32, "add", (X[i, j],)), "add takes 2 operands"),
+        (Call(FLOAT32, "frob", (X[i, j],)), "'frob' is no operation"),
+        (Call(FLOAT32, "lt", (X[i, j], X[i, j])), "lt gives float32"),
+        (Call(INT64, "exp", (i,)), "exp gives int64"),
+        (Call(FLOAT32, "mod", (X[i, j], X[i, j])), "mod gives float32"),
+        (Select(FLOAT32, i, X[i, j], X[i, j]), "a condition is not boolean"),
+        (Select(FLOAT32, TRUE, X[i, j], i), "a select mixes dtypes"),
+        (Cast(FLOAT32, X[i, j]), "a cast changes nothing"),
+        (Read(FLOAT32, X, (i,)), "a read has another rank than its tensor"),
+        (Read(FLOAT64, X, (i, j)), "a read has another dtype than its tensor"),
+        (Read(FLOAT32, X, (i, FLOAT_ONE)), "an index is not int64"),
+        (Const(FLOAT32, 1), "a constant of dtype float32 is 1"),
+        (X[i, k], "k is used outside its scope"),
+        (param("x", FLOAT32), "x is used outside its scope"),
+        (total(X[i, j], j), "axis j is bound by two reductions, or by a reduction and its tensor"),
+        (total(X[i, k], k) + total(X[i, k] * 2.0, k), "axis k is bound by two reductions"),
+        (total(total(X[i, k], k), k), "axis k is bound by two reductions"),
+        (total(X[i, k], k, k), "an axis is listed twice"),
+        (total(X[i, LATER], LATER, SELF), "a bound of later uses an axis not yet bound"),
+        (total(X[i, k], k, condition=i), "a condition is not boolean"),
+        (Reduce(FLOAT32, SUM, (i,), (k,), TRUE, 0), "a source is int64, not float32"),
+        (Reduce(FLOAT32, SUM, (X[i, k],), (k,), TRUE, 1), "a reduction has no component 1"),
+        (Reduce(FLOAT32, SUM, (X[i, k], X[i, k]), (k,), TRUE, 0), "sources do not fit"),
+        (total(X[i, 0], axis("z", 0, 5, 0)), "the step of z is not positive"),
+    ],
+)
+def test_broken_expressions_are_named(body: Expr, rule: str) -> None:
+    with pytest.raises(InternalError) as caught:
+        verify(outputs(Compute("Y", (i, j), (body,), "")))
+    assert str(caught.value).startswith(rule)
+    assert "tensor Y : " in str(caught.value)
+    with pytest.raises(InternalError, match=rule):
+        verify_expr(body, (i, j))
+
+
+def test_compute_axes_count_from_zero() -> None:
+    for a in (axis("a", 1, 5), axis("a", 0, 5, 2)):
+        with pytest.raises(InternalError, match="compute axis a is not 0, 1, 2"):
+            verify(outputs(Compute("Y", (a,), (FLOAT_ONE,), "")))
+    with pytest.raises(InternalError, match="an extent uses more than sizes"):
+        verify(outputs(Compute("Y", (i, axis("a", 0, i)), (FLOAT_ONE,), "")))
+    with pytest.raises(InternalError, match="an axis is listed twice"):
+        verify(outputs(Compute("Y", (i, i), (FLOAT_ONE,), "")))
+
+
+def test_combiners_fit_their_operands() -> None:
+    x, y, other = (param(n, FLOAT32) for n in "xyz")
+    broken = Combiner("odd", (x,), (y,), (x + other,), (const(0.0, FLOAT32),))
+    with pytest.raises(InternalError, match="combiner odd uses z"):
+        verify_expr(Reduce(FLOAT32, broken, (X[i, k],), (k,), TRUE, 0), (i,))
+    mixed = Combiner("mixed", (x,), (y,), (x + y,), (const(0.0, FLOAT64),))
+    with pytest.raises(InternalError, match="combiner mixed mixes dtypes"):
+        verify_expr(Reduce(FLOAT64, mixed, (cast(X[i, k], FLOAT64),), (k,), TRUE, 0), (i,))
+
+
+def test_scatters_and_scans() -> None:
+    good = Scatter("S", (4,), FLOAT32, (i, j), (Update((i,), X[i, j]),), SUM)
+    verify(outputs(good))
+    for op, rule in [
+        (Scatter("S", (4,), FLOAT32, (i, j), (Update((i, j), X[i, j]),), SUM), "another number"),
+        (Scatter("S", (4,), FLOAT32, (i, j), (Update((i,), i),), SUM), "an update has another dt"),
+        (Scatter("S", (4,), FLOAT32, (i, j), (Update((i,), X[i, j], i),), SUM), "not boolean"),
+        (Scatter("S", (4,), FLOAT64, (i, j), (), SUM), "the combiner folds another dtype"),
+        (Scatter("S", (4,), FLOAT32, (i, j), (), SUM, X), "init X has another shape or dtype"),
+        (replace(prefix_scan("C", (X,), 1, SUM), indices=(i,)), "indices do not fit its shape"),
+        (
+            prefix_scan("C", (X, X), 0, SUM, False, False),
+            "a scan's sources do not fit its combiner",
+        ),
+        (
+            prefix_scan("C", (X,), 0, sum_combiner(FLOAT64), False, False),
+            "a scan's sources do not fit its combiner",
+        ),
+        (Constant("T", np.zeros(3), FLOAT32), "the array's dtype is float64"),
+        (Placeholder("P", (-1,), FLOAT32), "an extent is negative: -1"),
+    ]:
+        with pytest.raises(InternalError, match=rule):
+            verify(outputs(op))
+
+
+def test_deep_expressions_are_verified() -> None:
+    e: Expr = X[i, 0]
+    for _ in range(20_000):
+        e = e + 1.0
+    verify(outputs(Compute("Y", (i,), (e,), "")))
+    assert ONE.dtype is INT64 and TRUE.dtype is BOOL and int_const(1) is ONE

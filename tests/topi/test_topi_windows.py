@@ -1,0 +1,236 @@
+"""Convolutions and pools in one to three dimensions against their definitions, and refusals."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tensorad import te, topi
+from tensorad.checking import gradcheck
+from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.reference.interpret import interpret
+from tensorad.ir.tensor import Tensor
+from tests.support.refusals import Case, Refusals, check
+
+rng = np.random.default_rng(4)
+
+
+def tensor(*shape: int, name: str = "X") -> tuple[Tensor, np.ndarray]:
+    return te.placeholder(shape, "float64", name=name), rng.standard_normal(shape)
+
+
+def windows(
+    x: np.ndarray, kernel: list[int], strides: list[int], dilation: list[int]
+) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """(output position, the input's elements under the window) of an already padded input."""
+    counts = [
+        (n - d * (k - 1) - 1) // s + 1
+        for n, k, s, d in zip(x.shape[2:], kernel, strides, dilation, strict=True)
+    ]
+    found = []
+    for position in product(*map(range, counts)):
+        cut = [
+            slice(p * s, p * s + d * (k - 1) + 1, d)
+            for p, k, s, d in zip(position, kernel, strides, dilation, strict=True)
+        ]
+        found.append((position, x[(slice(None), slice(None), *cut)]))
+    return found
+
+
+def convolve(
+    x: np.ndarray, w: np.ndarray, strides: list[int], dilation: list[int], groups: int
+) -> np.ndarray:
+    out, per_group, *kernel = w.shape
+    parts = windows(x, kernel, strides, dilation)
+    shape = [max(p[d] for p, _ in parts) + 1 for d in range(len(kernel))]
+    y = np.zeros((x.shape[0], out, *shape))
+    for o in range(out):
+        first = o // (out // groups) * per_group
+        for position, window in parts:
+            terms = window[:, first : first + per_group] * w[o]
+            y[(slice(None), o, *position)] = terms.reshape(len(x), -1).sum(1)
+    return y
+
+
+def test_conv1d() -> None:
+    (x, xs), (w, ws) = tensor(2, 4, 7), tensor(6, 2, 3, name="W")
+    y = topi.nn.conv1d(x, w, strides=2, padding=(1, 2), dilation=2, groups=2)
+    padded = np.pad(xs, ((0, 0), (0, 0), (1, 2)))
+    np.testing.assert_allclose(
+        interpret(y, {x: xs, w: ws}), convolve(padded, ws, [2], [2], 2), atol=1e-12
+    )
+    gradcheck(y, [x, w])
+
+
+def test_conv3d() -> None:
+    (x, xs), (w, ws) = tensor(1, 1, 3, 4, 3), tensor(2, 1, 2, 2, 3, name="W")
+    y = topi.nn.conv3d(x, w, strides=(1, 2, 1), padding=(1, 0, 1))
+    padded = np.pad(xs, ((0, 0), (0, 0), (1, 1), (0, 0), (1, 1)))
+    np.testing.assert_allclose(
+        interpret(y, {x: xs, w: ws}), convolve(padded, ws, [1, 2, 1], [1, 1, 1], 1), atol=1e-12
+    )
+    gradcheck(y, [x, w])
+
+
+TRANSPOSED = [
+    # strides, padding, output padding, dilation, groups
+    pytest.param(1, 0, 0, 1, 1, marks=pytest.mark.slow),
+    (2, 1, 1, 1, 2),
+    pytest.param((3, 1), (1, 0), 0, (1, 2), 1, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("strides", "padding", "extra", "dilation", "groups"), TRANSPOSED)
+def test_conv2d_transpose_is_the_transposed_map(
+    strides: object, padding: object, extra: object, dilation: object, groups: int
+) -> None:
+    """<conv(u), v> = <u, conv_transpose(v)> for all u, v, with the same weight."""
+    (v, vs), (w, ws) = tensor(1, 2, 2, 3, name="V"), tensor(2, 4 // groups, 3, 2, name="W")
+    back = topi.nn.conv2d_transpose(v, w, strides, padding, extra, dilation, groups)
+    (u, us) = tensor(*[int(str(n)) for n in back.shape], name="U")
+    there = topi.nn.conv2d(u, w, strides, padding, dilation, groups)
+    assert there.shape == v.shape
+    left = (interpret(there, {u: us, w: ws}) * vs).sum()
+    right = (us * interpret(back, {v: vs, w: ws})).sum()
+    np.testing.assert_allclose(left, right, rtol=1e-12)
+    gradcheck(back, [v, w])
+
+
+CEILING = [
+    # extent, kernel, stride, (before, after), windows
+    (6, 3, 2, (0, 0), 3),
+    (6, 2, 3, (1, 1), 3),
+    (7, 2, 2, (0, 0), 4),
+    (5, 2, 4, (0, 0), 2),
+    (4, 1, 3, (0, 1), 2),  # a third window would begin in the padding
+]
+
+
+@pytest.mark.parametrize(("extent", "kernel", "stride", "around", "count"), CEILING)
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_ceil_mode_lets_the_last_window_hang_over(
+    extent: int, kernel: int, stride: int, around: tuple[int, int], count: int, kind: str
+) -> None:
+    x, xs = tensor(1, 2, extent)
+    for count_pad in (True, False):
+        y = topi.nn.pool1d(x, kernel, stride, around, kind, count_pad, ceil_mode=True)
+        assert y.shape == (1, 2, count)
+        expected = np.zeros((1, 2, count))
+        for p in range(count):
+            start = p * stride - around[0]
+            stop = start + kernel
+            inside = xs[:, :, max(start, 0) : max(stop, 0)]
+            size = min(stop, extent + around[1]) - start if count_pad else inside.shape[2]
+            value = inside.max(2) if kind == "max" else inside.sum(2) / max(size, 1)
+            expected[:, :, p] = value
+        np.testing.assert_allclose(interpret(y, {x: xs}), expected, atol=1e-12)
+    gradcheck(y, x)
+
+
+def test_pool3d() -> None:
+    x, xs = tensor(1, 2, 3, 4, 3)
+    expected = np.zeros((1, 2, 2, 2, 2))
+    for position, window in windows(xs, [2, 2, 2], [1, 2, 1], [1, 1, 1]):
+        expected[(slice(None), slice(None), *position)] = window.max((2, 3, 4))
+    y = topi.nn.pool3d(x, 2, (1, 2, 1))
+    np.testing.assert_allclose(interpret(y, {x: xs}), expected)
+    gradcheck(y, x)
+
+
+def test_global_pool() -> None:
+    x, xs = tensor(2, 3, 4, 5)
+    for kind, expected in (("avg", xs.mean((2, 3))), ("max", xs.max((2, 3)))):
+        y = topi.nn.global_pool(x, kind)
+        np.testing.assert_allclose(interpret(y, {x: xs})[..., 0, 0], expected)
+        gradcheck(y, x)
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("size", [(4, 3), (3, 7), (1, 5)])
+def test_adaptive_pool(size: tuple[int, int], kind: str) -> None:
+    x, xs = tensor(1, 2, 6, 7)
+    expected = np.zeros((1, 2, *size))
+    for i, j in product(range(size[0]), range(size[1])):
+        rows = slice(i * 6 // size[0], -(-(i + 1) * 6 // size[0]))
+        columns = slice(j * 7 // size[1], -(-(j + 1) * 7 // size[1]))
+        window = xs[:, :, rows, columns]
+        expected[:, :, i, j] = window.max((2, 3)) if kind == "max" else window.mean((2, 3))
+    y = topi.nn.adaptive_pool(x, size, kind)
+    np.testing.assert_allclose(interpret(y, {x: xs}), expected, atol=1e-12)
+    gradcheck(y, x)
+
+
+CASES = Refusals()
+X = te.placeholder((2, 4, 5, 5), name="X")
+LINE = te.placeholder((2, 4, 5), name="L")
+
+
+@CASES.refused(
+    DefinitionError,
+    "conv1d: strides must be an integer >= 1, got (1, 2).",
+    "  hint: e.g. strides=2.",
+)
+def two_strides_of_one_axis() -> None:
+    topi.nn.conv1d(LINE, te.placeholder((4, 4, 3), name="W"), (1, 2))
+
+
+@CASES.refused(
+    ShapeError,
+    "conv1d: L has 4 channels, but W of shape (4, 3, 3) with groups=1 needs 3.",
+    "  hint: weights have shape (out, channels / groups, kernel...).",
+)
+def channels_that_do_not_fit() -> None:
+    topi.nn.conv1d(LINE, te.placeholder((4, 3, 3), name="W"))
+
+
+@CASES.refused(
+    ShapeError,
+    "conv2d_transpose: X has 4 channels, but W of shape (3, 2, 2, 2) with groups=1 needs 3.",
+    "  hint: weights have shape (channels, out / groups, height, width).",
+)
+def transposed_channels_that_do_not_fit() -> None:
+    topi.nn.conv2d_transpose(X, te.placeholder((3, 2, 2, 2), name="W"))
+
+
+@CASES.refused(
+    ShapeError,
+    "conv2d_transpose: the padding leaves -4 elements of an axis of the output.",
+    "  hint: use less padding.",
+)
+def a_transposed_output_padded_away() -> None:
+    topi.nn.conv2d_transpose(X, te.placeholder((4, 2, 2, 2), name="W"), padding=(5, 4))
+
+
+@CASES.refused(
+    ShapeError,
+    "pool1d: ceil_mode needs extents that are numbers, but S has n.",
+    "  hint: pad the input instead.",
+)
+def a_symbolic_ceiling() -> None:
+    x = te.placeholder((1, 1, te.size("n")), name="S")
+    topi.nn.pool1d(x, 2, 2, ceil_mode=True)
+
+
+@CASES.refused(
+    ShapeError,
+    "global_pool: M with 2 axes has no spatial axis.",
+    "  hint: axes are (batch, channels, spatial...).",
+)
+def a_global_pool_of_a_matrix() -> None:
+    topi.nn.global_pool(te.placeholder((2, 3), name="M"))
+
+
+@CASES.refused(
+    ShapeError,
+    "adaptive_pool: axis 3 of S has extent n.",
+    "  hint: windows are cut from constant extents of at least 1.",
+)
+def a_symbolic_adaptive_pool() -> None:
+    topi.nn.adaptive_pool(te.placeholder((1, 1, 4, te.size("n")), name="S"), 2)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])
+def test_the_whole_text(case: Case) -> None:
+    check(case)
