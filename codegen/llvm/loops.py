@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 
 from tensorad.codegen.cost.store_groups import group_of
-from tensorad.codegen.llvm.expressions import Lanes
+from tensorad.codegen.llvm.context import Lanes
 from tensorad.codegen.llvm.ops import iota, is_constant
 from tensorad.codegen.llvm.statements import PARAMETERS, Statements
 from tensorad.codegen.llvm.streaming import (
@@ -161,7 +161,7 @@ class Loops(Statements):
         put, values = self.code.put, self.values
         bounds = (values.scalar(b).name for b in (s.axis.lower, s.axis.upper, s.axis.step))
         lower, upper, step = bounds
-        first = put(f"sub i64 {lower}, {ahead_of_line(self, s, step)}")
+        first = put(f"sub i64 {lower}, {ahead_of_line(values, s, step)}")
         stop = put(f"add i64 {upper}, {put(f'sub i64 {step}, 1')}")
         last = put(f"sub i64 {upper}, 1")
         counter = axis(s.axis.name, s.axis.lower, s.axis.upper, s.axis.step)
@@ -252,15 +252,15 @@ class Loops(Statements):
         values.vector = Lanes(s.axis, base, width, stage.count, mask, left, level)
         values.vector.streams = {stream.tensor: stream.align for stream in stage.streams}
         if s.ahead:
-            ask_ahead(self, s)
-            ask_for_stores(self, s)
+            ask_ahead(values, s)
+            ask_for_stores(values, s)
         self.block(s.body)
         values.vector = None
 
     def _stages(self, s: For) -> list[Stage]:
         lanes, count = self.width, group_of(s, self.width)
         lower, upper = self.values.scalar(s.axis.lower).name, self.values.scalar(s.axis.upper).name
-        streams = tuple(streams_of(self, s))
+        streams = tuple(streams_of(self.values, s, lanes))
         if streams:
             return self._streaming_stages(s, lower, upper, count, streams)
         if is_constant(lower) and is_constant(upper):
@@ -295,7 +295,7 @@ class Loops(Statements):
         extent = put(f"sub i64 {upper}, {lower}")
         positive = put(f"icmp sgt i64 {extent}, 0")
         extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
-        head = head_length(self, s, streams, extent)
+        head = head_length(self.values, s, streams, extent)
         start = put(f"add i64 {lower}, {head}")
         rest = put(f"sub i64 {extent}, {head}")
         middle = put(f"add i64 {start}, {self._rounded(rest, self.width * count)}")
@@ -312,7 +312,7 @@ class Loops(Statements):
 
     def _head(self, s: For, lower: str, start: str, streams: tuple[Stream, ...]) -> Stage:
         """The part before the first line; part of a register ends where the line begins."""
-        begin = start_of_head(self, s, lower, start)
+        begin = start_of_head(self.values, s, lower, start, self.width)
         if begin == lower:
             return Stage(lower, start, 1, True, False, streams=streams)
         return Stage(begin, start, 1, True, False, streams=streams, first=lower)
@@ -325,7 +325,7 @@ class Loops(Statements):
             for b in (s.axis.lower, s.axis.upper, whole.lower, whole.upper)
         )
         length = put(f"sub i64 {last}, {first}")
-        head = head_length(self, s, streams, length)
+        head = head_length(self.values, s, streams, length)
         never = put(f"icmp eq i64 {head}, {length}")
         after = put(f"add i64 {first}, {head}")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorad.codegen.cost.memory_model import MAX_STRIDE
 from tensorad.codegen.llvm.call_block import SCRATCH_WORD
+from tensorad.codegen.llvm.context import Lowering, Place
+from tensorad.codegen.llvm.far_rows import Window, load_block, pieces_of_rows, store_rows
 from tensorad.codegen.llvm.ops import iota
-from tensorad.codegen.llvm.shared_loads import Window, load_block, pieces_of_rows, store_rows
 from tensorad.codegen.llvm.strided import load_strided, store_strided
 from tensorad.codegen.llvm.text import Value, memory_suffix, memory_type, type_text, vector_constant
 from tensorad.codegen.loops.index_ranges import joined_digits
@@ -20,10 +21,6 @@ from tensorad.ir.expr import Const, Expr, Read, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.index.linear import Linear, linear_form
-
-if TYPE_CHECKING:
-    from tensorad.codegen.llvm.expressions import Expressions
-
 
 APART: Final = 1024
 """Bytes between places of a page: loads are compared with stores by these bits of addresses, and
@@ -47,28 +44,10 @@ class Offset:
         return self.rows is not None or abs(self.stride) > MAX_STRIDE
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the elements are: a scalar pointer, and how the lanes lie around it."""
-
-    pointer: Value
-    constant: int
-    stride: int
-    offsets: Value | None
-    """Element offsets per lane from the pointer, when they are not evenly spaced."""
-    rows: Value | None = None
-    """The elements between lanes where they are no number."""
-
-    @property
-    def step(self) -> str:
-        """The elements between lanes."""
-        return str(self.stride) if self.rows is None else self.rows.name
-
-
 class Memory:
     """Loads and stores of one kernel."""
 
-    def __init__(self, values: Expressions) -> None:
+    def __init__(self, values: Lowering) -> None:
         self.values = values
         self._plans: dict[object, Offset] = {}
         self.windows: dict[Read, Window] = {}
@@ -227,14 +206,6 @@ class Memory:
         shift = put(f"and i64 {missing}, {PAGE - t.dtype.size_bytes}", level)
         return put(f"getelementptr i8, ptr {pointer}, i64 {shift}", level)
 
-    def shifted(self, t: Tensor, pointer: str, elements: int, level: int) -> str:
-        if elements == 0:
-            return pointer
-        element = memory_type(t.dtype)
-        return self.values.code.put(
-            f"getelementptr {element}, ptr {pointer}, i64 {elements}", level
-        )
-
     def load(self, e: Read, guard: Expr | None) -> Value:
         """t[indices]; under a guard that fails, some number that nothing uses."""
         values, t = self.values, e.tensor
@@ -258,28 +229,25 @@ class Memory:
             level = max(level, lanes.level)
         level = values.outermost(level)
         if not in_lanes or lanes is None:
-            pointer = self.shifted(t, place.pointer.name, place.constant, level)
+            pointer = self.values.shifted(t, place.pointer.name, place.constant, level)
             return Value((self._load_scalar(t, pointer, level),), t.dtype, 0, level, mask)
         block = far or (place.offsets is None and abs(place.stride) > MAX_STRIDE)
         if window is not None and block:
-            return load_block(self, e, place, window, level, mask)
+            return load_block(self.values, e, place, window, level, mask)
         names = [self._load_lanes(e, place, r, level) for r in range(lanes.count)]
         return Value(tuple(names), t.dtype, lanes.lanes, level, mask)
 
     def _guarded(self, t: Tensor, place: Place, condition: Value, level: int, mask: int) -> Value:
         """A scalar load from the element if the condition holds, else from a dummy."""
         put = self.values.code.put
-        pointer = self.shifted(t, place.pointer.name, place.constant, level)
+        pointer = self.values.shifted(t, place.pointer.name, place.constant, level)
         chosen = put(f"select i1 {condition.name}, ptr {pointer}, ptr %dummy", level)
         name = self._load_scalar(t, chosen, level)
         return Value((name,), t.dtype, 0, level, mask | condition.mask)
 
-    def metadata(self, t: Tensor) -> str:
-        return "" if t in self.values.written_level else ", !invariant.load !0"
-
     def _load_scalar(self, t: Tensor, pointer: str, level: int) -> str:
         put = self.values.code.put
-        text = f"load {memory_type(t.dtype)}, ptr {pointer}{self.metadata(t)}"
+        text = f"load {memory_type(t.dtype)}, ptr {pointer}{self.values.metadata(t)}"
         name = put(text, level)
         return put(f"icmp ne i8 {name}, 0", level) if t.dtype is BOOL else name
 
@@ -296,9 +264,9 @@ class Memory:
             if window is not None and place.stride > 1:
                 around = place.constant - window.low, window.high - place.constant
             origin = place.pointer.name
-            name = load_strided(self, t, origin, place.stride, level, around, shift)
+            name = load_strided(self.values, t, origin, place.stride, level, around, shift)
         else:
-            pointer = self.shifted(t, place.pointer.name, shift, level)
+            pointer = self.values.shifted(t, place.pointer.name, shift, level)
             name = self._gather(t, pointer, self._lane_offsets(place, r, n), n, level)
         if t.dtype is not BOOL:
             return name
@@ -332,7 +300,7 @@ class Memory:
         values, lanes = self.values, self.values.vector
         place = self.place(t, indices)
         if lanes is None or (place.stride == 0 and place.offsets is None):
-            pointer = self.shifted(t, place.pointer.name, place.constant, values.code.depth)
+            pointer = self.values.shifted(t, place.pointer.name, place.constant, values.code.depth)
             name = self._stored(v.names[0], t.dtype, 0)
             values.code.line(f"store {memory_type(t.dtype)} {name}, ptr {pointer}")
             return
@@ -341,7 +309,7 @@ class Memory:
             name = self._stored(name, t.dtype, lanes.lanes)
             if place.offsets is None and place.stride == 1:
                 pointer = self._register_pointer(t, place, r)
-                store_strided(self, t, pointer, [name], 1)
+                store_strided(self.values, t, pointer, [name], 1)
             else:
                 self._scatter(t, place, r, name)
 
@@ -366,13 +334,13 @@ class Memory:
         for r in range(lanes.count):
             names = [self._stored(v.names[r], t.dtype, lanes.lanes) for v in group]
             store = store_strided if abs(place.stride) <= MAX_STRIDE else store_rows
-            store(self, t, self._register_pointer(t, place, r), names, place.stride)
+            store(self.values, t, self._register_pointer(t, place, r), names, place.stride)
 
     def _register_pointer(self, t: Tensor, place: Place, r: int) -> str:
         lanes = self.values.vector
         assert lanes is not None
         shift = place.constant + r * lanes.lanes * place.stride
-        return self.shifted(t, place.pointer.name, shift, self.values.code.depth)
+        return self.values.shifted(t, place.pointer.name, shift, self.values.code.depth)
 
     def _stored(self, name: str, dtype: DType, n: int) -> str:
         if dtype is not BOOL:

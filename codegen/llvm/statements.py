@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorad.codegen.llvm.expressions import Expressions, Lanes
+from tensorad.codegen.llvm.context import Lanes
+from tensorad.codegen.llvm.expressions import Expressions
 from tensorad.codegen.llvm.guarded_reads import guarded_reads
 from tensorad.codegen.llvm.nan_extrema import is_extremum, of_numbers, step, with_nan
 from tensorad.codegen.llvm.ops import is_constant
-from tensorad.codegen.llvm.shared_loads import find_windows
 from tensorad.codegen.llvm.streaming import fetch
 from tensorad.codegen.llvm.text import Code, Region, Value, Writer, type_text, vector_constant
+from tensorad.codegen.llvm.windows import find_windows
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
@@ -113,7 +114,7 @@ class Statements:
             case Check():
                 self._check(s)
             case Fetch():
-                fetch(self.values.memory, self.code, s)
+                fetch(self.values, s)
             case Visit():
                 pass
             case _:

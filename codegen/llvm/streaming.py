@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorad.codegen.cost.memory_model import ROWS_AHEAD, SHORTEST
 from tensorad.codegen.cost.store_groups import are_neighbours
-from tensorad.codegen.llvm.expressions import Lanes
-from tensorad.codegen.llvm.memory import Memory, Offset, side_by_side
-from tensorad.codegen.llvm.shared_loads import direct, of_axes, row_pointer
+from tensorad.codegen.llvm.context import Lanes
+from tensorad.codegen.llvm.expressions import Expressions
+from tensorad.codegen.llvm.far_rows import row_pointer
+from tensorad.codegen.llvm.memory import Offset, side_by_side
 from tensorad.codegen.llvm.text import Code, Value, memory_type
+from tensorad.codegen.llvm.windows import direct, of_axes
 from tensorad.codegen.loops.ir import Fetch, For, If, Store
 from tensorad.codegen.loops.scratch import PAGE
 from tensorad.codegen.loops.vector_loops import expressions, statements
@@ -26,9 +28,6 @@ from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Call, Const, Expr, Read, Size, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, reads, substitute
-
-if TYPE_CHECKING:
-    from tensorad.codegen.llvm.loops import Loops
 
 LINE: Final = 64
 """Bytes that go to memory at once."""
@@ -65,7 +64,7 @@ class Stream:
         return LINE // self.step
 
 
-def streams_of(loops: Loops, s: For) -> list[Stream]:
+def streams_of(values: Expressions, s: For, width: int) -> list[Stream]:
     """The tensors whose stores in a vector loop may stream.
 
     Not those that loops or branches inside store, too: other rows may be aligned differently.
@@ -78,16 +77,15 @@ def streams_of(loops: Loops, s: For) -> list[Stream]:
     found: list[Stream] = []
     if not where:
         return found
-    values = loops.values
     base = axis(s.axis.name, s.axis.lower, s.axis.upper)
-    values.vector = Lanes(s.axis, base, loops.width, 1, None, "", loops.code.depth)
+    values.vector = Lanes(s.axis, base, width, 1, None, "", values.code.depth)
     shortest = SHORTEST_COMPUTED if any(isinstance(c, For) for c in s.body) else SHORTEST
     inside = statements([c for c in s.body if isinstance(c, (For, If))])
     elsewhere = dict.fromkeys([t for c in inside if isinstance(c, Store) for t in c.tensors])
     for t, stores in where.items():
         if t in elsewhere:
             continue
-        stream = _stream(t, stores, [values.memory.plan(t, i) for i in stores], loops.width)
+        stream = _stream(t, stores, [values.memory.plan(t, i) for i in stores], width)
         if stream is not None and (s.axis.extent or shortest) * stream.step >= shortest:
             found.append(stream)
     values.vector = None
@@ -125,22 +123,22 @@ def _lengths_of_rows(plans: Sequence[Offset]) -> tuple[Expr, ...]:
     return tuple(found) if sizes and alike else ()
 
 
-def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) -> str:
+def head_length(values: Expressions, s: For, streams: Sequence[Stream], extent: str) -> str:
     """How many iterations come before the first aligned one: all where there is none."""
-    put = loops.code.put
+    put = values.code.put
     head, bad = "0", "false"
     for number, stream in enumerate(streams):
         start: dict[Expr, Expr] = {s.axis: s.axis.lower if s.within is None else s.within.lower}
         indices = tuple([substitute(i, start) for i in stream.first])
-        place = loops.values.memory.place(stream.tensor, indices)
-        pointer = loops.values.memory.shifted(
-            stream.tensor, place.pointer.name, place.constant, loops.code.depth
+        place = values.memory.place(stream.tensor, indices)
+        pointer = values.shifted(
+            stream.tensor, place.pointer.name, place.constant, values.code.depth
         )
         address = put(f"ptrtoint ptr {pointer} to i64")
         if s.within is None:
             further = put(f"mul i64 {extent}, {ROWS_AHEAD * stream.step}")
             edge = put(f"getelementptr i8, ptr {pointer}, i64 {further}")
-            prefetch(loops.code, edge, write=True)
+            prefetch(values.code, edge, write=True)
         if number == 0:
             missing = put(f"and i64 {put(f'sub i64 0, {address}')}, {LINE - 1}")
             head = put(f"udiv i64 {missing}, {stream.step}")
@@ -148,7 +146,7 @@ def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) ->
         rest = put(f"and i64 {put(f'add i64 {address}, {ahead}')}, {stream.align - 1}")
         for length in stream.rows:
             size_bytes = put(
-                f"mul i64 {loops.values.value(length).name}, {stream.tensor.dtype.size_bytes}"
+                f"mul i64 {values.value(length).name}, {stream.tensor.dtype.size_bytes}"
             )
             apart = put(f"and i64 {size_bytes}, {stream.align - 1}")
             rest = put(f"or i64 {rest}, {apart}")
@@ -159,7 +157,7 @@ def head_length(loops: Loops, s: For, streams: Sequence[Stream], extent: str) ->
     return put(f"select i1 {everything}, i64 {extent}, i64 {head}")
 
 
-def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
+def start_of_head(values: Expressions, s: For, lower: str, start: str, lanes: int) -> str:
     """Where the register begins that ends before the first line, which is `start`.
 
     A masked store that reaches into a line is a store of that line, which is then read from
@@ -167,7 +165,7 @@ def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
     if it holds all of the part. Masked lanes in a page that is not there take 200 ns: what may be
     read at the same place for many rows must not cross into the page before.
     """
-    put, memory, lanes = loops.code.put, loops.values.memory, loops.width
+    put, memory = values.code.put, values.memory
     if not are_neighbours(s):
         return lower
     head = put(f"sub i64 {start}, {lower}")
@@ -175,12 +173,12 @@ def start_of_head(loops: Loops, s: For, lower: str, start: str) -> str:
     good = put(f"and i1 {short}, {put(f'icmp sgt i64 {head}, 0')}")
     before = put(f"sub i64 {head}, {lanes}")
     own = axis(s.axis.name, s.axis.lower, s.axis.upper)
-    loops.values.keep(own, Value((lower,), INT64, 0, loops.code.depth, 0))
+    values.keep(own, Value((lower,), INT64, 0, values.code.depth, 0))
     for e in reads(*[x for c in s.body for x in expressions(c)]):
         if not access(e.tensor, e.indices).stride(s.axis) or _moves_with_rows(e, s):
             continue
         place = memory.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))
-        pointer = memory.shifted(e.tensor, place.pointer.name, place.constant, loops.code.depth)
+        pointer = values.shifted(e.tensor, place.pointer.name, place.constant, values.code.depth)
         size = e.tensor.dtype.size_bytes
         address = put(
             f"add i64 {put(f'ptrtoint ptr {pointer} to i64')}, {put(f'mul i64 {before}, {size}')}"
@@ -203,10 +201,10 @@ def _moves_with_rows(e: Read, s: For) -> bool:
     return bool(rows) and all(uses.get(x) for x in rows)
 
 
-def ahead_of_line(loops: Loops, s: For, step: str) -> str:
+def ahead_of_line(values: Expressions, s: For, step: str) -> str:
     """How many elements before its lower bound a covering loop starts, so that rows are read by
     whole lines; 0 where rows start at different places of a line."""
-    put, memory = loops.code.put, loops.values.memory
+    put, memory = values.code.put, values.memory
     lane = next((c for c in s.body if isinstance(c, For) and c.kind == "vector"), None)
     found = None if lane is None else _across(s, lane)
     if lane is None or found is None:
@@ -214,7 +212,7 @@ def ahead_of_line(loops: Loops, s: For, step: str) -> str:
     start: dict[Expr, Expr] = {s.axis: s.axis.lower, lane.axis: lane.axis.lower}
     indices = tuple([substitute(i, start) for i in found.indices])
     place, size = memory.place(found.tensor, indices), found.tensor.dtype.size_bytes
-    pointer = memory.shifted(found.tensor, place.pointer.name, place.constant, loops.code.depth)
+    pointer = values.shifted(found.tensor, place.pointer.name, place.constant, values.code.depth)
     address = put(f"ptrtoint ptr {pointer} to i64")
     past = put(f"lshr i64 {put(f'and i64 {address}, {LINE - 1}')}, {size.bit_length() - 1}")
     return put(f"urem i64 {past}, {step}")
@@ -231,9 +229,9 @@ def _across(s: For, lane: For) -> Read | None:
     return None
 
 
-def ask_for_stores(loops: Loops, s: For) -> None:
+def ask_for_stores(values: Expressions, s: For) -> None:
     """Fetch, before a register group's inner loops, the lines that it stores after them."""
-    lanes, memory, code = loops.values.vector, loops.values.memory, loops.code
+    lanes, memory, code = values.vector, values.memory, values.code
     wanted = dict.fromkeys(s.ahead)
     assert lanes is not None  # the loop's lanes are set
     stores = [c for c in direct(s.body) if isinstance(c, Store)]
@@ -244,13 +242,13 @@ def ask_for_stores(loops: Loops, s: For) -> None:
         if place.offsets is not None or place.stride != 1:
             continue
         for at in range(0, lanes.lanes * lanes.count, LINE // t.dtype.size_bytes):
-            where = memory.shifted(t, place.pointer.name, place.constant + at, code.depth)
+            where = values.shifted(t, place.pointer.name, place.constant + at, code.depth)
             prefetch(code, where, write=True)
 
 
-def ask_ahead(loops: Loops, s: For) -> None:
+def ask_ahead(values: Expressions, s: For) -> None:
     """Prefetch, at the start of a register group, the lines that a later one will read."""
-    lanes, memory = loops.values.vector, loops.values.memory
+    lanes, memory = values.vector, values.memory
     wanted = dict.fromkeys(s.ahead)
     assert lanes is not None  # the loop's lanes are set
     spans: dict[object, tuple[Read, list[int], int]] = {}
@@ -263,11 +261,11 @@ def ask_ahead(loops: Loops, s: For) -> None:
                 key = (e.tensor, tuple(plan.units.items()), plan.stride)
                 spans.setdefault(key, (e, [], plan.stride))[1].append(plan.constant)
     for e, constants, stride in spans.values():
-        _ask(loops, s, e, sorted(dict.fromkeys(constants)), stride)
+        _ask(values, s, e, sorted(dict.fromkeys(constants)), stride)
 
 
-def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -> None:
-    memory, lanes = loops.values.memory, loops.values.vector
+def _ask(values: Expressions, s: For, e: Read, constants: Sequence[int], stride: int) -> None:
+    memory, lanes = values.memory, values.vector
     assert lanes is not None
     size = e.tensor.dtype.size_bytes
     far = memory.plan(e.tensor, e.indices).is_far
@@ -276,11 +274,11 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
         return
     count = lanes.lanes * lanes.count
     line = LINE // size
-    code, pointer = loops.code, place.pointer.name
+    code, pointer = values.code, place.pointer.name
 
     def ask(row: int, at: int) -> None:
-        start = row_pointer(memory, e.tensor, pointer, place, row, code.depth)
-        prefetch(code, memory.shifted(e.tensor, start, at, code.depth), near=NEAR)
+        start = row_pointer(values, e.tensor, pointer, place, row, code.depth)
+        prefetch(code, values.shifted(e.tensor, start, at, code.depth), near=NEAR)
 
     few = s.axis.extent is not None and s.axis.extent <= 2 * AHEAD_ROWS * count
     if far and (few or s.within is not None):  # what follows in each row
@@ -295,7 +293,7 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
         reach = (AHEAD // size) * (1 if stride > 0 else -1)
         wanted = [first + reach + at for at in range(0, bands * abs(stride) * count, line)]
         if bands > 1:  # all rows of the band, one after the other
-            more = _further(loops, s, (bands - 1) * stride)
+            more = _further(values, s, (bands - 1) * stride)
             pointer = code.put(
                 f"getelementptr {memory_type(e.tensor.dtype)}, ptr {pointer}, i64 {more}"
             )
@@ -303,7 +301,7 @@ def _ask(loops: Loops, s: For, e: Read, constants: Sequence[int], stride: int) -
             ask(0, at)
 
 
-def fetch(memory: Memory, code: Code, s: Fetch) -> None:
+def fetch(values: Expressions, s: Fetch) -> None:
     """Ask for the lines of a `Fetch`, into the second cache, or load its first element now.
 
     Each line is asked for at its last element: in rows that begin inside of a line, the line of the
@@ -312,7 +310,7 @@ def fetch(memory: Memory, code: Code, s: Fetch) -> None:
     no more is asked for than the registers that are filled at a time: the rest of a loop takes
     fewer of them.
     """
-    lanes = memory.values.vector
+    lanes, memory, code = values.vector, values.memory, values.code
     if lanes is not None and s.tensor in lanes.streams:
         return
     place, count = memory.place(s.tensor, s.indices), s.count
@@ -320,12 +318,12 @@ def fetch(memory: Memory, code: Code, s: Fetch) -> None:
         count = min(count, abs(place.stride) * lanes.lanes * lanes.count)
     step = LINE // s.tensor.dtype.size_bytes
     if s.now:
-        where = memory.shifted(s.tensor, place.pointer.name, place.constant, code.depth)
+        where = values.shifted(s.tensor, place.pointer.name, place.constant, code.depth)
         code.put(f"load volatile {memory_type(s.tensor.dtype)}, ptr {where}")
     elif place.offsets is None:
         for at in range(0, count, step):
             last = place.constant + min(at + step, count) - 1
-            where = memory.shifted(s.tensor, place.pointer.name, last, code.depth)
+            where = values.shifted(s.tensor, place.pointer.name, last, code.depth)
             prefetch(code, where, near=2)
 
 
@@ -341,8 +339,8 @@ def _bands(constants: Sequence[int], width: int) -> int:
     return len(starts)
 
 
-def _further(loops: Loops, s: For, factor: int) -> str:
+def _further(values: Expressions, s: For, factor: int) -> str:
     """factor * (iterations done before this one)."""
-    lanes = loops.values.vector
+    lanes = values.vector
     assert lanes is not None
-    return loops.values.value(mul(sub(lanes.base, s.axis.lower), int_const(factor))).name
+    return values.value(mul(sub(lanes.base, s.axis.lower), int_const(factor))).name

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from tensorad.codegen.llvm.context import Lowering
 from tensorad.codegen.llvm.ops import iota, is_constant
 from tensorad.codegen.llvm.text import Value, Writer, memory_suffix, memory_type
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.tensor import Tensor
 
-if TYPE_CHECKING:
-    from tensorad.codegen.llvm.memory import Memory
-
 
 def load_strided(
-    memory: Memory, t: Tensor, pointer: str, stride: int, level: int,
+    values: Lowering, t: Tensor, pointer: str, stride: int, level: int,
     window: tuple[int, int] = (0, 0), at: int = 0,
 ) -> str:  # fmt: skip
     """Elements pointer[at], pointer[at + stride], ...
@@ -25,7 +22,7 @@ def load_strided(
     `stride` is positive.
     """
     before, behind = window
-    lanes = memory.values.vector
+    lanes = values.vector
     assert lanes is not None  # only vector loops read in lanes
     n, step = lanes.lanes, abs(stride)
     if stride < 0:
@@ -35,48 +32,48 @@ def load_strided(
     starts = [min(part * n, last) for part in range(step)]
     parts = []
     for start in starts:
-        mask = _mask(memory, start, step, 1 - step + spare)
-        parts.append(_load(memory, t, pointer, at + start - before, mask, level))
+        mask = _mask(values, start, step, 1 - step + spare)
+        parts.append(_load(values, t, pointer, at + start - before, mask, level))
     ty = memory_type(t.dtype, n)
     if step == 1:
-        return parts[0] if stride == 1 else shuffle(memory, ty, parts * 2, _down(n), level)
-    return _pick(memory, ty, parts, [start - before for start in starts], stride, level)
+        return parts[0] if stride == 1 else shuffle(values, ty, parts * 2, _down(n), level)
+    return _pick(values, ty, parts, [start - before for start in starts], stride, level)
 
 
 def _down(n: int) -> list[int]:
     return list(range(n - 1, -1, -1))
 
 
-def _load(memory: Memory, t: Tensor, pointer: str, start: int, mask: str | None, level: int) -> str:
+def _load(
+    values: Lowering, t: Tensor, pointer: str, start: int, mask: str | None, level: int
+) -> str:
     """The vector at pointer[start]: once for all that need it, if nothing may change it."""
-    values = memory.values
     key = ("vector", t, pointer, start, mask)
     found = values.cache.get(key)
     if found is not None and found.level <= level:
         return found.name
-    where = memory.shifted(t, pointer, start, level)
-    name = _load_at(memory, t, where, mask, level)
+    where = values.shifted(t, pointer, start, level)
+    name = _load_at(values, t, where, mask, level)
     if t not in values.written_level:
         values.keep(key, Value((name,), t.dtype, 0, level, 0))
     return name
 
 
-def _load_at(memory: Memory, t: Tensor, where: str, mask: str | None, level: int) -> str:
-    lanes, code = memory.values.vector, memory.values.code
+def _load_at(values: Lowering, t: Tensor, where: str, mask: str | None, level: int) -> str:
+    lanes, code = values.vector, values.code
     assert lanes is not None
     n, align = lanes.lanes, t.dtype.size_bytes
     ty = memory_type(t.dtype, n)
     if mask is None:
-        return code.put(f"load {ty}, ptr {where}, align {align}{memory.metadata(t)}", level)
+        return code.put(f"load {ty}, ptr {where}, align {align}{values.metadata(t)}", level)
     name, flags = f"llvm.masked.load.{memory_suffix(t.dtype, n)}.p0", f"<{n} x i1>"
     code.declare(name, ty, "ptr", "i32", flags, ty)
     args = f"ptr {where}, i32 {align}, {flags} {mask}, {ty} zeroinitializer"
     return code.put(f"call {ty} @{name}({args})", level)
 
 
-def _mask(memory: Memory, start: int, step: int, extra: int) -> str | None:
+def _mask(values: Lowering, start: int, step: int, extra: int) -> str | None:
     """Which of the elements start, start + 1, ... lie below step * (active lanes) + extra."""
-    values = memory.values
     lanes = values.vector
     assert lanes is not None
     if lanes.mask is None:
@@ -102,10 +99,10 @@ def _mask(memory: Memory, start: int, step: int, extra: int) -> str | None:
 
 
 def _pick(
-    memory: Memory, ty: str, parts: Sequence[str], starts: Sequence[int], stride: int, level: int
+    values: Lowering, ty: str, parts: Sequence[str], starts: Sequence[int], stride: int, level: int
 ) -> str:
     """Lane l from element l * |stride| of the loaded parts, two parts at a time."""
-    lanes = memory.values.vector
+    lanes = values.vector
     assert lanes is not None
     n = lanes.lanes
     wanted = [abs(stride) * lane for lane in range(n)]
@@ -118,30 +115,32 @@ def _pick(
         for lane, w in enumerate(wanted):
             keep = lane if p > 1 else w - starts[0] if chosen[lane] == 0 else 0
             order.append(n + w - starts[p] if chosen[lane] == p else keep)
-        result = shuffle(memory, ty, (result, parts[p]), order, level)
+        result = shuffle(values, ty, (result, parts[p]), order, level)
     return result
 
 
-def shuffle(memory: Memory, ty: str, pair: Sequence[str], order: Sequence[int], level: int) -> str:
+def shuffle(
+    values: Lowering, ty: str, pair: Sequence[str], order: Sequence[int], level: int
+) -> str:
     lanes = ", ".join([f"i32 {o}" for o in order])
-    return memory.values.code.put(
+    return values.code.put(
         f"shufflevector {ty} {pair[0]}, {ty} {pair[1]}, <{len(order)} x i32> <{lanes}>", level
     )
 
 
 def store_strided(
-    memory: Memory, t: Tensor, pointer: str, vectors: Sequence[str], stride: int
+    values: Lowering, t: Tensor, pointer: str, vectors: Sequence[str], stride: int
 ) -> None:
     """pointer[l * stride + m] = vectors[m][l] for as many vectors as the stride: whole vectors side
     by side."""
-    lanes, code = memory.values.vector, memory.values.code
+    lanes, code = values.vector, values.code
     assert lanes is not None
     n, k, depth = lanes.lanes, stride, code.depth
     ty, align, flags = memory_type(t.dtype, n), t.dtype.size_bytes, f"<{n} x i1>"
     for part in range(k):
-        name = _interleaved(memory, ty, vectors, part * n)
-        where = memory.shifted(t, pointer, part * n, depth)
-        mask = _mask(memory, part * n, k, 0)
+        name = _interleaved(values, ty, vectors, part * n)
+        where = values.shifted(t, pointer, part * n, depth)
+        mask = _mask(values, part * n, k, 0)
         if mask is None:
             wide = lanes.streams.get(t)
             how = f"align {align}" if wide is None else f"align {wide}, !nontemporal !1"
@@ -157,9 +156,9 @@ def store_strided(
         code.line(f"call void @{full}({args})")
 
 
-def _interleaved(memory: Memory, ty: str, vectors: Sequence[str], start: int) -> str:
+def _interleaved(values: Lowering, ty: str, vectors: Sequence[str], start: int) -> str:
     """Elements start, start + 1, ... of the vectors dealt out in turn."""
-    lanes = memory.values.vector
+    lanes = values.vector
     assert lanes is not None
     n, k = lanes.lanes, len(vectors)
     result = vectors[0]
@@ -169,5 +168,5 @@ def _interleaved(memory: Memory, ty: str, vectors: Sequence[str], start: int) ->
             source, position = (start + lane) % k, (start + lane) // k
             keep = lane if m > 1 else position
             order.append(n + position if source == m else keep)
-        result = shuffle(memory, ty, (result, vectors[m]), order, memory.values.code.depth)
+        result = shuffle(values, ty, (result, vectors[m]), order, values.code.depth)
     return result

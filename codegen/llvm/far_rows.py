@@ -1,34 +1,20 @@
-"""Reads of neighbouring elements by one register group: shared loads, transposed blocks.
-
-Reads of one tensor whose offsets differ by numbers form windows. Where lanes are a few elements
-apart, the reads of a window pick their lanes from the same loaded vectors. Where lanes are far
-apart but the reads are neighbours, pieces of rows are loaded, one row per lane, and transposed.
-"""
+"""Rows of far lanes: pieces of them loaded or stored, one row per lane, and transposed."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tensorad.codegen.cost.memory_model import MAX_STRIDE
+from tensorad.codegen.llvm.context import Lowering, Place
 from tensorad.codegen.llvm.ops import is_constant
 from tensorad.codegen.llvm.strided import shuffle
 from tensorad.codegen.llvm.text import Value, memory_suffix, memory_type
-from tensorad.codegen.loops.ir import For, If, Stmt
-from tensorad.codegen.loops.vector_loops import expressions
 from tensorad.codegen.target import machine
 from tensorad.ir.dtypes import BOOL, FLOAT32, DType
-from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
+from tensorad.ir.expr import Read
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import postorder, reads
 
-if TYPE_CHECKING:
-    from tensorad.codegen.llvm.expressions import Expressions
-    from tensorad.codegen.llvm.memory import Memory, Offset, Place
-
-FEWEST_ROWS: Final = 3
-"""Neighbours from which a transposed block costs less than reading element by element."""
 LEAST_PIECE: Final = 16
 """Bytes of a row that are loaded at least."""
 CROWDED: Final = 2048
@@ -46,87 +32,18 @@ class Window:
     """By their constant offsets."""
 
 
-def direct(body: Sequence[Stmt]) -> list[Stmt]:
-    """The statements that are not inside further loops or branches."""
-    return [s for s in body if not isinstance(s, (For, If))]
-
-
-def of_axes(unit: Expr) -> bool:
-    """Whether an operand of an address is known when a loop starts."""
-    return type(unit) is Axis or all(
-        isinstance(e, (Axis, Size, Const, Call)) for e in postorder(unit)
-    )
-
-
-def find_windows(
-    values: Expressions, body: Sequence[Stmt], stored: Container[Tensor]
-) -> dict[Read, Window]:
-    """The windows of more than one offset among the reads a block itself makes in lanes.
-
-    Of tensors that the kernel writes only those that are transposed, where no store comes between.
-
-    Args:
-        stored: the tensors that the block writes, its loops included.
-    """
-    memory = values.memory
-    for known in [r for r in memory.windows if r.tensor in stored]:
-        del memory.windows[known]
-    groups: dict[object, tuple[Offset, dict[int, list[Read]]]] = {}
-    for e in reads(*[x for s in direct(body) for x in expressions(s)]):
-        memory.windows.pop(e, None)  # of an earlier loop, which may have had more lanes
-        if e.tensor in stored:
-            continue
-        plan = memory.plan(e.tensor, e.indices)
-        if plan.stride in (0, 1) and plan.rows is None:
-            continue
-        if not all(of_axes(unit) for unit in plan.units):
-            continue
-        if e.tensor in values.written_level and not plan.is_far:
-            continue
-        key = (e.tensor, tuple(plan.units.items()), plan.stride)
-        constants = groups.setdefault(key, (plan, {}))[1]
-        constants.setdefault(plan.constant, []).append(e)
-    found: dict[Read, Window] = {}
-    for plan, constants in groups.values():
-        most = plan.stride if 0 < plan.stride <= MAX_STRIDE else _lanes(values)
-        for window in _clusters(constants, most, plan.is_far):
-            found.update({e: window for same in window.reads.values() for e in same})
-    return found
-
-
-def _lanes(values: Expressions) -> int:
-    assert values.vector is not None  # windows are looked for in vector loops
-    return values.vector.lanes
-
-
-def _clusters(constants: dict[int, list[Read]], most: int, dense: bool) -> list[Window]:
-    """Runs of offsets of at most `most` values; `dense` ones have no gaps and several rows."""
-    result: list[Window] = []
-    rest = sorted(constants)
-    while rest:
-        low, count = rest[0], 1
-        while count < len(rest) and rest[count] < low + most:
-            if dense and rest[count] != low + count:
-                break
-            count += 1
-        run, rest = rest[:count], rest[count:]
-        if count >= (FEWEST_ROWS if dense else 2):
-            result.append(Window(low, run[-1], {c: constants[c] for c in run}))
-    return result
-
-
 def load_block(
-    memory: Memory, e: Read, place: Place, window: Window, level: int, mask: int
+    values: Lowering, e: Read, place: Place, window: Window, level: int, mask: int
 ) -> Value:
     """One row per lane, transposed: every read of the window at once."""
-    values, t = memory.values, e.tensor
+    t = e.tensor
     lanes = values.vector
     assert lanes is not None
     n, rows = lanes.lanes, window.high - window.low + 1
     columns: list[list[str]] = [[] for _ in range(rows)]
     for r in range(lanes.count):
-        starts = [_start(memory, e, place, window, r * n + lane, level) for lane in range(n)]
-        for k, name in enumerate(_columns(memory, t, starts, rows, place.stride, level)):
+        starts = [_start(values, e, place, window, r * n + lane, level) for lane in range(n)]
+        for k, name in enumerate(_columns(values, t, starts, rows, place.stride, level)):
             if t.dtype is BOOL:
                 name = values.code.put(f"icmp ne {memory_type(BOOL, n)} {name}, zeroinitializer",
                                        level)  # fmt: skip
@@ -142,16 +59,16 @@ def load_block(
 
 
 def _start(
-    memory: Memory, e: Read, place: Place, window: Window, lane: int, level: int
+    values: Lowering, e: Read, place: Place, window: Window, lane: int, level: int
 ) -> str | None:
     """Where the row of one lane starts; None for a lane that is not active."""
-    values, t = memory.values, e.tensor
+    t = e.tensor
     lanes = values.vector
     assert lanes is not None
     code = values.code
-    pointer = memory.shifted(t, place.pointer.name, window.low, level)
+    pointer = values.shifted(t, place.pointer.name, window.low, level)
     if lanes.mask is None or (is_constant(lanes.left) and lane < int(lanes.left)):
-        return row_pointer(memory, t, pointer, place, lane, level)
+        return row_pointer(values, t, pointer, place, lane, level)
     if is_constant(lanes.left):
         return None
     if lane:  # the last active lane's row once more: lanes beyond it are not stored
@@ -165,18 +82,18 @@ def _start(
 
 
 def row_pointer(
-    memory: Memory, t: Tensor, pointer: str, place: Place, lane: int, level: int
+    values: Lowering, t: Tensor, pointer: str, place: Place, lane: int, level: int
 ) -> str:
     """The pointer as many rows further as the number of a lane."""
     if place.rows is None or not lane:
-        return memory.shifted(t, pointer, lane * place.stride, level)
-    put, rows = memory.values.code.put, place.rows
+        return values.shifted(t, pointer, lane * place.stride, level)
+    put, rows = values.code.put, place.rows
     offset = put(f"mul i64 {rows.name}, {lane}", rows.level)
     return put(f"getelementptr {memory_type(t.dtype)}, ptr {pointer}, i64 {offset}", level)
 
 
 def _columns(
-    memory: Memory, t: Tensor, starts: Sequence[str | None], rows: int, stride: int, level: int
+    values: Lowering, t: Tensor, starts: Sequence[str | None], rows: int, stride: int, level: int
 ) -> list[str]:
     """`rows` registers, lane l of register k being element k from the start of row l.
 
@@ -191,14 +108,14 @@ def _columns(
         for first in range(0, rows, piece):
             for lane in range(r, n, piece):
                 pieces[first, lane] = _load_piece(
-                    memory, t, starts[lane], first, piece, min(piece, rows - first), level
+                    values, t, starts[lane], first, piece, min(piece, rows - first), level
                 )
     for first in range(0, rows, piece):
         group = [
-            _joined(memory, t, [pieces[first, lane] for lane in range(r, n, piece)], level)
+            _joined(values, t, [pieces[first, lane] for lane in range(r, n, piece)], level)
             for r in range(piece)
         ]
-        result.extend(transposed(memory, t.dtype, group, n, level))
+        result.extend(transposed(values, t.dtype, group, n, level))
     return result[:rows]
 
 
@@ -215,16 +132,16 @@ def _piece(t: Tensor, n: int, rows: int, stride: int) -> int:
 
 
 def _load_piece(
-    memory: Memory, t: Tensor, start: str | None, first: int, piece: int, wanted: int, level: int
+    values: Lowering, t: Tensor, start: str | None, first: int, piece: int, wanted: int, level: int
 ) -> str:
     """`wanted` elements from `first` on; those behind them are not touched."""
     if start is None:
         return "poison"
-    code = memory.values.code
-    pointer = memory.shifted(t, start, first, level)
+    code = values.code
+    pointer = values.shifted(t, start, first, level)
     ty, align = memory_type(t.dtype, piece), t.dtype.size_bytes
     if wanted == piece:
-        return code.put(f"load {ty}, ptr {pointer}, align {align}{memory.metadata(t)}", level)
+        return code.put(f"load {ty}, ptr {pointer}, align {align}{values.metadata(t)}", level)
     name, flags = f"llvm.masked.load.{memory_suffix(t.dtype, piece)}.p0", f"<{piece} x i1>"
     code.declare(name, ty, "ptr", "i32", flags, ty)
     mask = ", ".join(["i1 true" if k < wanted else "i1 false" for k in range(piece)])
@@ -232,20 +149,22 @@ def _load_piece(
     return code.put(f"call {ty} @{name}({args})", level)
 
 
-def _joined(memory: Memory, t: Tensor, parts: Sequence[str], level: int) -> str:
+def _joined(values: Lowering, t: Tensor, parts: Sequence[str], level: int) -> str:
     """Pieces side by side in one register, two neighbours at a time."""
-    lanes = memory.values.vector
+    lanes = values.vector
     assert lanes is not None  # only vector loops read in lanes
     current, width = list(parts), lanes.lanes // len(parts)
     while len(current) > 1:
         ty = memory_type(t.dtype, width)
         pairs = zip(current[::2], current[1::2], strict=True)
         width *= 2
-        current = [shuffle(memory, ty, pair, range(width), level) for pair in pairs]
+        current = [shuffle(values, ty, pair, range(width), level) for pair in pairs]
     return current[0]
 
 
-def transposed(memory: Memory, dtype: DType, rows: Sequence[str], n: int, level: int) -> list[str]:
+def transposed(
+    values: Lowering, dtype: DType, rows: Sequence[str], n: int, level: int
+) -> list[str]:
     """Lane b + l of register k from lane b + k of register l, b in steps of as many registers.
 
     Blocks of 1, 2, 4, ... lanes change places across the diagonal of the blocks twice as large:
@@ -256,19 +175,19 @@ def transposed(memory: Memory, dtype: DType, rows: Sequence[str], n: int, level:
     size, current, ty = 1, list(rows), memory_type(dtype, n)
     while size < len(rows):
         if size * dtype.size_bytes == LEAST_PIECE:
-            current = [_fenced(memory, dtype, name, n, level) for name in current]
+            current = [_fenced(values, dtype, name, n, level) for name in current]
         for i in [i for i in range(len(rows)) if not i & size]:
             pair = (current[i], current[i + size])
             current[i], current[i + size] = (
-                shuffle(memory, ty, pair, _exchange(n, size, half), level) for half in (0, 1)
+                shuffle(values, ty, pair, _exchange(n, size, half), level) for half in (0, 1)
             )
         size *= 2
     return current
 
 
-def _fenced(memory: Memory, dtype: DType, name: str, n: int, level: int) -> str:
+def _fenced(values: Lowering, dtype: DType, name: str, n: int, level: int) -> str:
     """The same register, which LLVM does not see through; there is no instruction for it."""
-    code, lanes = memory.values.code, n * dtype.size_bytes // FLOAT32.size_bytes
+    code, lanes = values.code, n * dtype.size_bytes // FLOAT32.size_bytes
     ty, opaque = memory_type(dtype, n), memory_type(FLOAT32, lanes)
     fence = f"llvm.arithmetic.fence.{memory_suffix(FLOAT32, lanes)}"
     code.declare(fence, opaque, opaque)
@@ -307,15 +226,15 @@ def pieces_of_rows(constants: Sequence[int], size_bytes: int, lanes: int) -> lis
 
 
 def store_rows(
-    memory: Memory, t: Tensor, pointer: str, columns: Sequence[str], stride: int
+    values: Lowering, t: Tensor, pointer: str, columns: Sequence[str], stride: int
 ) -> None:
     """pointer[l * stride + m] = columns[m][l], the columns being 2^k: a piece of each row."""
-    lanes, code = memory.values.vector, memory.values.code
+    lanes, code = values.vector, values.code
     assert lanes is not None  # blocks are found in vector loops only
     n, count, depth = lanes.lanes, len(columns), code.depth
     ty, part, align = memory_type(t.dtype, n), memory_type(t.dtype, count), t.dtype.size_bytes
-    for r, name in enumerate(transposed(memory, t.dtype, columns, n, depth)):
+    for r, name in enumerate(transposed(values, t.dtype, columns, n, depth)):
         for first in range(0, n, count):
-            piece = shuffle(memory, ty, (name, name), range(first, first + count), depth)
-            where = memory.shifted(t, pointer, (first + r) * stride, depth)
+            piece = shuffle(values, ty, (name, name), range(first, first + count), depth)
+            where = values.shifted(t, pointer, (first + r) * stride, depth)
             code.line(f"store {part} {piece}, ptr {where}, align {align}")
