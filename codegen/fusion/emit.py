@@ -17,8 +17,9 @@ from tensorad.codegen.loops.index_ranges import among, substitutor
 from tensorad.codegen.loops.ir import For, Kernel, LoopKind, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
 from tensorad.codegen.nest.ir import Nest, map_nest
-from tensorad.codegen.schedule.emit import Plan, emit_nest
+from tensorad.codegen.schedule.emit import emit_nest
 from tensorad.codegen.schedule.flatten import flattened
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul
 from tensorad.ir.tensor import Dim, Placeholder, Tensor, outputs

@@ -20,9 +20,10 @@ from tensorad.codegen.nest.folds import lower_values
 from tensorad.codegen.nest.ir import Nest, share_loops, simplify_nest
 from tensorad.codegen.scan.scatter import free_loops
 from tensorad.codegen.schedule.borders import emit_bordered
-from tensorad.codegen.schedule.emit import Plan, emit_nest
+from tensorad.codegen.schedule.emit import emit_nest
 from tensorad.codegen.schedule.flatten import flattened
 from tensorad.codegen.schedule.fuse_pieces import emit_together, together
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.splitting.blocked_sums import split_sums
 from tensorad.codegen.splitting.constant_tables import write_tables

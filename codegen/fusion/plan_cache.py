@@ -21,8 +21,8 @@ from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
 from tensorad.codegen.nest.ir import Nest, nest_of
 from tensorad.codegen.scan.scatter import schedule_scatter, schedule_updates
 from tensorad.codegen.scan.schedule import schedule_scan
-from tensorad.codegen.schedule.emit import Plan
 from tensorad.codegen.schedule.fuse_pieces import planned_together
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.schedule.user_directives import check_lanes
 from tensorad.errors import InternalError

@@ -20,7 +20,7 @@ from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.chains import chain_of, scan_chains
 from tensorad.codegen.scan.inline_sources import with_sources
 from tensorad.codegen.scan.schedule import schedule_chain
-from tensorad.codegen.schedule.emit import Plan
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import lanes_of
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, add, axis

@@ -17,7 +17,8 @@ from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.loops.ir import For, LoopKind, Stmt
 from tensorad.codegen.nest.access import extent_of
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.schedule.emit import Plan, emit_nest
+from tensorad.codegen.schedule.emit import emit_nest
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.target import machine
 from tensorad.ir.expr import TRUE, Axis
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 
 from tensorad.codegen.decisions import is_listening
 from tensorad.codegen.loops.collapse import long_shared
@@ -12,6 +11,7 @@ from tensorad.codegen.loops.ir import Assign, Fold, For, If, LoopKind, Stmt, Sto
 from tensorad.codegen.loops.vector_loops import lanes_for
 from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.reasons import explain_plan
 from tensorad.codegen.schedule.row_sums import emit_sweep
 from tensorad.ir.expr import (
@@ -41,29 +41,6 @@ LONGEST_STRIP = 16384
 
 Copy = dict[Expr, Expr]
 """What a jammed copy puts in place of axes and accumulators."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a nest is to be run."""
-
-    order: tuple[Axis, ...]
-    """Output axes, outermost first."""
-    vector: Axis | None = None
-    """The axis run in lanes, an output axis or a reduce axis."""
-    width: int = 0
-    jam: Mapping[Axis, int] = field(default_factory=dict)
-    """Output axes unrolled, all copies inside the same reduce loops."""
-    unroll: frozenset[Axis] = frozenset()
-    """Reduce axes of constant extent unrolled innermost."""
-    parallel: bool = False
-    strip: int = 0
-    """Values of the lanes' axis that the loops from the jammed axis inwards take at a time."""
-    sweep: int = 0
-    """Values of the last reduce axis added in one pass of the lanes over what they store, which
-    holds the sums meanwhile; 0: sums stay in registers, and the lanes are outside."""
-    riders: tuple[Store, ...] = ()
-    """What else a sweep stores at each of its points."""
 
 
 def emit_nest(nest: Nest, plan: Plan) -> tuple[Stmt, ...]:
@@ -311,8 +288,3 @@ def _renew(a: Axis, copy: Copy) -> Axis:
     if bounds[0] is a.lower and bounds[1] is a.upper and bounds[2] is a.step:
         return a
     return axis(a.name, *bounds)
-
-
-def with_parallel(plan: Plan) -> Plan:
-    """The plan with its outermost loop on several threads."""
-    return replace(plan, parallel=True)

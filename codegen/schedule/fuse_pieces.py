@@ -19,7 +19,8 @@ from tensorad.codegen.loops.index_ranges import among, substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
 from tensorad.codegen.nest.access import fold_accesses
 from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups, substitute_nest
-from tensorad.codegen.schedule.emit import Plan, fold_lanes
+from tensorad.codegen.schedule.emit import fold_lanes
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import folds_in_lanes, lanes_of
 from tensorad.codegen.schedule.reasons import explain_plan
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Param, axis, int_const, param

@@ -10,7 +10,7 @@ from tensorad.codegen.cost.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.loops.collapse import FEW_POINTS
 from tensorad.codegen.nest.access import extent_of
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.schedule.emit import Plan
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.ir.expr import Axis
 from tensorad.ir.order import SIZE, occurs
 

@@ -23,7 +23,7 @@ from tensorad.codegen.nest.access import (
     unsafe_reads,
 )
 from tensorad.codegen.nest.ir import Nest, fold_groups
-from tensorad.codegen.schedule.emit import Plan
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.parallel_axis import on_threads
 from tensorad.codegen.schedule.register_loads import (
     IN_FLIGHT,

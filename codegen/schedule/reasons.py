@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 from tensorad.codegen.decisions import note
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.nest.access import FAR, Access, fold_accesses, outer_accesses
 from tensorad.codegen.nest.ir import Nest
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.ir.expr import Axis
-
-if TYPE_CHECKING:
-    from tensorad.codegen.schedule.emit import Plan
 
 
 def explain_plan(nest: Nest, plan: Plan) -> None:

@@ -17,7 +17,7 @@ from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.loops.vector_loops import lanes_for
 from tensorad.codegen.nest.access import Access, extent_of, fold_accesses
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.schedule.emit import Plan
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.target import machine
 from tensorad.ir.expr import ONE, Axis, Const
 from tensorad.ir.order import reads

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tensorad.codegen.directives import Choices, is_part
 from tensorad.codegen.nest.access import unsafe_reads
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.schedule.emit import Plan
+from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import folds_in_lanes
 from tensorad.errors import BuildError
 from tensorad.ir.expr import Axis
