@@ -1,1 +1,1 @@
-"""Who runs the workloads: tensorad, libraries, and loops written by hand."""
+"""Who runs the workloads: tensorad, libraries, and numba on loops written by hand."""

@@ -17,7 +17,7 @@ def numba_contestant(p: Problem, modes: Sequence[str], threads: int) -> Contesta
     """Loops by hand, where the workload has some."""
     if p.numba is None:
         return None
-    from benchmarks.peers.loops import use_threads
+    from benchmarks.workloads.loops.by_numba import use_threads
 
     use_threads(threads)
     return _contestant("numba", p.numba(p.inputs, p.head), modes)

@@ -56,7 +56,7 @@ def _statements(arrays: dict[str, np.ndarray]) -> dict[str, tuple[str, dict[str,
         "numpy, result allocated": ("f(a, b)", {"f": np.add}),
     }
     if importlib.util.find_spec("numba") is not None:
-        from benchmarks.peers.loops import adder
+        from benchmarks.workloads.loops.by_numba import adder
 
         found["numba"] = "f(a, b, c)", {"f": adder()}
     if importlib.util.find_spec("torch") is not None:

@@ -158,7 +158,7 @@ def _jax_product(seen: tuple[Array, Array]) -> Call:
 
 
 def _numba_product(threads: int, seen: tuple[Array, Array], out: Array) -> Call:
-    from benchmarks.peers.loops import product, use_threads
+    from benchmarks.workloads.loops.by_numba import product, use_threads
 
     use_threads(threads)
     left, right, into = [a.reshape(-1, *a.shape[-2:]) for a in (*seen, out)]

@@ -49,7 +49,7 @@ def convolution(
         return _depthwise_numpy(a, h, pad) if depthwise else _numpy(a, h, pad)
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_windows import convolution
+        from benchmarks.workloads.loops.windows import convolution
 
         return convolution(a, h)
 

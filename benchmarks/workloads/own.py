@@ -76,7 +76,7 @@ def banded_attention(heads: int, n: int, d: int, band: int) -> Problem:
         return jax.numpy.einsum("hiw,hiwd->hid", p, values)
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_folds import banded_attention
+        from benchmarks.workloads.loops.folds import banded_attention
 
         return banded_attention(a, h, band)
 
@@ -138,7 +138,7 @@ def bilateral(n: int) -> Problem:
         return shifted(jnp.exp, jnp.pad(U, RADIUS), jnp.pad(jnp.ones_like(U), RADIUS), U)
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_windows import bilateral
+        from benchmarks.workloads.loops.windows import bilateral
 
         return bilateral(a, h, near, RANGE)
 
@@ -197,7 +197,7 @@ def lattice_gas(n: int) -> Problem:
         return stack(found)
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_windows import lattice_gas
+        from benchmarks.workloads.loops.windows import lattice_gas
 
         return lattice_gas(a, h, shares, moves, OMEGA)
 
@@ -253,7 +253,7 @@ def soft_path(n: int, m: int) -> Problem:
         return jax.lax.scan(step, start, (A.T, D.T))[1].T
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_folds import soft_path
+        from benchmarks.workloads.loops.folds import soft_path
 
         return soft_path(a, h)
 
@@ -294,7 +294,7 @@ def soft_pool(n: int, c: int, size: int) -> Problem:
         return found
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_windows import soft_pool
+        from benchmarks.workloads.loops.windows import soft_pool
 
         return soft_pool(a, h)
 

@@ -49,7 +49,7 @@ def pool(n: int, c: int, size: int, kind: str) -> Problem:
         return b.mean((3, 5)) if kind == "avg" else b.max((3, 5))
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_windows import pool
+        from benchmarks.workloads.loops.windows import pool
 
         return pool(a, h, kind)
 

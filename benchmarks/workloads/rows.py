@@ -159,7 +159,7 @@ def prod(n: int, m: int) -> Problem:
         return tensor((n,), lambda i: te.prod(X[i, k], axis=k), name="Y")
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_folds import prod
+        from benchmarks.workloads.loops.folds import prod
 
         return prod(a, h)
 

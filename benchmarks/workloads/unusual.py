@@ -34,7 +34,7 @@ def minplus(n: int) -> Problem:
         return tensor((n, n), lambda i, j: te.min(A[i, k] + B[k, j], axis=k), name="Y")
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_folds import minplus
+        from benchmarks.workloads.loops.folds import minplus
 
         return minplus(a, h)
 
@@ -86,7 +86,7 @@ def pairwise_l1(n: int, d: int) -> Problem:
         return tensor((n, n), lambda i, j: te.sum(te.abs(X[i, k] - Y[j, k]), axis=k), name="Z")
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_folds import pairwise_l1
+        from benchmarks.workloads.loops.folds import pairwise_l1
 
         return pairwise_l1(a, h)
 
@@ -145,7 +145,7 @@ def stencil2d(n: int) -> Problem:
         return u
 
     def by_numba(a: Arrays, h: Array) -> Passes:
-        from benchmarks.peers.loops_windows import stencil2d
+        from benchmarks.workloads.loops.windows import stencil2d
 
         return stencil2d(a, h, STEPS, FLOW, GROWTH)
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from benchmarks.peers.loops import loops, prange, thread_count
+from benchmarks.workloads.loops.by_numba import loops, prange, thread_count
 from benchmarks.workloads.problem import Array, Arrays, Passes
 
 TILE = 4

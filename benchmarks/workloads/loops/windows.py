@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from benchmarks.peers.loops import loops, prange
+from benchmarks.workloads.loops.by_numba import loops, prange
 from benchmarks.workloads.problem import Array, Arrays, Passes
 
 
