@@ -1,25 +1,42 @@
-"""Imports go downward, heavy packages stay behind their bridges, files stay small."""
+"""Imports go downward and in no circles, heavy packages stay behind bridges, files stay small."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tests.support.import_graph import (
+    cycle,
+    graph,
+    imported,
+    imports,
+    source_files,
+    unit_of,
+    upward,
+)
+
 ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = source_files(ROOT, ("tensorad", "codegen", "simplify", "benchmarks"))
+TESTS = source_files(ROOT, ("tests",))
+IMPORTS = imports(ROOT, [*PRODUCT, *TESTS])
 MAX_LINES = 450
+MAX_FILES = 20
+"""In a folder."""
 
 BELOW = {
     "errors": set(),
     "process_memory": set(),
     "config": {"errors", "process_memory"},
     "progress": {"config"},
+    "collector": set(),
     "ir": {"errors", "config"},
     "simplify": {"errors", "config", "ir"},
     "bound": {"errors", "ir"},
-    "autodiff": {"errors", "config", "progress", "ir", "simplify", "bound"},
+    "autodiff": {"errors", "config", "progress", "collector", "ir", "simplify", "bound"},
     "te": {"errors", "config", "ir", "simplify", "autodiff"},
     "topi": {"errors", "config", "ir", "te"},
     "codegen": {"errors", "config", "ir", "simplify"},
@@ -30,6 +47,7 @@ BELOW = {
         "errors",
         "config",
         "progress",
+        "collector",
         "ir",
         "simplify",
         "autodiff",
@@ -42,6 +60,7 @@ BELOW = {
 }
 """What each part may import beside itself. Parts above building may import everything."""
 TOP = {
+    "__init__",
     "__main__",
     "checking",
     "counting",
@@ -62,96 +81,240 @@ BRIDGES = {
     "scipy": {"tensorad/sparse/scipy_bridge.py"},
 }
 
-LAZY = {
+LATE = {
     ("ir", "display"): "a tensor displays itself: _repr_html_ loads the HTML writer when called",
     ("building", "display"): "lowered loops display themselves in the same way",
     ("sparse", "display"): "sparse matrices display themselves in the same way",
 }
-"""Upward imports inside functions, each with its reason. Everything else obeys BELOW."""
+"""Upward imports inside functions or for types, each with its reason. All else obeys BELOW."""
+
+_TOLD = {"decisions.py", "directives.py"}
+"""What a user decides, and what is told of decisions."""
+_NESTS = {"loops", "nest", "cost"}
+
+ROWS: dict[str, dict[str, set[str]]] = {
+    "codegen": {
+        ".": set(),
+        "decisions.py": set(),
+        "directives.py": set(),
+        "in_place_scatters.py": set(),
+        "target": set(),
+        "loops": set(),
+        "nest": {"loops"},
+        "cost": {"loops", "nest", "target", "directives.py"},
+        # from nests to loops
+        "schedule": {*_NESTS, *_TOLD, "target"},
+        "splitting": {"loops", "nest", "schedule"},
+        "caches": {*_NESTS, *_TOLD, "target", "schedule"},
+        "contraction": {*_NESTS, *_TOLD, "target", "schedule", "splitting"},
+        "scan": {*_NESTS, *_TOLD, "target", "in_place_scatters.py", "schedule"},
+        "fusion": {
+            *_NESTS,
+            *_TOLD,
+            "target",
+            "in_place_scatters.py",
+            "schedule",
+            "splitting",
+            "caches",
+            "contraction",
+            "scan",
+        },
+        "index_checks": {"loops", "nest", "in_place_scatters.py", "caches"},
+        "lower.py": {
+            *_NESTS,
+            *_TOLD,
+            "in_place_scatters.py",
+            "caches",
+            "scan",
+            "fusion",
+            "index_checks",
+        },
+        # from loops to machine code
+        "llvm": {*_NESTS, "target"},
+        "threads": {"loops", "target", "llvm"},
+        "entry": {"target", "llvm", "threads"},
+        "runtime": {"loops", "cost", "target", "llvm", "threads", "entry"},
+    },
+    "simplify": {
+        ".": set(),
+        "sympy_bridge.py": set(),
+        "index": set(),
+        "sets": {"index"},
+        "bounds": {"index", "sets"},
+        "domain": {"index", "sets"},
+        "certify": {"index", "sets", "domain"},
+        "zeros": {"index", "sets", "bounds", "domain", "certify"},
+        "formula": {"index", "sets", "bounds", "zeros"},
+    },
+    "tensorad/autodiff": {
+        "local": set(),
+        "adjoints": {"local"},
+        "counting": {"adjoints"},
+        ".": {"local", "adjoints", "counting"},
+    },
+    "tensorad/ir": {
+        ".": set(),
+        "analysis": {"."},
+        "arrays": {".", "analysis"},
+        "reference": {".", "arrays"},
+        "printer.py": {".", "arrays"},
+        "verify.py": {".", "printer.py"},
+    },
+    "tensorad/topi": {
+        ".": set(),
+        "nn": {"."},
+        "__init__.py": {".", "nn"},
+    },
+    "benchmarks": {
+        ".": set(),
+        "work_cases": set(),
+        "workloads": set(),
+        "peers": {"workloads"},
+        "measure": {"workloads", "peers"},
+        "report": {"peers", "measure"},
+        "limits": {"workloads", "report"},
+        "race": {"workloads", "peers", "measure", "report", "limits"},
+        "suites": {"work_cases", "workloads", "peers", "measure", "report", "limits", "race"},
+        "commands": {"workloads", "peers", "measure", "report", "limits", "race", "suites"},
+        "guard.py": {"workloads", "measure", "report"},
+        "guard_side.py": {"workloads", "peers", "measure"},
+        "__main__.py": {"peers", "measure", "race", "commands", "guard.py"},
+    },
+}
+"""By folder, bottom to top: what each folder or file in it may import; "." is its other files."""
+
+TO_LOOPS = {"schedule", "splitting", "caches", "contraction", "scan", "fusion"}
+TO_MACHINE_CODE = {"llvm", "threads", "entry", "runtime"}
+"""Halves of codegen that know nothing of each other."""
+
+NO_MIRROR = {"random", "project", "support", "golden"}
+"""Folders of tests/ that are about no one folder of the product."""
 
 
-def source_files() -> list[Path]:
-    folders = ("tensorad", "codegen", "simplify", "benchmarks")
-    found = [p for f in folders for p in sorted((ROOT / f).rglob("*.py"))]
-    return [
-        p
-        for p in found
-        if p.relative_to(ROOT).parts[:2] not in (("tensorad", "codegen"), ("tensorad", "simplify"))
-    ]
-
-
-def part_of(path: Path) -> str:
+def part_of(file: str) -> str:
     """The layer a file belongs to: the name after `tensorad.` in its import name."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = PurePosixPath(file).with_suffix("").parts
     return parts[1] if parts[0] == "tensorad" else parts[0]
 
 
-def imported_modules(tree: ast.Module) -> Iterator[tuple[str, bool]]:
-    """(module, whether it is imported inside a function), TYPE_CHECKING blocks left out."""
-    stack: list[tuple[ast.AST, bool]] = [(tree, False)]
-    while stack:
-        node, inside = stack.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            stack.extend((n, inside) for n in node.orelse)
-            continue
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, inside) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            base = node.module or ""
-            if base == "tensorad":
-                yield from ((f"tensorad.{alias.name}", inside) for alias in node.names)
-            else:
-                yield base, inside
-        deeper = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        stack.extend((n, deeper) for n in ast.iter_child_nodes(node))
-
-
-FILES = source_files()
-NAMES = [str(p.relative_to(ROOT)) for p in FILES]
-
-
-def is_entry(path: Path) -> bool:
-    parts = path.relative_to(ROOT).parts
-    return parts == ("tensorad", "__init__.py") or parts[0] == "benchmarks"
-
-
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_go_downward(path: Path) -> None:
-    if is_entry(path):
-        return
-    part = part_of(path)
-    assert part in BELOW or part in TOP, f"{part} has no place in the layers"
-    if part in TOP:
-        return
+def test_imports_go_downward() -> None:
     wrong = []
-    for module, inside in imported_modules(ast.parse(path.read_text())):
-        if module.split(".")[0] != "tensorad" or module == "tensorad":
+    for source, target, late in IMPORTS:
+        if source.startswith(("benchmarks/", "tests/")):
             continue
-        target = module.split(".")[1]
-        if target == part or target in BELOW[part] or (inside and (part, target) in LAZY):
+        part, other = part_of(source), part_of(target)
+        assert part in BELOW or part in TOP, f"{part} has no place in the layers"
+        if part in TOP or other == part or other in BELOW[part] or (late and (part, other) in LATE):
             continue
-        wrong.append(module)
-    assert wrong == []
+        wrong.append(f"{source} imports {target}")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_heavy_packages_stay_behind_their_bridges(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    for module, _ in imported_modules(ast.parse(path.read_text())):
-        top = module.split(".")[0]
-        assert top not in BRIDGES or name in BRIDGES[top], f"{name} imports {module}"
+@pytest.mark.parametrize("top", ROWS)
+def test_imports_inside_of_a_folder_go_downward(top: str) -> None:
+    wrong = upward(IMPORTS, top, ROWS[top])
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_files_have_one_subject(path: Path) -> None:
-    text = path.read_text()
+@pytest.mark.parametrize("top", ROWS)
+def test_rows_are_bottom_to_top_and_name_what_exists(top: str) -> None:
+    seen: set[str] = set()
+    for row, below in ROWS[top].items():
+        assert below <= seen, f"{row} is above what it may import"
+        assert (ROOT / top / row).exists()
+        seen.add(row)
+    inside = [f for f in PRODUCT if f.startswith(f"{top}/")]
+    assert {unit_of(f, top, seen) for f in inside} <= seen, "every folder has a row"
+
+
+def test_folders_with_folders_have_rows() -> None:
+    tops = set()
+    for file in PRODUCT:
+        parts = file.split("/")
+        depth = 2 if parts[0] == "tensorad" else 1
+        if len(parts) > depth + 1:
+            tops.add("/".join(parts[:depth]))
+    assert tops == set(ROWS)
+
+
+def test_halves_of_codegen_know_nothing_of_each_other() -> None:
+    for half, other in ((TO_LOOPS, TO_MACHINE_CODE), (TO_MACHINE_CODE, TO_LOOPS)):
+        for row in half:
+            assert not ROWS["codegen"][row] & other
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    found = cycle(graph(IMPORTS))
+    assert not found, " -> ".join(found)
+
+
+def test_heavy_packages_stay_behind_their_bridges() -> None:
+    for file in PRODUCT:
+        for name, _ in imported(ast.parse((ROOT / file).read_text())):
+            package = name.split(".")[0]
+            assert package not in BRIDGES or file in BRIDGES[package], f"{file} imports {name}"
+
+
+@pytest.mark.parametrize("file", PRODUCT)
+def test_files_have_one_subject(file: str) -> None:
+    text = (ROOT / file).read_text()
     assert text.count("\n") <= MAX_LINES, "split the file by subject"
     if text.strip():
         assert ast.get_docstring(ast.parse(text)), "the first line says what the file is about"
 
 
-@pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_nothing_is_left_behind(path: Path) -> None:
+@pytest.mark.parametrize("file", PRODUCT)
+def test_nothing_is_left_behind(file: str) -> None:
     for word in ("TODO", "FIXME", "XXX", "except Exception", "breakpoint()"):
-        assert word not in path.read_text()
+        assert word not in (ROOT / file).read_text()
+
+
+def test_folders_stay_small() -> None:
+    counts = Counter(PurePosixPath(f).parent.as_posix() for f in (*PRODUCT, *TESTS))
+    assert {f: n for f, n in counts.items() if n > MAX_FILES} == {}
+
+
+def test_tests_mirror_the_product() -> None:
+    folders = {PurePosixPath(f).parent.relative_to("tests") for f in TESTS}
+    own = [f.as_posix() for f in folders if f.parts and f.parts[0] not in NO_MIRROR]
+    product = {p.as_posix() for f in PRODUCT for p in PurePosixPath(f).parents}
+    product |= {f.removesuffix(".py") for f in PRODUCT}
+    assert [f for f in own if f not in product and f"tensorad/{f}" not in product] == []
+
+
+def write(root: Path, files: dict[str, str]) -> list[str]:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return list(files)
+
+
+def test_circles_are_found() -> None:
+    assert cycle({"a": ["b"], "b": ["c"], "c": []}) == []
+    edges = {"a": ["b"], "b": ["c", "e"], "c": ["d"], "d": ["b"], "e": []}
+    found = cycle(edges)
+    assert sorted(found[1:]) == ["b", "c", "d"]
+    assert found[0] == found[-1]
+    assert all(after in edges[before] for before, after in pairwise(found))
+
+
+def test_imports_of_all_kinds_are_found(tmp_path: Path) -> None:
+    files = {
+        "codegen/low/__init__.py": "",
+        "codegen/low/a.py": "def f():\n    from tensorad.codegen.high import b\n",
+        "codegen/high/b.py": "if TYPE_CHECKING:\n    from tensorad.codegen.top import C\n",
+        "codegen/top.py": "import tensorad.codegen.low.a\nfrom tensorad.codegen.low import X\n",
+    }
+    found = imports(tmp_path, write(tmp_path, files))
+    assert set(found) == {
+        ("codegen/low/a.py", "codegen/high/b.py", True),
+        ("codegen/high/b.py", "codegen/top.py", True),
+        ("codegen/top.py", "codegen/low/a.py", False),
+        ("codegen/top.py", "codegen/low/__init__.py", False),
+    }
+    assert len(cycle(graph(found))) == 4
+    rows = {"low": set[str](), "high": {"low"}, "top.py": {"low"}}
+    assert sorted(upward(found, "codegen", rows)) == [
+        "codegen/high/b.py imports codegen/top.py",
+        "codegen/low/a.py imports codegen/high/b.py",
+    ]
