@@ -16,6 +16,7 @@ from tensorad.errors import BoundsError
 from tensorad.ir.analysis.alike import Form, form_of
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, read
+from tensorad.ir.indexing import read_at
 from tensorad.ir.order import SIZE, occurs, sizes_in
 from tensorad.ir.tensor import (
     Compute,
@@ -223,7 +224,7 @@ def _cells(op: Scan) -> list[Read]:
 
 
 def _write(op: Scatter, indices: tuple[Expr, ...]) -> Read:
-    return outputs(op)[0][indices]
+    return read_at(outputs(op)[0], indices)
 
 
 def _sites(op: Op) -> Iterable[Site]:

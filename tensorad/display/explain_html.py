@@ -11,7 +11,7 @@ from tensorad.display.formula import FormulaWriter
 from tensorad.display.style import COLOURS, page
 from tensorad.explaining import Gradient, Order
 from tensorad.ir.expr import Axis, Expr
-from tensorad.ir.printer import TensorNames
+from tensorad.ir.names import TensorNames
 from tensorad.ir.visit import postorder
 
 _SYMBOLS: Final = ((" <= ", " ≤ "), (" -> ", " → "), (" and ", " ∧ "), (" := ", " = "))

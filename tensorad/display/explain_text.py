@@ -17,7 +17,8 @@ from tensorad.display.explain_words import (
     summary,
 )
 from tensorad.explaining import Gradient, Order
-from tensorad.ir.printer import ExprWriter, TensorNames
+from tensorad.ir.names import TensorNames
+from tensorad.ir.printer import ExprWriter
 
 _WIDTH: Final = 100
 _LABEL: Final = 9

@@ -9,6 +9,7 @@ from typing import Final
 from tensorad.display.formula import FormulaWriter
 from tensorad.display.style import page
 from tensorad.errors import InternalError
+from tensorad.ir import tensor
 from tensorad.ir.arrays.arguments import check_tensors
 from tensorad.ir.combiner import (
     Combiner,
@@ -20,8 +21,8 @@ from tensorad.ir.combiner import (
     sum_combiner,
 )
 from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
+from tensorad.ir.names import TensorNames
 from tensorad.ir.printer import (
-    TensorNames,
     array_text,
     consumers_first,
     named_outputs,
@@ -211,3 +212,6 @@ def _scan_lines(op: Scan, writer: FormulaWriter, used: Mapping[Tensor, None]) ->
         lines.append(f'<span class="dim">in the state at</span> {cell}')
     lines.extend(_for_axes(op.axes, writer))
     return lines if _is_built_in(op.combiner) else [*lines, *_combiner_lines(op.combiner)]
+
+
+tensor.as_html.fill(tensors_html)

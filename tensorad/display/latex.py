@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorad.ir import tensor
 from tensorad.ir.tensor import Compute, Tensor
 from tensorad.simplify.sympy_bridge import latex as formula_latex
 
@@ -16,3 +17,6 @@ def latex(t: Tensor) -> str:
     names = ",".join(a.name for a in t.op.axes)
     left = f"{{{t.name}}}_{{{names}}}" if names else t.name
     return f"{left} = {formula_latex(t.op.bodies[t.index])}"
+
+
+tensor.as_latex.fill(latex)

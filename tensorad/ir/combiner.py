@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, wraps
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -24,39 +23,9 @@ from tensorad.ir.expr import (
     param,
     select,
 )
+from tensorad.ir.nominal import Combiner as Combiner
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class Combiner:
-    """result[c] = combine(lhs, rhs)[c]; the fold starts from `identity`. Nominal.
-
-    A reduction folds elements of the state's own kind; a scan's step may read others, and then
-    has right operands of another number or dtype.
-
-    `associative` is a promise (given by the user or known): without it a fold runs in
-    lexicographic axis order.
-    """
-
-    name: str
-    lhs: tuple[Param, ...]
-    rhs: tuple[Param, ...]
-    results: tuple[Expr, ...]
-    identity: tuple[Const, ...]
-    associative: bool = False
-
-    @property
-    def arity(self) -> int:
-        return len(self.results)
-
-    @property
-    def is_sum(self) -> bool:
-        """One component, x + y (or y + x), identity 0."""
-        if self.arity != 1 or len(self.rhs) != 1 or self.identity[0].value != 0:
-            return False
-        x, y, result = self.lhs[0], self.rhs[0], self.results[0]
-        return result is add(x, y) or result is add(y, x)
 
 
 def per_combiner(function: Callable[[Combiner], T]) -> Callable[[Combiner], T]:

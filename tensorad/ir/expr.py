@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError
+from tensorad.ir import nodes
 from tensorad.ir.dtypes import (
     BOOL,
     FLOAT32,
@@ -20,6 +21,7 @@ from tensorad.ir.dtypes import (
     to_dtype,
     wrap,
 )
+from tensorad.ir.hooks import Hook
 from tensorad.ir.leaves import FALSE as FALSE
 from tensorad.ir.leaves import ONE as ONE
 from tensorad.ir.leaves import TRUE as TRUE
@@ -39,7 +41,6 @@ from tensorad.ir.nodes import OPERATIONS as OPERATIONS
 from tensorad.ir.nodes import ROUNDING as ROUNDING
 from tensorad.ir.nodes import TESTS as TESTS
 from tensorad.ir.nodes import UNARY_MATH as UNARY_MATH
-from tensorad.ir.nodes import Apply as Apply
 from tensorad.ir.nodes import Axis as Axis
 from tensorad.ir.nodes import Call as Call
 from tensorad.ir.nodes import Cast as Cast
@@ -47,30 +48,30 @@ from tensorad.ir.nodes import Const as Const
 from tensorad.ir.nodes import Expr as Expr
 from tensorad.ir.nodes import Number as Number
 from tensorad.ir.nodes import Param as Param
-from tensorad.ir.nodes import Read as Read
-from tensorad.ir.nodes import Reduce as Reduce
 from tensorad.ir.nodes import Select as Select
 from tensorad.ir.nodes import Size as Size
+from tensorad.ir.nominal import Combiner
+from tensorad.ir.references import Apply as Apply
+from tensorad.ir.references import Read as Read
+from tensorad.ir.references import Reduce as Reduce
+from tensorad.ir.tensor import Tensor
 
-if TYPE_CHECKING:
-    from tensorad.ir.combiner import Combiner
-    from tensorad.ir.tensor import Tensor
+typed: Final[Hook[[Expr, DType], Expr]] = Hook("tensorad.ir.weak")
 
 
 def as_expr(value: object, like: DType = FLOAT32) -> Expr:
     """`value` itself if it is an expression, otherwise the constant beside a `like`."""
     if isinstance(value, Expr):
         return value
-    if hasattr(value, "as_scalar"):  # a 0-d tensor reads as its only element
-        element: Expr = value.as_scalar()
-        return element
+    if isinstance(value, Tensor):  # a 0-d tensor reads as its only element
+        return value.as_scalar()
     return weak_const(value, like)
 
 
 def operator(op: str, a: object, b: object) -> Expr:
     """A Python operator: NotImplemented (as Python wants it) beside a non-scalar tensor."""
     for side in (a, b):
-        if getattr(side, "ndim", 0) and hasattr(side, "as_scalar"):
+        if isinstance(side, Tensor) and side.shape:
             return NotImplemented  # type: ignore[no-any-return]  # Python asks the other side
     if isinstance(a, Expr):
         return call(op, a, as_expr(b, a.dtype))
@@ -83,9 +84,7 @@ def cast(value: Expr, dtype: DType) -> Expr:
     if value.dtype is dtype:
         return value
     if value.dtype.is_weak:
-        from tensorad.ir.weak import typed
-
-        return typed(value, dtype)
+        return typed.call(value, dtype)
     if isinstance(value, Const):
         return const(convert_number(value.value, dtype), dtype)
     return Cast(dtype, value)
@@ -421,3 +420,10 @@ def reduce_expr(
 ) -> Reduce:
     """Component `index` of the fold; arities and dtypes must fit the combiner."""
     return Reduce(combiner.identity[index].dtype, combiner, sources, axes, condition, index)
+
+
+nodes.operator.fill(operator)
+nodes.operation.fill(call)
+nodes.neg.fill(neg)
+nodes.logical_not.fill(logical_not)
+nodes.cast.fill(cast)

@@ -2,60 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from weakref import WeakKeyDictionary
 
-from tensorad.errors import InternalError
-from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import DType, to_dtype
-from tensorad.ir.expr import Apply, Const, Expr, Param, Reduce, param, reduce_expr
+from tensorad.ir.expr import Apply, Const, Expr, Reduce, param, reduce_expr
+from tensorad.ir.nominal import Combiner
+from tensorad.ir.nominal import Function as Function
+from tensorad.ir.nominal import Partials as Partials
 from tensorad.ir.order import APPLY, REDUCE, occurs
 from tensorad.ir.rebuild import map_op
 from tensorad.ir.tensor import Op, Scan, Scatter
 from tensorad.ir.visit import any_node, op_expressions, rewrite, substitute
-
-Partials = tuple[Expr | None, ...]
-"""One partial derivative per argument; None is zero everywhere."""
-
-
-@dataclass(frozen=True, eq=False)
-class Function:
-    """name(params) = result, with d name / d params by `rule`, not by the result. Nominal.
-
-    Attributes:
-        result: over `params`; it may use other functions.
-        rule: (the function's value, its params) -> partials; asked once, when first needed, so
-            that functions may be each other's derivatives.
-        is_weak: whether the result is a formula of numbers and integers: it yields to floats beside
-            the function.
-    """
-
-    name: str
-    params: tuple[Param, ...]
-    result: Expr
-    rule: Callable[[Param, tuple[Param, ...]], Partials]
-    asked: list[tuple[Param, Partials]] = field(default_factory=list, repr=False)
-    other: Callable[[tuple[DType, ...], DType], Function] | None = None
-    """The same function of other dtypes."""
-    is_weak: bool = False
-
-    def of_dtypes(self, dtypes: tuple[DType, ...], like: DType) -> Function:
-        """The same function of operands of these dtypes, computed in `like` if none is a float.
-
-        Requires: it knows others.
-        """
-        if self.other is None:
-            raise InternalError(f"{self.name} is a function of fixed dtypes")
-        return self.other(dtypes, like)
-
-    def partials(self) -> tuple[Param, Partials]:
-        """(the parameter that stands for the value, the partials over it and `params`)."""
-        if not self.asked:
-            value = param(self.name, self.result.dtype)
-            self.asked.append((value, self.rule(value, self.params)))
-        return self.asked[0]
 
 
 def apply(function: Function, args: tuple[Expr, ...]) -> Expr:

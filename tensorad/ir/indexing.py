@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir import tensor as tensors
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Axis, Expr, as_expr
+from tensorad.ir.expr import Axis, Expr, as_expr, read
+from tensorad.ir.references import Read
+from tensorad.ir.tensor import Tensor, format_shape
 
-if TYPE_CHECKING:
-    from tensorad.ir.tensor import Tensor
 
-
-def check_indices(tensor: Tensor, given: tuple[object, ...]) -> tuple[Expr, ...]:
-    """The indices as expressions of int64.
+def read_at(tensor: Tensor, given: tuple[object, ...]) -> Read:
+    """tensor[given], with indices of int64.
 
     Raises:
         ShapeError: there are more or fewer than the tensor has axes.
@@ -28,11 +26,12 @@ def check_indices(tensor: Tensor, given: tuple[object, ...]) -> tuple[Expr, ...]
             f"but {len(given)} "
             f"{'index was' if len(given) == 1 else 'indices were'} given.",
             where=f"{tensor.name}[{', '.join(map(_index_text, given))}] "
-            f"with shape {_shape_text(tensor)}",
+            f"with shape {format_shape(tensor.shape)}",
             hint=f"give one index per axis, e.g. {tensor.name}"
             + (f"[{', '.join('ijklmnpq'[: tensor.ndim])}]." if tensor.ndim else "()."),
         )
-    return tuple([_index(tensor, position, value) for position, value in enumerate(given)])
+    indices = tuple([_index(tensor, position, value) for position, value in enumerate(given)])
+    return read(tensor, indices)
 
 
 def _index(tensor: Tensor, position: int, value: object) -> Expr:
@@ -41,7 +40,7 @@ def _index(tensor: Tensor, position: int, value: object) -> Expr:
     if isinstance(value, slice) or value is Ellipsis or value is None:
         raise DefinitionError(
             f"index {position} of {tensor.name} is a slice; a formula reads one element.",
-            where=f"{tensor.name} with shape {_shape_text(tensor)}",
+            where=f"{tensor.name} with shape {format_shape(tensor.shape)}",
             hint="define a new tensor over the slice, e.g. "
             f"compute((n,), lambda i: {tensor.name}[i + start]).",
         )
@@ -66,12 +65,7 @@ def _no_integer(tensor: Tensor, position: int, value: object, kind: str) -> DTyp
 
 
 def _index_text(value: object) -> str:
-    from tensorad.ir.tensor import Tensor
-
     return value.name if isinstance(value, Tensor) else " ".join(str(value).split())
 
 
-def _shape_text(tensor: Tensor) -> str:
-    from tensorad.ir.tensor import format_shape
-
-    return format_shape(tensor.shape)
+tensors.read_at.fill(read_at)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Any, dataclass_transform
+from typing import Any, Final, dataclass_transform
+
+from tensorad.ir.hooks import Hook
 
 
 class _Entry(weakref.ref[Any]):
@@ -119,12 +121,13 @@ class Node(metaclass=NodeMeta):
     __delattr__ = _refuse
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
-        from tensorad.ir.pickling import reduced
-
-        return reduced(self)
+        return reduced_node.call(self)
 
     def __copy__(self) -> Node:
         return self
 
     def __deepcopy__(self, memo: object) -> Node:
         return self
+
+
+reduced_node: Final[Hook[[Node], tuple[Any, ...]]] = Hook("tensorad.ir.pickling")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn
 
 import numpy as np
 
 from tensorad.errors import DefinitionError
 from tensorad.ir.dtypes import DType, to_dtype
+from tensorad.ir.hooks import Hook
 from tensorad.ir.node import Node
-
-if TYPE_CHECKING:
-    from tensorad.ir.combiner import Combiner
-    from tensorad.ir.functions import Function
-    from tensorad.ir.tensor import Tensor
 
 Number = bool | int | float
 
@@ -52,22 +48,6 @@ INDEX: Final = 1024
 """An operation on integers or conditions alone."""
 CONDITION: Final = 2048
 """One of these that gives a condition."""
-
-
-class _Factories(Protocol):
-    """What operators need of `tensorad.ir.expr`, which is written in terms of these classes."""
-
-    def operator(self, op: str, a: object, b: object) -> Expr: ...
-    def call(self, op: str, *args: Expr) -> Expr: ...
-    def cast(self, value: Expr, dtype: DType) -> Expr: ...
-    def neg(self, x: Expr) -> Expr: ...
-    def logical_not(self, x: Expr) -> Expr: ...
-
-
-def _build() -> _Factories:
-    from tensorad.ir import expr
-
-    return expr
 
 
 class Expr(Node):
@@ -108,97 +88,95 @@ class Expr(Node):
         self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
     ) -> Any:
         """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
-        from tensorad.ir.arrays.ufuncs import apply_ufunc
-
-        return apply_ufunc(ufunc, method, operands, keywords)
+        return apply_ufunc.call(ufunc, method, operands, keywords)
 
     def astype(self, dtype: object) -> Expr:
         """This value converted to `dtype` (float to int saturates, NaN becomes 0)."""
-        return _build().cast(self, to_dtype(dtype))
+        return cast.call(self, to_dtype(dtype))
 
     def __add__(self, other: object) -> Expr:
-        return _build().operator("add", self, other)
+        return operator.call("add", self, other)
 
     def __radd__(self, other: object) -> Expr:
-        return _build().operator("add", other, self)
+        return operator.call("add", other, self)
 
     def __sub__(self, other: object) -> Expr:
-        return _build().operator("sub", self, other)
+        return operator.call("sub", self, other)
 
     def __rsub__(self, other: object) -> Expr:
-        return _build().operator("sub", other, self)
+        return operator.call("sub", other, self)
 
     def __mul__(self, other: object) -> Expr:
-        return _build().operator("mul", self, other)
+        return operator.call("mul", self, other)
 
     def __rmul__(self, other: object) -> Expr:
-        return _build().operator("mul", other, self)
+        return operator.call("mul", other, self)
 
     def __truediv__(self, other: object) -> Expr:
-        return _build().operator("div", self, other)
+        return operator.call("div", self, other)
 
     def __rtruediv__(self, other: object) -> Expr:
-        return _build().operator("div", other, self)
+        return operator.call("div", other, self)
 
     def __floordiv__(self, other: object) -> Expr:
-        return _build().operator("floordiv", self, other)
+        return operator.call("floordiv", self, other)
 
     def __rfloordiv__(self, other: object) -> Expr:
-        return _build().operator("floordiv", other, self)
+        return operator.call("floordiv", other, self)
 
     def __mod__(self, other: object) -> Expr:
-        return _build().operator("mod", self, other)
+        return operator.call("mod", self, other)
 
     def __rmod__(self, other: object) -> Expr:
-        return _build().operator("mod", other, self)
+        return operator.call("mod", other, self)
 
     def __pow__(self, other: object) -> Expr:
-        return _build().operator("pow", self, other)
+        return operator.call("pow", self, other)
 
     def __rpow__(self, other: object) -> Expr:
-        return _build().operator("pow", other, self)
+        return operator.call("pow", other, self)
 
     def __neg__(self) -> Expr:
-        return _build().neg(self)
+        return neg.call(self)
 
     def __pos__(self) -> Expr:
         return self
 
     def __abs__(self) -> Expr:
-        return _build().call("abs", self)
+        return operation.call("abs", self)
 
     def __and__(self, other: object) -> Expr:
-        return _build().operator("and", self, other)
+        return operator.call("and", self, other)
 
     def __rand__(self, other: object) -> Expr:
-        return _build().operator("and", other, self)
+        return operator.call("and", other, self)
 
     def __or__(self, other: object) -> Expr:
-        return _build().operator("or", self, other)
+        return operator.call("or", self, other)
 
     def __ror__(self, other: object) -> Expr:
-        return _build().operator("or", other, self)
+        return operator.call("or", other, self)
 
     def __invert__(self) -> Expr:
-        return _build().logical_not(self)
+        return logical_not.call(self)
 
     def __lt__(self, other: object) -> Expr:
-        return _build().operator("lt", self, other)
+        return operator.call("lt", self, other)
 
     def __le__(self, other: object) -> Expr:
-        return _build().operator("le", self, other)
+        return operator.call("le", self, other)
 
     def __gt__(self, other: object) -> Expr:
-        return _build().operator("gt", self, other)
+        return operator.call("gt", self, other)
 
     def __ge__(self, other: object) -> Expr:
-        return _build().operator("ge", self, other)
+        return operator.call("ge", self, other)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
-        return _build().operator("eq", self, other)
+        return operator.call("eq", self, other)
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
-        return _build().operator("ne", self, other)
+        return operator.call("ne", self, other)
 
     def __bool__(self) -> NoReturn:
         raise DefinitionError(
@@ -249,13 +227,21 @@ class Expr(Node):
         self._no_number("iteration")
 
     def __str__(self) -> str:
-        from tensorad.ir.printer import format_expr
-
-        return format_expr(self)
+        return format_expr.call(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self} : {self.dtype}>"
 
+
+operator: Final[Hook[[str, object, object], Expr]] = Hook("tensorad.ir.expr")
+operation: Final[Hook[Concatenate[str, ...], Expr]] = Hook("tensorad.ir.expr")
+neg: Final[Hook[[Expr], Expr]] = Hook("tensorad.ir.expr")
+logical_not: Final[Hook[[Expr], Expr]] = Hook("tensorad.ir.expr")
+cast: Final[Hook[[Expr, DType], Expr]] = Hook("tensorad.ir.expr")
+format_expr: Final[Hook[[Expr], str]] = Hook("tensorad.ir.printer")
+apply_ufunc: Final[Hook[[np.ufunc, str, Sequence[object], Mapping[str, object]], Any]] = Hook(
+    "tensorad.ir.arrays.ufuncs"
+)
 
 _set_kinds: Final = Expr.__dict__["kinds"].__set__
 
@@ -317,18 +303,6 @@ class Param(Expr):
     serial: int
 
 
-class Read(Expr):
-    """tensor[indices]."""
-
-    has_operands = True
-    tensor: Tensor
-    indices: tuple[Expr, ...]
-
-    @property
-    def own_kinds(self) -> int:  # type: ignore[override]  # of the class elsewhere
-        return READ if self.tensor.is_constant else READ | DATA
-
-
 class Call(Expr):
     """A scalar operation of `OPERATIONS`."""
 
@@ -345,15 +319,6 @@ class Call(Expr):
         elif self.args[0].dtype.kind != "float":
             kinds |= INDEX | CONDITION if self.dtype.kind == "bool" else INDEX
         _set_kinds(self, kinds)
-
-
-class Apply(Expr):
-    """function(args): a scalar function whose derivative is not that of its formula."""
-
-    has_operands = True
-    own_kinds = APPLY
-    function: Function
-    args: tuple[Expr, ...]
 
 
 class Select(Expr):
@@ -389,26 +354,3 @@ class Cast(Expr):
 
 
 _set_cast_below: Final = Cast.__dict__["below"].__set__
-
-
-class Reduce(Expr):
-    """Component `index` of the left fold of `sources` over `axes` where `condition` holds.
-
-    Axes are in nesting order, outermost first: bounds may use the axes before them.
-    """
-
-    __slots__ = ("axes", "below", "combiner", "condition", "index", "sources")
-    own_kinds = REDUCE
-    combiner: Combiner
-    sources: tuple[Expr, ...]
-    axes: tuple[Axis, ...]
-    condition: Expr
-    index: int
-
-    def _complete(self) -> None:
-        bounds = [b for a in self.axes for b in (a.lower, a.upper, a.step)]
-        _set_reduce_below(self, (*bounds, self.condition, *self.sources))
-        super()._complete()
-
-
-_set_reduce_below: Final = Reduce.__dict__["below"].__set__

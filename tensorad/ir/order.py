@@ -17,7 +17,8 @@ from tensorad.ir.nodes import READ as READ
 from tensorad.ir.nodes import REDUCE as REDUCE
 from tensorad.ir.nodes import SELECT as SELECT
 from tensorad.ir.nodes import SIZE as SIZE
-from tensorad.ir.nodes import Axis, Expr, Param, Read, Reduce, Size
+from tensorad.ir.nodes import Axis, Expr, Param, Size
+from tensorad.ir.references import Read, Reduce
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

@@ -15,12 +15,12 @@ from weakref import WeakValueDictionary
 
 from tensorad.errors import InternalError
 from tensorad.ir import combiner as combiners
-from tensorad.ir import leaves, nodes
+from tensorad.ir import leaves, nodes, references
 from tensorad.ir import tensor as tensors
 from tensorad.ir.axis_use import bound_axes, reduce_axes
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.functions import Function, is_stop, stop_function
-from tensorad.ir.node import Node
+from tensorad.ir.node import Node, reduced_node
 
 _OPERATIONS: Final = (
     Combiner,
@@ -36,12 +36,12 @@ _NODES: Final = (
     nodes.Axis,
     nodes.Size,
     nodes.Param,
-    nodes.Read,
+    references.Read,
     nodes.Call,
-    nodes.Apply,
+    references.Apply,
     nodes.Select,
     nodes.Cast,
-    nodes.Reduce,
+    references.Reduce,
     tensors.Tensor,
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
@@ -200,3 +200,6 @@ def _axis(*given: Any) -> nodes.Axis:
 
 def _remembered(*_: object) -> Any:
     raise InternalError("the partial derivatives of a function were not loaded with it")
+
+
+reduced_node.fill(reduced)

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from tensorad.errors import InternalError
+from tensorad.ir import nodes, tensor
 from tensorad.ir.arrays.arguments import check_tensors
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import FLOAT32
@@ -30,6 +31,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.functions import Function, is_stop
+from tensorad.ir.names import Names, TensorNames
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -116,44 +118,12 @@ def consumers_first(roots: Sequence[Tensor]) -> list[Op]:
     return list(done)[::-1]
 
 
-class _Names:
-    """Distinct names: the first keeps its own, later ones get _1, _2, ..."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self.counts: dict[str, int] = dict.fromkeys(taken, 1)
-
-    def unique(self, name: str) -> str:
-        number = self.counts.get(name, 0)
-        text = name if number == 0 else f"{name}_{number}"
-        while number and text in self.counts:
-            number += 1
-            text = f"{name}_{number}"
-        self.counts[name] = number + 1
-        self.counts.setdefault(text, 1)
-        return text
-
-
-class TensorNames:
-    """Names of operations, numbered in the order they are first asked for."""
-
-    def __init__(self, first: Iterable[Tensor]) -> None:
-        self.names = _Names()
-        self.by_op: dict[Op, str] = {}
-        for t in first:
-            self(t)
-
-    def __call__(self, t: Tensor) -> str:
-        if t.op not in self.by_op:
-            self.by_op[t.op] = self.names.unique(t.op.name)
-        return self.by_op[t.op] + t.name[len(t.op.name) :]
-
-
 class ExprWriter:
     """Writes expressions of one scope: equal names of different axes become distinct."""
 
     def __init__(self, tensor_name: Callable[[Tensor], str] | None = None) -> None:
         self.tensor_name = tensor_name or TensorNames(())
-        self.names = _Names()
+        self.names = Names()
         self.leaves: dict[Expr, str] = {}
         self.shared: dict[Expr, str] = {}
 
@@ -446,3 +416,7 @@ def _scan_lines(op: Scan, writer: ExprWriter) -> list[str]:
     if op.cell is not None:
         lines.append(f"    cell [{', '.join([next(rest) for _ in op.cell])}]")
     return lines
+
+
+nodes.format_expr.fill(format_expr)
+tensor.format_tensor.fill(format_tensor)

@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os.path import basename
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Concatenate, Final, NoReturn
 
 import numpy as np
 
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.cached import cached_property
-from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, int_const, read
-from tensorad.ir.indexing import check_indices
+from tensorad.ir.hooks import Hook
+from tensorad.ir.leaves import TRUE, int_const
 from tensorad.ir.node import Node
+from tensorad.ir.nodes import Axis, Const, Expr, apply_ufunc
+from tensorad.ir.nominal import Combiner
 
 Dim = int | Expr
 """An extent: an integer >= 0 or an expression of symbolic sizes."""
@@ -185,9 +186,7 @@ class Tensor(Node):
         self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
     ) -> Any:
         """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
-        from tensorad.ir.arrays.ufuncs import apply_ufunc
-
-        return apply_ufunc(ufunc, method, operands, keywords)
+        return apply_ufunc.call(ufunc, method, operands, keywords)
 
     @property
     def name(self) -> str:
@@ -206,14 +205,14 @@ class Tensor(Node):
     def ndim(self) -> int:
         return len(self.shape)
 
-    def __getitem__(self, indices: object) -> Read:
+    def __getitem__(self, indices: object) -> Expr:
         given = indices if isinstance(indices, tuple) else (indices,)
-        return read(self, check_indices(self, given))
+        return read_at.call(self, given)
 
-    def __call__(self, *indices: object) -> Read:
-        return read(self, check_indices(self, indices))
+    def __call__(self, *indices: object) -> Expr:
+        return read_at.call(self, indices)
 
-    def as_scalar(self) -> Read:
+    def as_scalar(self) -> Expr:
         """The only element of a 0-d tensor.
 
         Raises:
@@ -224,7 +223,7 @@ class Tensor(Node):
                 f"tensor {self.name} of shape {format_shape(self.shape)} is not a scalar.",
                 hint=f"read one element: {self.name}[{', '.join('ijklmnpq'[: self.ndim])}].",
             )
-        return read(self, ())
+        return read_at.call(self, ())
 
     def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
         raise DefinitionError(
@@ -276,122 +275,113 @@ class Tensor(Node):
         )
 
     def __add__(self, other: object) -> Tensor:
-        return _elementwise("add", self, other)
+        return elementwise.call("add", self, other)
 
     def __radd__(self, other: object) -> Tensor:
-        return _elementwise("add", other, self)
+        return elementwise.call("add", other, self)
 
     def __sub__(self, other: object) -> Tensor:
-        return _elementwise("sub", self, other)
+        return elementwise.call("sub", self, other)
 
     def __rsub__(self, other: object) -> Tensor:
-        return _elementwise("sub", other, self)
+        return elementwise.call("sub", other, self)
 
     def __mul__(self, other: object) -> Tensor:
-        return _elementwise("mul", self, other)
+        return elementwise.call("mul", self, other)
 
     def __rmul__(self, other: object) -> Tensor:
-        return _elementwise("mul", other, self)
+        return elementwise.call("mul", other, self)
 
     def __truediv__(self, other: object) -> Tensor:
-        return _elementwise("div", self, other)
+        return elementwise.call("div", self, other)
 
     def __rtruediv__(self, other: object) -> Tensor:
-        return _elementwise("div", other, self)
+        return elementwise.call("div", other, self)
 
     def __floordiv__(self, other: object) -> Tensor:
-        return _elementwise("floordiv", self, other)
+        return elementwise.call("floordiv", self, other)
 
     def __rfloordiv__(self, other: object) -> Tensor:
-        return _elementwise("floordiv", other, self)
+        return elementwise.call("floordiv", other, self)
 
     def __mod__(self, other: object) -> Tensor:
-        return _elementwise("mod", self, other)
+        return elementwise.call("mod", self, other)
 
     def __rmod__(self, other: object) -> Tensor:
-        return _elementwise("mod", other, self)
+        return elementwise.call("mod", other, self)
 
     def __pow__(self, other: object) -> Tensor:
-        return _elementwise("pow", self, other)
+        return elementwise.call("pow", self, other)
 
     def __rpow__(self, other: object) -> Tensor:
-        return _elementwise("pow", other, self)
+        return elementwise.call("pow", other, self)
 
     def __and__(self, other: object) -> Tensor:
-        return _elementwise("and", self, other)
+        return elementwise.call("and", self, other)
 
     def __rand__(self, other: object) -> Tensor:
-        return _elementwise("and", other, self)
+        return elementwise.call("and", other, self)
 
     def __or__(self, other: object) -> Tensor:
-        return _elementwise("or", self, other)
+        return elementwise.call("or", self, other)
 
     def __ror__(self, other: object) -> Tensor:
-        return _elementwise("or", other, self)
+        return elementwise.call("or", other, self)
 
     def __lt__(self, other: object) -> Tensor:
-        return _elementwise("lt", self, other)
+        return elementwise.call("lt", self, other)
 
     def __le__(self, other: object) -> Tensor:
-        return _elementwise("le", self, other)
+        return elementwise.call("le", self, other)
 
     def __gt__(self, other: object) -> Tensor:
-        return _elementwise("gt", self, other)
+        return elementwise.call("gt", self, other)
 
     def __ge__(self, other: object) -> Tensor:
-        return _elementwise("ge", self, other)
+        return elementwise.call("ge", self, other)
 
     def __matmul__(self, other: object) -> Tensor:
-        from tensorad.ir.arrays.elementwise import matmul
-
-        return matmul(self, other)
+        return matmul.call(self, other)
 
     def __rmatmul__(self, other: object) -> Tensor:
-        from tensorad.ir.arrays.elementwise import matmul
-
-        return matmul(other, self)
+        return matmul.call(other, self)
 
     def __neg__(self) -> Tensor:
-        return _elementwise("neg", self)
+        return elementwise.call("neg", self)
 
     def __pos__(self) -> Tensor:
         return self
 
     def __abs__(self) -> Tensor:
-        return _elementwise("abs", self)
+        return elementwise.call("abs", self)
 
     def __invert__(self) -> Tensor:
-        return _elementwise("not", self)
+        return elementwise.call("not", self)
 
     def astype(self, dtype: object) -> Tensor:
         """Every element converted to `dtype`."""
-        from tensorad.ir.arrays.elementwise import astype
-
-        return astype(self, dtype)
+        return astype.call(self, dtype)
 
     def __str__(self) -> str:
-        from tensorad.ir.printer import format_tensor
-
-        return format_tensor(self)
+        return format_tensor.call(self)
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={format_shape(self.shape)}, dtype={self.dtype})"
 
     def _repr_html_(self) -> str:
-        from tensorad.display.html import tensors_html
-
-        return tensors_html(self)
+        return as_html.call(self)
 
     def _repr_latex_(self) -> str:
-        from tensorad.display.latex import latex
-
-        return f"${latex(self)}$"
+        return f"${as_latex.call(self)}$"
 
 
-def _elementwise(op: str, *operands: object) -> Tensor:
-    from tensorad.ir.arrays.elementwise import elementwise
-
-    return elementwise(op, *operands)
+read_at: Final[Hook[[Tensor, tuple[object, ...]], Expr]] = Hook("tensorad.ir.indexing")
+elementwise: Final[Hook[Concatenate[str, ...], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
+matmul: Final[Hook[[object, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
+astype: Final[Hook[[Tensor, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
+format_tensor: Final[Hook[[Tensor], str]] = Hook("tensorad.ir.printer")
+as_html: Final[Hook[[Tensor], str]] = Hook("tensorad.display.html")
+as_latex: Final[Hook[[Tensor], str]] = Hook("tensorad.display.latex")
 
 
 def format_shape(shape: Shape) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tensorad.errors import InternalError
+from tensorad.ir import expr
 from tensorad.ir.combiner import max_combiner, min_combiner, prod_combiner, sum_combiner
 from tensorad.ir.dtypes import FLOAT32, INT64, DType
 from tensorad.ir.expr import (
@@ -88,3 +89,6 @@ def _image(e: Expr, dtype: DType, done: Mapping[Expr, Expr]) -> Expr:
 def _whole(e: Expr) -> Expr:
     """An integer formula as one of indices if it is weak."""
     return typed(e, INT64) if e.dtype.is_weak else e
+
+
+expr.typed.fill(typed)

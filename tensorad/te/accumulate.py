@@ -13,6 +13,7 @@ from tensorad.ir.arrays.elementwise import astype, compute_axes, same_dim
 from tensorad.ir.arrays.prefix import prefix_scan
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import Axis, Const, Expr, axis, cast
+from tensorad.ir.indexing import read_at
 from tensorad.ir.tensor import (
     Compute,
     Dim,
@@ -70,7 +71,7 @@ def scatter(
         value = cast(value, INT64)
     combiner = combiner_of(text, combine, (value.dtype,), False)
     target = outputs(Placeholder(text, full, value.dtype))[0]
-    bound = bind_reductions(text, axes, (*target[given].indices, value))
+    bound = bind_reductions(text, axes, (*read_at(target, given).indices, value))
     *indices, value = with_guards(axes, bound)
     start = _init(text, init, target)
     update = Update(tuple(indices), value)

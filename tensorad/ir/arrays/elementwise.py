@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir import tensor
 from tensorad.ir.analysis.polynomial import Polynomial
 from tensorad.ir.arrays.constants import with_constants
 from tensorad.ir.combiner import sum_combiner
@@ -188,3 +189,8 @@ def matmul(a: object, b: object) -> Tensor:
     product = call("mul", x, y)
     body = reduce_expr(sum_combiner(product.dtype), (product,), (k,))
     return outputs(Compute("matmul", axes, (body,)))[0]
+
+
+tensor.elementwise.fill(elementwise)
+tensor.astype.fill(astype)
+tensor.matmul.fill(matmul)

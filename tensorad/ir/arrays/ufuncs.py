@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad.errors import DefinitionError
+from tensorad.ir import nodes
 from tensorad.ir.arrays.elementwise import elementwise, matmul
 from tensorad.ir.expr import OPERATIONS, Expr, as_expr, call, operator
 from tensorad.ir.tensor import Tensor
@@ -76,3 +77,6 @@ def _shown(operands: Sequence[object]) -> str:
     own = [o.name if isinstance(o, Tensor) else str(o) for o in operands
            if isinstance(o, (Tensor, Expr))]  # fmt: skip
     return ", ".join(own)
+
+
+nodes.apply_ufunc.fill(apply_ufunc)

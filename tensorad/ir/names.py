@@ -1,0 +1,39 @@
+"""Distinct names in a text, for axes and tensors that may be called alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorad.ir.tensor import Op, Tensor
+
+
+class Names:
+    """Distinct names: the first keeps its own, later ones get _1, _2, ..."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(taken, 1)
+
+    def unique(self, name: str) -> str:
+        number = self.counts.get(name, 0)
+        text = name if number == 0 else f"{name}_{number}"
+        while number and text in self.counts:
+            number += 1
+            text = f"{name}_{number}"
+        self.counts[name] = number + 1
+        self.counts.setdefault(text, 1)
+        return text
+
+
+class TensorNames:
+    """Names of operations, numbered in the order they are first asked for."""
+
+    def __init__(self, first: Iterable[Tensor]) -> None:
+        self.names = Names()
+        self.by_op: dict[Op, str] = {}
+        for t in first:
+            self(t)
+
+    def __call__(self, t: Tensor) -> str:
+        if t.op not in self.by_op:
+            self.by_op[t.op] = self.names.unique(t.op.name)
+        return self.by_op[t.op] + t.name[len(t.op.name) :]
