@@ -9,10 +9,10 @@ from typing import Final
 from tensorad.display.explain_words import LEGEND, Card, Row, cards, heading, order_card, summary
 from tensorad.display.formula import FormulaWriter
 from tensorad.display.style import COLOURS, page
-from tensorad.explaining import Gradient, Order
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.names import TensorNames
 from tensorad.ir.visit import postorder
+from tensorad.stories import Gradient, Order
 
 _SYMBOLS: Final = ((" <= ", " ≤ "), (" -> ", " → "), (" and ", " ∧ "), (" := ", " = "))
 _MARKS: Final = {"good": "✓ ", "weak": "≈ ", "bad": "✗ ", "": ""}

@@ -16,9 +16,9 @@ from tensorad.display.explain_words import (
     order_card,
     summary,
 )
-from tensorad.explaining import Gradient, Order
 from tensorad.ir.names import TensorNames
 from tensorad.ir.printer import ExprWriter
+from tensorad.stories import Gradient, Order
 
 _WIDTH: Final = 100
 _LABEL: Final = 9

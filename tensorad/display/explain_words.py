@@ -8,7 +8,6 @@ from typing import Final
 
 from tensorad.autodiff.local.views import derivation_order, view
 from tensorad.autodiff.provenance import Derivation, derivation
-from tensorad.explaining import Flow, Gradient, Order, Story
 from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
 from tensorad.ir.printer import ExprWriter
@@ -18,6 +17,7 @@ from tensorad.simplify.certify.certificate import Certificate
 from tensorad.simplify.domain.decisions import Decision
 from tensorad.simplify.domain.solution import Piece
 from tensorad.simplify.index.algebra import simplify
+from tensorad.stories import Flow, Gradient, Order, Story
 
 Words = list[str | Expr]
 LEGEND: Final = (

@@ -11,8 +11,8 @@ import tensorad as ta
 from tensorad import config, te, topi
 from tensorad.autodiff.provenance import derivation
 from tensorad.errors import GradError
-from tensorad.explaining import Gradient
 from tensorad.ir.tensor import Tensor
+from tensorad.stories import Gradient
 from tests.display.test_display import Reader
 
 X = te.placeholder((4, 6), name="X")

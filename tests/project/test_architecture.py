@@ -66,6 +66,7 @@ TOP = {
     "counting",
     "display",
     "explaining",
+    "stories",
     "upstream",
     "workloads",
 }
