@@ -22,8 +22,8 @@ from tensorad.building import build
 from tensorad.compiled import CompiledFunction
 from tensorad.counting import work
 from tensorad.ir.analysis.symbolic_points import Count
-from tensorad.ir.printer import format_tensor_recursively
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.text.printer import format_tensor_recursively
 from tensorad.workloads import WORKLOADS, Array, Workload, dense_big
 
 TOLERANCE = 1e-4

@@ -30,8 +30,8 @@ from tensorad.ir.expr import (
     Select,
     Size,
 )
-from tensorad.ir.printer import number_text
 from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.ir.text.printer import number_text
 from tensorad.ir.visit import children, postorder, substitute
 
 _BINARY: Final = {

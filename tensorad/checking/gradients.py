@@ -16,8 +16,8 @@ from tensorad.checking.engine import Engine, has_much_to_do
 from tensorad.checking.inputs import Bindings, choose_inputs
 from tensorad.checking.report import Disagreement, GradReport
 from tensorad.errors import DefinitionError, GradError
-from tensorad.ir.printer import format_tensor
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.text.printer import format_tensor
 
 _ATTEMPTS: Final = 4
 """Random inputs that meet a kink are drawn again so often."""

@@ -10,7 +10,7 @@ from tensorad.display.explain_words import LEGEND, Card, Row, cards, heading, or
 from tensorad.display.formula import FormulaWriter
 from tensorad.display.style import COLOURS, page
 from tensorad.ir.expr import Axis, Expr
-from tensorad.ir.names import TensorNames
+from tensorad.ir.text.names import TensorNames
 from tensorad.ir.visit import postorder
 from tensorad.stories import Gradient, Order
 

@@ -16,8 +16,8 @@ from tensorad.display.explain_words import (
     order_card,
     summary,
 )
-from tensorad.ir.names import TensorNames
-from tensorad.ir.printer import ExprWriter
+from tensorad.ir.text.names import TensorNames
+from tensorad.ir.text.printer import ExprWriter
 from tensorad.stories import Gradient, Order
 
 _WIDTH: Final = 100

@@ -10,8 +10,8 @@ from tensorad.autodiff.local.views import derivation_order, view
 from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
-from tensorad.ir.printer import ExprWriter
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
+from tensorad.ir.text.printer import ExprWriter
 from tensorad.ir.visit import conjuncts, postorder, topological_ops
 from tensorad.simplify.certify.certificate import Certificate
 from tensorad.simplify.domain.decisions import Decision

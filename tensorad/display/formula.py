@@ -8,8 +8,8 @@ from typing import Final
 
 from tensorad.display.style import COLOURS
 from tensorad.ir.expr import ONE, TRUE, Axis, Call, Expr, Param, Read, Reduce
-from tensorad.ir.printer import ATOM, ExprWriter, Item, listed
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.text.printer import ATOM, ExprWriter, Item, listed
 
 _SIGNS: Final = {"sum": "Σ", "prod": "Π"}
 _SYMBOLS: Final = {

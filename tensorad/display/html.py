@@ -21,15 +21,6 @@ from tensorad.ir.combiner import (
     sum_combiner,
 )
 from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
-from tensorad.ir.names import TensorNames
-from tensorad.ir.printer import (
-    array_text,
-    consumers_first,
-    named_outputs,
-    number_text,
-    same_fold,
-    used_tensors,
-)
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -40,6 +31,15 @@ from tensorad.ir.tensor import (
     Tensor,
     dim_expr,
     outputs,
+)
+from tensorad.ir.text.names import TensorNames
+from tensorad.ir.text.printer import (
+    array_text,
+    consumers_first,
+    named_outputs,
+    number_text,
+    same_fold,
+    used_tensors,
 )
 from tensorad.ir.visit import op_expressions, postorder
 

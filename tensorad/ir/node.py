@@ -130,4 +130,4 @@ class Node(metaclass=NodeMeta):
         return self
 
 
-reduced_node: Final[Hook[[Node], tuple[Any, ...]]] = Hook("tensorad.ir.pickling")
+reduced_node: Final[Hook[[Node], tuple[Any, ...]]] = Hook("tensorad.ir.text.pickling")

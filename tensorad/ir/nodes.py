@@ -238,7 +238,7 @@ operation: Final[Hook[Concatenate[str, ...], Expr]] = Hook("tensorad.ir.expr")
 neg: Final[Hook[[Expr], Expr]] = Hook("tensorad.ir.expr")
 logical_not: Final[Hook[[Expr], Expr]] = Hook("tensorad.ir.expr")
 cast: Final[Hook[[Expr, DType], Expr]] = Hook("tensorad.ir.expr")
-format_expr: Final[Hook[[Expr], str]] = Hook("tensorad.ir.printer")
+format_expr: Final[Hook[[Expr], str]] = Hook("tensorad.ir.text.printer")
 apply_ufunc: Final[Hook[[np.ufunc, str, Sequence[object], Mapping[str, object]], Any]] = Hook(
     "tensorad.ir.arrays.ufuncs"
 )

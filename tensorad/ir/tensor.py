@@ -379,7 +379,7 @@ read_at: Final[Hook[[Tensor, tuple[object, ...]], Expr]] = Hook("tensorad.ir.ind
 elementwise: Final[Hook[Concatenate[str, ...], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 matmul: Final[Hook[[object, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 astype: Final[Hook[[Tensor, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
-format_tensor: Final[Hook[[Tensor], str]] = Hook("tensorad.ir.printer")
+format_tensor: Final[Hook[[Tensor], str]] = Hook("tensorad.ir.text.printer")
 as_html: Final[Hook[[Tensor], str]] = Hook("tensorad.display.html")
 as_latex: Final[Hook[[Tensor], str]] = Hook("tensorad.display.latex")
 

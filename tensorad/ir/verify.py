@@ -30,7 +30,6 @@ from tensorad.ir.expr import (
     Select,
     Size,
 )
-from tensorad.ir.printer import format_expr, format_tensor
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -42,6 +41,7 @@ from tensorad.ir.tensor import (
     n_outputs,
     outputs,
 )
+from tensorad.ir.text.printer import format_expr, format_tensor
 from tensorad.ir.visit import free_leaves, op_expressions, postorder, topological_ops
 
 _TWO_OPERANDS = dict.fromkeys((*ARITHMETIC, *COMPARISONS, *BINARY_MATH, "and", "or"))

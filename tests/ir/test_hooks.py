@@ -41,7 +41,7 @@ def test_a_hook_is_filled_when_it_is_first_called() -> None:
 import sys
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.tensor import Placeholder, outputs
-above = ("tensorad.ir.expr", "tensorad.ir.printer", "tensorad.display.html", "sympy")
+above = ("tensorad.ir.expr", "tensorad.ir.text.printer", "tensorad.display.html", "sympy")
 loaded = lambda: [name for name in above if name in sys.modules]
 (X,) = outputs(Placeholder("X", (3,), FLOAT32))
 print(loaded())
@@ -57,8 +57,8 @@ print(X._repr_latex_(), loaded())
     assert result.stdout.splitlines() == [
         "[]",
         "True ['tensorad.ir.expr']",
-        "tensor X : float32 [3] ['tensorad.ir.expr', 'tensorad.ir.printer']",
-        "True ['tensorad.ir.expr', 'tensorad.ir.printer', 'tensorad.display.html']",
-        r"$\mathrm{X}$ ['tensorad.ir.expr', 'tensorad.ir.printer', 'tensorad.display.html', "
+        "tensor X : float32 [3] ['tensorad.ir.expr', 'tensorad.ir.text.printer']",
+        "True ['tensorad.ir.expr', 'tensorad.ir.text.printer', 'tensorad.display.html']",
+        r"$\mathrm{X}$ ['tensorad.ir.expr', 'tensorad.ir.text.printer', 'tensorad.display.html', "
         "'sympy']",
     ]

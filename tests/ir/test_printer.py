@@ -22,12 +22,6 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
-from tensorad.ir.printer import (
-    format_expr,
-    format_expr_lines,
-    format_tensor,
-    format_tensor_recursively,
-)
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -36,6 +30,12 @@ from tensorad.ir.tensor import (
     Tensor,
     Update,
     outputs,
+)
+from tensorad.ir.text.printer import (
+    format_expr,
+    format_expr_lines,
+    format_tensor,
+    format_tensor_recursively,
 )
 
 i, j, k = axis("i", 0, 8), axis("j", 0, 8), axis("k", 0, 10)

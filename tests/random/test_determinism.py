@@ -13,7 +13,7 @@ import pytest
 from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.building import lower
-from tensorad.ir.printer import format_tensor_recursively
+from tensorad.ir.text.printer import format_tensor_recursively
 from tests.random.generators import Program, random_program, random_symbolic_program
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ from tensorad import te
 from tensorad.autodiff import jvp, vjp
 from tensorad.building import build
 from tensorad.ir.expr import Axis, Expr, call, select
-from tensorad.ir.printer import format_tensor, format_tensor_recursively
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.text.printer import format_tensor, format_tensor_recursively
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ import pytest
 
 from tensorad import te, topi
 from tensorad.errors import UserError
-from tensorad.ir.printer import format_tensor_recursively
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.text.printer import format_tensor_recursively
 from tests.support.topi_calls import CALLS, V, X
 
 ONE_ELEMENT: Final = te.placeholder((1,), name="O")

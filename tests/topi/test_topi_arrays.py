@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.ir.printer import format_tensor_recursively
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.text.printer import format_tensor_recursively
 from tests.support.topi_calls import CALLS
 from tests.topi.test_odd_arguments import call
 

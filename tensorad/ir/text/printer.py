@@ -31,7 +31,6 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.functions import Function, is_stop
-from tensorad.ir.names import Names, TensorNames
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -44,6 +43,7 @@ from tensorad.ir.tensor import (
     outputs,
     scan_results,
 )
+from tensorad.ir.text.names import Names, TensorNames
 from tensorad.ir.visit import children, op_expressions, op_inputs, postorder
 
 _BINARY: Final = {

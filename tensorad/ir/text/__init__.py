@@ -1,0 +1,1 @@
+"""Expressions and tensors as text, and as pickles."""
