@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from tensorad.display.style import page
 from tensorad.errors import BindError, MissingPackageError
-
-if TYPE_CHECKING:
-    from tensorad.sparse.matrix import SparseJacobian
+from tensorad.sparse import matrix
+from tensorad.sparse.matrix import SparseJacobian
 
 _CELLS: Final = 96
 """Cells of the picture along the longer side, at most."""
@@ -102,3 +101,6 @@ def _runs(cells: Grid) -> list[str]:
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             found.append(f"M{start} {line}h{stop - start}v1h-{stop - start}z")
     return found
+
+
+matrix.as_html.fill(sparsity_html)

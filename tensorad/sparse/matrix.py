@@ -15,6 +15,7 @@ from tensorad.errors import BindError, GradError, ShapeError
 from tensorad.ir.arrays.arguments import check_arrays, check_tensors
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, Size, add, int_const, mul
+from tensorad.ir.hooks import Hook
 from tensorad.ir.leaves import size_var
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.ir.visit import substitute
@@ -152,9 +153,7 @@ class SparseJacobian:
         return self._plans[key]
 
     def _repr_html_(self) -> str:
-        from tensorad.display.sparsity import sparsity_html
-
-        return sparsity_html(self)
+        return as_html.call(self)
 
 
 class SparseFunction:
@@ -249,3 +248,6 @@ def sparse_hessian(y: Tensor, x: Tensors) -> SparseJacobian:
             hint="sum it first, e.g. compute((), lambda: ta.sum(Y[k], axis=k)).",
         )
     return sparse_jacobian(vjp(y, wrt), wrt)
+
+
+as_html: Final[Hook[[SparseJacobian], str]] = Hook("tensorad.display.sparsity")

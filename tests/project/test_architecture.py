@@ -83,9 +83,7 @@ BRIDGES = {
 }
 
 LATE = {
-    ("ir", "display"): "a tensor displays itself: _repr_html_ loads the HTML writer when called",
-    ("building", "display"): "lowered loops display themselves in the same way",
-    ("sparse", "display"): "sparse matrices display themselves in the same way",
+    ("building", "display"): "lowered loops display and report themselves: loaded when called",
 }
 """Upward imports inside functions or for types, each with its reason. All else obeys BELOW."""
 
@@ -177,7 +175,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "race": {"workloads", "peers", "measure", "report", "limits"},
         "suites": {"work_cases", "workloads", "peers", "measure", "report", "limits", "race"},
         "commands": {"workloads", "peers", "measure", "report", "limits", "race", "suites"},
-        "guard.py": {"workloads", "measure", "report"},
+        "guard.py": {"workloads", "measure", "report", "commands"},
         "guard_side.py": {"workloads", "peers", "measure"},
         "__main__.py": {"peers", "measure", "race", "commands", "guard.py"},
     },

@@ -1,14 +1,13 @@
-"""Scans and scatters of random programs."""
+"""The operations of random programs: computes, scans and scatters."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from tensorad import te
 from tensorad.ir.expr import Axis, Expr, call, const
 from tensorad.ir.tensor import Dim, Tensor
 from tests.random.generator_combiners import (
     COMPLEX_PRODUCT,
+    CUSTOM,
     DAMPED_SINE,
     HORNER,
     LOGSUMEXP,
@@ -18,9 +17,7 @@ from tests.random.generator_combiners import (
     damp,
 )
 from tests.random.generator_indices import Index, axis_index
-
-if TYPE_CHECKING:
-    from tests.random.generator_writer import Writer
+from tests.random.generator_writer import Writer
 
 SCANNED: tuple[str | Fold, ...] = (
     "sum",
@@ -37,6 +34,47 @@ SCANNED: tuple[str | Fold, ...] = (
 )
 LIMIT = 3.0
 """Elements of a scan's result are brought into [-LIMIT, LIMIT] where they may be infinite."""
+
+
+def write_program(w: Writer, inputs: int, computes: int) -> None:
+    """Inputs first, then operations."""
+    for _ in range(inputs):
+        w.add_input(w.shape(w.extents))
+    if w.rng.random() < 0.3 and w.dtype.is_float:
+        w.add_index_input()
+    for _ in range(computes):
+        write_operation(w)
+
+
+def write_operation(w: Writer) -> None:
+    """A compute, a scan or a scatter."""
+    choice = w.rng.random()
+    floats = w.dtype.is_float
+    if floats and choice < 0.09 and write_scan(w):
+        return
+    if floats and choice < 0.16:
+        write_scatter(w)
+        return
+    shape = w.shape((*w.extents, *w.derived))
+    custom = w.rng.choice(CUSTOM) if floats and choice < 0.22 else None
+    mags: list[float] = []
+    w.reductions = 0
+
+    def body(*axes: Axis) -> object:
+        scope = [axis_index(a) for a in axes]
+        if custom is not None:
+            values = w.custom(custom, scope)
+            mags.extend(m for _, m in values)
+            parts = tuple([e for e, _ in values])
+            return parts if len(parts) > 1 else parts[0]
+        value, mag = damp(w.value(scope, w.rng.randint(1, 3)), 30.0)
+        mags.append(mag)
+        return value
+
+    made = te.compute(shape, body, name=w.name("T"))
+    tensors = made if isinstance(made, tuple) else (made,)
+    for t, mag in zip(tensors, mags, strict=True):
+        w.define(t, mag)
 
 
 def write_scan(w: Writer) -> bool:

@@ -14,7 +14,6 @@ from tensorad.ir.expr import Axis, Expr, call, cast, const, logical_and, select
 from tensorad.ir.tensor import Dim, Tensor
 from tests.random.generator_combiners import CUSTOM, Fold, Valued, at_least, at_most, damp
 from tests.random.generator_indices import Index, Indices, axis_index
-from tests.random.generator_operations import write_scan, write_scatter
 from tests.random.generator_scalars import FLOAT, INTEGER
 
 SCATTERS = ("sum", "sum", "sum", "prod", "max", "min")
@@ -50,17 +49,6 @@ class Writer:
         self.last: Tensor | None = None
         self.names = iter(range(1 << 30))
 
-    # programs
-
-    def write(self, inputs: int, computes: int) -> None:
-        """Inputs first, then operations."""
-        for _ in range(inputs):
-            self.add_input(self.shape(self.extents))
-        if self.rng.random() < 0.3 and self.dtype.is_float:
-            self.add_index_input()
-        for _ in range(computes):
-            self.add_operation()
-
     def name(self, letter: str) -> str:
         return f"{letter}{next(self.names)}"
 
@@ -86,36 +74,6 @@ class Writer:
             some = tuple([2 if n is largest else n for n in some])
         empty = some.count(0) if all(isinstance(n, int) for n in some) else 0
         return some if empty == 0 or self.rng.random() < 0.15 else tuple([n or 2 for n in some])
-
-    def add_operation(self) -> None:
-        """A compute, a scan or a scatter."""
-        choice = self.rng.random()
-        floats = self.dtype.is_float
-        if floats and choice < 0.09 and write_scan(self):
-            return
-        if floats and choice < 0.16:
-            write_scatter(self)
-            return
-        shape = self.shape((*self.extents, *self.derived))
-        custom = self.rng.choice(CUSTOM) if floats and choice < 0.22 else None
-        mags: list[float] = []
-        self.reductions = 0
-
-        def body(*axes: Axis) -> object:
-            scope = [axis_index(a) for a in axes]
-            if custom is not None:
-                values = self.custom(custom, scope)
-                mags.extend(m for _, m in values)
-                parts = tuple([e for e, _ in values])
-                return parts if len(parts) > 1 else parts[0]
-            value, mag = damp(self.value(scope, self.rng.randint(1, 3)), 30.0)
-            mags.append(mag)
-            return value
-
-        made = te.compute(shape, body, name=self.name("T"))
-        tensors = made if isinstance(made, tuple) else (made,)
-        for t, mag in zip(tensors, mags, strict=True):
-            self.define(t, mag)
 
     def define(self, t: Tensor, mag: float) -> None:
         self.tensors.append(t)

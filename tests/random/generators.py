@@ -21,6 +21,7 @@ from tensorad import te
 from tensorad.ir.dtypes import BOOL, DType, to_dtype
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import topological_ops
+from tests.random.generator_operations import write_program
 from tests.random.generator_writer import Writer
 
 EXTENTS = (0, 1, 2, 3, 4, 5, 7)
@@ -136,7 +137,7 @@ def random_program(
     rng = rng or random.Random(seed)
     flags = {"data_conditions": data_conditions, "sums": sums}
     made = Writer(rng, to_dtype(dtype), extents, **flags)
-    made.write(rng.randint(1, 3), rng.randint(1, computes))
+    write_program(made, rng.randint(1, 3), rng.randint(1, computes))
     return _program(seed, made)
 
 
@@ -155,7 +156,7 @@ def random_symbolic_program(
     flags = {"data_conditions": data_conditions, "sums": sums}
     made = Writer(rng, to_dtype(dtype), extents, derived, **flags)
     made.add_input((n, m))
-    made.write(rng.randint(1, 2), rng.randint(1, computes))
+    write_program(made, rng.randint(1, 2), rng.randint(1, computes))
     return _program(seed, made)
 
 
