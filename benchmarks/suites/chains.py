@@ -15,7 +15,7 @@ from benchmarks.report.verdicts import Verdict
 from benchmarks.workloads.chain_programs import PROGRAMS
 from tensorad.autodiff import vjp
 from tensorad.building import build
-from tensorad.simplify.domain.memoised import forget
+from tensorad.process import forget
 
 LENGTHS: Final = (50, 100, 200, 400)
 PEERS: Final = ("jax",)

@@ -25,7 +25,7 @@ from tensorad.counting import Innermost, innermost, work
 from tensorad.ir.expr import Const
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
-from tensorad.simplify.domain.memoised import forget
+from tensorad.process import forget
 
 CASES: tuple[Case, ...] = tuple(
     [

@@ -7,9 +7,7 @@ before; all others, and all that fail, go to the Python path, which converts or 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
-import threading
 from collections.abc import Sequence
 from math import prod
 from typing import Any, Final, Protocol
@@ -23,6 +21,7 @@ from tensorad.codegen.entry.checks_ir import BINDING_WORDS, PARAMETER_WORDS
 from tensorad.codegen.target import link
 from tensorad.codegen.threads import settings_epoch
 from tensorad.codegen.threads.pool import driver
+from tensorad.process import Guard
 
 INPUT_FLAGS: Final = 0x101
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
@@ -211,7 +210,7 @@ class Record:
 
     def learn(self, binding: Binding) -> None:
         """Let native calls use a binding, in place of an older one of the same shapes."""
-        with _lock:
+        with _guard.lock:
             others = [b for b in self._bindings if b.shapes != binding.shapes]
             kept = [binding, *others[: MAX_BINDINGS - 1]]
             gone = [b for b in self._bindings if b not in kept]
@@ -227,16 +226,8 @@ class Record:
         self._list = shown
 
 
-_lock = threading.Lock()
+_guard = Guard()
 """Held while a record learns; one for all, so that a forked child can have a new one."""
-
-
-def _forget_threads() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_threads)
 
 _types: Final[dict[type, NativeType | None]] = {}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from bisect import insort
 from collections.abc import Mapping, Sequence
@@ -17,6 +15,7 @@ from tensorad.codegen.loops.sizes import ALIGNMENT, bytes_of
 from tensorad.errors import LimitError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tensorad.process import Guard
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LARGE_BYTES: Final = 1 << 21
@@ -127,16 +126,8 @@ def scratch_block(size_bytes: int) -> Array:
     return aligned(block, size_bytes, LARGE_PAGE)
 
 
-_lock = threading.Lock()
+_guard = Guard()
 """Held while blocks are looked through; one for all, so that a forked child can have a new one."""
-
-
-def _forget_threads() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_threads)
 
 
 class Block:
@@ -172,7 +163,7 @@ class OutputBlocks:
         size_bytes = prod(shape) * self.dtype.itemsize
         if size_bytes < LARGE_BYTES:
             return np.empty(shape, self.dtype)
-        with _lock:
+        with _guard.lock:
             return self._block(size_bytes).lend().view(self.dtype).reshape(shape)
 
     def _block(self, size_bytes: int) -> Block:

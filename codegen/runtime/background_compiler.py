@@ -6,7 +6,6 @@ interpreter's lock away, so a second thread calls it; it lives as long as one bu
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.runtime.kernel_cache import CompiledKernel, Job, job_of, load_together
 from tensorad.codegen.target import link
 from tensorad.ir.tensor import Tensor
+from tensorad.process import Guard, in_forked_child
 
 MODULE_LINES: Final = 400
 """Lines of text after which a module takes no more kernels: some ten milliseconds for LLVM.
@@ -148,7 +148,7 @@ class Compiler:
         self._thread = None
 
 
-_lock = threading.RLock()
+_guard = Guard()
 """Reentrant, as finalizers and handlers of signals may build."""
 _taking_turns = 0
 _before = 0.0
@@ -161,7 +161,7 @@ def _short_turns() -> Iterator[None]:
     By default it waits for 5 ms each time, which is as long as LLVM takes for a kernel.
     """
     global _taking_turns, _before
-    with _lock:
+    with _guard.lock:
         if not _taking_turns:
             _before = sys.getswitchinterval()
             sys.setswitchinterval(min(_before, _TURN_S))
@@ -169,19 +169,16 @@ def _short_turns() -> Iterator[None]:
     try:
         yield
     finally:
-        with _lock:
+        with _guard.lock:
             _taking_turns -= 1
             if not _taking_turns:
                 sys.setswitchinterval(_before)
 
 
+@in_forked_child
 def _forget() -> None:
     """Builds of other threads do not go on in a forked child."""
-    global _lock, _taking_turns
-    _lock = threading.RLock()
+    global _taking_turns
     if _taking_turns:
         _taking_turns = 0
         sys.setswitchinterval(_before)
-
-
-os.register_at_fork(after_in_child=_forget)

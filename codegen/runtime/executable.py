@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -35,6 +33,7 @@ from tensorad.codegen.threads.settings_epoch import epoch
 from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.tensor import Constant, Tensor
+from tensorad.process import Guard
 
 KEPT_LAYOUTS: Final = 16
 """Bindings of symbolic sizes whose memory plans are kept."""
@@ -87,17 +86,9 @@ class Steps(NamedTuple):
     give: Callable[[Frame], None]
 
 
-_lock = threading.Lock()
+_guard = Guard()
 """Held while frames that native calls may take come or go; one for all, so that a forked child can
 have a new one."""
-
-
-def _forget_threads() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_threads)
 
 
 class Layout:
@@ -180,7 +171,7 @@ class Layout:
             return self._shared[found]
         frame = self._frame()
         frame.call[block.BUSY] = 1
-        with _lock:
+        with _guard.lock:
             count = len(self._shared)
             if count < MAX_FRAMES and (self._bytes < LARGE_ARENA or not count):
                 self._shared[frame.address] = frame
@@ -200,7 +191,7 @@ class Layout:
         if self._bytes < LARGE_ARENA:
             return
         self._free.clear()
-        with _lock:
+        with _guard.lock:
             self._shown[:] = [0] * (MAX_FRAMES + 1)  # nobody takes one while they are looked at
             used = {n: f for n, f in self._shared.items() if f.call[block.BUSY]}
             self._shared = used

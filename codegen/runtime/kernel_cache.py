@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -20,6 +18,7 @@ from tensorad.codegen.target import link, machine
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
+from tensorad.process import Guard
 
 KEPT: Final = 256
 """Compiled kernels kept although nothing uses them."""
@@ -83,7 +82,7 @@ class Job:
         """The code, which is there by now; it is remembered."""
         if self.made is None:
             raise InternalError(f"a kernel was not compiled:\n{self.key[:20000]}")
-        with _lock:
+        with _guard.lock:
             found = _compiled.setdefault(self.key, self.made)
             _recent[self.key] = found
             _recent.move_to_end(self.key)
@@ -92,20 +91,12 @@ class Job:
         return found
 
 
-_lock = threading.RLock()
+_guard = Guard()
 """Reentrant, as finalizers and handlers of signals may build."""
 _compiled: weakref.WeakValueDictionary[str, CompiledKernel] = weakref.WeakValueDictionary()
 _recent: OrderedDict[str, CompiledKernel] = OrderedDict()
 _codes: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
 """Code by what its text is: kernels that differ in how they came about may share it."""
-
-
-def _forget_threads() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_forget_threads)
 
 
 def job_of(kernel: Kernel, begun: Mapping[str, Job]) -> tuple[Job, tuple[Tensor, ...]]:
@@ -120,7 +111,7 @@ def job_of(kernel: Kernel, begun: Mapping[str, Job]) -> tuple[Job, tuple[Tensor,
         key = f"{cpu}\n{key}"
     if key in begun:
         return begun[key], tensors
-    with _lock:
+    with _guard.lock:
         found = _compiled.get(key)
     job = Job(key, found)
     if found is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
@@ -14,6 +13,7 @@ import llvmlite.binding as llvm
 
 from tensorad.codegen.target.object_code import compile_text, llvmlite_lock, target_machine
 from tensorad.errors import InternalError
+from tensorad.process import around_forks
 
 LIBRARIES_PER_JIT: Final = 64
 """A linker never forgets the names of its libraries, so it is replaced after this many."""
@@ -144,4 +144,4 @@ def _after_fork() -> None:
     lock.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+around_forks(_before_fork, _after_fork)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import threading
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +17,7 @@ from tensorad.codegen.threads.driver_ir import driver_text
 from tensorad.codegen.threads.linux_calls import HAS_THREADS
 from tensorad.codegen.threads.resize_ir import SYMBOLS as THREADS
 from tensorad.codegen.threads.settings_epoch import begin_epoch
+from tensorad.process import Guard, in_forked_child
 
 _SYMBOLS = ("run", "released", "resize")
 
@@ -71,7 +71,7 @@ class Pool:
 
 
 _pool: Pool | None = None
-_lock = threading.Lock()
+_guard = Guard()
 _ends = False
 """Whether the interpreter ends: no thread begins any more."""
 
@@ -88,7 +88,7 @@ def pool_for(threads: int) -> int:
 
 def _resized(threads: int) -> int:
     global _pool
-    with _lock:
+    with _guard.lock:
         if _pool is None:
             _pool = Pool()
         if _pool.threads != threads and not _ends:
@@ -99,20 +99,18 @@ def _resized(threads: int) -> int:
 def _close() -> None:
     """End the threads; those of Python may go on calling, each alone, in the pool's memory."""
     global _ends
-    with _lock:
+    with _guard.lock:
         _ends = True
         if _pool is not None:
             _pool.resize(1)
 
 
+@in_forked_child
 def _forget() -> None:
     """The threads of the parent do not exist in a forked child."""
-    global _lock
     if _pool is not None:
         _pool.forget()
-    _lock = threading.Lock()
     begin_epoch()
 
 
 atexit.register(_close)
-os.register_at_fork(after_in_child=_forget)

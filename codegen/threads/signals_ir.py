@@ -8,12 +8,12 @@ parallel loop and between kernels, when no thread is at work. A handler may do a
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import time
 from typing import Final
 
 from tensorad.codegen.llvm.call_block import ASKED, SLICES, THREAD, TOOK, loaded
+from tensorad.process import in_forked_child
 
 SYMBOLS: Final = ("clock_gettime",)
 """What the text needs of the C library."""
@@ -47,12 +47,11 @@ def addresses() -> dict[str, int]:
     return {**found, "main_thread": ctypes.addressof(_main)}
 
 
+@in_forked_child
 def _forked() -> None:
     """The thread that forks is the child's main one."""
     _main.value = threading.get_ident()
 
-
-os.register_at_fork(after_in_child=_forked)
 
 RELEASED: Final = f"""
 @main_thread = external global i64

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from threading import RLock
 from typing import Final
 
 import numpy as np
@@ -18,22 +16,10 @@ from tensorad.ir.expr import Axis, Expr, Read, Reduce, axis, read, reduce_expr
 from tensorad.ir.order import AXIS, READ, REDUCE, sizes_in
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads, rebuild
+from tensorad.process import Guard, on_forget
 
 Nominal = Axis | Tensor
 """What a remembered formula is renamed in."""
-
-_forgetting: list[Callable[[], None]] = []
-
-
-def on_forget(clear: Callable[[], None]) -> None:
-    """Have `forget` call this as well."""
-    _forgetting.append(clear)
-
-
-def forget() -> None:
-    """Empty every memory of results: what is asked next is derived anew (for measurements)."""
-    for clear in _forgetting:
-        clear()
 
 
 def signature(axes: Sequence[Axis], body: Expr) -> tuple[Key, list[Nominal]]:
@@ -142,21 +128,16 @@ class BodyMemory:
 
     def __init__(self, capacity: int = 4096) -> None:
         self._known: OrderedDict[object, tuple[list[Nominal], Expr]] = OrderedDict()
-        self._lock = RLock()
+        self._guard = Guard()
         self._capacity = capacity
         on_forget(self._known.clear)
-        os.register_at_fork(after_in_child=self._forget_lock)
-
-    def _forget_lock(self) -> None:
-        """A forked child may inherit the lock held by a thread that does not exist there."""
-        self._lock = RLock()
 
     def get(
         self, axes: Sequence[Axis], body: Expr, solve: Callable[[Sequence[Axis], Expr], Expr]
     ) -> Expr:
         """solve(axes, body), or what it gave for an equal formula, renamed."""
         key, own = signature(axes, body)
-        with self._lock:
+        with self._guard.lock:
             known = self._known.get(key)
         if known is not None:
             result = renamed(known[1], dict(zip(known[0], own, strict=True)))
@@ -164,7 +145,7 @@ class BodyMemory:
                 demand_same(axes, result, solve(axes, body))
             return result
         result = solve(axes, body)
-        with self._lock:
+        with self._guard.lock:
             self._known[key] = (own, result)
             if len(self._known) > self._capacity:
                 self._known.popitem(last=False)

@@ -8,11 +8,9 @@ the extents.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from hashlib import blake2b
 from math import prod
-from threading import RLock
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -35,6 +33,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import SIZE, occurs
 from tensorad.ir.tensor import Constant, Tensor, outputs
 from tensorad.ir.visit import free_leaves
+from tensorad.process import Guard
 from tensorad.simplify.domain.listed_points import TooManyPoints, is_evaluable, points_of
 from tensorad.simplify.domain.solution import Piece, Solution
 
@@ -42,16 +41,7 @@ MOST_ROWS: Final = 1 << 20
 """Values of the outer axes up to which a list of ranges is kept."""
 Array = np.ndarray[Any, np.dtype[Any]]
 _tables: WeakValueDictionary[tuple[str, tuple[int, ...], bytes], Tensor] = WeakValueDictionary()
-_lock = RLock()
-
-
-def _forget_lock() -> None:
-    """A forked child may inherit the lock held by a thread that does not exist there."""
-    global _lock
-    _lock = RLock()
-
-
-os.register_at_fork(after_in_child=_forget_lock)
+_guard = Guard()
 
 
 def tabulate(
@@ -136,7 +126,7 @@ def _constant(name: str, array: Array) -> Tensor:
     """The table as a tensor; equal tables are one tensor while one of them is in use."""
     array = np.array(array, dtype=np.int64, order="C")
     key = (name, array.shape, blake2b(array.tobytes()).digest())
-    with _lock:
+    with _guard.lock:
         found = _tables.get(key)
         if found is None:
             found = _tables[key] = outputs(Constant(name, array, INT64))[0]

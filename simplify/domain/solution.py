@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import RLock
 
 from tensorad import config
 from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Reduce, Select, Size, axis
 from tensorad.ir.visit import children, free_leaves, postorder, substitute
-from tensorad.simplify.domain.memoised import on_forget
+from tensorad.process import Guard, on_forget
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,14 +98,9 @@ class PlanMemory:
 
     def __init__(self, capacity: int = 4096) -> None:
         self._known: OrderedDict[object, tuple[tuple[Axis, ...], Solution]] = OrderedDict()
-        self._lock = RLock()
+        self._guard = Guard()
         self._capacity = capacity
         on_forget(self._known.clear)
-        os.register_at_fork(after_in_child=self._forget_lock)
-
-    def _forget_lock(self) -> None:
-        """A forked child may inherit the lock held by a thread that does not exist there."""
-        self._lock = RLock()
 
     def solve(
         self,
@@ -123,11 +116,11 @@ class PlanMemory:
         bounds = [b for a in axes for b in (a.lower, a.upper, a.step)]
         budget = config.current().isl_operations
         key = (budget, len(outer), structure([*bounds, *conditions, facts], leaves))
-        with self._lock:
+        with self._guard.lock:
             known = self._known.get(key)
         if known is None:
             solution = solver()
-            with self._lock:
+            with self._guard.lock:
                 self._known[key] = (axes, solution)
                 if len(self._known) > self._capacity:
                     self._known.popitem(last=False)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import weakref
 from typing import Any, Final, dataclass_transform
 
 from tensorad.ir.hooks import Hook
+from tensorad.process import Guard
 
 
 class _Entry(weakref.ref[Any]):
@@ -18,17 +17,8 @@ class _Entry(weakref.ref[Any]):
 
 
 _table: dict[tuple[object, ...], _Entry] = {}
-_lock = threading.RLock()
+_guard = Guard()
 _new = object.__new__
-
-
-def _forget_lock() -> None:
-    """A forked child may inherit the lock held by a thread that does not exist there."""
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_forget_lock)
 
 
 def _remove(ref: _Entry) -> None:
@@ -97,7 +87,7 @@ class NodeMeta(type):
         self._complete()
         entry = _Entry(self, _remove)
         entry.key = key
-        with _lock:
+        with _guard.lock:
             ref = _table.get(key)
             if ref is not None and (found := ref()) is not None:
                 return found

@@ -17,8 +17,8 @@ from tensorad.codegen.loops import canonical_text as keys
 from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
+from tensorad.process import forget
 from tensorad.simplify.bounds import reads
-from tensorad.simplify.domain.memoised import forget
 from tensorad.simplify.formula.available_values import Known
 from tests.codegen.schedule.test_planning import count_calls
 

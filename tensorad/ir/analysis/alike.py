@@ -7,9 +7,7 @@ that one is the other with these exchanged, one for one: a tensor read twice is 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from threading import RLock
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -17,6 +15,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Select, Size
 from tensorad.ir.tensor import Compute, Constant, Scan, Scatter, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder
+from tensorad.process import Guard
 
 Key = tuple[object, ...]
 
@@ -128,16 +127,7 @@ Formed = tuple[Form, tuple[Tensor, ...]]
 
 _forms: WeakValueDictionary[Key, Form] = WeakValueDictionary()
 _formed: WeakKeyDictionary[Formula, Formed] = WeakKeyDictionary()
-_lock = RLock()
-
-
-def _forget_lock() -> None:
-    """A forked child may inherit the lock held by a thread that does not exist there."""
-    global _lock
-    _lock = RLock()
-
-
-os.register_at_fork(after_in_child=_forget_lock)
+_guard = Guard()
 
 
 def form_of(op: Formula) -> Formed:
@@ -151,7 +141,7 @@ def form_of(op: Formula) -> Formed:
     if known is None:
         numbering = Numbering(as_value)
         key = numbering.key(*_ends(op, numbering))
-        with _lock:
+        with _guard.lock:
             form = _forms.get(key)
             if form is None:
                 form = _forms[key] = Form(key)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tensorad import collector
-from tensorad.codegen.entry import native_type
-from tensorad.codegen.runtime import arena, background_compiler, executable, kernel_cache
-from tensorad.codegen.threads import pool
-from tensorad.ir import node
+import tensorad.building  # every lock of the library
+from tensorad import process
 from tensorad.ir.cached import cached_property
-from tensorad.simplify.domain import point_tables, polyhedral
-from tensorad.simplify.zeros import passes
 
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="systems without fork")
 
 
@@ -86,19 +84,51 @@ def test_a_property_that_another_thread_computes() -> None:
 
 
 def test_locks_that_another_thread_holds() -> None:
-    owners: list[Any] = [
-        collector, node, point_tables, polyhedral._memory, passes._memory, kernel_cache,
-        background_compiler, arena, pool, executable, native_type,
-    ]  # fmt: skip
+    guards = list(process._guards)
+    assert len(guards) >= 11
 
     def take_all() -> None:
-        for owner in owners:
-            if not owner._lock.acquire(timeout=5):
-                raise TimeoutError(str(owner))
+        for guard in guards:
+            if not guard.lock.acquire(timeout=5):
+                raise TimeoutError(str(guards.index(guard)))
 
-    with held(*[owner._lock for owner in owners]):
+    with held(*[guard.lock for guard in guards]):
         code = exit_code(take_all)
     assert code == 0
+
+
+def test_all_locks_are_guards() -> None:
+    """But for the one that is held while the process forks."""
+    made = re.compile(r"R?Lock\(\)|register_at_fork")
+    found = {
+        str(p.relative_to(ROOT))
+        for folder in ("tensorad", "codegen", "simplify")
+        for p in (ROOT / folder).rglob("*.py")
+        if made.search(p.read_text())
+    }
+    assert found == {"tensorad/process.py", "codegen/target/link.py"}
+
+
+def test_what_a_child_does_comes_after_its_locks_are_new() -> None:
+    seen: list[bool] = []
+    guard = process.Guard()
+
+    @process.in_forked_child
+    def take() -> None:
+        seen.append(guard.lock.acquire(blocking=False))
+
+    def look() -> None:
+        if seen != [True]:
+            raise ValueError(seen)
+
+    try:
+        with held(guard.lock):
+            code = exit_code(look)
+    finally:
+        process._in_child.remove(take)
+        process._guards.remove(guard)
+    assert code == 0
+    assert seen == []
 
 
 def test_the_first_value_of_a_property_stays() -> None:

@@ -1,0 +1,77 @@
+"""What belongs to this process: what a forked child renews, and what is remembered between builds.
+
+A fork copies locks that other threads hold, but not the threads; a child that waits for such a lock
+waits for ever. So every lock of the library is a `Guard`, and what else a child needs is said here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+Action = Callable[[], None]
+
+_guards: Final[list[Guard]] = []
+_in_child: Final[list[Action]] = []
+_around: Final[list[tuple[Action, Action]]] = []
+_memories: Final[list[Action]] = []
+
+
+class Guard:
+    """A lock, held by `with guard.lock`, that is a new one in a forked child.
+
+    Reentrant: finalizers and handlers of signals may come in while it is held. Guards live as long
+    as the process.
+    """
+
+    __slots__ = ("lock",)
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        _guards.append(self)
+
+
+def in_forked_child(renew: Action) -> Action:
+    """Decorates what a forked child does, after its locks are new, in the order of definition."""
+    _in_child.append(renew)
+    return renew
+
+
+def around_forks(before: Action, after: Action) -> None:
+    """Have something held while the process forks: `after` runs in parent and child."""
+    _around.append((before, after))
+
+
+def on_forget(clear: Action) -> None:
+    """Have `forget` call this as well."""
+    _memories.append(clear)
+
+
+def forget() -> None:
+    """Empty every memory of results: what is asked next is derived anew (for measurements)."""
+    for clear in _memories:
+        clear()
+
+
+def _before() -> None:
+    for before, _ in reversed(_around):
+        before()
+
+
+def _after() -> None:
+    for _, after in _around:
+        after()
+
+
+def _renew() -> None:
+    _after()
+    for guard in _guards:
+        guard.lock = threading.RLock()
+    for renew in _in_child:
+        renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_renew)
