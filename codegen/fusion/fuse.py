@@ -1,8 +1,8 @@
 """Which operations share one kernel: computes whose rows depend on each other's same rows only.
 
 A step is what one kernel used to run. Steps are merged along the reads between them while the
-order of all steps stays possible; `fusion_rows` says whether a merged group pays, and how its
-loop over rows runs.
+order of all steps stays possible; `row_groups` says whether their rows match, `tile` whether a
+merged group pays and how its loop over rows runs.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class _Graph:
     def in_order(self) -> list[Group]:
         """All groups, each after those it needs; results that leave all caches come last.
 
-        What runs before them may have its temporaries in their memory (`memory_inside`).
+        What runs before them may have its temporaries in their memory (`temporaries_inside`).
         """
         done: dict[Group, None] = {}
         groups = dict.fromkeys(self.group[s] for s in self.steps)

@@ -37,7 +37,7 @@ def shared_rows(e: Emitter) -> tuple[Stmt, ...]:
     """Row tiles shared by threads, all panels inside.
 
     The last rows come by themselves, without packed lanes, where these would fill a cache: until
-    then they may lie in the memory of those rows (`memory_inside`).
+    then they may lie in the memory of those rows (`temporaries_inside`).
     """
     b, count = e.b, points(e.b.rows.axes)
     if b.mode != "panel":

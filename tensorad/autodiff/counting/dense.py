@@ -22,7 +22,8 @@ def note_jacobian(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, objec
 
 
 def check_dense(tensors: Sequence[Tensor]) -> None:
-    """Refuse to store a full Jacobian of too many elements (symbolic ones are not judged).
+    """Refuse to store a full Jacobian of too many elements (symbolic ones are judged
+    by a call).
 
     Raises:
         LimitError: one has more than TENSORAD_DENSE_JACOBIAN_ELEMENTS elements.

@@ -1,8 +1,9 @@
 """Derivatives of reductions with any combiner, each in time linear in the reduction.
 
 Components that only add differentiate directly. Those that are always one of their operands
-(max, min, argmax-like tuples, the second largest) go through the origin of the result. Every
-other one is a fold: see `folds.py`. Which of these holds is read off the combiner's formula.
+(max, min, argmax-like tuples, the second largest) go through the origin of the result. Sums that
+follow a shift are sums of scaled terms (`rescaled.py`). Every other one is a fold (`folds.py`).
+Which of these holds is read off the combiner's formula, in this order.
 """
 
 from __future__ import annotations
