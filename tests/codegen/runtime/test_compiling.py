@@ -180,7 +180,7 @@ def test_finalizers_may_build_while_code_is_compiled(
 def test_finalizers_may_build_while_kernels_are_looked_up() -> None:
     y, inputs = chain(1, 59)
     (kernel, *_) = lower_program([y], inputs).kernels
-    with kernel_cache._lock, background_compiler._lock:
+    with kernel_cache._guard.lock, background_compiler._guard.lock:
         made, _ = compiled_kernel(kernel)
         ta.build(*chain(1, 61))
     assert made.phases
