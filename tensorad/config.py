@@ -12,7 +12,9 @@ from typing import SupportsIndex
 from tensorad.errors import DefinitionError
 from tensorad.process_memory import process_bytes
 
-DEBUG_FLAGS = ("ir", "verify", "check", "certify", "llvm", "asm")
+PASS_FLAGS = ("ir", "verify", "check", "time")
+"""What is asked of every pass."""
+DEBUG_FLAGS = (*PASS_FLAGS, "certify", "llvm", "asm")
 MOST_THREADS = 256
 
 
@@ -23,7 +25,7 @@ class Config:
     debug: tuple[str, ...] = ()
     """TENSORAD_DEBUG: comma-separated from `DEBUG_FLAGS` and ir:<pass>."""
     bisect: int | None = None
-    """TENSORAD_BISECT: stop optimising after this many passes."""
+    """TENSORAD_BISECT: stop optimising after this many passes; 0: before the first."""
     num_threads: int = 1
     """TENSORAD_NUM_THREADS: threads of a compiled call; default: the CPUs of this process."""
     max_bytes: int = 1 << 36
@@ -63,6 +65,10 @@ def _positive(name: str, text: str, example: int = 4) -> int:
             f"{name} must be a positive integer, got {text!r}.", hint=f"export {name}={example}"
         )
     return int(text)
+
+
+def _count(name: str, text: str) -> int:
+    return 0 if text.strip() == "0" else _positive(name, text)
 
 
 def _threads(text: str | None) -> int:
@@ -106,7 +112,7 @@ def _from_environment() -> Config:
     bisect = "TENSORAD_BISECT"
     return Config(
         debug=debug,
-        bisect=_positive(bisect, env[bisect]) if bisect in env else None,
+        bisect=_count(bisect, env[bisect]) if bisect in env else None,
         num_threads=_threads(env.get("TENSORAD_NUM_THREADS")),
         max_bytes=number("TENSORAD_MAX_BYTES", Config.max_bytes, process_bytes()),
         dense_jacobian_elements=number(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tensorad import config
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -21,6 +20,7 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.order import REDUCE, occurs
+from tensorad.ir.reference.forms import BODY
 from tensorad.ir.visit import (
     conjuncts,
     outside_reductions,
@@ -30,6 +30,7 @@ from tensorad.ir.visit import (
     uses_any,
     with_fresh_reductions,
 )
+from tensorad.passes import Pass, is_watched, run_passes
 from tensorad.simplify.certify.certificate import is_demanded
 from tensorad.simplify.domain.decisions import is_listening
 from tensorad.simplify.domain.memoised import BodyMemory
@@ -38,7 +39,6 @@ from tensorad.simplify.index.linear import linear_form
 from tensorad.simplify.zeros.certified_steps import demand_lifting
 from tensorad.simplify.zeros.eliminate import eliminate, solve_sum
 from tensorad.simplify.zeros.lift import is_index_condition, is_static, lift, summands, switches
-from tensorad.simplify.zeros.pipeline import Pass, run_passes
 
 
 def _rewrite_outside(body: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
@@ -151,12 +151,23 @@ def drop_implied_guards(axes: Sequence[Axis], body: Expr) -> Expr:
     return _rewrite_outside(body, drop)
 
 
-NONZERO_PASSES: Final = (
-    Pass("split_sums", split_sums),  # before lifting: an `or` of conditions solves nothing
-    Pass("lift_nonzeroness", lift_nonzeroness),  # before solving: it makes the conditions
-    Pass("solve_domains", solve_domains),
-    Pass("drop_implied_guards", drop_implied_guards),
-    Pass("simplify_indices", simplify_indices),
+BodyPass = Pass[Sequence[Axis], Expr]
+"""Over the formula of an element, given its axes."""
+SOLVE_DOMAINS: Final[BodyPass] = Pass(
+    "solve_domains", solve_domains, "after lifting, which makes the conditions that it solves"
+)
+DROP_IMPLIED_GUARDS: Final[BodyPass] = Pass(
+    "drop_implied_guards", drop_implied_guards, "after solving, which leaves guards of pieces"
+)
+SIMPLIFY_INDICES: Final[BodyPass] = Pass(
+    "simplify_indices", simplify_indices, "last: indices are what the others put in"
+)
+NONZERO_PASSES: Final[tuple[BodyPass, ...]] = (
+    Pass("split_sums", split_sums, "before lifting: an `or` of conditions solves nothing"),
+    Pass("lift_nonzeroness", lift_nonzeroness, "before solving: it makes the conditions"),
+    SOLVE_DOMAINS,
+    DROP_IMPLIED_GUARDS,
+    SIMPLIFY_INDICES,
 )
 
 
@@ -170,20 +181,18 @@ def nonzero_body(axes: Sequence[Axis], body: Expr) -> Expr:
     Ensures: equal values for finite data (a product with a structural zero is dropped, so
         0 * inf no longer shows).
     """
-    if is_watched():
+    if is_told():
         return _run(axes, body)
     return _memory.get(axes, body, _run)
 
 
-def is_watched() -> bool:
-    """Whether somebody wants to see the passes run: then nothing is left out or remembered."""
-    settings = config.current()
-    told = settings.bisect is not None or set(settings.debug) - {"certify"}
-    return bool(told) or is_listening()
+def is_told() -> bool:
+    """Whether somebody wants to see the passes or their decisions: then nothing is remembered."""
+    return is_watched() or is_listening()
 
 
 def _run(axes: Sequence[Axis], body: Expr) -> Expr:
-    return run_passes(NONZERO_PASSES, axes, body)
+    return run_passes(NONZERO_PASSES, axes, body, BODY)
 
 
 def is_solved(body: Expr) -> bool:

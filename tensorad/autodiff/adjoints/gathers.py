@@ -30,7 +30,7 @@ from tensorad.simplify.certify.certificate import is_demanded
 from tensorad.simplify.domain.memoised import demand_same
 from tensorad.simplify.index.algebra import simplify_indices
 from tensorad.simplify.zeros.lift import guarded, is_static
-from tensorad.simplify.zeros.passes import drop_implied_guards, is_solved, is_watched, nonzero_body
+from tensorad.simplify.zeros.passes import drop_implied_guards, is_solved, is_told, nonzero_body
 from tensorad.simplify.zeros.repeated_terms import without_repeats
 
 
@@ -67,7 +67,7 @@ def gather(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None
     None if the index map cannot be inverted exactly: then it has to be scattered.
     """
     own, value = axes[n_batch:], guarded(c.guard, c.weight(axes[:n_batch]))
-    direct = None if is_watched() else _at_own_indices(c, own, value)
+    direct = None if is_told() else _at_own_indices(c, own, value)
     if direct is None:
         return _solved(c, axes, own, value)
     if is_demanded():
@@ -106,7 +106,7 @@ def in_place(c: Contribution, lead: Sequence[Axis], shape: Shape) -> Expr | None
     if c.sparse is not None or c.condition is not TRUE or len(c.indices) != len(c.axes):
         return None
     guard = 0 if c.guard is TRUE else c.guard.kinds | SELECT
-    if is_watched() or _may_vanish(c.kinds | guard):
+    if is_told() or _may_vanish(c.kinds | guard):
         return None
     for a, i, n in zip(c.axes, c.indices, shape, strict=True):
         if i is not a or a.upper is not dim_expr(n) or not _same_values(a, a):

@@ -45,6 +45,7 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.order import REDUCE, occurs
+from tensorad.ir.reference.forms import BODY
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import (
     conjuncts,
@@ -55,19 +56,14 @@ from tensorad.ir.visit import (
     topological_ops,
     uses_any,
 )
+from tensorad.passes import run_passes
 from tensorad.simplify.domain.decisions import Decision, Incoming, note
 from tensorad.simplify.domain.solution import Piece
-from tensorad.simplify.index.algebra import simplify_indices
 from tensorad.simplify.zeros.eliminate import eliminate
 from tensorad.simplify.zeros.lift import guarded, is_static, is_zero
-from tensorad.simplify.zeros.passes import drop_implied_guards, solve_domains
-from tensorad.simplify.zeros.pipeline import Pass, run_passes
+from tensorad.simplify.zeros.passes import DROP_IMPLIED_GUARDS, SIMPLIFY_INDICES, SOLVE_DOMAINS
 
-_PASSES: Final = (
-    Pass("solve_domains", solve_domains),
-    Pass("drop_implied_guards", drop_implied_guards),
-    Pass("simplify_indices", simplify_indices),
-)
+_PASSES: Final = (SOLVE_DOMAINS, DROP_IMPLIED_GUARDS, SIMPLIFY_INDICES)
 _MOST_NODES: Final = 400
 """Longer adjoints are stored."""
 _SCATTERED: Final = "loops cannot follow the index to the points that read an element"
@@ -262,7 +258,7 @@ def _sum(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | None:
     condition = logical_and(hits, c.condition, c.guard)
     value = c.weight(axes[:n_batch])
     everywhere = reduce_expr(sum_combiner(value.dtype), (value,), c.axes, condition)
-    body = run_passes(_PASSES, axes, everywhere)
+    body = run_passes(_PASSES, axes, everywhere, BODY)
     return body if _is_followed(body) else None
 
 

@@ -1,0 +1,104 @@
+"""The driver of passes: what is run, seen, checked, timed and bisected."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorad import config, passes
+from tensorad.bisect import Culprit, first_wrong_pass
+from tensorad.errors import BuildError, InternalError
+from tensorad.passes import Form, NotComparedError, Pass, run_passes
+
+
+def _compare(limit: int, before: int, after: int) -> str:
+    if before > limit:
+        raise NotComparedError("too large")
+    return "" if after % 10 == before % 10 else f"{after} for {before}"
+
+
+def _verify(limit: int, state: int) -> None:
+    if state < 0:
+        raise InternalError("it is negative")
+
+
+NUMBER: Form[int, int] = Form(lambda limit, state: f"<{state}>", _verify, _compare)
+FINE = Pass("fine", lambda limit, n: n + 10, "first")
+IDLE = Pass("idle", lambda limit, n: n, "anywhere")
+NEEDED = Pass("needed", lambda limit, n: n + 100, "what follows wants a hundred", required=True)
+WRONG = Pass("wrong", lambda limit, n: n + 1, "last")
+BROKEN = Pass("broken", lambda limit, n: -n, "last")
+
+
+def test_without_flags_all_passes_run() -> None:
+    with config.override(debug=(), bisect=None):
+        assert run_passes((FINE, NEEDED, WRONG), 0, 5, NUMBER) == 116
+
+
+def test_what_changed_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with config.override(debug=("ir",)):
+        run_passes((FINE, IDLE, NEEDED), 0, 5, NUMBER)
+    assert capsys.readouterr().err == "after fine:\n<15>\n\nafter needed:\n<115>\n\n"
+    with config.override(debug=("ir:needed",)):
+        run_passes((FINE, IDLE, NEEDED), 0, 5, NUMBER)
+    assert capsys.readouterr().err == "after needed:\n<115>\n\n"
+
+
+def test_the_first_wrong_pass_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with config.override(debug=("check",)):
+        with pytest.raises(InternalError, match=r"^the pass wrong changed values: 16 for 15\n"):
+            run_passes((FINE, WRONG, WRONG), 99, 5, NUMBER)
+        assert run_passes((WRONG,), 0, 5, NUMBER) == 6
+    assert capsys.readouterr().err == "not compared, before and after wrong: too large\n"
+    wrong = pytest.raises(InternalError, match=r"^after the pass broken: it is negative$")
+    with config.override(debug=("verify",)), wrong:
+        run_passes((FINE, BROKEN, BROKEN), 99, 5, NUMBER)
+
+
+def test_times_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "_times", {"nothing": (1, 0.0)})
+    with config.override(debug=("time",)):
+        run_passes((FINE, FINE, NEEDED), 0, 5, NUMBER)
+    head, *rows = passes.time_table().splitlines()
+    assert head == "passes:"
+    assert {tuple(r.split()[-3:]) for r in rows} == {
+        ("2", "x", "fine"),
+        ("1", "x", "needed"),
+        ("1", "x", "nothing"),
+    }
+
+
+@pytest.mark.parametrize(("limit", "want"), [(0, 105), (1, 115), (2, 116), (3, 126)])
+def test_optional_passes_stop_at_the_limit(limit: int, want: int) -> None:
+    passes.count_again()
+    with config.override(bisect=limit):
+        assert run_passes((FINE, NEEDED, WRONG, FINE), 0, 5, NUMBER) == want
+    assert passes.counted() == (limit, ["", "fine", "wrong", "fine"][limit])
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 7, 12])
+def test_bisecting_finds_the_pass(place: int) -> None:
+    order = [FINE] * 13
+    order[place] = WRONG
+
+    def is_right() -> bool:
+        return run_passes(order, 0, 5, NUMBER) % 10 == 5
+
+    assert first_wrong_pass(is_right) == Culprit(place + 1, "wrong")
+
+
+def test_what_breaks_counts_as_wrong() -> None:
+    def is_right() -> bool:
+        return 1 / (run_passes((FINE, WRONG, FINE), 0, 5, NUMBER) % 10 - 6) < 0
+
+    assert first_wrong_pass(is_right) == Culprit(2, "wrong")
+
+
+def test_bisecting_where_no_pass_is_wrong() -> None:
+    assert first_wrong_pass(lambda: True) is None
+    assert first_wrong_pass(lambda: False) == Culprit(0, "")
+    with pytest.raises(BuildError) as raised:
+        first_wrong_pass(lambda: config.current().bisect is not None)
+    assert str(raised.value) == (
+        "the program is right after all of its passes, and wrong without TENSORAD_BISECT.\n"
+        "  hint: let it do the same each time: no clock, no random seed of its own."
+    )
