@@ -14,13 +14,13 @@ from typing import Final
 
 from tensorad.codegen.caches.hints import SHORT_ROWS, far_tensors
 from tensorad.codegen.caches.pass_legality import (
-    ELEMENTARY,
     all_expressions,
     only_computes,
     same_bounds,
     targets,
     with_pass,
 )
+from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import substitutor
@@ -41,7 +41,6 @@ from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads
 
-FUNCTION_COST: Final = 16
 AHEAD: Final = 8192
 """Bytes of the rows between one and the one that is asked for."""
 LANES: Final = 64
@@ -215,4 +214,4 @@ def _work(s: For) -> int:
     nodes = postorder(*all_expressions(s.body))
     calls = [e for e in nodes if isinstance(e, Call) and any(x in own for x in free_leaves(e))]
     folds = sum(isinstance(c, Fold) for c in s.body)
-    return len(calls) + folds + FUNCTION_COST * sum(e.op in ELEMENTARY for e in calls)
+    return folds + sum([cost_of(e).half_cycles for e in calls])

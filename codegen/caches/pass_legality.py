@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import (
@@ -21,13 +22,12 @@ from tensorad.codegen.loops.vector_loops import (
 )
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
-from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Const, Expr, Param, Read, param
+from tensorad.ir.expr import Axis, Call, Const, Expr, Param, Read, param
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads
 
-ELEMENTARY: Final = frozenset((*UNARY_MATH, *BINARY_MATH, "pow"))
-MOST_ELEMENTARY: Final = 2
-"""Elementary functions in the body of a pass; with more of them registers run out."""
+MOST_FUNCTIONS: Final = 2
+"""Functions in the body of a pass; with more of them registers run out."""
 MOST_STORES: Final = 3
 """Tensors that one pass stores."""
 
@@ -67,12 +67,12 @@ def _starts_sums_of(s: For, c: Stmt) -> bool:
 def _crowded(first: For, second: For) -> bool:
     stores = [s for s in (*first.body, *second.body) if isinstance(s, Store)]
     stored = dict.fromkeys([t for s in stores for t in s.tensors])
-    return len(stored) > MOST_STORES or _count(first, second) > MOST_ELEMENTARY
+    return len(stored) > MOST_STORES or _count(first, second) > MOST_FUNCTIONS
 
 
 def _count(*loops: For) -> int:
     nodes = postorder(*[e for s in loops for c in s.body for e in expressions(c)])
-    return sum(isinstance(e, Call) and e.op in ELEMENTARY for e in nodes)
+    return sum(isinstance(e, Call) and takes_long(e) for e in nodes)
 
 
 def same_bounds(a: Axis, b: Axis) -> bool:

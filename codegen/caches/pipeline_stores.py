@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorad.codegen.caches.pass_legality import (
-    ELEMENTARY,
     all_expressions,
     lanes_of_loop,
     same_bounds,
     targets,
 )
 from tensorad.codegen.cost.memory_model import ROWS_AHEAD
+from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.cost.store_groups import group_of
 from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
@@ -116,7 +116,7 @@ def _is_long(s: For, last: For) -> bool:
     if not all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body):
         return False
     order = postorder(*all_expressions(s.body))
-    return any(isinstance(e, Call) and e.op in ELEMENTARY for e in order)
+    return any(isinstance(e, Call) and takes_long(e) for e in order)
 
 
 def _may_wait(p: _Parts) -> bool:

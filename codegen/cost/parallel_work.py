@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, TypeGuard
 
+from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import Ranges
 from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Stmt, Store
@@ -39,9 +40,6 @@ PARALLEL_COST: Final = 200_000
 """Estimated cycles from which several threads pay, even those that sleep and come 60 us late."""
 SHARED_COST: Final = 12_000
 """Estimated cycles from which threads pay that are awake: loops with more are shared."""
-HEAVY: Final = 16
-"""Half cycles of an elementary function for one register of lanes; other operations take one."""
-_PLAIN: Final = ("add", "sub", "mul", "div", "neg", "minimum", "maximum", "abs", "and", "or", "not")
 _LANES: Final = 16
 _MOVED: Final = 2
 """Half cycles until a register is read, from a cache at hand; a store takes twice as long."""
@@ -183,7 +181,7 @@ def _half_cycles(body: Sequence[Stmt], lane: Axis | None) -> int:
         if isinstance(e, Read):
             total += _MOVED * (lane is None or lane in free_leaves(*e.indices))
         elif isinstance(e, Call) and e.dtype.is_float and not (e in fused and e.op == "mul"):
-            total += 1 if e.op in _PLAIN else HEAVY
+            total += cost_of(e).half_cycles
         elif isinstance(e, Select):
             total += 1
     return total

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Stmt
 from tensorad.codegen.loops.sizes import bytes_of, size_value
 from tensorad.codegen.loops.substitute import walked_range
@@ -14,10 +15,6 @@ from tensorad.ir.expr import Axis, Call, Const, Expr, Param, Size, int_const
 from tensorad.ir.order import AXIS, PARAM, READ, occurs
 from tensorad.ir.visit import children, postorder, substitute
 
-HEAVY: Final = ("exp", "expm1", "log", "log1p", "pow", "sin", "cos", "tan", "asin", "acos", "atan",
-                "atan2", "sinh", "cosh", "tanh", "erf", "sigmoid")  # fmt: skip
-HEAVY_COST: Final = 15
-"""Operations that an elementary function counts as."""
 ASSUMED: Final = 16
 """Iterations of a loop whose bounds come from data."""
 
@@ -125,4 +122,4 @@ def _operations(e: Expr) -> int:
     """Operations on floats that one node is."""
     if not isinstance(e, Call) or not any(a.dtype.is_float for a in e.args):
         return 0
-    return HEAVY_COST if e.op in HEAVY else 1
+    return cost_of(e).flops

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, Store
 from tensorad.codegen.loops.vector_loops import expressions, registers_for
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
-from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Call, Const, Expr, Param, Read, Select
+from tensorad.ir.expr import Call, Const, Expr, Param, Read, Select
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import children, free_leaves, postorder, reads
@@ -36,7 +37,7 @@ def group_of(s: For, lanes: int) -> int:
     floats = [e for e in order if e.dtype.is_float]
     varying = {e: None for e in floats if isinstance(e, Param) or s.axis in free_leaves(e)}
     calls = [e for e in varying if isinstance(e, Call)]
-    if len(calls) > MOST_CALLS or any(e.op in UNARY_MATH or e.op in BINARY_MATH for e in calls):
+    if len(calls) > MOST_CALLS or any(map(takes_long, calls)):
         return 1
     if not _side_by_side(s, order):
         return 1

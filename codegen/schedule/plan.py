@@ -12,7 +12,7 @@ from itertools import product
 from math import ceil, prod
 
 from tensorad.codegen.cost.cache_traffic import Estimate, best_order, bytes_moved, extent_product
-from tensorad.codegen.cost.operation_costs import cycles_of, operations
+from tensorad.codegen.cost.operation_costs import cost_of, operations
 from tensorad.codegen.directives import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loops.index_ranges import Ranges, among
 from tensorad.codegen.nest.access import (
@@ -202,8 +202,8 @@ def _shared_share(nest: Nest, a: Axis, vector: Axis) -> float:
     """Which part of the operations in lanes does not depend on an axis."""
     every = [e for e in postorder(*nest.values) if isinstance(e, Call) and e.dtype.is_float]
     lanes = [e for e in every if vector in free_leaves(e)]
-    same = sum([cycles_of(e) for e in lanes if a not in free_leaves(e)])
-    return same / max(1.0, sum([cycles_of(e) for e in lanes]))
+    same = sum([cost_of(e).cycles for e in lanes if a not in free_leaves(e)])
+    return same / max(1.0, sum([cost_of(e).cycles for e in lanes]))
 
 
 def _plan_folds(nest: Nest, choices: Choices) -> Plan:

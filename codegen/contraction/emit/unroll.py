@@ -11,11 +11,10 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from tensorad.codegen.cost.operation_costs import FUNCTION, cycles_of
+from tensorad.codegen.cost.operation_costs import FUNCTION, cycles
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Fetch, Fold, For, Stmt
-from tensorad.ir.expr import ZERO, Axis, Call, Expr, add, axis, floordiv, int_const, mod, mul, sub
-from tensorad.ir.visit import postorder
+from tensorad.ir.expr import ZERO, Axis, Expr, add, axis, floordiv, int_const, mod, mul, sub
 from tensorad.simplify.index.linear import linear_form
 
 STEPS: Final = 4
@@ -42,8 +41,7 @@ class Asked:
 
 def wait_for_operands(terms: Sequence[Expr]) -> bool:
     """Whether terms take few operations: of others arithmetic takes longer than loads."""
-    calls = [e for e in postorder(*terms) if isinstance(e, Call) and e.dtype.is_float]
-    return sum([cycles_of(e) for e in calls]) < FUNCTION
+    return cycles(terms) < FUNCTION.cycles
 
 
 def reduce_loops(
