@@ -28,6 +28,22 @@ MOVES = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1), (1, -1), (-
 SHARES = (4 / 9, *[1 / 9] * 4, *[1 / 36] * 4)
 
 
+def _attended(q: Tensor, k: Tensor, v: Tensor, band: int) -> Tensor:
+    heads, n, d = q.shape
+    e, w = te.reduce_axis(d, name="e"), te.reduce_axis(band, name="w")
+
+    def score(g: Any, i: Any, s: Any) -> Any:
+        product = te.sum(q[g, i, e] * k[g, i - s, e], axis=e) * d**-0.5
+        return te.select(i - s >= 0, product, -1e30)
+
+    p = topi.nn.softmax(te.compute((heads, n, band), score, name="scores"))
+    return tensor(
+        q.shape,
+        lambda g, i, c: te.sum(p[g, i, w] * v[g, i - w, c], axis=w, where=i - w >= 0),
+        name="Y",
+    )
+
+
 def banded_attention(heads: int, n: int, d: int, band: int) -> Problem:
     """Attention of each position to itself and the `band` - 1 positions before it."""
     draw = Draw()
@@ -38,20 +54,6 @@ def banded_attention(heads: int, n: int, d: int, band: int) -> Problem:
     allowed = (back >= 0) & (back < band)
     reach = np.arange(n)[:, None] + np.arange(band)  # into keys with band - 1 zeros in front
     inside = reach >= band - 1
-
-    def define(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        e, w = te.reduce_axis(d, name="e"), te.reduce_axis(band, name="w")
-
-        def score(g: Any, i: Any, s: Any) -> Any:
-            product = te.sum(q[g, i, e] * k[g, i - s, e], axis=e) * scale
-            return te.select(i - s >= 0, product, -1e30)
-
-        p = topi.nn.softmax(te.compute((heads, n, band), score, name="scores"))
-        return tensor(
-            shape,
-            lambda g, i, c: te.sum(p[g, i, w] * v[g, i - w, c], axis=w, where=i - w >= 0),
-            name="Y",
-        )
 
     def by_torch(t: Any, q: Any, k: Any, v: Any, banned: Any, **_: Any) -> Any:
         scores = (q @ k.transpose(-1, -2) * scale).masked_fill(banned, -1e30)
@@ -82,7 +84,7 @@ def banded_attention(heads: int, n: int, d: int, band: int) -> Problem:
 
     products = 4.0 * heads * n * band * d
     return Problem(
-        inputs, ("q", "k", "v"), draw.normal(*shape), define,
+        inputs, ("q", "k", "v"), draw.normal(*shape), lambda q, k, v: _attended(q, k, v, band),
         lambda a, h: own_numpy.banded_attention(a, h, allowed),
         {
             "torch": by_torch, "torch_alt": torch_windows,
@@ -150,6 +152,48 @@ def bilateral(n: int) -> Problem:
     )  # fmt: skip
 
 
+def _streamed(F: Tensor) -> Tensor:
+    n, moves = F.shape[1], np.array(MOVES)
+    share = te.const(np.array(SHARES, np.float32))
+    down, right = te.const(moves[:, 0]), te.const(moves[:, 1])
+
+    def total(factor: Callable[[Any], Any], name: str) -> Tensor:
+        s = te.reduce_axis(9, name="s")
+        found: Tensor = te.compute(
+            (n, n), lambda y, x: te.sum(F[s, y, x] * factor(s), axis=s), name=name
+        )
+        return found
+
+    density = total(lambda s: 1.0, "density")
+    flow_y = total(lambda s: down[s].astype("float32"), "flow_y")
+    flow_x = total(lambda s: right[s].astype("float32"), "flow_x")
+
+    def collide(s: Any, y: Any, x: Any) -> Any:
+        r = density[y, x]
+        v, u = flow_y[y, x] / r, flow_x[y, x] / r
+        along = down[s].astype("float32") * v + right[s].astype("float32") * u
+        even = share[s] * r * (1 + 3 * along + 4.5 * along**2 - 1.5 * (v * v + u * u))
+        return F[s, y, x] + OMEGA * (even - F[s, y, x])
+
+    after = te.compute((9, n, n), collide, name="after")
+    return tensor(
+        (9, n, n), lambda s, y, x: after[s, (y - down[s]) % n, (x - right[s]) % n], name="Y"
+    )
+
+
+def _rolled(stack: Any, roll: Any, f: Any) -> Any:
+    r = f.sum(0)
+    v = sum(m * f[s] for s, (m, _) in enumerate(MOVES) if m) / r
+    u = sum(m * f[s] for s, (_, m) in enumerate(MOVES) if m) / r
+    still = 1.5 * (v * v + u * u)
+    found = []
+    for s, (down, right) in enumerate(MOVES):
+        along = down * v + right * u
+        even = SHARES[s] * r * (1 + 3 * along + 4.5 * along**2 - still)
+        found.append(roll(f[s] + OMEGA * (even - f[s]), (down, right), (0, 1)))
+    return stack(found)
+
+
 def lattice_gas(n: int) -> Problem:
     """One collision and one move of nine populations on a periodic square."""
     draw = Draw()
@@ -158,44 +202,6 @@ def lattice_gas(n: int) -> Problem:
     inputs = {"F": shares[:, None, None] * (1 + noise)}
     moves = np.array(MOVES)
 
-    def define(F: Tensor) -> Tensor:
-        share, down, right = te.const(shares), te.const(moves[:, 0]), te.const(moves[:, 1])
-
-        def total(factor: Callable[[Any], Any], name: str) -> Tensor:
-            s = te.reduce_axis(9, name="s")
-            found: Tensor = te.compute(
-                (n, n), lambda y, x: te.sum(F[s, y, x] * factor(s), axis=s), name=name
-            )
-            return found
-
-        density = total(lambda s: 1.0, "density")
-        flow_y = total(lambda s: down[s].astype("float32"), "flow_y")
-        flow_x = total(lambda s: right[s].astype("float32"), "flow_x")
-
-        def collide(s: Any, y: Any, x: Any) -> Any:
-            r = density[y, x]
-            v, u = flow_y[y, x] / r, flow_x[y, x] / r
-            along = down[s].astype("float32") * v + right[s].astype("float32") * u
-            even = share[s] * r * (1 + 3 * along + 4.5 * along**2 - 1.5 * (v * v + u * u))
-            return F[s, y, x] + OMEGA * (even - F[s, y, x])
-
-        after = te.compute((9, n, n), collide, name="after")
-        return tensor(
-            (9, n, n), lambda s, y, x: after[s, (y - down[s]) % n, (x - right[s]) % n], name="Y"
-        )
-
-    def moved(stack: Any, roll: Any, f: Any) -> Any:
-        r = f.sum(0)
-        v = sum(m * f[s] for s, (m, _) in enumerate(MOVES) if m) / r
-        u = sum(m * f[s] for s, (_, m) in enumerate(MOVES) if m) / r
-        still = 1.5 * (v * v + u * u)
-        found = []
-        for s, (down, right) in enumerate(MOVES):
-            along = down * v + right * u
-            even = SHARES[s] * r * (1 + 3 * along + 4.5 * along**2 - still)
-            found.append(roll(f[s] + OMEGA * (even - f[s]), (down, right), (0, 1)))
-        return stack(found)
-
     def by_numba(a: Arrays, h: Array) -> Passes:
         from benchmarks.workloads.loops.windows import lattice_gas
 
@@ -203,11 +209,11 @@ def lattice_gas(n: int) -> Problem:
 
     operations = 9 * 15.0 * n * n
     return Problem(
-        inputs, ("F",), draw.normal(9, n, n), define,
+        inputs, ("F",), draw.normal(9, n, n), _streamed,
         lambda a, h: own_numpy.lattice_gas(a, h, shares, moves, OMEGA),
         {
-            "torch": lambda t, F: moved(t.stack, t.roll, F),
-            "jax": lambda jax, F: moved(jax.numpy.stack, jax.numpy.roll, F),
+            "torch": lambda t, F: _rolled(t.stack, t.roll, F),
+            "jax": lambda jax, F: _rolled(jax.numpy.stack, jax.numpy.roll, F),
         },
         (operations, 2 * operations), numba=by_numba,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
+from itertools import chain
 from math import prod
 
 from tensorad.codegen.loops.ir import Check, Kernel, LoopProgram
@@ -61,40 +62,17 @@ class _Graph:
 
     def order(self) -> list[int]:
         """All kernels, each after those that must run before it."""
-        waits = [0 for _ in self.after]
-        for n in [n for found in self.after for n in found]:
-            waits[n] += 1
-        left = {t: dict.fromkeys(users) for t, users in self.users.items()}
-        frees = [sum([self.bytes[t] for t in ts if len(left[t]) == 1]) for ts in self.uses]
-        done: dict[int, None] = {}
-        shrinking: list[tuple[int, int]] = []
-
-        def look_at(n: int) -> None:
-            pays = frees[n] >= self.makes[n] and not self.stays[n]
-            if pays and not waits[n] and (frees[n] or self.checks[n]):
-                heappush(shrinking, (self.makes[n], n))
-
+        run = _Run(self)
         for n in range(self.count):
             if self.checks[n]:  # nothing that is done need be what makes it possible
-                look_at(n)
+                run.look_at(n)
         for n in range(self.count):
             todo = [n]
             while todo:
-                m = todo.pop()
-                if m not in done:
-                    done[m] = None
-                    for other in self.after[m]:
-                        waits[other] -= 1
-                        look_at(other)
-                    for t in self.uses[m]:
-                        del left[t][m]
-                        if len(left[t]) == 1:
-                            (last,) = left[t]
-                            frees[last] += self.bytes[t]
-                            look_at(last)
-                if shrinking:
-                    todo.append(heappop(shrinking)[1])
-        return list(done)
+                run.finish(todo.pop())
+                if run.shrinking:
+                    todo.append(heappop(run.shrinking)[1])
+        return list(run.done)
 
     def peak(self, order: Sequence[int]) -> int:
         """The most bytes of temporaries that are alive at once."""
@@ -107,6 +85,45 @@ class _Graph:
                 left[t] -= 1
                 live -= 0 if left[t] else self.bytes[t]
         return most
+
+
+class _Run:
+    """Kernels that are done, and what became possible by them."""
+
+    def __init__(self, graph: _Graph) -> None:
+        self.graph = graph
+        self.waits = [0 for _ in graph.after]
+        for n in chain.from_iterable(graph.after):
+            self.waits[n] += 1
+        self.left = {t: dict.fromkeys(users) for t, users in graph.users.items()}
+        self.frees = [
+            sum([graph.bytes[t] for t in ts if len(self.left[t]) == 1]) for ts in graph.uses
+        ]
+        self.done: dict[int, None] = {}
+        self.shrinking: list[tuple[int, int]] = []
+        """A heap of kernels that may run and free at least what they make."""
+
+    def look_at(self, n: int) -> None:
+        """Put a kernel on the heap if it belongs there."""
+        graph, frees = self.graph, self.frees[n]
+        pays = frees >= graph.makes[n] and not graph.stays[n]
+        if pays and not self.waits[n] and (frees or graph.checks[n]):
+            heappush(self.shrinking, (graph.makes[n], n))
+
+    def finish(self, n: int) -> None:
+        """Run a kernel unless it is done."""
+        if n in self.done:
+            return
+        self.done[n] = None
+        for other in self.graph.after[n]:
+            self.waits[other] -= 1
+            self.look_at(other)
+        for t in self.graph.uses[n]:
+            del self.left[t][n]
+            if len(self.left[t]) == 1:
+                (last,) = self.left[t]
+                self.frees[last] += self.graph.bytes[t]
+                self.look_at(last)
 
 
 def _after(kernels: Sequence[Kernel]) -> list[dict[int, None]]:

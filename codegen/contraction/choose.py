@@ -207,13 +207,7 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     least = min(target.l2 // FEW_SLIVERS, LONG_SLIVER)
     sliced = _is_sliced(b) and c.depth * unit * element > least
     budget = kept(target) if sliced else target.l2 // 2
-    split, block = 0, size(c.reduced[0])
-    if choices.block is not None:
-        split, block = _split(c, choices.block)
-    elif sliced:
-        split, block = _split(c, block_depth(c.depth, b.flat, unit, budget // element))
-    elif c.depth * unit * element > 2 * budget or (b.mode == "panel" and is_symbolic(c.reduced)):
-        split, block = _split(c, max(1, budget // (unit * element)))
+    split, block = _cut(b, sliced, budget, choices)
     row_bytes = block * prod(size(a) for a in c.reduced[split + 1 :]) * element
     packs = b.mode == "panel" and not in_place(b.lanes, b.group)
     step = prod(size(a) for a in b.group[1:]) if packs else 1
@@ -228,33 +222,49 @@ def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
             if choices.block is None:
                 split, block = _split(c, kept(target) // (2 * lanes * element))
     points = c.depth * prod(size(a) for a in c.nest.axes)
-    parallel = choices.parallel
-    if parallel is None:
-        parallel = points >= THREADS_FROM * b.width
+    parallel = points >= THREADS_FROM * b.width if choices.parallel is None else choices.parallel
     if sliced:
         lanes = even_lanes(b.flat, unit, lanes, outer, target.cores if parallel else 1)
-    panel = panel_lanes(b.flat, step, unit, lanes)
-    by_rows = False
-    count = outer * ceil(b.flat / panel)
-    loops = enough(target)
-    if parallel and choices.block is None and not sliced and _is_shallow(b, target):
-        return replace(b, panel=b.flat, sliver=unit, by_rows=True, parallel=True)
-    if parallel and count < loops:
-        if b.mode != "panel" and b.tile_rows >= 2 * count:
-            by_rows, panel = True, b.flat
-            if choices.block is None:
-                split, block = 0, size(c.reduced[0])
-        else:
-            most = b.flat * outer // loops
-            most = ceil(most / unit) * unit if sliced else max(unit, most)
-            panel = panel_lanes(b.flat, step, unit, most)
-    if by_rows and block < size(c.reduced[split]):
-        by_rows = False
-    sliver = unit if sliced else b.sliver
     b = replace(
-        b, panel=panel, split=split, block=block, by_rows=by_rows, parallel=parallel, sliver=sliver
-    )
-    return b if sliced or by_rows else _together(b, target, choices)
+        b, panel=panel_lanes(b.flat, step, unit, lanes), split=split, block=block,
+        parallel=parallel, sliver=unit if sliced else b.sliver,
+    )  # fmt: skip
+    if parallel:
+        b = _shared(b, sliced, step, target, choices)
+    return b if sliced or b.by_rows else _together(b, target, choices)
+
+
+def _cut(b: Blocking, sliced: bool, budget: int, choices: Choices) -> tuple[int, int]:
+    """(axis, block): how much of the depth runs at once, with so many bytes for its lanes."""
+    c, element = b.contraction, b.lanes.value.dtype.size_bytes
+    unit = b.registers * b.width
+    if choices.block is not None:
+        return _split(c, choices.block)
+    if sliced:
+        return _split(c, block_depth(c.depth, b.flat, unit, budget // element))
+    if c.depth * unit * element > 2 * budget or (b.mode == "panel" and is_symbolic(c.reduced)):
+        return _split(c, max(1, budget // (unit * element)))
+    return 0, size(c.reduced[0])
+
+
+def _shared(b: Blocking, sliced: bool, step: int, target: Machine, choices: Choices) -> Blocking:
+    """The draft with blocks and enough loops for threads: row tiles, or smaller panels."""
+    c, unit = b.contraction, b.registers * b.width
+    undivided = (0, size(c.reduced[0]))
+    if choices.block is None and not sliced and _is_shallow(b, target):
+        split, block = undivided
+        return replace(b, panel=b.flat, split=split, block=block, sliver=unit, by_rows=True)
+    outer, loops = prod(size(a) for a in b.outer), enough(target)
+    count = outer * ceil(b.flat / b.panel)
+    if count >= loops:
+        return b
+    if b.mode != "panel" and b.tile_rows >= 2 * count:
+        split, block = undivided if choices.block is None else (b.split, b.block)
+        whole = block >= size(c.reduced[split])
+        return replace(b, panel=b.flat, split=split, block=block, by_rows=whole)
+    most = b.flat * outer // loops
+    most = ceil(most / unit) * unit if sliced else max(unit, most)
+    return replace(b, panel=panel_lanes(b.flat, step, unit, most))
 
 
 def _with_gaps(b: Blocking, target: Machine, choices: Choices) -> Blocking:

@@ -137,16 +137,16 @@ def recognise(nest: Nest) -> Contraction | None:
     sides = _two_sides(nest.axes, groups) if len(factors) > 1 else groups
     if len(sides) != 2:
         return None
-    if len(factors) > 1:
-        left, right = _products(factors, sides)
-        combine: Combine = mul
-    else:
-        found = _leaves(source, sides, dict.fromkeys(nest.axes))
-        if found is None:
-            return None
-        (left, right), combine = found
+    found = (
+        (_products(factors, sides), mul)
+        if len(factors) > 1
+        else _leaves(source, sides, dict.fromkeys(nest.axes))
+    )
+    if found is None:
+        return None
+    values, combine = found
     parts = []
-    for own, value in zip(sides, (left, right), strict=True):
+    for own, value in zip(sides, values, strict=True):
         mine = [g for g in guards if _belongs(g, own, batch, axes)]
         padded = _padded(value, mine, (*own, *batch, *axes))
         if padded is None:

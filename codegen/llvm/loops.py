@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from tensorad.codegen.cost.store_groups import group_of
 from tensorad.codegen.llvm.context import Lanes
@@ -24,7 +24,7 @@ from tensorad.codegen.llvm.text import Region, Value, Writer, type_text
 from tensorad.codegen.loops.ir import For
 from tensorad.codegen.loops.vector_loops import registers_for, runs_in_lanes
 from tensorad.ir.dtypes import BOOL, INT64
-from tensorad.ir.expr import Axis, Size, axis
+from tensorad.ir.expr import Axis, Param, Size, axis
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,24 @@ class Stage:
     """The first iteration of a masked stage that may start before it."""
 
 
+@dataclass(frozen=True)
+class Carried:
+    """What one iteration leaves to the next: scalars, and the lanes of each fold."""
+
+    scalars: list[Value]
+    folds: list[list[Value]]
+
+    def all(self) -> list[Value]:
+        """The scalars, then the folds one by one."""
+        return [*self.scalars, *chain.from_iterable(self.folds)]
+
+    def each(self, image: Callable[[Value], Value]) -> Carried:
+        """The images of all, in order."""
+        return Carried(
+            [image(v) for v in self.scalars], [[image(v) for v in f] for f in self.folds]
+        )
+
+
 class Loops(Statements):
     """Adds loops to the statements."""
 
@@ -103,22 +121,17 @@ class Loops(Statements):
         values.ranges.enter(counter)
         before = self.changing(s)
         folded = [t for t in self.use.folded[s] if t in self.partials]
-        groups_before = [list(self.partials[t].lanes) for t in folded]
+        first = Carried(list(before.values()), [list(self.partials[t].lanes) for t in folded])
         code.regions.append(Region("preheader", code.fresh("pre"), always_entered))
         code.regions.append(Region("body", code.fresh("loop")))
         start = code.region.label
         number = f"%{code.fresh('i')}"
         values.keep(counter, Value((number,), INT64, 0, code.depth, 0))
         self.renew(s)
-        inside = [self._phi_names(v) for v in before.values()]
-        for p, v in zip(before, inside, strict=True):
-            values.set_param(p, v)
-        groups_inside = [[self._phi_names(v) for v in group] for group in groups_before]
-        for t, group in zip(folded, groups_inside, strict=True):
-            self.partials[t].lanes = list(group)
+        inside = first.each(self._phi_names)
+        self._carry(before, folded, inside)
         body()
-        ends = self.current(before)
-        groups_end = [list(self.partials[t].lanes) for t in folded]
+        last = Carried(self.current(before), [list(self.partials[t].lanes) for t in folded])
         following = code.put(f"add i64 {number}, {step}")
         again = code.put(f"icmp slt i64 {following}, {upper}")
         body_region = code.region
@@ -134,27 +147,26 @@ class Loops(Statements):
         self.join(preheader, f"br label %{start}")
         edges = (preheader.label, body_region.label)
         phis = [f"{number} = phi i64 [{lower}, %{edges[0]}], [{following}, %{edges[1]}]"]
-        triples = [*zip(before.values(), inside, ends, strict=True)]
-        for first, middle, last in zip(groups_before, groups_inside, groups_end, strict=True):
-            triples.extend(zip(first, middle, last, strict=True))
-        for first_value, phi, last_value in triples:
-            phis.extend(_phi_lines(first_value, phi, last_value, edges))
+        for ends in zip(first.all(), inside.all(), last.all(), strict=True):
+            phis.extend(_phi_lines(*ends, edges))
         body_region.lines[:0] = phis
         self.join(body_region, f"br i1 {again}, label %{start}, label %{leave}")
         code.start_block(leave)
         self.renew(s)
         if always_entered:
-            for p, v in zip(before, ends, strict=True):
-                values.set_param(p, v)
-            for t, group in zip(folded, groups_end, strict=True):
-                self.partials[t].lanes = [v._replace(level=code.depth) for v in group]
-            return
-        labels = (entry, body_region.label)
-        self.merge(before, [list(before.values()), ends], labels)
-        for t, first, last in zip(folded, groups_before, groups_end, strict=True):
-            self.partials[t].lanes = [
-                self.phi(pair, labels) for pair in zip(first, last, strict=True)
-            ]
+            self._carry(before, folded, last.each(lambda v: v._replace(level=code.depth)))
+        else:
+            labels = (entry, body_region.label)
+            entries = iter(first.all())
+            self._carry(before, folded, last.each(lambda v: self.phi((next(entries), v), labels)))
+
+    def _carry(
+        self, params: Iterable[Param], folded: Sequence[tuple[Param, ...]], values: Carried
+    ) -> None:
+        for p, v in zip(params, values.scalars, strict=True):
+            self.values.set_param(p, v)
+        for t, lanes in zip(folded, values.folds, strict=True):
+            self.partials[t].lanes = list(lanes)
 
     def _covering_loop(self, s: For) -> None:
         """Steps from an aligned start on, the first and the last moved to where they fit."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +17,17 @@ from tensorad.ir.visit import postorder
 from tensorad.simplify.index.quasi_affine import widens
 
 _thread = threading.local()
+
+
+_PIECEWISE: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "neg": operator.neg,
+    "minimum": lambda a, b: a.min(b),
+    "maximum": lambda a, b: a.max(b),
+    "abs": lambda a: a.max(-a),
+}
+"""Of isl's piecewise quasi-affine expressions."""
 
 
 class NotAffine(TensoradError):
@@ -112,22 +124,12 @@ class Space:
         match e:
             case Const():
                 return self._constant(int(e.value))
-            case Call(op="add", args=(a, b)):
-                return values[a] + values[b]
-            case Call(op="sub", args=(a, b)):
-                return values[a] - values[b]
-            case Call(op="neg", args=(a,)):
-                return values[a].neg()
+            case Call(op=op, args=args) if op in _PIECEWISE:
+                return _PIECEWISE[op](*[values[a] for a in args])
             case Call(op="mul", args=(a, b)):
                 return self._product(e, a, b)
             case Call(op="floordiv" | "mod", args=(a, Const() as c)):
                 return self._division(e, values[a], int(c.value))
-            case Call(op="minimum", args=(a, b)):
-                return values[a].min(values[b])
-            case Call(op="maximum", args=(a, b)):
-                return values[a].max(values[b])
-            case Call(op="abs", args=(a,)):
-                return values[a].max(values[a].neg())
             case Select(cond=c, then=a, orelse=b):
                 chosen = self._sets[c]
                 other = values[b].intersect_domain(chosen.complement())

@@ -39,7 +39,6 @@ from tensorad.autodiff.local.overrides import (
     derivation_order,
 )
 from tensorad.autodiff.local.scan_forms import scatter_scan, steps_of, traced_scan
-from tensorad.autodiff.local.scans import Head as ScanHead
 from tensorad.autodiff.local.scans import Heads as ScanHeads
 from tensorad.autodiff.local.scans import reverse_sweep
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
@@ -233,24 +232,9 @@ class Sweep:
         flows = any(t in self.active for t in differentiable_inputs(viewed))
         if isinstance(viewed, Compute):
             swept = self._visit_folds(viewed, made) if flows and not self.batch else {}
-            for c, t in enumerate(made):
-                if t in swept:
-                    continue
-                terms = compute_terms(viewed, c, self._wanted) if flows else []
-                terms = self._read_back(viewed, t, terms)
-                where = sizes_with_points(viewed) if op in self.inner else TRUE
-                inner = op in self.inner and not self._may_store(self.inner[op])
-                uses = Uses(len(terms), pointwise(viewed, terms), inner, where)
-                adjoint = self._finish(t, uses)
-                if op in self.inner and adjoint is not None and adjoint.tensor is not None:
-                    self.in_place[self.inner[op]] = None
-                if adjoint is not None:
-                    if self.kind is WeightedTarget:
-                        adjoint, terms = with_stored_weights(
-                            viewed, f"d{t.name}.weights", adjoint, terms, kept=t in self.wrt
-                        )
-                    for term in terms:
-                        self._push_term(viewed, adjoint, term)
+            for t in made:
+                if t not in swept:
+                    self._visit_element(op, viewed, t, flows)
         elif isinstance(viewed, Scatter) and flows:
             self._visit_scatter(viewed, made[0])
         elif isinstance(op, Scan) and isinstance(viewed, Scan) and flows:
@@ -258,6 +242,24 @@ class Sweep:
         else:
             for t in made:
                 self._finish(t, Uses(0, False))
+
+    def _visit_element(self, op: Op, viewed: Compute, t: Tensor, flows: bool) -> None:
+        terms = compute_terms(viewed, t.index, self._wanted) if flows else []
+        terms = self._read_back(viewed, t, terms)
+        formula = self.inner.get(op)
+        where = TRUE if formula is None else sizes_with_points(viewed)
+        inner = formula is not None and not self._may_store(formula)
+        adjoint = self._finish(t, Uses(len(terms), pointwise(viewed, terms), inner, where))
+        if adjoint is None:
+            return
+        if formula is not None and adjoint.tensor is not None:
+            self.in_place[formula] = None
+        if self.kind is WeightedTarget:
+            adjoint, terms = with_stored_weights(
+                viewed, f"d{t.name}.weights", adjoint, terms, kept=t in self.wrt
+            )
+        for term in terms:
+            self._push_term(viewed, adjoint, term)
 
     def _may_store(self, formula: Op) -> bool:
         """Whether a reduction in a formula may store its adjoint: the formula stores none."""
@@ -412,10 +414,7 @@ class Sweep:
         self, op: Scan, viewed: Scan, adjoints: Mapping[Tensor, Adjoint | None]
     ) -> None:
         lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
-        given: dict[Tensor, ScanHead] = {}
-        for t, adjoint in adjoints.items():
-            if adjoint is not None:
-                given[t] = behind(lead, adjoint)
+        given = {t: behind(lead, a) for t, a in adjoints.items() if a is not None}
         if not given:
             return
         heads = ScanHeads.of(op, given, viewed.combiner.arity)

@@ -95,8 +95,7 @@ def gradcheck(
         arrays: values of inputs; others are random, integers among the valid indices.
         sizes: values of symbolic sizes.
         directions: how many random directions to try.
-        batch: also compare heads and tangents with a leading axis of this extent with single
-            ones.
+        batch: also compare heads and tangents with this leading extent with single ones.
         override: rules to check, as in `vjp`; a wrong rule (or wrong partials of a
             `scalar_function`) is named.
         compiled: evaluate by compiled code instead of the interpreter, which is slow and
@@ -113,15 +112,12 @@ def gradcheck(
     ys = [found] if isinstance(found, Tensor) else [t for t in found if t.dtype.is_float]
     inputs = check_wrt(wrt)
     check_override(override)
-    if compiled is None:
-        compiled = has_much_to_do(ys, sizes or {})
-    settings = Settings(eps, tol, directions, batch, Engine(sizes or {}, compiled), override)
+    by_llvm = has_much_to_do(ys, sizes or {}) if compiled is None else compiled
+    settings = Settings(eps, tol, directions, batch, Engine(sizes or {}, by_llvm), override)
     result, wrong = _attempts(ys, inputs, settings, order, seed, dict(arrays or {}))
-    if report:
-        return result
-    if wrong is not None:
+    if wrong is not None and not report:
         raise _error(result, ys)
-    return True
+    return result if report else True
 
 
 def _check_numbers(eps: object, tol: object, counts: tuple[object, ...]) -> None:

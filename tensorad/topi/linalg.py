@@ -116,16 +116,7 @@ def einsum(
     """
     tensors = [check_tensor("einsum", f"operand {n}", t) for n, t in enumerate(operands)]
     terms, output = _parse(subscripts, tensors)
-    extents: dict[str, Dim] = {}
-    for term, t in zip(terms, tensors, strict=True):
-        for letter, n in zip(term, t.shape, strict=True):
-            if not same_dim(extents.setdefault(letter, n), n):
-                raise ShapeError(
-                    f"einsum: {letter!r} in {subscripts!r} stands for extents "
-                    f"{extents[letter]} and {n}.",
-                    where=", ".join(f"{o.name} {format_shape(o.shape)}" for o in tensors),
-                    hint="give axes of different extents different letters.",
-                )
+    extents = _extents(subscripts, terms, tensors)
     if isinstance(reduce, Tensor) or not callable(reduce):
         raise DefinitionError(
             f"einsum: reduce must be a reducer, got {reduce!r}.",
@@ -149,6 +140,21 @@ def einsum(
     ordered = check_flag("einsum", "optimize", optimize)
     made: Tensor = te.compute(shape, body, name="einsum", optimize=ordered)
     return made
+
+
+def _extents(subscripts: str, terms: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Dim]:
+    """The extent that each letter stands for."""
+    extents: dict[str, Dim] = {}
+    for term, t in zip(terms, tensors, strict=True):
+        for letter, n in zip(term, t.shape, strict=True):
+            if not same_dim(extents.setdefault(letter, n), n):
+                raise ShapeError(
+                    f"einsum: {letter!r} in {subscripts!r} stands for extents "
+                    f"{extents[letter]} and {n}.",
+                    where=", ".join(f"{o.name} {format_shape(o.shape)}" for o in tensors),
+                    hint="give axes of different extents different letters.",
+                )
+    return extents
 
 
 def _check_combine(combine: Callable[..., Expr], count: int) -> None:

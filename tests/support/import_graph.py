@@ -1,4 +1,4 @@
-"""Which file imports which: when it is loaded, inside functions, and for types alone."""
+"""Which file imports which: when loaded, inside functions, and for types alone. Long functions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 LINKED = {"codegen": "tensorad.codegen", "simplify": "tensorad.simplify"}
 """Import names of folders that tensorad/ holds as links."""
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Import(NamedTuple):
@@ -48,7 +51,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, bool]]:
             stack.extend((n, True) for n in node.body)
             stack.extend((n, late) for n in node.orelse)
             continue
-        late = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        late = late or isinstance(node, (*_FUNCTIONS, ast.Lambda))
         stack.extend((n, late) for n in ast.iter_child_nodes(node))
 
 
@@ -62,6 +65,12 @@ def imports(root: Path, files: Iterable[str]) -> list[Import]:
             if target is not None and target != source:
                 found[Import(source, target, late)] = None
     return list(found)
+
+
+def long_functions(text: str, most: int) -> list[str]:
+    """The functions of more than `most` lines, from `def` on."""
+    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, _FUNCTIONS)]
+    return [n.name for n in found if (n.end_lineno or n.lineno) - n.lineno + 1 > most]
 
 
 def graph(found: Iterable[Import]) -> dict[str, list[str]]:

@@ -28,12 +28,12 @@ def _convolve(x: Array, w: Array, y: Array) -> None:
 
 
 @loops
-def _convolve_back(x: Array, w: Array, h: Array, dx: Array, dw: Array) -> None:
+def _convolve_to_images(w: Array, h: Array, dx: Array) -> None:
     n, o, rows, columns = h.shape
     c, k = w.shape[1], w.shape[2]
     for image in prange(n * c):
         i, s = image // c, image % c
-        plane = np.zeros(x.shape[2:], np.float32)
+        plane = np.zeros(dx.shape[2:], np.float32)
         for f in range(o):
             for p in range(k):
                 for q in range(k):
@@ -42,6 +42,12 @@ def _convolve_back(x: Array, w: Array, h: Array, dx: Array, dw: Array) -> None:
                         for t in range(columns):
                             plane[r + p, t + q] += weight * h[i, f, r, t]
         dx[i, s] = plane
+
+
+@loops
+def _convolve_to_weights(x: Array, h: Array, dw: Array) -> None:
+    n, o, rows, columns = h.shape
+    c, k = dw.shape[1], dw.shape[2]
     for kernel in prange(o * c):
         f, s = kernel // c, kernel % c
         for p in range(k):
@@ -64,7 +70,8 @@ def convolution(a: Arrays, h: Array) -> Passes:
         return [y]
 
     def gradients() -> list[Array]:
-        _convolve_back(x, w, h, dx, dw)
+        _convolve_to_images(w, h, dx)
+        _convolve_to_weights(x, h, dw)
         return [dx, dw]
 
     return Passes(forward, gradients)
