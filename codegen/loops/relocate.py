@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loops.ir import Check, Fetch, Stmt, Store
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr, Read, read
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import rewrite
+from tensorad.ir.visit import rewriter
 from tensorad.simplify.index.linear import linear_form
 
 
@@ -37,60 +38,33 @@ def _difference(index: Expr, base: Expr | None) -> Expr:
 
 def moved(body: tuple[Stmt, ...], places: Mapping[Tensor, Place]) -> tuple[Stmt, ...]:
     """The statements with every access to one of the temporaries put to its place."""
-    return _Mover(places).block(body) if places else body
 
-
-class _Mover:
-    def __init__(self, places: Mapping[Tensor, Place]) -> None:
-        self.places = places
-        self.memo: dict[Expr, Expr] = {}
-
-    def image(self, e: Expr) -> Expr:
-        return rewrite(e, self.rule, self.memo)
-
-    def images(self, many: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple([self.image(e) for e in many])
-
-    def rule(self, e: Expr) -> Expr | None:
-        place = self.places.get(e.tensor) if isinstance(e, Read) else None
+    def read_there(e: Expr) -> Expr | None:
+        place = places.get(e.tensor) if isinstance(e, Read) else None
         return None if place is None else read(place.tensor, place.indices(e.indices))  # type: ignore[attr-defined]
 
-    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple([made for s in body for made in self.statement(s)])
-
-    def statement(self, s: Stmt) -> list[Stmt]:
+    def statement(s: Stmt) -> list[Stmt] | None:
         match s:
-            case For():
-                return [replace(s, body=self.block(s.body))]
-            case If():
-                return [If(self.image(s.cond), self.block(s.then), self.block(s.orelse))]
-            case Assign():
-                return [Assign(s.targets, self.images(s.values))]
-            case Fold():
-                return [Fold(s.targets, s.combiner, self.images(s.values))]
-            case Store():
-                return self.store(s)
-            case Visit():
-                return [s]
+            case Store() if any(t in places for t in s.tensors):
+                return _stores(s, places)
+            case Fetch() if s.tensor in places:  # what is in scratch needs no asking for
+                return []
             case Check():
                 raise InternalError("a check stands in rows")
-            case Fetch():  # what is in scratch needs no asking for
-                gone = s.tensor in self.places
-                return [] if gone else [replace(s, indices=self.images(s.indices))]
+        return None
 
-    def _stays(self, t: Tensor) -> bool:
-        return t not in self.places or self.places[t].beside
+    return rewrite(body, statement, rewriter(read_there)) if places else body
 
-    def store(self, s: Store) -> list[Stmt]:
-        """One store per place; no value reads what this statement stores."""
-        values, indices = self.images(s.values), self.images(s.indices)
-        result: list[Stmt] = []
-        stay = [n for n, t in enumerate(s.tensors) if self._stays(t)]
-        if stay:
-            tensors = tuple([s.tensors[n] for n in stay])
-            result.append(Store(tensors, indices, tuple([values[n] for n in stay])))
-        for t, v in zip(s.tensors, values, strict=True):
-            place = self.places.get(t)
-            if place is not None:
-                result.append(Store((place.tensor,), place.indices(indices), (v,)))
-        return result
+
+def _stores(s: Store, places: Mapping[Tensor, Place]) -> list[Stmt]:
+    """One store per place; no value reads what the statement stores."""
+    pairs = [*zip(s.tensors, s.values, strict=True)]
+    stay = [(t, v) for t, v in pairs if t not in places or places[t].beside]
+    result: list[Stmt] = []
+    if stay:
+        tensors, values = zip(*stay, strict=True)
+        result.append(replace(s, tensors=tensors, values=values))
+    for t, v in pairs:
+        if t in places:
+            result.append(Store((places[t].tensor,), places[t].indices(s.indices), (v,)))
+    return result

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loops.ir import Assign, For, Stmt, Store
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.vector_loops import expressions, statements
-from tensorad.errors import InternalError
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Select, axis, logical_and, select
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.index.linear import linear_form
@@ -135,38 +135,4 @@ def where(condition: Expr, s: For, *, run: bool) -> For:
 
 def placed(body: tuple[Stmt, ...], mapping: Mapping[Expr, Expr]) -> tuple[Stmt, ...]:
     """The statements with axes replaced, those of loops whose bounds change renewed."""
-    image = substitutor(mapping)
-
-    def images(many: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple([image(e) for e in many])
-
-    result: list[Stmt] = []
-    for s in body:
-        match s:
-            case For():
-                if s.within is not None:
-                    bounds = images((s.within.lower, s.within.upper, s.within.step))
-                    s = replace(s, within=axis(s.within.name, *bounds))
-                bounds = images((s.axis.lower, s.axis.upper, s.axis.step))
-                if any(m in free_leaves(s.axis.lower, s.axis.upper, s.axis.step) for m in mapping):
-                    fresh = axis(s.axis.name, *bounds)
-                    inner = placed(s.body, {**mapping, s.axis: fresh})
-                    result.append(replace(s, axis=fresh, body=inner))
-                else:
-                    result.append(replace(s, body=placed(s.body, mapping)))
-            case If():
-                then, orelse = placed(s.then, mapping), placed(s.orelse, mapping)
-                result.append(If(image(s.cond), then, orelse))
-            case Assign():
-                result.append(Assign(s.targets, images(s.values)))
-            case Fold():
-                result.append(Fold(s.targets, s.combiner, images(s.values)))
-            case Store():
-                result.append(replace(s, indices=images(s.indices), values=images(s.values)))
-            case Fetch():
-                result.append(replace(s, indices=images(s.indices)))
-            case Visit():
-                result.append(s)
-            case Check():
-                raise InternalError("a check does not move with the loops of its indices")
-    return tuple(result)
+    return rewrite(body, expression=substitutor(mapping))

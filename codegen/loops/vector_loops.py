@@ -124,12 +124,12 @@ class LaneUse:
         self.stored: dict[Stmt, dict[Tensor, None]] = {}
         order = list(statements(body))
         inside = _vector_loops(order)
-        for loop in dict.fromkeys(inside.values()):
+        for loop in dict.fromkeys(loop for found in inside.values() for loop in found):
             self.lanes[loop] = loop.lanes or lanes_for(_evaluated(loop))
         for s in reversed(order):
-            self._visit(s, inside.get(s))
+            self._visit(s, inside.get(s, ()))
 
-    def _visit(self, s: Stmt, loop: For | None) -> None:
+    def _visit(self, s: Stmt, loops: Iterable[For]) -> None:
         folded: dict[tuple[Param, ...], InLanes] = {}
         used = dict.fromkeys(params_in(*expressions(s)))
         assigned: dict[Param, None] = {}
@@ -141,10 +141,11 @@ class LaneUse:
             used.update(dict.fromkeys(s.targets))
         if isinstance(s, Fold):
             assigned.update(dict.fromkeys(s.targets))
-            if loop is not None and not _set_inside(s, loop):
+            for loop in [x for x in loops if not _set_inside(s, x)]:
                 lanes = self.lanes[loop]
-                folded[s.targets] = InLanes(s, lanes, registers_for(loop, lanes))
-            else:
+                own = InLanes(s, lanes, registers_for(loop, lanes))
+                folded[s.targets] = own.beside(folded.get(s.targets))
+            if not folded:
                 used.update(dict.fromkeys(s.targets))
         inner = s.body if isinstance(s, For) else (*s.then, *s.orelse) if isinstance(s, If) else ()
         for c in inner:
@@ -172,13 +173,13 @@ def _evaluated(loop: For) -> list[Expr]:
     return postorder(*roots)
 
 
-def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, For]:
-    """Each statement inside a vector loop, with the loop."""
-    inside: dict[Stmt, For] = {}
+def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, list[For]]:
+    """Each statement inside a vector loop, with the loop, or the several in which it stands."""
+    inside: dict[Stmt, list[For]] = {}
     for s in order:
         if isinstance(s, For) and runs_in_lanes(s) and s not in inside:
             for c in statements(s.body):
-                inside[c] = s
+                inside.setdefault(c, []).append(s)
     return inside
 
 

@@ -190,6 +190,12 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None, kinds:
     return new[root]
 
 
+def rewriter(rule: Rule, kinds: int = 0) -> Callable[[Expr], Expr]:
+    """`rewrite` by one rule, sharing its work between calls."""
+    memo: dict[Expr, Expr] = {}
+    return lambda root: rewrite(root, rule, memo, kinds)
+
+
 def substitute(root: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
     """`root` with whole nodes replaced, at once; what replaces them is not visited again."""
     return substitute_all((root,), mapping)[0]
@@ -297,7 +303,6 @@ def copy_bodies(
 
 def with_fresh_fold() -> Callable[[Expr], Expr]:
     """A copier that keeps the components of one fold on the same fresh axes."""
-    memo: dict[Expr, Expr] = {}
     folds: dict[tuple[Axis, ...], dict[Expr, Expr]] = {}
 
     def renew(e: Expr) -> Expr | None:
@@ -310,7 +315,7 @@ def with_fresh_fold() -> Callable[[Expr], Expr]:
         axes = tuple([_as_axis(mapping[a]) for a in e.axes])
         return reduce_expr(e.combiner, tuple(sources), axes, condition, e.index)
 
-    return lambda root: rewrite(root, renew, memo, REDUCE)
+    return rewriter(renew, REDUCE)
 
 
 def _as_axis(e: Expr) -> Axis:

@@ -1,0 +1,102 @@
+"""The one rewriter of loop programs: inner statements first, expressions by one image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import is_
+from typing import TypeVar
+
+from tensorad.codegen.loops.index_ranges import substitutor
+from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.errors import InternalError
+from tensorad.ir.expr import Axis, Expr, axis
+
+Block = tuple[Stmt, ...]
+Rule = Callable[[Stmt], Stmt | Sequence[Stmt] | None]
+"""What stands in the place of a statement: one, several, or none; None leaves it as it is."""
+Image = Callable[[Expr], Expr]
+"""What takes the place of a whole expression."""
+_S = TypeVar("_S", bound=Stmt)
+
+
+def rewrite(
+    body: Sequence[Stmt], statement: Rule | None = None, expression: Image | None = None
+) -> Block:
+    """The statements with all they evaluate replaced, and then each by what the rule makes of it.
+
+    A rule sees a statement with the blocks in it and its expressions changed already; what it
+    makes is not visited again. Scalars that are set and tensors that are stored stay, and so do
+    axes but those of loops whose bounds change: these are renewed. What does not change is
+    returned as it is.
+    """
+    made: list[Stmt] = []
+    for s in body:
+        s = _inside(s, statement, expression)
+        found = None if statement is None else statement(s)
+        if isinstance(found, Sequence):
+            made.extend(found)
+        else:
+            made.append(s if found is None else found)
+    same = isinstance(body, tuple) and len(made) == len(body) and all(map(is_, made, body))
+    return body if same else tuple(made)  # type: ignore[return-value]  # a tuple if the same
+
+
+def _inside(s: Stmt, rule: Rule | None, image: Image | None) -> Stmt:
+    """The statement over changed blocks and expressions."""
+    match s:  # the most frequent first
+        case Fold() | Assign():
+            return s if image is None else _with(s, values=_images(s.values, image))
+        case Store():
+            if image is None:
+                return s
+            return _with(s, indices=_images(s.indices, image), values=_images(s.values, image))
+        case For():
+            return _loop(s, rule, image)
+        case If():
+            cond = s.cond if image is None else image(s.cond)
+            then, orelse = (rewrite(part, rule, image) for part in (s.then, s.orelse))
+            return _with(s, cond=cond, then=then, orelse=orelse)
+        case Check():
+            if image is None:
+                return s
+            looked_at = None if s.looked_at is None else image(s.looked_at)
+            return _with(s, read=image(s.read), extent=image(s.extent), looked_at=looked_at)
+        case Fetch():
+            return s if image is None else _with(s, indices=_images(s.indices, image))
+        case Visit():
+            return s
+    raise InternalError(f"unknown statement {type(s).__name__}")
+
+
+def _loop(s: For, rule: Rule | None, image: Image | None) -> For:
+    if image is None:
+        return _with(s, body=rewrite(s.body, rule))
+    own = _renewed(s.axis, image)
+    within = None if s.within is None else _renewed(s.within, image)
+    work = None if s.work is None else image(s.work)
+    body = rewrite(s.body, rule, image if own is s.axis else _then(image, {s.axis: own}))
+    return _with(s, axis=own, body=body, within=within, work=work)
+
+
+def _renewed(a: Axis, image: Image) -> Axis:
+    """The axis over changed bounds."""
+    bounds = (a.lower, a.upper, a.step)
+    found = _images(bounds, image)
+    return a if found is bounds else axis(a.name, *found)
+
+
+def _then(first: Image, mapping: dict[Expr, Expr]) -> Image:
+    second = substitutor(mapping)
+    return lambda e: second(first(e))
+
+
+def _images(many: tuple[Expr, ...], image: Image) -> tuple[Expr, ...]:
+    found = tuple([image(e) for e in many])
+    return many if all(map(is_, found, many)) else found
+
+
+def _with(s: _S, **fields: object) -> _S:
+    """The statement with other fields; the same one where they are its own."""
+    same = all(getattr(s, name) is value for name, value in fields.items())
+    return s if same else replace(s, **fields)  # type: ignore[arg-type]  # fields of this kind

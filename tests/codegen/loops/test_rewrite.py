@@ -1,0 +1,159 @@
+"""The rewriter of loop programs reaches all that a statement holds, and changes nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, LoopKind, Stmt, Store, Visit
+from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.loops.scratch import buffer
+from tensorad.ir.combiner import Combiner, sum_combiner
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import Axis, Expr, Param, Read, add, axis, int_const, mul, param, read
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import postorder, rewriter
+
+P, X, Y = (param(name, INT64) for name in "pxy")
+T = buffer("T", (8, 8), INT64)
+SET = Assign((P,), (X,))
+SAMPLES: dict[Any, Any] = {
+    Expr: X,
+    Expr | None: X,
+    tuple[Expr, ...]: (X, mul(X, X)),
+    Read: read(T, (X, X)),
+    Axis: axis("i", X, add(X, X)),
+    Axis | None: axis("w", X, add(X, X)),
+    tuple[Stmt, ...]: (SET, Visit()),
+    tuple[Param, ...]: (P,),
+    Tensor: T,
+    tuple[Tensor, ...]: (T,),
+    Combiner: sum_combiner(INT64),
+    LoopKind: "serial",
+    str: "s",
+    int: 1,
+    bool: True,
+}
+"""What a field of each type holds: `X` wherever an expression is evaluated."""
+KINDS = get_args(Stmt)
+
+
+def sample(kind: type) -> Any:
+    """A statement with something in every field; a field of a new type needs a sample, too."""
+    hints = get_type_hints(kind)
+    return kind(**{f.name: SAMPLES[hints[f.name]] for f in fields(kind)})
+
+
+def held(value: object) -> Iterator[Expr]:
+    """All expressions in a statement, at whatever depth."""
+    if isinstance(value, Axis):
+        yield from postorder(value.lower, value.upper, value.step)
+    elif isinstance(value, Expr):
+        yield from postorder(value)
+    elif isinstance(value, tuple):
+        for v in value:
+            yield from held(v)
+    elif isinstance(value, KINDS):
+        for f in fields(value):
+            yield from held(getattr(value, f.name))
+
+
+def renamed(e: Expr) -> Expr | None:
+    return Y if e is X else None
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_all_that_a_statement_evaluates_is_reached(kind: type) -> None:
+    s = sample(kind)
+    (made,) = rewrite((s,), expression=rewriter(renamed))
+    before, after = [*held(s)], [*held(made)]
+    assert isinstance(made, kind)
+    assert [e is X for e in before] == [e is Y for e in after]
+    assert not any(e is X for e in after)
+    assert sum(e is P for e in before) == sum(e is P for e in after)  # targets stay
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_what_is_no_expression_stays(kind: type) -> None:
+    s = sample(kind)
+    (made,) = rewrite((s,), expression=rewriter(renamed))
+    for f in fields(s):
+        value = getattr(s, f.name)
+        if not [*held(value)]:
+            assert getattr(made, f.name) is value
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_the_same_objects_where_nothing_changes(kind: type) -> None:
+    body = (sample(kind), Visit())
+    assert rewrite(body) is body
+    assert rewrite(body, lambda _: None, lambda e: e) is body
+    assert rewrite(body, lambda s: s) is body
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_every_statement_is_asked_about_inner_ones_first(kind: type) -> None:
+    s, asked = sample(kind), list[Stmt]()
+    rewrite((s,), lambda c: asked.append(c))
+    blocks = [
+        getattr(s, f.name) for f in fields(s) if getattr(s, f.name) is SAMPLES[tuple[Stmt, ...]]
+    ]
+    assert asked == [c for b in blocks for c in b] + [s]
+
+
+def test_statements_are_deleted_and_spliced() -> None:
+    i = axis("i", 0, 8)
+    store = Store((T,), (i, i), (X,))
+    body = (SET, For(i, (Visit(), If(X < Y, (Visit(), store), (Visit(),)))))
+
+    def rule(s: Stmt) -> list[Stmt] | None:
+        if isinstance(s, Visit):
+            return []
+        return [Fetch(T, s.indices, 1), s] if isinstance(s, Store) else None
+
+    first, loop = rewrite(body, rule)
+    assert first is SET
+    assert isinstance(loop, For) and loop.axis is i
+    (branch,) = loop.body
+    assert isinstance(branch, If) and branch.orelse == ()
+    fetch, last = branch.then
+    assert isinstance(fetch, Fetch) and last is store
+
+
+def test_a_rule_sees_what_its_statement_has_become() -> None:
+    i = axis("i", 0, 8)
+    seen: list[Stmt] = []
+
+    def rule(s: Stmt) -> Stmt | tuple[()] | None:
+        seen.append(s)
+        return () if isinstance(s, Assign) or (isinstance(s, For) and not s.body) else None
+
+    assert rewrite((For(i, (SET,)),), rule, rewriter(renamed)) == ()
+    assert isinstance(seen[0], Assign) and seen[0].values == (Y,)
+    assert isinstance(seen[1], For) and seen[1].body == ()
+
+
+def test_shared_expressions_are_rewritten_once() -> None:
+    shared, asked = mul(X, X), list[Expr]()
+    body = (Assign((P,), (shared,)), Fold((P,), sum_combiner(INT64), (add(shared, X),)))
+    rewrite(body, expression=rewriter(lambda e: asked.append(e)))
+    assert sum(e is shared for e in asked) == 1 and sum(e is X for e in asked) == 1
+
+
+def test_axes_are_renewed_where_bounds_change_and_there_only() -> None:
+    i = axis("i", 0, X)
+    j = axis("j", i, add(i, int_const(4)))
+    k = axis("k", 0, 8)
+    inner = For(k, (Store((T,), (k, add(j, i)), (k,)),))
+    (loop,) = rewrite((For(i, (For(j, (inner,)),)),), expression=rewriter(renamed))
+    assert isinstance(loop, For) and loop.axis is not i and loop.axis.upper is Y
+    (second,) = loop.body
+    assert isinstance(second, For) and second.axis.lower is loop.axis
+    (third,) = second.body
+    assert isinstance(third, For) and third.axis is k
+    (store,) = third.body
+    assert isinstance(store, Store) and store.indices[1] is add(second.axis, loop.axis)
+    assert store.values[0] is k
