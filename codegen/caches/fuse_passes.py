@@ -8,7 +8,7 @@ would wait for it: passes that compute much ask for the row after it, each for s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +25,7 @@ from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Check, Fetch, Fold, For, If, Kernel, Stmt, Store
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.vector_loops import runs_in_lanes, statements
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
@@ -57,7 +58,7 @@ def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
     if not any(_has_passes(s) for s in statements(kernel.body)):
         return kernel
     made = _Passes(kernel, schedules)
-    body = made.block(kernel.body)
+    body = rewrite(kernel.body, made.statement)
     if made.joined:
         why = "one reads what the other stores or reads at the same place"
         note(kernel.writes, "passes over a row as one", why)
@@ -81,24 +82,20 @@ def _without_unread(kernel: Kernel) -> Kernel:
     return replace(kernel, body=_storing(kernel.body, kept), scratch=scratch)
 
 
-def _storing(body: Iterable[Stmt], kept: Mapping[Tensor, None]) -> tuple[Stmt, ...]:
+def _storing(body: tuple[Stmt, ...], kept: Mapping[Tensor, None]) -> tuple[Stmt, ...]:
     """The statements with the stores of these tensors only, without loops that do nothing then."""
-    result: list[Stmt] = []
-    for s in body:
-        if isinstance(s, For):
-            inside = _storing(s.body, kept)
-            result.extend([replace(s, body=inside)] if inside else [])
-        elif isinstance(s, If):
-            then, orelse = (_storing(part, kept) for part in (s.then, s.orelse))
-            result.extend([replace(s, then=then, orelse=orelse)] if then or orelse else [])
-        elif isinstance(s, Store):
-            pairs = [p for p in zip(s.tensors, s.values, strict=True) if p[0] in kept]
-            if pairs:
-                tensors, values = zip(*pairs, strict=True)
-                result.append(replace(s, tensors=tensors, values=values))
-        else:
-            result.append(s)
-    return tuple(result)
+
+    def statement(s: Stmt) -> Stmt | tuple[()] | None:
+        match s:
+            case For(body=()) | If(then=(), orelse=()):
+                return ()
+            case Store() if any(t not in kept for t in s.tensors):
+                pairs = [p for p in zip(s.tensors, s.values, strict=True) if p[0] in kept]
+                tensors, values = zip(*pairs, strict=True) if pairs else ((), ())
+                return replace(s, tensors=tensors, values=values) if pairs else ()
+        return None
+
+    return rewrite(body, statement)
 
 
 def _has_passes(s: Stmt) -> bool:
@@ -116,20 +113,11 @@ class _Passes:
         far = dict.fromkeys(far_tensors(kernel, beyond=True))
         self.far = [t for t in kernel.reads if t not in written and t in far]
 
-    def block(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-        """The statements with the loops inside of them changed."""
-        return tuple([self.statement(s) for s in body])
-
-    def statement(self, s: Stmt) -> Stmt:
-        """One statement, the inner ones first."""
-        if isinstance(s, If):
-            return replace(s, then=self.block(s.then), orelse=self.block(s.orelse))
-        if not isinstance(s, For) or runs_in_lanes(s):
-            return s
-        inner = self.block(s.body)
-        if _has_passes(s):
-            inner = self.ask_ahead(s.axis, self.join(inner))
-        return replace(s, body=inner)
+    def statement(self, s: Stmt) -> Stmt | None:
+        """A loop around passes, whose inner loops are changed."""
+        if not isinstance(s, For) or not _has_passes(s):
+            return None
+        return replace(s, body=self.ask_ahead(s.axis, self.join(s.body)))
 
     def join(self, body: Sequence[Stmt]) -> list[Stmt]:
         """Every pass that may run with one before it does."""

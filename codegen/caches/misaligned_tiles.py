@@ -15,6 +15,7 @@ from typing import Final
 from tensorad.codegen.caches.prefetch_rows import offset
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import For, Stmt, Store
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.vector_loops import lanes_for
 from tensorad.codegen.target import machine
@@ -33,21 +34,11 @@ def through_strips(
 ) -> tuple[tuple[Stmt, ...], list[Tensor]]:
     """The loops whose strips stream to such rows, stored by way of buffers, and the buffers."""
     made: list[Tensor] = []
-    return _looked_into(body, streamed, made), made
 
+    def strip(s: Stmt) -> list[For] | None:
+        return copied(s, made) if isinstance(s, For) and is_ragged(s, streamed) else None
 
-def _looked_into(
-    body: Sequence[Stmt], streamed: Collection[Tensor], made: list[Tensor]
-) -> tuple[Stmt, ...]:
-    result: list[Stmt] = []
-    for s in body:
-        if isinstance(s, For) and is_ragged(s, streamed):
-            result.extend(copied(s, made))
-        elif isinstance(s, For) and s.kind != "vector":
-            result.append(replace(s, body=_looked_into(s.body, streamed, made)))
-        else:
-            result.append(s)
-    return tuple(result)
+    return rewrite(body, strip), made
 
 
 def is_ragged(s: For, streamed: Collection[Tensor]) -> bool:

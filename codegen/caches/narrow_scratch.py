@@ -7,29 +7,19 @@ the bytes, and comparisons with constants in as few.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from tensorad.codegen.loops.index_ranges import ANY, COMPARES, Range, Ranges
-from tensorad.codegen.loops.ir import (
-    Assign,
-    Check,
-    Fetch,
-    Fold,
-    For,
-    If,
-    Kernel,
-    Stmt,
-    Store,
-    Visit,
-)
+from tensorad.codegen.loops.ir import Assign, Check, Fold, For, Kernel, Stmt, Store
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.ir.dtypes import INT8, INT16, INT32, INT64, DType
 from tensorad.ir.expr import Call, Cast, Const, Expr, Param, Read, Select, call, cast, const, read
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import rewrite
+from tensorad.ir.visit import rewriter
 
 NARROW: Final = (INT8, INT16, INT32)
 
@@ -48,7 +38,7 @@ def with_narrow_scratch(kernel: Kernel) -> Kernel:
     if not found:
         return kernel
     scratch = tuple([found.get(t, t) for t in kernel.scratch])
-    return replace(kernel, body=_Narrowed(found).block(kernel.body), scratch=scratch)
+    return replace(kernel, body=_narrowed(kernel.body, found), scratch=scratch)
 
 
 def _narrowest(values: Range) -> DType | None:
@@ -116,51 +106,22 @@ class _Values:
         return e.dtype.lowest <= least and most <= e.dtype.highest
 
 
-class _Narrowed:
-    """Statements over narrower buffers."""
+def _narrowed(body: tuple[Stmt, ...], found: Mapping[Tensor, Tensor]) -> tuple[Stmt, ...]:
+    """The statements over narrower buffers."""
 
-    def __init__(self, found: Mapping[Tensor, Tensor]) -> None:
-        self.found = found
-        self.memo: dict[Expr, Expr] = {}
+    def expression(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.tensor in found:
+            return cast(read(found[e.tensor], e.indices), INT64)
+        return _compared(e) if isinstance(e, Call) and e.op in COMPARES else None
 
-    def image(self, e: Expr) -> Expr:
-        return rewrite(e, self.rule, self.memo)
+    def store(s: Stmt) -> Stmt | None:
+        if not isinstance(s, Store):
+            return None
+        tensors = tuple([found.get(t, t) for t in s.tensors])
+        pairs = zip(s.values, tensors, strict=True)
+        return replace(s, tensors=tensors, values=tuple([_converted(v, t.dtype) for v, t in pairs]))
 
-    def images(self, many: Iterable[Expr]) -> tuple[Expr, ...]:
-        return tuple([self.image(e) for e in many])
-
-    def rule(self, e: Expr) -> Expr | None:
-        if isinstance(e, Read) and e.tensor in self.found:
-            return cast(read(self.found[e.tensor], e.indices), INT64)
-        if isinstance(e, Call) and e.op in COMPARES:
-            return _compared(e)
-        return None
-
-    def block(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-        return tuple([self.statement(s) for s in body])
-
-    def statement(self, s: Stmt) -> Stmt:
-        match s:
-            case For():
-                return replace(s, body=self.block(s.body))
-            case If():
-                return If(self.image(s.cond), self.block(s.then), self.block(s.orelse))
-            case Assign():
-                return Assign(s.targets, self.images(s.values))
-            case Fold():
-                return Fold(s.targets, s.combiner, self.images(s.values))
-            case Store():
-                return self.store(s)
-            case Fetch():
-                return replace(s, indices=self.images(s.indices))
-            case Visit() | Check():
-                return s
-
-    def store(self, s: Store) -> Store:
-        tensors = tuple([self.found.get(t, t) for t in s.tensors])
-        pairs = zip(self.images(s.values), tensors, strict=True)
-        values = tuple([_converted(v, t.dtype) for v, t in pairs])
-        return replace(s, tensors=tensors, indices=self.images(s.indices), values=values)
+    return rewrite(body, store, rewriter(expression))
 
 
 def _converted(value: Expr, dtype: DType) -> Expr:

@@ -21,6 +21,7 @@ import numpy as np
 from tensorad.codegen.caches.prefetch_rows import digits
 from tensorad.codegen.loops.index_ranges import among, joined_digits
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Stmt, Store
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import expressions, lanes_for, params_of, statements
@@ -293,7 +294,8 @@ def _in_blocks(
         buffers[x.tensor] = (x, t, lead)
         made.append(t)
     before = () if first is None else placed(first.body, {first.axis: turn})
-    after = placed(_stored(s.body, buffers, turn.lower), {s.axis: turn})
+    stored = rewrite(s.body, lambda c: _stored(c, buffers, turn.lower))
+    after = placed(stored, {s.axis: turn})
     copies = [c for x, t, lead in buffers.values() for c in _copies(x, t, lead, every, turn)]
     blocks = replace(s, axis=outer, kind="serial", body=(For(turn, (*before, *after)), *copies))
     return blocks if chunk is None else replace(s, axis=chunk, body=(blocks,))
@@ -330,24 +332,11 @@ def _read_bytes(s: For, made: Collection[Tensor]) -> int:
 
 
 def _stored(
-    body: Sequence[Stmt], buffers: Mapping[Tensor, tuple[Stretch, Tensor, int]], first: Expr
-) -> tuple[Stmt, ...]:
-    """The statements with stores to the outputs turned to their buffers."""
-    result: list[Stmt] = []
-    for s in body:
-        if isinstance(s, For):
-            result.append(replace(s, body=_stored(s.body, buffers, first)))
-        elif isinstance(s, Store):
-            result.extend(_store(s, buffers, first))
-        else:
-            result.append(s)
-    return tuple(result)
-
-
-def _store(
-    s: Store, buffers: Mapping[Tensor, tuple[Stretch, Tensor, int]], first: Expr
-) -> list[Stmt]:
-    """The store with the elements of turn `first` at the start of the buffer."""
+    s: Stmt, buffers: Mapping[Tensor, tuple[Stretch, Tensor, int]], first: Expr
+) -> list[Stmt] | None:
+    """A store to the outputs, with the elements of turn `first` at the start of the buffer."""
+    if not isinstance(s, Store):
+        return None
     pairs = [*zip(s.tensors, s.values, strict=True)]
     rest = [(t, v) for t, v in pairs if t not in buffers]
     result: list[Stmt] = []
