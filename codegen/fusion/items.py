@@ -14,7 +14,8 @@ from typing import Final
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import OPEN, Choices
-from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store
+from tensorad.codegen.loops.ir import Stmt, Store, Visit
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.nest.argreduce import start_selections
 from tensorad.codegen.nest.folds import lower_values
 from tensorad.codegen.nest.ir import Nest, share_loops, simplify_nest
@@ -203,20 +204,5 @@ def serial_loops(
     """The loops as written, rows on several threads: for folds that hold folds."""
     before, values = lower_values(bodies)
     store = Store(tuple(live), axes, values)
-    body: tuple[Stmt, ...] = strip_visits((*before, store))
+    body = rewrite((*before, store), lambda s: () if isinstance(s, Visit) else None)
     return free_loops(axes, extent_product(axes) * FOLDED, body, choices.parallel)
-
-
-def strip_visits(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """A block without `Visit` statements."""
-    result: list[Stmt] = []
-    for s in body:
-        match s:
-            case For():
-                result.append(replace(s, body=strip_visits(s.body)))
-            case If():
-                sides = strip_visits(s.then), strip_visits(s.orelse)
-                result.append(If(s.cond, *sides, s.rare))
-            case Assign() | Fold() | Store() | Check() | Fetch():
-                result.append(s)
-    return tuple(result)

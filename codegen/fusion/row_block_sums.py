@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.scratch import PAGE, buffer
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import expressions, statements
@@ -133,19 +134,15 @@ def _home(t: Tensor, indices: Sequence[Expr], block: Axis, lane: Axis) -> _Home 
 
 def _stored_in(body: Sequence[Stmt], homes: Mapping[Tensor, _Home]) -> tuple[Stmt, ...]:
     """The statements with these tensors stored in their buffers."""
-    result: list[Stmt] = []
-    for s in body:
-        if isinstance(s, For):
-            result.append(replace(s, body=_stored_in(s.body, homes)))
-        elif isinstance(s, Store) and any(t in homes for t in s.tensors):
-            for t, v in zip(s.tensors, s.values, strict=True):
-                home = homes.get(t)
-                alone = (
-                    replace(s, tensors=(t,), values=(v,))
-                    if home is None
-                    else Store((home.tensor,), home.indices(s.indices), (v,))
-                )
-                result.append(alone)
-        else:
-            result.append(s)
-    return tuple(result)
+
+    def store(s: Stmt) -> list[Stmt] | None:
+        if not isinstance(s, Store) or not any(t in homes for t in s.tensors):
+            return None
+        return [
+            replace(s, tensors=(t,), values=(v,))
+            if t not in homes
+            else Store((homes[t].tensor,), homes[t].indices(s.indices), (v,))
+            for t, v in zip(s.tensors, s.values, strict=True)
+        ]
+
+    return rewrite(body, store)

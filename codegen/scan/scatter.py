@@ -10,7 +10,8 @@ from tensorad.codegen.cost.memory_model import PAGE, WAYS
 from tensorad.codegen.cost.parallel_work import SHARED_COST
 from tensorad.codegen.directives import Choices, lanes_allowed
 from tensorad.codegen.loops.index_ranges import Ranges, fold_by_ranges, substitutor
-from tensorad.codegen.loops.ir import For, If, Kernel, LoopKind, Stmt, Store
+from tensorad.codegen.loops.ir import For, If, Kernel, LoopKind, Stmt
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.nest.access import guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.parts import lower_point
@@ -18,9 +19,8 @@ from tensorad.codegen.scan.scatter_ranges import picked_row, shared_by_rows
 from tensorad.codegen.schedule.emit import emit_nest, strips
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.target import machine
-from tensorad.errors import InternalError
 from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.expr import FALSE, TRUE, Axis, Const, Expr, add, axis, int_const, mul, read
+from tensorad.ir.expr import Axis, Const, Expr, add, axis, int_const, mul, read
 from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Scatter, Tensor
 from tensorad.ir.visit import free_leaves, op_expressions, op_inputs
@@ -122,21 +122,14 @@ def _near(op: Scatter, free: Sequence[Axis]) -> Axis | None:
 
 
 def _mapped(body: tuple[Stmt, ...], image: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
-    """Updates without reductions, every expression replaced; settled guards disappear."""
-    result: list[Stmt] = []
-    for s in body:
-        if isinstance(s, Store):
-            indices, values = ([image(e) for e in part] for part in (s.indices, s.values))
-            result.append(Store(s.tensors, tuple(indices), tuple(values)))
-        elif isinstance(s, If):
-            condition, block = image(s.cond), _mapped(s.then, image)
-            if condition is TRUE:
-                result.extend(block)
-            elif condition is not FALSE:
-                result.append(If(condition, block))
-        else:
-            raise InternalError(f"an update without reductions holds a {type(s).__name__}")
-    return tuple(result)
+    """Updates, every expression replaced; settled guards disappear."""
+
+    def guard(s: Stmt) -> tuple[Stmt, ...] | None:
+        if not isinstance(s, If) or not isinstance(s.cond, Const):
+            return None
+        return s.then if s.cond.value else s.orelse
+
+    return rewrite(body, guard, image)
 
 
 def serial(axes: Sequence[Axis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

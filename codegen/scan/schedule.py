@@ -13,15 +13,15 @@ from typing import Final
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.directives import Choices, lanes_allowed
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
+from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
 from tensorad.codegen.scan.scatter import STRIP, free_loops, serial, wants_threads
 from tensorad.codegen.scan.vector_blocks import block_loops, rest_rows, takes_blocks
 from tensorad.codegen.scan.vector_rows import Chain, schedule_strips, steps_of_rows, takes_lanes
 from tensorad.codegen.schedule.emit import strips
 from tensorad.codegen.schedule.plan import WRITTEN_NODES
-from tensorad.errors import InternalError
 from tensorad.ir.expr import (
     Axis,
     Expr,
@@ -223,30 +223,17 @@ def side_by_side(body: Sequence[Stmt], copies: Sequence[Copy]) -> list[Stmt]:
         elif isinstance(s, If) and any(isinstance(x, For) for x in s.then):
             result.append(If(s.cond, tuple(side_by_side(s.then, copies))))  # no row decides it
         else:
-            result.extend([copied(s, c) for c in copies])
+            result.extend([made for c in copies for made in copied(s, c)])
     return result
 
 
-def copied(s: Stmt, copy: Copy) -> Stmt:
+def copied(s: Stmt, copy: Copy) -> tuple[Stmt, ...]:
     """A statement without loops for one copy."""
-    image = substitutor(copy)
 
-    def images(values: Sequence[Expr]) -> tuple[Expr, ...]:
-        return tuple([image(v) for v in values])
+    def scalars(c: Stmt) -> Stmt | None:
+        if not isinstance(c, (Assign, Fold)):
+            return None
+        found = [copy.get(p, p) for p in c.targets]
+        return replace(c, targets=tuple([p for p in found if isinstance(p, Param)]))
 
-    def scalars(targets: Sequence[Param]) -> tuple[Param, ...]:
-        found = [copy.get(p, p) for p in targets]
-        return tuple([p for p in found if isinstance(p, Param)])
-
-    match s:
-        case Assign():
-            return Assign(scalars(s.targets), images(s.values))
-        case Fold():
-            return Fold(scalars(s.targets), s.combiner, images(s.values))
-        case Store():
-            return Store(s.tensors, images(s.indices), images(s.values))
-        case If():
-            then, orelse = [tuple([copied(x, copy) for x in p]) for p in (s.then, s.orelse)]
-            return If(image(s.cond), then, orelse)
-        case _:
-            raise InternalError(f"a row holds a {type(s).__name__}")
+    return rewrite((s,), scalars, substitutor(copy))
