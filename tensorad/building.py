@@ -15,7 +15,6 @@ from tensorad.codegen.decisions import Decision, listening
 from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.loops.ir import Kernel, LoopProgram
 from tensorad.codegen.loops.printer import format_loops
-from tensorad.codegen.loops.sizes import shape_values
 from tensorad.codegen.lower import lower_program, needed_ops
 from tensorad.codegen.runtime.arena import Array
 from tensorad.codegen.runtime.arguments import size_number
@@ -23,6 +22,7 @@ from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.collector import old_objects_at_rest
 from tensorad.compiled import CompiledFunction, preparation
 from tensorad.errors import BindError, BoundsError, BuildError
+from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.arrays.arguments import check_arrays
 from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape

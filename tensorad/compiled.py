@@ -15,7 +15,6 @@ from tensorad.autodiff.counting.dense import check_dense_shape
 from tensorad.codegen.entry.checks_ir import MAX_OUTPUTS
 from tensorad.codegen.entry.native_type import Binding, NativeType, Record, is_known, native_type
 from tensorad.codegen.loops.ir import LoopProgram
-from tensorad.codegen.loops.sizes import bytes_of, shape_values, size_value
 from tensorad.codegen.runtime.arena import LARGE_BYTES, Array, OutputBlocks
 from tensorad.codegen.runtime.arguments import (
     READY,
@@ -35,6 +34,7 @@ from tensorad.codegen.runtime.written_out_calls import can_be_written_out, writt
 from tensorad.codegen.threads.settings_epoch import epoch
 from tensorad.errors import BindError, InternalError, ShapeError
 from tensorad.ir.analysis.facts import facts_about
+from tensorad.ir.analysis.sizes import bytes_of, shape_values, size_value
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.tensor import Op, Tensor
 from tensorad.ir.visit import postorder

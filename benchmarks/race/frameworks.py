@@ -20,6 +20,7 @@ from benchmarks.workloads.catalogue import chosen
 from benchmarks.workloads.problem import Array, Problem, Sizes, Workload
 from tensorad import config
 from tensorad.building import placeholders
+from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.tensor import Tensor
 
 DRAWN: Final = 3
@@ -185,11 +186,7 @@ def compulsory_bytes(p: Problem) -> dict[str, tuple[float, float]]:
     modes = ("fwd", "grad", "fb", "step") if p.step else ("fwd", "grad", "fb")
 
     def total(tensors: Sequence[Tensor]) -> float:
-        return float(sum([_bytes(t) for t in tensors]))
+        return float(sum([bytes_of(t, {}) for t in tensors]))
 
     outputs = {m: program.outputs(m) for m in modes}
     return {m: (total(placeholders(found)), total(found)) for m, found in outputs.items()}
-
-
-def _bytes(t: Tensor) -> int:
-    return int(np.prod([int(n) for n in t.shape], dtype=np.int64)) * t.dtype.size_bytes

@@ -26,19 +26,19 @@ from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store
-from tensorad.codegen.loops.sizes import (
-    ASSUMED_EXTENT,
-    assumed_bytes,
-    fixed_bytes,
-    size_value,
-    sizes_in,
-)
 from tensorad.codegen.loops.vector_loops import expressions, runs_in_lanes, statements
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule.transpose import FAR_APART
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import (
+    ASSUMED_EXTENT,
+    assumed_bytes,
+    fixed_bytes,
+    size_value,
+)
 from tensorad.ir.expr import ONE, Axis, Read
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
 

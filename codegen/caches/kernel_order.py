@@ -6,16 +6,15 @@ is in a cache. No order changes a bit of a result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import chain
-from math import prod
 
 from tensorad.codegen.loops.ir import Check, Kernel, LoopProgram
-from tensorad.codegen.loops.sizes import ASSUMED_EXTENT
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import assumed_bytes
 from tensorad.ir.tensor import Constant, Tensor
 
 
@@ -46,7 +45,7 @@ class _Graph:
             for t in dict.fromkeys((*k.writes, *k.reads)):
                 if t not in outer and not isinstance(t.op, Constant):
                     self.users.setdefault(t, []).append(n)
-        self.bytes = {t: _bytes([t]) for t in self.users}
+        self.bytes = {t: assumed_bytes(t) for t in self.users}
         self.uses: list[list[Tensor]] = [[] for _ in program.kernels]
         self.makes = [0 for _ in program.kernels]
         """Bytes of the temporaries that a kernel writes."""
@@ -54,7 +53,7 @@ class _Graph:
             self.makes[users[0]] += self.bytes[t]
             for n in users:
                 self.uses[n].append(t)
-        results = [_bytes([t for t in k.writes if t in outer]) for k in program.kernels]
+        results = [sum([assumed_bytes(t) for t in k.writes if t in outer]) for k in program.kernels]
         self.stays = [size_bytes > machine.current().l3 for size_bytes in results]
         """Whether its results leave all caches: until then temporaries may lie in their memory."""
         self.checks = [not k.writes for k in program.kernels]
@@ -145,9 +144,3 @@ def _after(kernels: Sequence[Kernel]) -> list[dict[int, None]]:
             guards.update(dict.fromkeys(k.reads, n))
         writer.update(dict.fromkeys(k.writes, n))
     return found
-
-
-def _bytes(tensors: Iterable[Tensor]) -> int:
-    """What they take; extents that are known only when the code is called count as some number."""
-    shapes = [(t, [n if isinstance(n, int) else ASSUMED_EXTENT for n in t.shape]) for t in tensors]
-    return sum([prod(shape) * t.dtype.size_bytes for t, shape in shapes])

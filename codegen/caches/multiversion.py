@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from math import prod
 from typing import Final
 
 from tensorad.codegen.caches.fuse_passes import with_row_passes
@@ -29,8 +28,8 @@ from tensorad.codegen.loops.ir import Check, For, Kernel, Store
 from tensorad.codegen.loops.substitute import where
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.target import machine
-from tensorad.ir.expr import Expr, add, call, int_const, mul
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.analysis.sizes import elements_formula
+from tensorad.ir.expr import Expr, add, call, int_const
 
 SHARE: Final = 3
 """Two versions where memory takes at least this part of the time that is computed."""
@@ -82,19 +81,13 @@ def _streams(s: For) -> bool:
 def _leaves_caches(kernel: Kernel) -> Expr:
     """Whether the call's sizes make outputs so large that their stores had better stream."""
     every = dict.fromkeys((*kernel.reads, *kernel.writes))
-    least = reduce(add, [_bytes(t, 1) for t in every])
-    for size_bytes in dict.fromkeys([_bytes(t, LARGE) for t in largest_unknown(kernel)]):
+    least = reduce(add, [elements_formula(t.shape, t.dtype.size_bytes) for t in every])
+    unknown = [
+        elements_formula(t.shape, LARGE * t.dtype.size_bytes) for t in largest_unknown(kernel)
+    ]
+    for size_bytes in dict.fromkeys(unknown):
         least = call("minimum", least, size_bytes)
     return call("gt", least, int_const(machine.current().l3))
-
-
-def _bytes(t: Tensor, times: int) -> Expr:
-    """So many times the bytes of a tensor."""
-    numbers = [n for n in t.shape if isinstance(n, int)]
-    size_bytes: Expr = int_const(prod(numbers) * t.dtype.size_bytes * times)
-    for n in t.shape:
-        size_bytes = size_bytes if isinstance(n, int) else mul(size_bytes, n)
-    return size_bytes
 
 
 def _where(leaves: Expr, kernel: Kernel, *, run: bool) -> list[For]:

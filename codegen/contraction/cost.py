@@ -16,6 +16,7 @@ from tensorad.codegen.cost.memory_model import PAGE, WAYS
 from tensorad.codegen.loops.index_ranges import Ranges, among
 from tensorad.codegen.target import machine
 from tensorad.codegen.target.machine import Machine
+from tensorad.ir.analysis.sizes import assumed_elements
 from tensorad.ir.expr import Axis, Expr, Read, axis
 from tensorad.ir.visit import substitute
 from tensorad.simplify.index.linear import Linear, linear_form
@@ -58,7 +59,7 @@ def tile_cost(b: Blocking, lanes: int) -> float:
 
 def _relaid(value: Read, target: Machine) -> float:
     """Cycles of a copy of a tensor with other innermost lanes."""
-    points = prod(n for n in value.tensor.shape if isinstance(n, int))
+    points = assumed_elements(value.tensor.shape)
     return points * (NEAR_COPY if points * value.dtype.size_bytes <= target.l2 else FAR_COPY)
 
 

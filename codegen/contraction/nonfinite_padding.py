@@ -18,11 +18,11 @@ from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.ir import If, Stmt
 from tensorad.codegen.loops.scratch import buffer
-from tensorad.codegen.loops.sizes import ASSUMED_EXTENT
 from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.emit import emit_nest
 from tensorad.codegen.schedule.plan import plan_nest
+from tensorad.ir.analysis.sizes import assumed_elements
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
     TRUE,
@@ -77,15 +77,13 @@ def _looked_at(c: Contraction, other: Part, nest: Nest) -> tuple[Sequence[Axis],
             fresh, where = _elements(nest.tensors[0])
         return fresh, call("isnan", read(nest.tensors[0], where))
     value = other.value
-    if isinstance(value, Read) and (other.padded or _size(value.tensor) <= extent_product(axes)):
+    if isinstance(value, Read) and (
+        other.padded or assumed_elements(value.tensor.shape) <= extent_product(axes)
+    ):
         fresh, where = _elements(value.tensor)  # it may be read outside: its elements instead
         return fresh, _unusual(read(value.tensor, where))
     fresh, mapping = _copied(axes)
     return fresh, _unusual(substitute(value, mapping))
-
-
-def _size(t: Tensor) -> float:
-    return prod([n if isinstance(n, int) else ASSUMED_EXTENT for n in t.shape])
 
 
 def _is_whole(nest: Nest) -> bool:

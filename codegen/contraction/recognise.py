@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tensorad.codegen.loops.index_ranges import COMPARES, Ranges, among, fold_by_ranges
-from tensorad.codegen.loops.sizes import ASSUMED_EXTENT
 from tensorad.codegen.nest.access import Access, access
 from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest
+from tensorad.ir.analysis.sizes import ASSUMED_EXTENT
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import (
     TRUE,

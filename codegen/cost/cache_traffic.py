@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tensorad.codegen.loops.index_ranges import Ranges, among
-from tensorad.codegen.loops.sizes import ASSUMED_EXTENT
 from tensorad.codegen.nest.access import Access, extent_of, fold_accesses, outer_accesses
 from tensorad.codegen.nest.ir import Nest
+from tensorad.ir.analysis.sizes import assumed_elements
 from tensorad.ir.expr import Axis
 
 CLEARLY_LESS = 0.8
@@ -95,5 +95,4 @@ def _footprint(x: Access, extents: Mapping[Axis, int]) -> float:
             span += (n - 1) * abs(stride)
             count *= n
     touched = elements / count * ceil(span / line) * line
-    whole = prod(float(n) if isinstance(n, int) else ASSUMED_EXTENT for n in x.tensor.shape)
-    return min(touched, max(whole, 1.0)) * size
+    return min(touched, max(float(assumed_elements(x.tensor.shape)), 1.0)) * size

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt
-from tensorad.codegen.loops.sizes import size_value
+from tensorad.ir.analysis.sizes import size_value
 from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
 from tensorad.ir.visit import postorder
 

@@ -14,6 +14,7 @@ from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loops.substitute import walked_range
 from tensorad.codegen.loops.vector_loops import expressions
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import elements_formula
 from tensorad.ir.expr import (
     ONE,
     ZERO,
@@ -32,7 +33,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.order import AXIS, PARAM, READ, occurs
-from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, substitute
 from tensorad.simplify.index.linear import linear_form
 
@@ -91,13 +92,10 @@ def _cycles_of_memory(loop: For) -> Expr:
             every.setdefault(tensor, {})[indices] = elements
     total: Expr = ZERO
     for tensor, places in every.items():
-        most: Expr = ONE
-        for extent in tensor.shape:
-            most = mul(most, dim_expr(extent))
         touched: Expr = ZERO
         for elements in places.values():
             touched = add(touched, elements)
-        reached = call("minimum", touched, most)
+        reached = call("minimum", touched, elements_formula(tensor.shape))
         total = add(total, mul(reached, int_const(tensor.dtype.size_bytes)))
     beyond = call("gt", total, int_const(machine.current().l2))
     return select(beyond, floordiv(total, int_const(BYTES_PER_CYCLE)), ZERO)

@@ -24,9 +24,9 @@ from tensorad.codegen.fusion.sums_beside_rows import join_strips
 from tensorad.codegen.fusion.tile import Tile, best_tile, may_pay, may_save, reason
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.loops.ir import Kernel
-from tensorad.codegen.loops.sizes import fixed_bytes
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.alike import Key
+from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.tensor import Tensor
 
 MOST_STEPS = 400

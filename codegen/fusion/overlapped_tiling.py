@@ -21,11 +21,11 @@ from tensorad.codegen.fusion.tile import FEW_BLOCKS, NEAR
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loops.relocate import Place, moved
 from tensorad.codegen.loops.scratch import buffer
-from tensorad.codegen.loops.sizes import bytes_text, fixed_bytes
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import expressions, params_of, statements
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import bytes_text, fixed_bytes
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import (
     ONE,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from tensorad.codegen.fusion.steps import Step
+from tensorad.ir.analysis.sizes import assumed_bytes
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import Axis, Read
-from tensorad.ir.tensor import Tensor
 
 Row = Mapping[Step, Axis]
 """The axis of each member."""
@@ -72,12 +71,7 @@ class _Edge:
 
 def lone(step: Step) -> Group:
     """The group of one step."""
-    return Group((step,), None, sum(2 * bytes_assumed(t) for t in step.reads))
-
-
-def bytes_assumed(t: Tensor) -> float:
-    """Of a tensor; a symbolic extent counts as assumed."""
-    return prod(float(n) if isinstance(n, int) else 1024.0 for n in t.shape) * t.dtype.size_bytes
+    return Group((step,), None, sum(2 * assumed_bytes(t) for t in step.reads))
 
 
 def may_join(first: Group, second: Group) -> bool:

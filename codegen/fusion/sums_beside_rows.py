@@ -17,10 +17,10 @@ from tensorad.codegen.directives import Schedules
 from tensorad.codegen.fusion.row_block_sums import in_scratch, one_by_one
 from tensorad.codegen.loops.index_ranges import Ranges
 from tensorad.codegen.loops.ir import Check, For, Kernel, Stmt, Store
-from tensorad.codegen.loops.sizes import fixed_bytes
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import expressions, statements
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, int_const, mul
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder

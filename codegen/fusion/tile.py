@@ -13,14 +13,14 @@ from math import ceil, lcm, prod
 from tensorad.codegen.contraction.cost import cycles
 from tensorad.codegen.contraction.register_tiles import MOST_SHARED
 from tensorad.codegen.cost.parallel_work import PARALLEL_COST, SHARED_COST
-from tensorad.codegen.fusion.row_groups import Group, Row, bytes_assumed
+from tensorad.codegen.fusion.row_groups import Group, Row
 from tensorad.codegen.fusion.steps import Part, Step
 from tensorad.codegen.loops.index_ranges import Ranges, among
-from tensorad.codegen.loops.sizes import bytes_text
 from tensorad.codegen.nest.access import Access, extent_of
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE, lanes_of
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import assumed_bytes, bytes_text
 from tensorad.ir.expr import Axis
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import free_leaves
@@ -285,7 +285,7 @@ def _saved(steps: Sequence[Step], outside: Mapping[Tensor, None]) -> float:
         made = any(among(t, s.writes) for s in steps)  # type: ignore[arg-type]
         if isinstance(t.op, Constant):
             continue
-        total += bytes_assumed(t) * (times - 1 + (made and 1) + (made and t not in outside))
+        total += assumed_bytes(t) * (times - 1 + (made and 1) + (made and t not in outside))
     return total
 
 
@@ -376,7 +376,7 @@ def _touched(x: Access, nest: Nest, fixed: Mapping[Axis, int]) -> float:
     """
     axes = dict.fromkeys([*nest.axes, *[a for f in nest.folds for a in f.axes]])
     ranges = Ranges(axes)
-    count, share = 1.0, bytes_assumed(x.tensor)
+    count, share = 1.0, float(assumed_bytes(x.tensor))
     for a in axes:
         if a in x.uses:
             extent = extent_of(a, ranges)

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tensorad.codegen.loops.ir import Kernel
-from tensorad.codegen.loops.sizes import ALIGNMENT, bytes_of, size_value
+from tensorad.ir.analysis.sizes import bytes_of, elements_formula, size_value
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, add, floordiv, int_const, mul
-from tensorad.ir.tensor import Dim, Placeholder, Tensor, dim_expr
+from tensorad.ir.tensor import Dim, Placeholder, Tensor
 
+ALIGNMENT: Final = 64
+"""Of buffers, in bytes."""
 PAGE: Final = 4096
 STRIDE_BYTES: Final = PAGE
 """Blocks of threads are multiples of this, so that no two share a page."""
@@ -23,9 +25,7 @@ def scratch_offsets(scratch: Iterable[Tensor]) -> tuple[dict[Tensor, Expr], Expr
     line = int_const(ALIGNMENT)
     for t in scratch:
         offsets[t] = end
-        size_bytes: Expr = int_const(t.dtype.size_bytes)
-        for n in t.shape:
-            size_bytes = mul(size_bytes, dim_expr(n))
+        size_bytes = elements_formula(t.shape, t.dtype.size_bytes)
         lines = floordiv(add(size_bytes, int_const(ALIGNMENT - 1)), line)
         end = add(end, mul(lines, line))
     return offsets, end

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from tensorad.codegen.loops.index_ranges import Ranges, joined_digits
-from tensorad.codegen.loops.sizes import ASSUMED_EXTENT
 from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest
+from tensorad.ir.analysis.sizes import ASSUMED_EXTENT
 from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, Param, Read
 from tensorad.ir.order import SELECT, occurs, reads
 from tensorad.ir.tensor import Shape, Tensor, dim_expr

@@ -15,9 +15,10 @@ from math import inf
 from tensorad.codegen.llvm.phases import phases
 from tensorad.codegen.loops.index_ranges import Ranges
 from tensorad.codegen.loops.ir import For, If, LoopProgram, Stmt, Store
-from tensorad.codegen.loops.sizes import ALIGNMENT, fixed_bytes
+from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.loops.vector_loops import expressions
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads

@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad import config
-from tensorad.codegen.loops.sizes import ALIGNMENT, bytes_of
+from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.errors import LimitError
+from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.process import Guard

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.codegen.loops.sizes import shape_values, size_value
 from tensorad.codegen.runtime.arena import Array
 from tensorad.errors import BindError, DTypeError, ShapeError, UserError
+from tensorad.ir.analysis.sizes import shape_values, size_value
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr, Size, int_const
 from tensorad.ir.node import Node

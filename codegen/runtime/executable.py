@@ -16,7 +16,6 @@ from tensorad.codegen.entry.checks_ir import MAX_FRAMES
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import Kernel, LoopProgram
 from tensorad.codegen.loops.scratch import scratch_bytes
-from tensorad.codegen.loops.sizes import shape_values
 from tensorad.codegen.runtime.alias_outputs import Inside, temporaries_inside
 from tensorad.codegen.runtime.arena import (
     Array,
@@ -31,6 +30,7 @@ from tensorad.codegen.runtime.kernel_cache import checks_of
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_epoch import epoch
 from tensorad.errors import BoundsError, InternalError
+from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.process import Guard

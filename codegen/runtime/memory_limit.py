@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tensorad import config
-from tensorad.codegen.loops.sizes import bytes_of, bytes_text
 from tensorad.codegen.runtime.arena import Array
 from tensorad.codegen.runtime.arguments import WRITABLE, Parameter
 from tensorad.codegen.runtime.executable import Layout
 from tensorad.errors import LimitError
+from tensorad.ir.analysis.sizes import bytes_of, bytes_text
 from tensorad.ir.tensor import Tensor
 
 _NAMED: Final = 3

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tensorad import config
 from tensorad.codegen.loops.scratch import scratch_bytes
-from tensorad.codegen.loops.sizes import bytes_of, bytes_text
 from tensorad.codegen.runtime.arena import plan_arena
 from tensorad.codegen.runtime.arguments import size_number
 from tensorad.codegen.runtime.executable import Executable
 from tensorad.errors import BindError
+from tensorad.ir.analysis.sizes import bytes_of, bytes_text
 from tensorad.ir.expr import Expr, Size
 
 

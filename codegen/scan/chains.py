@@ -6,12 +6,12 @@ In one loop over rows, the states of a few rows stay in cache between the two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import prod
 from typing import Final
 
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.scan.schedule import ROWS
 from tensorad.codegen.scan.vector_rows import Chain
+from tensorad.ir.analysis.sizes import fixed_elements
 from tensorad.ir.tensor import Scan, Tensor
 from tensorad.ir.visit import op_expressions, reads
 
@@ -78,11 +78,8 @@ def _scan_of(u: Unit) -> Scan | None:
 
 def _is_near(t: Tensor, op: Scan) -> bool:
     """Whether some rows of a tensor fit a cache."""
-    shape = t.shape[len(op.axes) :]
-    if not all(isinstance(n, int) for n in shape):
-        return False
-    row = prod(n for n in shape if isinstance(n, int)) * t.dtype.size_bytes
-    return row * ROWS <= NEAR_BYTES
+    row = fixed_elements(t.shape[len(op.axes) :])
+    return row is not None and ROWS * row * t.dtype.size_bytes <= NEAR_BYTES
 
 
 def chain_of(units: Sequence[Unit], wanted: Iterable[Tensor]) -> Chain:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Final
 
 from tensorad.codegen.cost.cache_traffic import extent_product
@@ -24,6 +23,7 @@ from tensorad.codegen.scan.parts import ScanParts, scan_parts
 from tensorad.codegen.scan.scatter import free_loops, serial, wants_threads
 from tensorad.codegen.schedule.emit import emit_nest, strips
 from tensorad.codegen.schedule.plan import plan_nest
+from tensorad.ir.analysis.sizes import assumed_bytes
 from tensorad.ir.expr import ONE, TRUE, Axis, Expr, Read, axis, read, sub
 from tensorad.ir.order import READ, REDUCE, occurs
 from tensorad.ir.tensor import Placeholder, Scan, Tensor, outputs
@@ -160,7 +160,7 @@ class _Strips:
 
     def fits(self, most: int) -> bool:
         """Whether the strip's scratch is known and takes at most so many bytes."""
-        return self.known and sum(map(_bytes, self._scratch())) <= most
+        return self.known and sum(map(assumed_bytes, self._scratch())) <= most
 
     def _scratch(self) -> list[Tensor]:
         return [*self.staged.values(), *[p.tensor for p in self.places.values()]]
@@ -280,7 +280,3 @@ def _copies(nests: Sequence[Nest]) -> tuple[Stmt, ...]:
 
 def _by_data(e: Read) -> bool:
     return occurs(READ, *e.indices)
-
-
-def _bytes(t: Tensor) -> int:
-    return prod([n for n in t.shape if isinstance(n, int)]) * t.dtype.size_bytes

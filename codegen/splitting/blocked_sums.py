@@ -16,6 +16,7 @@ from tensorad.codegen.nest.access import Access, extent_of, fold_accesses
 from tensorad.codegen.nest.folds import FoldLoop, component, fold_loops
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.plan import folds_in_lanes
+from tensorad.ir.analysis.sizes import assumed_elements
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -153,7 +154,7 @@ def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] 
     points = prod(extent_of(a, ranges) for a in (*axes, *folds[0].axes))
     partial = SLICE_BLOCKS * len(folds) * prod(extent_of(a) for a in axes)
     tensors = dict.fromkeys(x.tensor for x in every)
-    elements = sum([_elements(t) for t in tensors])
+    elements = sum([assumed_elements(t.shape, unknown=0) for t in tensors])
     if points < SLICE_BLOCKS * BLOCK or SLICED * partial > elements:
         return None
     small = _multiplied(folds, every, elements)
@@ -177,15 +178,10 @@ def _multiplied(
     reduced = folds[0].axes
     factors = [x for x in every if x.tensor.dtype.is_float]  # the others are indices
     used = [x for x in factors if any(a in x.uses for a in reduced)]
-    small = [x for x in used if SMALL * _elements(x.tensor) < elements]
+    small = [x for x in used if SMALL * assumed_elements(x.tensor.shape, unknown=0) < elements]
     whole = any(all(a in x.uses for a in reduced) for x in small)
     found = dict.fromkeys([x.tensor for x in small])
     return found if len(folds) == 1 and len(small) > 1 and not whole else {}
-
-
-def _elements(t: Tensor) -> int:
-    """How many elements a tensor has; 0 where a size is symbolic."""
-    return prod(n if type(n) is int else 0 for n in t.shape)
 
 
 def _bounds_another(f: FoldLoop, position: int) -> bool:

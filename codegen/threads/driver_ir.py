@@ -37,7 +37,7 @@ from tensorad.codegen.llvm.call_block import (
     kernel_call,
     loaded,
 )
-from tensorad.codegen.loops.sizes import ALIGNMENT
+from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.threads.affinity_ir import APART
 from tensorad.codegen.threads.launch_ir import LAUNCH, LAUNCH_ARGUMENTS, SPINS
 from tensorad.codegen.threads.linux_calls import CALLS

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tensorad.ir.analysis.sizes import assumed_elements
 from tensorad.ir.tensor import Op, Tensor, outputs
 from tensorad.ir.visit import topological_ops
-from tensorad.simplify.formula.costs import elements, multiplications, visits
+from tensorad.simplify.formula.costs import multiplications, visits
 from tensorad.simplify.formula.tidy import Task, Tidy
 
-_SIZES: Final = (64.0, 1.0, 0.0)
+_SIZES: Final = (64, 1, 0)
 """Values of symbolic extents for which no points may be added."""
 
 
@@ -63,7 +64,7 @@ def tidy(
     own = dict.fromkeys([t.op for t in made])
     extra = list(spared)
     counts = _Counts()
-    stored = [sum([elements(t, n) for t in extra]) for n in _SIZES]
+    stored = [sum([assumed_elements(t.shape, n) for t in extra]) for n in _SIZES]
     most = tuple([v + e for v, e in zip(counts.visits(results), stored, strict=True)])
     found = _without_detours(Task(results, own, values, hoist=True), most, counts)
     if not _is_within(counts.visits(found), most):  # factors of their own must not add points

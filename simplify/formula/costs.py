@@ -9,7 +9,7 @@ from typing import Final
 
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Expr, Reduce
 from tensorad.ir.order import AXIS, REDUCE, occurs
-from tensorad.ir.tensor import Compute, Tensor
+from tensorad.ir.tensor import Compute
 from tensorad.ir.visit import conjuncts, outside_reductions
 
 _EXTENT: Final = 64.0
@@ -76,11 +76,6 @@ def visits(op: object, unknown: float = _EXTENT) -> float:
     if not isinstance(op, Compute):
         return 0.0
     return _extents(op.axes, unknown) * (_walked(op.bodies, unknown) or 1.0)
-
-
-def elements(t: Tensor, unknown: float = _EXTENT) -> float:
-    """Points of a tensor's shape, counted like visits."""
-    return prod([float(n) if isinstance(n, int) else unknown for n in t.shape])
 
 
 def _extents(axes: Sequence[Axis], unknown: float) -> float:

@@ -11,6 +11,7 @@ from tensorad.codegen.runtime.arena import Array
 from tensorad.codegen.runtime.arguments import check_output
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError
+from tensorad.ir.analysis.sizes import elements_at
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Axis, Reduce
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
@@ -126,7 +127,7 @@ def _compressed_cost(direct: Direct, ys: Sequence[Tensor]) -> int:
             for e in postorder(*op_expressions(op))
             if isinstance(e, Reduce)
         ]
-        elements = sum(prod(n for n in t.shape if isinstance(n, int)) for t in outputs(op))
+        elements = sum(elements_at(t.shape, {}) for t in outputs(op))
         points += elements * (1 + sum(reduced))
     return 2 * directions * points
 

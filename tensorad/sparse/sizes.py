@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from tensorad.codegen.loops.sizes import size_value
 from tensorad.errors import ShapeError
 from tensorad.ir.analysis.facts import facts_about
+from tensorad.ir.analysis.sizes import size_value
 from tensorad.ir.expr import Axis, Expr, Read, Size, axis, int_const, read
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Op, Tensor, Update, dim_expr, dim_of, outputs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorad.codegen.loops.ir import LoopProgram
-from tensorad.codegen.loops.sizes import bytes_of
+from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Constant
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil
 from typing import Final
 
 from tensorad.codegen.contraction.blocking import Blocking
@@ -17,10 +17,10 @@ from tensorad.codegen.contraction.emit.reduce_strips import column_of
 from tensorad.codegen.contraction.recognise import is_symbolic
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Fetch, For, Stmt
-from tensorad.codegen.loops.sizes import fixed_bytes
 from tensorad.codegen.loops.vector_loops import expressions, runs_in_lanes
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import fixed_bytes, fixed_elements
 from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, add, floordiv, int_const, mod, mul
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
@@ -110,10 +110,10 @@ def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None
     inner = value.tensor.shape[leading:]
     if leading == 0 or not inner or any(a in around for u in used[leading:] for a in u):
         return None
-    if not all(isinstance(n, int) for n in inner):
+    count = fixed_elements(inner)
+    if count is None:
         return None
     image = substitutor(mapping)
-    count = prod(n for n in inner if isinstance(n, int))
     return Piece(value.tensor, tuple([image(i) for i in value.indices[:leading]]), count)
 
 
@@ -227,9 +227,7 @@ def rows_ahead(b: Blocking, value: Expr, loops: Sequence[Axis], rows: int) -> tu
     inner, outer, tensor = loops[-1], loops[-2], value.tensor
     if b.rows_mode != "place" or not isinstance(b.rows.value, Read):
         return ()
-    extents = [n for n in tensor.shape if isinstance(n, int)]
-    size_bytes = prod(extents) * tensor.dtype.size_bytes
-    if len(extents) < len(tensor.shape) or size_bytes <= machine.current().l2:
+    if (fixed_bytes(tensor) or 0) <= machine.current().l2:
         return ()
     uses = access(tensor, value.indices).uses
     stride = access(tensor, b.rows.value.indices).uses.get(b.rows.axes[0])

@@ -15,9 +15,9 @@ from tensorad.codegen.contraction.digits import Mapping, digits
 from tensorad.codegen.contraction.recognise import size
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Fetch
-from tensorad.codegen.loops.sizes import fixed_bytes
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.expr import (
     ONE,
     ZERO,

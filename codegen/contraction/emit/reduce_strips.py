@@ -18,9 +18,9 @@ from tensorad.codegen.contraction.reduce_blocks import blocks
 from tensorad.codegen.contraction.register_tiles import RowTiles, enough, first_row
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.loops.ir import For, LoopKind, Stmt
-from tensorad.codegen.loops.sizes import fixed_bytes
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target.machine import Machine
+from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, call, int_const, mul, sub
 from tensorad.ir.visit import free_leaves
 

@@ -12,7 +12,7 @@ from tensorad.codegen.contraction.emit.emitter import Emitter
 from tensorad.codegen.contraction.operand_layout import in_place
 from tensorad.codegen.contraction.register_tiles import first_row, row_tiles
 from tensorad.codegen.loops.ir import For, Stmt
-from tensorad.codegen.loops.sizes import ALIGNMENT
+from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.target import machine
 from tensorad.ir.expr import (

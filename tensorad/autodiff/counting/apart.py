@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Final
 
 from tensorad.autodiff.adjoints.contributions import Contribution
 from tensorad.autodiff.counting.cost import listed_points
 from tensorad.autodiff.counting.visits import Visits
-from tensorad.ir.analysis.points import count_points, depends_on_data, evaluate, possible
+from tensorad.ir.analysis.points import count_points, depends_on_data, possible
+from tensorad.ir.analysis.sizes import elements_at
 from tensorad.ir.expr import TRUE, Axis, Expr, logical_or
-from tensorad.ir.tensor import Op, Scan, Scatter, Tensor, dim_expr
+from tensorad.ir.tensor import Op, Scan, Scatter, Tensor
 from tensorad.ir.visit import topological_ops
 
 MOST_POINTS: Final = 1 << 17
@@ -47,7 +47,7 @@ def points_apart(
         nests = [_nest(members) for members in _by_read(parts)]
         if sum([listed_points(nest, sizes) for nest in nests]) > MOST_POINTS:
             return None
-        elements = prod([int(n) for n in evaluate([dim_expr(n) for n in t.shape], {}, sizes)])
+        elements = elements_at(t.shape, sizes)
         points = sum([count_points(nest, sizes) for nest in nests])
         scattered = any(depends_on_data(*c.indices) for c in parts)
         total += elements + points if scattered else max(elements, points)

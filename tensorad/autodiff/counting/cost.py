@@ -8,6 +8,7 @@ from typing import Final
 
 from tensorad.ir.analysis.levels import Level, every_operand, loop_levels
 from tensorad.ir.analysis.points import count_points, independent_parts, possible
+from tensorad.ir.analysis.sizes import elements_at
 from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Const, Expr, Size
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr
@@ -39,7 +40,7 @@ def _points(op: Op, sizes: dict[Expr, int]) -> int:
         case Compute():
             return _count(op.axes, sizes) + _formulas(op.bodies, op.axes, sizes)
         case Scatter():
-            elements = prod([_extent(dim_expr(n), sizes) for n in op.shape])
+            elements = elements_at(op.shape, sizes)
             return elements + _formulas(op_expressions(op), op.axes, sizes)
         case Scan():
             return _formulas((*op.sources, *op.combiner.results), (*op.axes, *op.along), sizes)
@@ -81,11 +82,6 @@ def width(a: Axis, sizes: Mapping[Expr, int]) -> int:
         return SAMPLE
     step = int(a.step.value) if isinstance(a.step, Const) else 1
     return max(0, (found.hi - found.lo) // step + 1)
-
-
-def _extent(e: Expr, sizes: dict[Expr, int]) -> int:
-    high = interval(e, _known(sizes)).hi
-    return SAMPLE if high is None else high
 
 
 def _known(sizes: Mapping[Expr, int]) -> dict[Expr, Interval]:

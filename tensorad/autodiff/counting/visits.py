@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 
 from tensorad.autodiff.counting.cost import listed_points
 from tensorad.ir.analysis.alike import Form, Formula, form_of
 from tensorad.ir.analysis.levels import every_operand, loop_levels, split_condition
-from tensorad.ir.analysis.points import count_points, evaluate
+from tensorad.ir.analysis.points import count_points
+from tensorad.ir.analysis.sizes import elements_at
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import (
     Compute,
@@ -19,7 +19,6 @@ from tensorad.ir.tensor import (
     Scatter,
     Shape,
     Tensor,
-    dim_expr,
 )
 from tensorad.ir.visit import op_expressions, op_inputs, reads, topological_ops
 
@@ -65,8 +64,7 @@ class Visits:
         """The points visited for given sizes."""
         filled = 0
         for shape, times in self.boxes.items():
-            extents = evaluate([dim_expr(n) for n in shape], {}, sizes)
-            filled += times * prod(map(int, extents))
+            filled += times * elements_at(shape, sizes)
         return filled + self._sum(lambda nest: count_points(nest, sizes))
 
     def _sum(self, of_nest: Callable[[Items], int]) -> int:

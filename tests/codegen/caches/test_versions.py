@@ -14,11 +14,11 @@ from tensorad.building import build
 from tensorad.codegen.decisions import listening
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
-from tensorad.codegen.loops.sizes import size_value
 from tensorad.codegen.loops.substitute import joined_strips
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
+from tensorad.ir.analysis.sizes import size_value
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder

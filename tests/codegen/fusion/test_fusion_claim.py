@@ -11,9 +11,9 @@ from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.scratch import scratch_bytes
-from tensorad.codegen.loops.sizes import bytes_of
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.lower import lower_program
+from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.reference.interpret import interpret
 from tests.codegen.fusion.test_fusion import Made, arrays_of, lowered, matrix, results
 from tests.support.loop_traffic import traffic

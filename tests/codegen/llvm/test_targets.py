@@ -17,12 +17,12 @@ from tensorad.codegen.llvm.call_block import MOST
 from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.loops.scratch import scratch_bytes
-from tensorad.codegen.loops.sizes import bytes_of
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.executable import constant_array
 from tensorad.codegen.runtime.kernel_cache import compiled_kernel, kernel_text
 from tensorad.codegen.target import machine, object_code
 from tensorad.config import override
+from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.tensor import Constant, Tensor
 from tests.random.generator_mixed import Mixed
 from tests.random.generators import WIDE, random_program

@@ -7,7 +7,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import config, te, topi
-from tensorad.codegen.loops.sizes import ALIGNMENT
+from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.runtime.arena import LARGE_PAGE, scratch_block
 from tensorad.codegen.runtime.memory_report import MemoryUse
 from tensorad.errors import BindError

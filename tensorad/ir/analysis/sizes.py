@@ -1,20 +1,20 @@
-"""Extents and bytes of tensors as numbers."""
+"""Extents, elements and bytes of tensors: as numbers, or as formulas of the symbolic sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from math import prod
 from typing import Final
 
 from tensorad import config
 from tensorad.errors import InternalError, LimitError, ShapeError
-from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
+from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size, int_const, mul
 from tensorad.ir.tensor import Shape, Tensor, format_shape
 from tensorad.ir.visit import postorder
 
 ASSUMED_EXTENT = 1024
 """What a symbolic extent counts as in estimates."""
-ALIGNMENT: Final = 64
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -108,18 +108,36 @@ def bytes_text(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{size:.1f} {UNITS[unit]}"
 
 
+def fixed_elements(shape: Shape) -> int | None:
+    """How many elements a shape has; None where an extent is symbolic."""
+    extents = [n for n in shape if isinstance(n, int)]
+    return prod(extents) if len(extents) == len(shape) else None
+
+
+def assumed_elements(shape: Shape, unknown: int = ASSUMED_EXTENT) -> int:
+    """How many elements a shape has if each symbolic extent is `unknown`."""
+    return prod([n if isinstance(n, int) else unknown for n in shape])
+
+
+def elements_at(shape: Shape, sizes: Mapping[Expr, int]) -> int:
+    """How many elements a shape has for these sizes."""
+    return prod(shape_values(shape, sizes))
+
+
+def elements_formula(shape: Shape, times: int = 1) -> Expr:
+    """So many times the elements of a shape, as a formula of its symbolic sizes."""
+    numbers = [n for n in shape if isinstance(n, int)]
+    symbols = [n for n in shape if not isinstance(n, int)]
+    known: Expr = int_const(prod(numbers) * times)
+    return reduce(mul, symbols, known)
+
+
 def fixed_bytes(t: Tensor) -> int | None:
     """The bytes of a tensor; None where an extent is symbolic."""
-    extents = [n for n in t.shape if isinstance(n, int)]
-    return prod(extents) * t.dtype.size_bytes if len(extents) == len(t.shape) else None
+    elements = fixed_elements(t.shape)
+    return None if elements is None else elements * t.dtype.size_bytes
 
 
 def assumed_bytes(t: Tensor) -> int:
-    """The bytes of a tensor, for the assumed value of each symbolic size."""
-    sizes = dict.fromkeys(sizes_in(*[n for n in t.shape if not isinstance(n, int)]), ASSUMED_EXTENT)
-    return prod(shape_values(t.shape, sizes)) * t.dtype.size_bytes
-
-
-def sizes_in(*roots: Expr) -> list[Expr]:
-    """The symbolic sizes of expressions."""
-    return [e for e in postorder(*roots) if isinstance(e, Size)]
+    """The bytes of a tensor if each symbolic extent is the assumed one."""
+    return assumed_elements(t.shape) * t.dtype.size_bytes
