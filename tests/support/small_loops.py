@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from tensorad.codegen.directives import Given, schedules
+from tensorad.codegen.fusion.fuse import fuse_units
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, If, Kernel, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.vector_loops import expressions, statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.lower import needed_units
 from tensorad.codegen.nest.ir import Nest, nest_of, simplify_nest
 from tensorad.codegen.schedule.emit import emit_nest
 from tensorad.codegen.schedule.nest_plan import Plan
@@ -87,10 +90,15 @@ def check_stores(
     body: Sequence[Stmt], t: Tensor, *inputs: Tensor, scratch: Sequence[Tensor] = ()
 ) -> None:
     """The statements store what the formula of `t` says."""
+    check_kernel(kernel_of(body, [t], scratch), *inputs)
+
+
+def check_kernel(kernel: Kernel, *inputs: Tensor) -> None:
+    """A kernel stores what the formulas of its tensors say."""
     arrays = arrays_for(*inputs)
-    (got,) = computed(kernel_of(body, [t], scratch), arrays)
-    (want,) = interpret([t], arrays)
-    np.testing.assert_array_equal(got, want)
+    got = computed(kernel, arrays)
+    for t, a, b in zip(kernel.writes, got, interpret(list(kernel.writes), arrays), strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=t.name)
 
 
 def loops_in(body: Sequence[Stmt]) -> list[For]:
@@ -105,6 +113,14 @@ def counted(body: Sequence[Stmt], kind: type) -> int:
     return sum([isinstance(x, kind) for x in (*found, *nodes)])
 
 
-def tests_in(body: Sequence[Stmt]) -> int:
+def branches_in(body: Sequence[Stmt]) -> int:
     """How many branches there are."""
     return counted(body, If)
+
+
+def fused(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], choices: Given = None
+) -> list[Kernel]:
+    """The kernels of a program before anything is decided about memory."""
+    units = [(u, list[Kernel]()) for u in needed_units(outputs, inputs)]
+    return list(fuse_units(units, outputs, schedules(choices)))

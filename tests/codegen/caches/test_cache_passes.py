@@ -1,0 +1,181 @@
+"""Passes over finished kernels, one by one: what they ensure, and that values stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorad import te
+from tensorad.codegen.caches.fuse_passes import with_row_passes
+from tensorad.codegen.caches.hints import far_tensors, streamed_tensors, with_memory_hints
+from tensorad.codegen.caches.misaligned_tiles import through_strips
+from tensorad.codegen.caches.multiversion import for_all_sizes
+from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
+from tensorad.codegen.caches.pass_legality import with_pass
+from tensorad.codegen.caches.prefetch_indirect import picked_rows, with_rows_ahead
+from tensorad.codegen.caches.symbolic_strips import in_strips
+from tensorad.codegen.directives import Choices, Schedules
+from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
+from tensorad.codegen.loops.vector_loops import statements
+from tensorad.ir.dtypes import INT8, INT64
+from tensorad.ir.expr import Expr, axis, call, int_const, read
+from tensorad.ir.tensor import Tensor
+from tests.support.machines import described
+from tests.support.small_loops import arrays_for, computed, fused, kernel_of, loops_in
+
+TINY = "l2=512,l3=2048"
+N, M = 8, 64
+X = te.placeholder((N, M), name="X")
+PICK = te.placeholder((N,), "int64", name="P")
+SYMBOLIC = te.placeholder((te.size("n"), te.size("m")), name="S")
+Pass = Callable[[Kernel], Kernel]
+
+
+def doubled(x: Tensor = X) -> Tensor:
+    return te.compute(x.shape, lambda i, j: x[i, j] * 2.0, name="Y")
+
+
+def normalised() -> Tensor:
+    k = te.reduce_axis(M, name="k")
+    e = te.compute((N, M), lambda i, j: X[i, j] * X[i, j], name="E")
+    s = te.compute((N,), lambda i: te.sum(e[i, k], axis=k), name="T")
+    return te.compute((N, M), lambda i, j: e[i, j] - s[i], name="Y")
+
+
+def turned(x: Tensor) -> Tensor:
+    return te.compute(x.shape[::-1], lambda i, j: x[j, i], name="Y")
+
+
+def check_same(
+    before: Kernel, after: Kernel, sizes: Mapping[str, int] | None = None, *inputs: Tensor
+) -> None:
+    """Both store the same."""
+    if sizes is None:
+        given = arrays_for(*(inputs or before.reads))
+    else:
+        shape = (sizes["n"], sizes["m"])
+        given = {SYMBOLIC: np.arange(shape[0] * shape[1], dtype="float32").reshape(shape)}
+    for a, b in zip(computed(before, given, sizes), computed(after, given, sizes), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def streaming(kernel: Kernel) -> int:
+    return sum([isinstance(s, Store) and s.streaming for s in statements(kernel.body)])
+
+
+def test_stores_beyond_the_caches_stream() -> None:
+    (k,) = fused([doubled()], [X])
+    with described("l2=1000000,l3=10000000"):
+        assert streamed_tensors(k, Schedules()) == far_tensors(k, beyond=False) == []
+        assert streaming(with_memory_hints(k, Schedules())) == 0
+    with described(TINY):
+        assert streamed_tensors(k, Schedules()) == [*k.writes]
+        made = with_memory_hints(k, Schedules())
+        plain = with_memory_hints(k, Schedules(Choices(streaming=False)))
+    assert (streaming(made), streaming(plain)) == (1, 0)
+    check_same(k, made)
+
+
+def test_neighbouring_passes_over_a_row_are_one() -> None:
+    (k,) = fused([normalised()], [X], Choices(fuse=True, siblings=False))
+    made = with_row_passes(k, Schedules())
+    lanes = [sum([s.kind == "vector" for s in loops_in(x.body)]) for x in (k, made)]
+    assert lanes == [3, 2]
+    check_same(k, made)
+    (copy,) = fused([doubled()], [X])
+    assert with_row_passes(copy, Schedules()) is copy
+
+
+def test_sizes_decide_between_two_versions() -> None:
+    with described(TINY):
+        (k,) = fused([doubled(SYMBOLIC)], [SYMBOLIC])
+        made = for_all_sizes(k, Schedules())
+        (fixed,) = fused([doubled()], [X])
+        one = for_all_sizes(fixed, Schedules())
+    assert len(made.body) == 2 * len(k.body)
+    assert len(one.body) == len(fixed.body)
+    check_same(k, made, {"n": 3, "m": 7})
+    check_same(k, made, {"n": 40, "m": 60})
+
+
+def through_scratch(value: Callable[[Expr], Expr]) -> Kernel:
+    """Y[i] = float(S[i]) with S[i] = value(i), whole numbers in scratch."""
+    i, j = axis("i", 0, N), axis("j", 0, N)
+    s, y = te.placeholder((N,), "int64", name="S"), te.placeholder((N,), "float64", name="Y")
+    fill = For(i, (Store((s,), (i,), (value(i),)),))
+    use = For(j, (Store((y,), (j,), (read(s, (j,)).astype("float64"),)),))
+    return kernel_of([fill, use], [y], [s])
+
+
+def test_small_numbers_wait_in_few_bytes() -> None:
+    k = through_scratch(lambda i: i * 15 - 10)
+    made = with_narrow_scratch(k)
+    assert [t.dtype for t in made.scratch] == [INT8]
+    check_same(k, made)
+    wide = through_scratch(lambda i: read(PICK, (i,)))
+    assert with_narrow_scratch(wide) is wide
+    assert [t.dtype for t in wide.scratch] == [INT64]
+
+
+def two_passes(index: Callable[[Expr], Expr]) -> tuple[list[For], Tensor, Tensor]:
+    """E[j] = 2 X[0, j], then Y[j] = E[index(j)] + 1, both in lanes."""
+    e, y = (te.placeholder((M,), "float32", name=n) for n in "EY")
+    i, j = axis("i", 0, M), axis("j", 0, M)
+    first = Store((e,), (i,), (read(X, (int_const(0), i)) * 2.0,))
+    second = Store((y,), (j,), (read(e, (index(j),)) + 1.0,))
+    return [For(i, (first,), "vector"), For(j, (second,), "vector")], e, y
+
+
+def test_a_pass_joins_the_one_whose_lane_it_reads() -> None:
+    (first, second), e, y = two_passes(lambda j: j)
+    made = with_pass([first], second, free=False)
+    assert made is not None
+    assert len(loops_in(made)) == 1
+    check_same(kernel_of([first, second], [y], [e]), kernel_of(made, [y], [e]), None, X)
+    (first, second), _, _ = two_passes(lambda j: int_const(M - 1) - j)
+    assert with_pass([first], second, free=False) is None
+
+
+def test_rows_that_data_picks_are_asked_for() -> None:
+    y = te.placeholder((N, M), name="Y")
+    table = te.placeholder((100, M), name="T")
+    i, j = axis("i", 0, N), axis("j", 0, M)
+    store = Store((y,), (i, j), (read(table, (read(PICK, (i,)), j)),))
+    lanes = For(j, (store,), "vector")
+    loop = For(i, (lanes,))
+    assert [t for t, _ in picked_rows(lanes, {table: None}, i)] == [table]
+    assert picked_rows(lanes, {table: None}, None) == []
+    made = with_rows_ahead(loop, {table: None})
+    assert [s.tensor for s in statements([made]) if isinstance(s, Fetch)] == [table]
+    assert not any(isinstance(s, Fetch) for s in statements([with_rows_ahead(loop, {})]))
+    given = {table: np.arange(100.0 * M).reshape(100, M), PICK: np.arange(N)[::-1] * 7}
+    before, after = (computed(kernel_of([s], [y]), given)[0] for s in (loop, made))
+    np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize(("width", "streams"), [(37, True), (37, False), (48, True)])
+def test_rows_that_begin_inside_of_lines_go_through_buffers(width: int, streams: bool) -> None:
+    x, y = te.placeholder((96, 16), name="X"), te.placeholder((16, width), name="Y")
+    outer = axis("s", 0, width, 32)
+    lane = axis("j", outer, call("minimum", int_const(width), outer + 32))
+    rows = [Store((y,), (int_const(r), lane), (read(x, (lane, int_const(r))),)) for r in range(16)]
+    strip = For(lane, tuple(rows), "vector", within=axis("j", 0, width))
+    body = (For(outer, (strip,)),)
+    made, buffers = through_strips(body, [y] if streams else [])
+    assert bool(buffers) == (streams and width == 37)
+    check_same(kernel_of(body, [y]), kernel_of(made, [y], buffers), None, x)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_tiles_across_symbolic_rows_take_strips(streams: bool) -> None:
+    y = turned(SYMBOLIC)
+    with described(TINY):
+        (k,) = fused([y], [SYMBOLIC])
+        body, buffers = in_strips(k.body, [y] if streams else [])
+    assert (len(loops_in(body)) > len(loops_in(k.body))) == streams
+    made = replace(k, body=body, scratch=(*k.scratch, *buffers))
+    for sizes in ({"n": 5, "m": 7}, {"n": 48, "m": 64}):
+        check_same(k, made, sizes)
