@@ -58,8 +58,8 @@ def tidy(
         values: the operations (with reductions as stages) whose tensors may be read instead.
         spared: tensors whose derivatives are stored nowhere; so many elements may be stored to
             save multiplications.
-    Ensures: equal in exact arithmetic wherever everything is finite; floats may round
-        differently, an infinite or undefined factor may reach a sum without elements.
+    Ensures: equal in exact arithmetic wherever everything is finite, and where sums have no
+        elements; floats may round differently.
     """
     own = dict.fromkeys([t.op for t in made])
     extra = list(spared)

@@ -21,8 +21,8 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import READ, REDUCE, occurs
 from tensorad.ir.visit import free_leaves, postorder, uses_any
 from tensorad.simplify.formula.factors import factored
+from tensorad.simplify.formula.invariant_factors import is_whole, movable
 from tensorad.simplify.formula.laurent import Monomial, Ring, Sum
-from tensorad.simplify.formula.normal_form import is_whole, movable
 from tensorad.simplify.zeros.lift import is_zero
 
 Parts = dict[Monomial, dict[Monomial, Fraction]]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final
 
-from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import (
@@ -27,13 +26,11 @@ from tensorad.ir.expr import (
     reduce_expr,
 )
 from tensorad.ir.order import REDUCE, above
-from tensorad.ir.tensor import dim_of
 from tensorad.ir.visit import (
     children,
     free_leaves,
     fresh_axes,
     outside_reductions,
-    postorder,
     rewrite,
     substitute,
     substitute_all,
@@ -42,6 +39,7 @@ from tensorad.ir.visit import (
 from tensorad.simplify.formula.dataflow import Definition
 from tensorad.simplify.formula.factors import product
 from tensorad.simplify.formula.indicators import indicator
+from tensorad.simplify.formula.invariant_factors import Factor, beside, is_whole
 from tensorad.simplify.formula.laurent import (
     Monomial,
     Ring,
@@ -56,8 +54,6 @@ from tensorad.simplify.zeros.passes import is_solved, nonzero_body
 
 Define = Callable[[Read], Definition | None]
 """What a read stands for, if it is to be unfolded."""
-
-Factor = tuple[Expr, int]
 
 _MAX_NODES: Final = 400
 """Nodes looked at for one normal form; beyond that it is too long."""
@@ -178,9 +174,12 @@ class Normal:
         self.composite: dict[Expr, Sum] = {}
         """Denominators that are sums: the atom that stands for each, and its form."""
         self.left = _MAX_PROOF if proof else _MAX_NODES
+        self.around: Sequence[Axis] = ()
+        """The axes of the compute."""
 
     def body(self, axes: Sequence[Axis], body: Expr) -> Sum:
         """The form of a compute's body; an axis of extent 1 is its only value."""
+        self.around = axes
         single: dict[Expr, Expr] = {a: a.lower for a in axes if a.extent == 1}
         return self.refold(self.ring, self.form(substitute(body, single)))
 
@@ -315,9 +314,13 @@ class Normal:
         bound: dict[Expr, None] = dict.fromkeys(axes)
         if condition is not TRUE:
             bound.update(free_leaves(condition))  # it may keep a factor's reads in range
-        stays = [uses_any(atom, bound) or not (self.proof or movable(atom)) for atom, _ in m]
-        varying = [f for f, stay in zip(m, stays, strict=True) if stay]
-        factors = [f for f, stay in zip(m, stays, strict=True) if not stay]
+        varying: list[Factor] = []
+        factors: list[Factor] = []
+        for f in m:
+            outside = None
+            if not uses_any(f[0], bound):
+                outside = f if self.proof else beside(f, axes, condition, self.around)
+            (varying if outside is None else factors).append(outside or f)
         if self.proof and condition is TRUE:
             narrow = self._over_fewer_points(combiner, axes, varying)
             if narrow is not None:
@@ -388,16 +391,6 @@ def _without_single(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Expr, Expr]]
     return kept, images
 
 
-def is_whole(a: Axis) -> bool:
-    """Whether the axis counts 0, 1, 2, ... up to its upper bound."""
-    return (
-        isinstance(a.lower, Const)
-        and a.lower.value == 0
-        and isinstance(a.step, Const)
-        and a.step.value == 1
-    )
-
-
 def _in_order(axes: Sequence[Axis]) -> list[Axis]:
     """Axes by the texts of their bounds, those that others' bounds need before them."""
     waiting = sorted(axes, key=lambda a: (str(a.lower), str(a.upper)))
@@ -421,19 +414,3 @@ def _at_single(e: Read) -> Read:
     """An index that is an axis of extent 1 is its only value."""
     indices = [i.lower if isinstance(i, Axis) and i.extent == 1 else i for i in e.indices]
     return read(e.tensor, tuple(indices))
-
-
-def movable(root: Expr) -> bool:
-    """Whether the reads under an expression are in range wherever its axes are."""
-    return all(
-        _covers(i, n)
-        for e in postorder(root)
-        if isinstance(e, Read)
-        for i, n in zip(e.indices, e.tensor.shape, strict=True)
-    )
-
-
-def _covers(index: Expr, extent: object) -> bool:
-    if isinstance(index, Axis):
-        return is_whole(index) and same_dim(dim_of(index.upper), extent)  # type: ignore[arg-type]  # an extent of a shape
-    return isinstance(index, Const) and isinstance(extent, int) and 0 <= index.value < extent

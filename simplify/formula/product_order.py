@@ -14,7 +14,6 @@ from operator import or_
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.levels import split_condition
 from tensorad.ir.analysis.points import count_points, evaluate
 from tensorad.ir.combiner import max_combiner, min_combiner, sum_combiner
@@ -29,7 +28,6 @@ from tensorad.ir.expr import (
     add,
     axis,
     call,
-    logical_and,
     read,
     reduce_expr,
     sub,
@@ -47,9 +45,7 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.bounds.reads import classify_reads, size_conditions
 from tensorad.simplify.formula.contraction_order import Step, best_order, iterations, steps
-from tensorad.simplify.index.quasi_affine import is_affine
-from tensorad.simplify.sets.integer_set import find_point
-from tensorad.simplify.sets.space import BudgetExceeded, NotAffine
+from tensorad.simplify.formula.invariant_factors import may_be_empty
 
 _TYPICAL: Final = 16
 """What a symbolic size counts as when orders are compared."""
@@ -138,7 +134,7 @@ class _Fold:
             return None
         extents = [_extent(a) for a in self.axes]
         in_turn = self.combiner is not sum_combiner(self.fold.dtype)
-        if in_turn and any(map(_may_be_empty, self.axes[len(self.outer) :])):
+        if in_turn and any(map(may_be_empty, self.axes[len(self.outer) :])):
             return None  # what an empty stage gives would be an operand of the next
         last = best_order(self.masks, output, extents, in_turn=in_turn)
         if iterations(last, extents) >= self._written(output, extents):
@@ -257,17 +253,6 @@ def _is_box(a: Axis) -> bool:
     """Whether the axis runs from a number, step by step, to one or to an expression of sizes."""
     free = isinstance(a.upper, Const) or not occurs(READ | AXIS | REDUCE, a.upper)
     return isinstance(a.lower, Const) and a.step is ONE and free
-
-
-def _may_be_empty(a: Axis) -> bool:
-    """Whether some sizes that the facts allow leave the axis without a point."""
-    if a.extent is not None:
-        return not a.extent
-    facts = [f for f in facts_about(sizes_in(a.lower, a.upper)) if is_affine(f, ())]
-    try:
-        return find_point((), a.upper <= a.lower, logical_and(*facts)) is not None
-    except (NotAffine, BudgetExceeded):
-        return True
 
 
 def _extent(a: Axis) -> int:

@@ -39,8 +39,9 @@ from tensorad.simplify.formula.dataflow import (
 )
 from tensorad.simplify.formula.factors import factored
 from tensorad.simplify.formula.hoist import guard_outside, hoisted, narrow_functions
+from tensorad.simplify.formula.invariant_factors import movable
 from tensorad.simplify.formula.laurent import Ring, Sum, TooLong
-from tensorad.simplify.formula.normal_form import Define, Interned, Normal, movable
+from tensorad.simplify.formula.normal_form import Define, Interned, Normal
 from tensorad.simplify.formula.zero_test import ZeroSums
 from tensorad.simplify.zeros.lift import is_index_condition, is_zero
 
