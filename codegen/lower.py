@@ -10,7 +10,6 @@ from tensorad.codegen.caches.kernel_order import in_memory_order
 from tensorad.codegen.caches.multiversion import for_all_sizes
 from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
 from tensorad.codegen.cost.parallel_work import with_work
-from tensorad.codegen.decisions import is_listening
 from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.fusion.fuse import fuse_units
 from tensorad.codegen.in_place_scatters import Unit, join
@@ -22,6 +21,7 @@ from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.nest.folds import lower_values
 from tensorad.codegen.scan.parts import ScanParts, lower_point, scan_parts
 from tensorad.errors import BuildError, InternalError
+from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
 from tensorad.ir.functions import without_functions

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorad.autodiff.counting.dense import check_dense
-from tensorad.codegen.decisions import Decision, listening
 from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.loops.ir import Kernel, LoopProgram
 from tensorad.codegen.loops.printer import format_loops
@@ -22,6 +21,7 @@ from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.collector import old_objects_at_rest
 from tensorad.compiled import CompiledFunction, preparation
 from tensorad.errors import BindError, BoundsError, BuildError
+from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.arrays.arguments import check_arrays
 from tensorad.ir.expr import Expr, Size, size_var
@@ -227,7 +227,7 @@ def lower(
     if schedule is False:
         return Lowered(lower_program(roots, arguments, schedule=False))
     choices = None if schedule is True else schedule
-    with listening() as decisions:
+    with listening(Decision) as decisions:
         program = lower_program(roots, arguments, choices=choices)
     return Lowered(program, decisions, reasons=schedule is True)
 

@@ -12,6 +12,7 @@ from tensorad.counting import Work, work
 from tensorad.display.explain_html import explanation_html
 from tensorad.display.explain_text import explanation_text
 from tensorad.errors import GradError, UserError
+from tensorad.ir.analysis.decisions import Decision, Incoming, Record, listening
 from tensorad.ir.analysis.points import possible
 from tensorad.ir.analysis.symbolic_points import Count, count_nest
 from tensorad.ir.arrays.arguments import check_sizes, check_tensors
@@ -19,7 +20,7 @@ from tensorad.ir.expr import Axis, Expr, size_var
 from tensorad.ir.tensor import Compute, Op, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, op_inputs, reads, topological_ops, uses_any
 from tensorad.simplify.certify.certificate import Certificate, certify
-from tensorad.simplify.domain.decisions import Decision, Elimination, Incoming, Record, listening
+from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.formula.product_order import written_body
 from tensorad.stories import Flow, Gradient, Order, Story
 
@@ -103,11 +104,11 @@ def _ops(tensors: Iterable[Tensor]) -> dict[Op, None]:
 
 
 def _explain_one(t: Tensor, found: Derivation, sizes: Mapping[str, int] | None) -> Gradient:
-    with listening() as heard:
+    with listening(Record) as heard:
         again = found.again()
     wrt = found.wrt if found.along else (found.wrt[found.position],)
     stories, others = _stories(heard, _Counter(sizes), _between(wrt))
-    modes = [r.plan for r in heard if isinstance(r, Decision) and r.plan in _MODES]
+    modes = [r.what for r in heard if isinstance(r, Decision) and r.what in _MODES]
     if found.along:
         stories = tuple([_choices_only(s) for s in stories if s.choices])
     elif modes[-1:] == ["forward mode"]:
@@ -157,11 +158,11 @@ def _stories(
                     others.append(certify(record))
                 elif wanted(flow.about):
                     proofs.append(certify(record))
-            case Decision(about=t) if wanted(t):
+            case Decision(about=(t,)) if wanted(t):
                 story = stories.setdefault(t, Story(t))
                 if flow is not None and flow.about is t:
                     story.flows.append(_flow(flow, proofs, record, counter))
-                elif record.plan in _OUTCOMES:
+                elif record.what in _OUTCOMES:
                     story.outcome = record
                 else:
                     story.choices.append(record)
@@ -179,7 +180,7 @@ def _flow(
     if proofs:
         pairs = counter.product(*[counter.count(a) for a in (proofs[0].outer, proofs[0].inner)])
         live = counter.product(live, counter.count(_free_batch(incoming, proofs[0])))
-    if proofs and decision.plan == "gathered":
+    if proofs and decision.what == "gathered":
         nests = [(*c.outer, possible(p.guard), *p.axes) for c in proofs for p in c.solution.pieces]
         visited = counter.total(nests)
     return Flow(incoming, tuple(proofs), decision, pairs, live, visited)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tensorad.counting import Work
+from tensorad.ir.analysis.decisions import Decision, Incoming
 from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.tensor import Tensor
 from tensorad.simplify.certify.certificate import Certificate
-from tensorad.simplify.domain.decisions import Decision, Incoming
 
 
 @dataclass(frozen=True, eq=False)

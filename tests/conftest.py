@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("TENSORAD_DEBUG", "certify")  # read when tensorad is imported
 
 from tensorad.simplify.certify import certificate  # after the flag
-from tensorad.simplify.domain.decisions import Elimination
+from tensorad.simplify.domain.elimination import Elimination
 
 GOLDEN = Path(__file__).parent / "golden"
 

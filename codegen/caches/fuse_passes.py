@@ -21,7 +21,6 @@ from tensorad.codegen.caches.pass_legality import (
     with_pass,
 )
 from tensorad.codegen.cost.operation_costs import cost_of
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Check, Fetch, Fold, For, If, Kernel, Stmt, Store
@@ -29,6 +28,7 @@ from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.vector_loops import runs_in_lanes, statements
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import (
     Axis,
     Call,
@@ -61,10 +61,14 @@ def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
     body = rewrite(kernel.body, made.statement)
     if made.joined:
         why = "one reads what the other stores or reads at the same place"
-        note(kernel.writes, "passes over a row as one", why)
+        note(Decision(kernel.writes, "passes over a row as one", why))
     if made.fetched:
         names = ", ".join([t.name for t in made.fetched])
-        note(kernel.writes, f"the next row of {names} is fetched", "several passes read a row")
+        note(
+            Decision(
+                kernel.writes, f"the next row of {names} is fetched", "several passes read a row"
+            )
+        )
     if made.joined:
         return _without_unread(replace(kernel, body=body))
     return replace(kernel, body=body) if made.fetched else kernel

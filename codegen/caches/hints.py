@@ -23,7 +23,6 @@ from tensorad.codegen.caches.prefetch_rows import (
 from tensorad.codegen.caches.streaming_buffers import through_buffers
 from tensorad.codegen.caches.symbolic_strips import in_strips
 from tensorad.codegen.cost.parallel_work import loop_work
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store
 from tensorad.codegen.loops.vector_loops import expressions, runs_in_lanes, statements
@@ -31,6 +30,7 @@ from tensorad.codegen.nest.access import access
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule.transpose import FAR_APART
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import (
     ASSUMED_EXTENT,
     assumed_bytes,
@@ -64,7 +64,11 @@ def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = Fa
     """
     streamed = streamed_tensors(kernel, schedules, beyond=beyond)
     if streamed:
-        note(tuple(streamed), "streaming stores", "they exceed the last cache with what is read")
+        note(
+            Decision(
+                tuple(streamed), "streaming stores", "they exceed the last cache with what is read"
+            )
+        )
     given = dict.fromkeys(kernel.reads)
     unknown = [t for t in (*given, *kernel.writes) if fixed_bytes(t) is None]
     far = far_tensors(kernel, beyond=beyond)

@@ -22,12 +22,12 @@ from tensorad.codegen.caches.hints import (
 )
 from tensorad.codegen.caches.pipeline_stores import with_rows_overlapped
 from tensorad.codegen.cost.memory_model import SHORTEST
-from tensorad.codegen.decisions import listening, note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import Check, For, Kernel, Store
 from tensorad.codegen.loops.substitute import where
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.decisions import Decision, listening, note
 from tensorad.ir.analysis.sizes import elements_formula
 from tensorad.ir.expr import Expr, add, call, int_const
 
@@ -40,13 +40,13 @@ def for_all_sizes(kernel: Kernel, schedules: Schedules) -> Kernel:
     near = _hinted(kernel, schedules, beyond=False)
     if not _may_leave(kernel, schedules):
         return near
-    with listening():  # what is told about the first version holds for both
+    with listening(Decision):  # what is told about the first version holds for both
         far = _hinted(kernel, schedules, beyond=True)
     if not any(_streams(s) for s in statements(far.body) if isinstance(s, For)):
         return near
     leaves = _leaves_caches(kernel)
     streamed = tuple(streamed_tensors(kernel, schedules, beyond=True))
-    note(streamed, "streaming stores in loops of their own", f"used where {leaves}")
+    note(Decision(streamed, "streaming stores in loops of their own", f"used where {leaves}"))
     body = (*_where(leaves, near, run=False), *_where(leaves, far, run=True))
     scratch = tuple(dict.fromkeys((*near.scratch, *far.scratch)))
     return replace(near, body=body, scratch=scratch, apart=far.apart)

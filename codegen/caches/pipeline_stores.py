@@ -20,12 +20,12 @@ from tensorad.codegen.caches.pass_legality import (
 from tensorad.codegen.cost.memory_model import ROWS_AHEAD
 from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.cost.store_groups import group_of
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, Kernel, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import params_of, runs_in_lanes, statements
 from tensorad.codegen.nest.access import access
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import ONE, Call, Const, Expr, add, axis, call, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads
@@ -51,7 +51,7 @@ def with_rows_overlapped(kernel: Kernel, schedules: Schedules) -> Kernel:
     body: list[Stmt] = []
     for s, p in zip(kernel.body, found, strict=True):
         body.extend([s] if p is None else _blocks(p))
-    note(kernel.writes, "a row is stored beside the next one", "stores wait for memory")
+    note(Decision(kernel.writes, "a row is stored beside the next one", "stores wait for memory"))
     return replace(kernel, body=tuple(body))
 
 

@@ -7,8 +7,8 @@ from math import prod
 
 from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.recognise import is_symbolic, size
-from tensorad.codegen.decisions import is_listening, note
 from tensorad.codegen.nest.ir import Nest
+from tensorad.ir.analysis.decisions import Decision, is_listening, note
 from tensorad.ir.expr import Axis
 
 
@@ -16,7 +16,7 @@ def explain_blocking(b: Blocking, nest: Nest) -> None:
     """Note the decisions of a contraction that is being written."""
     if is_listening():
         for what, why in _reasons(b):
-            note(nest.tensors, what, why)
+            note(Decision(nest.tensors, what, why))
 
 
 def _reasons(b: Blocking) -> Iterator[tuple[str, str]]:

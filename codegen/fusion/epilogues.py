@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tensorad.codegen.cost.cache_traffic import extent_product
-from tensorad.codegen.decisions import note
 from tensorad.codegen.fusion.items import Epilogue, Item
 from tensorad.codegen.fusion.latest_start import Lateness
 from tensorad.codegen.fusion.steps import Step, item_step, may_fuse
@@ -18,6 +17,7 @@ from tensorad.codegen.loops.index_ranges import COMPARES, substitutor
 from tensorad.codegen.nest.access import access, guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.plan import lanes_of
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Call, Expr, Reduce
 from tensorad.ir.tensor import Tensor
@@ -62,9 +62,11 @@ class _Joiner:
             if item is None:
                 continue
             note(
-                step.item.live,
-                f"ends the loops of {before.item.name}",
-                "it reads them at its own indices only",
+                Decision(
+                    step.item.live,
+                    f"ends the loops of {before.item.name}",
+                    "it reads them at its own indices only",
+                )
             )
             joined = item_step(item, before.plans, (*before.after, *step.after))
             for t in joined.writes:

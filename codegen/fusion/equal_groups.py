@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tensorad.codegen.decisions import is_listening
 from tensorad.codegen.fusion.item_key import item_parts
 from tensorad.codegen.fusion.row_groups import Group, Row
 from tensorad.codegen.fusion.steps import Step
 from tensorad.codegen.fusion.tile import Tile
 from tensorad.ir.analysis.alike import Key, Numbering
+from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.tensor import Tensor
 
 MOST_READS: Final = 64

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.fusion.emit import write_group
 from tensorad.codegen.fusion.epilogues import with_epilogues
@@ -26,6 +25,7 @@ from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.alike import Key
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.tensor import Tensor
 
@@ -75,7 +75,11 @@ def _fuse(
             yield from [k for s in group.steps for k in s.written()]
         else:
             outside = graph.outside(group.steps, kept)
-            note(tuple([t for s in group.steps for t in s.writes]), *reason(group, tile, outside))
+            note(
+                Decision(
+                    tuple([t for s in group.steps for t in s.writes]), *reason(group, tile, outside)
+                )
+            )
             yield write_group(group, tile, outside)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorad.codegen.cost.cache_traffic import extent_product
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.loops.ir import Stmt, Store, Visit
 from tensorad.codegen.loops.rewrite import rewrite
@@ -37,6 +36,7 @@ from tensorad.codegen.splitting.index_sets import (
 from tensorad.codegen.splitting.quotient_borders import cut_quotients
 from tensorad.codegen.splitting.stages import split_stages, stage_uses
 from tensorad.codegen.splitting.term_parts import split_terms
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import reads, substitute_all
@@ -135,7 +135,11 @@ def items_of(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[It
     if len(live) == 1 and not choices.made():
         parts, last = split_terms(op, own[0])
         if parts:
-            note(live, f"a sum of many terms in {len(parts) + 1} parts", "equal ones share code")
+            note(
+                Decision(
+                    live, f"a sum of many terms in {len(parts) + 1} parts", "equal ones share code"
+                )
+            )
         items.extend([_partial(t) for t in parts])
         own = (last,)
     return [*items, *in_blocks(Item(op.name, op.axes, own, live, choices))]

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from tensorad.codegen.cost.parallel_work import loop_work
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.fusion.steps import Step, may_fuse
 from tensorad.codegen.fusion.tile import FEW_BLOCKS, NEAR
@@ -25,6 +24,7 @@ from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import expressions, params_of, statements
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import bytes_text, fixed_bytes
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import (
@@ -366,10 +366,12 @@ def _written(
     inside = dict.fromkeys([s.made for s in g.stages])
     given = dict.fromkeys([t for s in g.stages for t in s.kernel.reads if t not in inside])
     note(
-        tuple([s.made for s in g.stages]),
-        f"{len(g.stages)} stencils in one loop over blocks of {g.block} rows",
-        f"they read rows around their own; {bytes_text(g.saved)} need not move, "
-        f"{g.made_twice} rows for {g.block * len(g.stages)} are made twice",
+        Decision(
+            tuple([s.made for s in g.stages]),
+            f"{len(g.stages)} stencils in one loop over blocks of {g.block} rows",
+            f"they read rows around their own; {bytes_text(g.saved)} need not move, "
+            f"{g.made_twice} rows for {g.block * len(g.stages)} are made twice",
+        )
     )
     return Kernel(last.kernel.name, (loop,), made, tuple(given), tuple(buffers.values()))
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tensorad.codegen.contraction.claim import Claim, claimed_pieces, emit_claim
-from tensorad.codegen.decisions import is_listening
 from tensorad.codegen.directives import Choices, Schedules
 from tensorad.codegen.fusion.item_key import item_key
 from tensorad.codegen.fusion.items import Item, Planned, emit_pieces, items_of, pieces_of
@@ -27,6 +26,7 @@ from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.schedule.user_directives import check_lanes
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.alike import Key
+from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
 
 Core = tuple[object, ...]

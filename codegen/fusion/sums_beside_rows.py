@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from tensorad.codegen.caches.pass_legality import with_pass
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.fusion.row_block_sums import in_scratch, one_by_one
 from tensorad.codegen.loops.index_ranges import Ranges
@@ -20,6 +19,7 @@ from tensorad.codegen.loops.ir import Check, For, Kernel, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import expressions, statements
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, int_const, mul
 from tensorad.ir.tensor import Tensor
@@ -85,7 +85,11 @@ def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | Non
         return None
     if not _made_later(first.body[1:], blocks, blocks.size * count, made):
         return None
-    note(second.writes, "sums of rows in strips", "beside the loop that reads the same rows")
+    note(
+        Decision(
+            second.writes, "sums of rows in strips", "beside the loop that reads the same rows"
+        )
+    )
     body: tuple[Stmt, ...] = (_strips(loop, blocks, rows, strip),)
     done = blocks.size // rows * count
     if done < runs:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorad.codegen.cost.memory_model import MAX_STRIDE
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Choices, lanes_allowed
 from tensorad.codegen.loops.ir import Assign, Fold, For, LoopKind, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
@@ -19,6 +18,7 @@ from tensorad.codegen.nest.access import FAR, access, strides
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
 from tensorad.codegen.scan.scatter import free_loops, wants_threads
 from tensorad.codegen.scan.vector_rows import takes_lanes
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import (
     ONE,
     TRUE,
@@ -112,7 +112,11 @@ def block_loops(
     alone = not outer and wants_threads(points, choices.parallel)
     kind: LoopKind = "parallel" if alone else "serial"
     loops: tuple[Stmt, ...] = (For(tile, (For(lane, body, "vector", ROWS, lanes=ROWS),), kind),)
-    note(live, f"{ROWS} rows in lanes", "blocks of their elements are transposed in registers")
+    note(
+        Decision(
+            live, f"{ROWS} rows in lanes", "blocks of their elements are transposed in registers"
+        )
+    )
     return free_loops(outer, points, (*loops, *rest), choices.parallel)
 
 

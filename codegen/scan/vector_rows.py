@@ -13,7 +13,6 @@ from typing import Final
 
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.cost.operation_costs import operations
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import OPEN, Choices, lanes_allowed
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
@@ -23,6 +22,7 @@ from tensorad.codegen.scan.parts import ScanParts, scan_parts
 from tensorad.codegen.scan.scatter import free_loops, serial, wants_threads
 from tensorad.codegen.schedule.emit import emit_nest, strips
 from tensorad.codegen.schedule.plan import plan_nest
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import assumed_bytes
 from tensorad.ir.expr import ONE, TRUE, Axis, Expr, Read, axis, read, sub
 from tensorad.ir.order import READ, REDUCE, occurs
@@ -268,7 +268,13 @@ class _Strips:
         made = tuple([t for t in every if t not in inside])
         read_ = dict.fromkeys([t for op, _ in self.chain.scans for t in op_inputs(op)])
         left = tuple([t for t in read_ if t not in dict.fromkeys(every)])
-        note(made, f"{width} rows in lanes", "a step takes longer than moving its elements across")
+        note(
+            Decision(
+                made,
+                f"{width} rows in lanes",
+                "a step takes longer than moving its elements across",
+            )
+        )
         name = self.chain.scans[-1][0].name
         return Kernel(name, loops, made, left, tuple(self._scratch()))
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorad.codegen.cost.cache_traffic import bytes_moved, extent_product
-from tensorad.codegen.decisions import note
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.loops.ir import For, LoopKind, Stmt
@@ -20,6 +19,7 @@ from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.emit import emit_nest
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.target import machine
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import TRUE, Axis
 
 THIN = 6
@@ -55,7 +55,9 @@ def emit_bordered(planned: Planned, choices: Choices) -> tuple[Stmt, ...] | None
     pays = strided and thin and parallel == plan.parallel
     if not pays and not choices.borders:
         return None
-    note(core.tensors, "borders inside the loops of the core", "their lines are read once")
+    note(
+        Decision(core.tensors, "borders inside the loops of the core", "their lines are read once")
+    )
     body: list[Stmt] = []
     for nest, own in members:
         body.extend(emit_nest(*_inside(nest, own, shared)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.codegen.decisions import is_listening
 from tensorad.codegen.loops.collapse import long_shared
 from tensorad.codegen.loops.index_ranges import Ranges, among, fold_by_ranges, substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, LoopKind, Stmt, Store
@@ -14,6 +13,7 @@ from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.reasons import explain_plan
 from tensorad.codegen.schedule.row_sums import emit_sweep
+from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.expr import (
     FALSE,
     TRUE,

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from tensorad.codegen.decisions import is_listening, note
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.index_ranges import among, substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
@@ -23,6 +22,7 @@ from tensorad.codegen.schedule.emit import fold_lanes
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import folds_in_lanes, lanes_of
 from tensorad.codegen.schedule.reasons import explain_plan
+from tensorad.ir.analysis.decisions import Decision, is_listening, note
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Param, axis, int_const, param
 from tensorad.ir.tensor import Tensor
 
@@ -177,7 +177,13 @@ def emit_together(pieces: Planned) -> tuple[Stmt, ...]:
         for nest, plan in pieces:
             explain_plan(nest, plan)
         tensors = pieces[0][0].tensors
-        note(tensors, f"{len(pieces)} pieces in one loop", "they fold over nearly the same points")
+        note(
+            Decision(
+                tensors,
+                f"{len(pieces)} pieces in one loop",
+                "they fold over nearly the same points",
+            )
+        )
     made = [m for m in [_member(nest, plan) for nest, plan in pieces] if m is not None]
     first = made[0]
     members = [_over_axes_of(first, m) for m in made]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from tensorad.codegen.decisions import note
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.nest.access import FAR, Access, fold_accesses, outer_accesses
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.nest_plan import Plan
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import Axis
 
 
 def explain_plan(nest: Nest, plan: Plan) -> None:
     """Note the decisions of a plan that is being written."""
     for what, why in _reasons(nest, plan):
-        note(nest.tensors, what, why)
+        note(Decision(nest.tensors, what, why))
 
 
 def _reasons(nest: Nest, plan: Plan) -> Iterator[tuple[str, str]]:

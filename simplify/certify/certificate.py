@@ -13,13 +13,14 @@ from typing import Final
 
 from tensorad import config
 from tensorad.errors import InternalError
+from tensorad.ir.analysis.decisions import note
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import ONE, TRUE, Apply, Axis, Expr, Param, Read, Reduce, Size
 from tensorad.ir.visit import conjuncts, postorder, substitute
 from tensorad.process import on_forget
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.certify.proofs import WAYS
-from tensorad.simplify.domain.decisions import Elimination, note
+from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.domain.solution import Piece, Solution, structure
 
 _MOST_KNOWN: Final = 4096

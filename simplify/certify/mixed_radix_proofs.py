@@ -13,7 +13,7 @@ from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.order import axes_in, sizes_in
 from tensorad.simplify.certify.outcomes import Refuted, Undecided, expressible
-from tensorad.simplify.domain.decisions import Elimination
+from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.domain.listed_points import is_evaluable
 from tensorad.simplify.domain.mixed_radix import Digits, split_digits
 from tensorad.simplify.index.quasi_affine import axis_conditions, free_parameters

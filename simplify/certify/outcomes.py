@@ -8,7 +8,7 @@ from tensorad.errors import TensoradError
 from tensorad.ir.analysis.points import possible
 from tensorad.ir.expr import Expr, logical_and
 from tensorad.ir.visit import conjuncts, substitute
-from tensorad.simplify.domain.decisions import Elimination
+from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.index.algebra import simplify
 
 

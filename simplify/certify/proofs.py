@@ -39,7 +39,7 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.certify.mixed_radix_proofs import compare_over_digits
 from tensorad.simplify.certify.outcomes import Refuted, Undecided, expressible, may_hold
-from tensorad.simplify.domain.decisions import Elimination
+from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.domain.listed_points import Array, TooManyPoints, is_evaluable, points_of
 from tensorad.simplify.domain.solution import Piece
 from tensorad.simplify.index.linear import linear_form

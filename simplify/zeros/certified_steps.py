@@ -31,7 +31,7 @@ from tensorad.ir.functions import is_stop
 from tensorad.ir.tensor import Compute
 from tensorad.ir.visit import conjuncts, fresh_axes, postorder, rewrite, substitute
 from tensorad.simplify.certify.certificate import certify, demand
-from tensorad.simplify.domain.decisions import Elimination
+from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.domain.solution import Piece, Solution
 from tensorad.simplify.index.quasi_affine import axis_conditions
 from tensorad.simplify.zeros.lift import guarded, is_index_condition, is_zero, split_condition

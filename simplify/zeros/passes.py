@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -32,7 +33,6 @@ from tensorad.ir.visit import (
 )
 from tensorad.passes import Pass, is_watched, run_passes
 from tensorad.simplify.certify.certificate import is_demanded
-from tensorad.simplify.domain.decisions import is_listening
 from tensorad.simplify.domain.memoised import BodyMemory
 from tensorad.simplify.index.algebra import simplify_indices
 from tensorad.simplify.index.linear import linear_form

@@ -17,11 +17,11 @@ from tensorad.autodiff.local.overrides import derivation_order as order_of
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.reverse import vjp
 from tensorad.errors import GradError, ShapeError
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import const, logical_and, select
 from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
 from tensorad.ir.visit import copy_bodies
-from tensorad.simplify.domain.decisions import Decision, note
 
 _MODES: Final = ("reverse", "forward")
 
@@ -67,7 +67,7 @@ def jacobian(
     if counts:
         steps = [f"{n:,} in {m} mode" for m, n in counts.items()]
         why = f"iterations, multiplications and stores: {', '.join(steps)}"
-        note(Decision(x, f"{best} mode", why, result=made[best]))
+        note(Decision((x,), f"{best} mode", why, result=made[best]))
     result = made[best]
     again = partial(_again, y, x, mode, override)
     return remember([result], [y], [x], again)[0] if counts or best == "forward" else result

@@ -44,13 +44,13 @@ from tensorad.autodiff.local.scans import reverse_sweep
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.provenance import remember
 from tensorad.errors import GradError
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, cast, logical_and, read
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect, progress
-from tensorad.simplify.domain.decisions import Decision, note
 from tensorad.simplify.formula.choose import tidy
 from tensorad.simplify.formula.joined import inner_reductions, joined
 
@@ -298,7 +298,7 @@ class Sweep:
             return None
         adjoint = target.finish(f"d{t.name}", t in self.wrt, uses)
         if adjoint and t not in self.wrt and self.shifts.is_shift(t, adjoint, self.done):
-            note(Decision(t, "zero", "shifting it changes nothing: its contributions cancel"))
+            note(Decision((t,), "zero", "shifting it changes nothing: its contributions cancel"))
             adjoint = None
         self.done[t] = adjoint
         return adjoint

@@ -8,13 +8,13 @@ from typing import Final
 
 from tensorad.autodiff.local.views import derivation_order, view
 from tensorad.autodiff.provenance import Derivation, derivation
+from tensorad.ir.analysis.decisions import Decision
 from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.text.printer import ExprWriter
 from tensorad.ir.visit import conjuncts, postorder, topological_ops
 from tensorad.simplify.certify.certificate import Certificate
-from tensorad.simplify.domain.decisions import Decision
 from tensorad.simplify.domain.solution import Piece
 from tensorad.simplify.index.algebra import simplify
 from tensorad.stories import Flow, Gradient, Order, Story
@@ -163,7 +163,7 @@ def _card(
     if s.outcome is not None and s.outcome.result is not None and not final:
         result = next(iter(made.get(s.outcome.result.op.name, ())), None)
     rows = _choice_rows(s)
-    if any(c.plan == "zero" for c in s.choices):
+    if any(c.what == "zero" for c in s.choices):
         formula = [] if s.outcome is None else _unstored_rows(name, s.outcome)[:-1]
         return Card([f"{name} : zero"], [*formula, *rows[-1:]])
     title: Words = [f"{name} : not stored"]
@@ -206,14 +206,14 @@ def _choice_rows(s: Story) -> list[Row]:
     """Choices that had an alternative, each once; a plain sum has none."""
     rows: dict[tuple[str, Expr | None], Row] = {}
     for c in s.choices:
-        if c.plan != "sum":
+        if c.what != "sum":
             over: list[Words] = []
             if isinstance(c.part, Reduce):
                 over = [[a] for a in c.part.axes]
             kind = c.part.combiner.name if isinstance(c.part, Reduce) else ""
             what: Words = [f"{kind} over ", *joined(over, ", "), ": "] if over else []
-            plan = _ROUTES.get(c.plan, c.plan)
-            rows[c.plan, c.part] = Row("choice", [*what, f"{plan}: {c.why}" if c.why else plan])
+            plan = _ROUTES.get(c.what, c.what)
+            rows[c.what, c.part] = Row("choice", [*what, f"{plan}: {c.why}" if c.why else plan])
     return list(rows.values())
 
 
@@ -274,7 +274,7 @@ def _flow_rows(flow: Flow, readers: Mapping[Expr, Tensor]) -> list[Row]:
         where = [f" in {reader.name}"]
     there: Words = [_read(into.about, into.indices), *where]
     rows = [Row("read", there, _names(into.axes, []), formal=True)]
-    if flow.decision.plan != "gathered":
+    if flow.decision.what != "gathered":
         once = "every forward point is visited once: nothing had to be solved"
         reasons = [c.solution.reason for c in flow.certificates if c.solution.reason]
         found = f" ({reasons[0]})" if reasons else ""

@@ -9,7 +9,6 @@ from typing import Final
 
 from tensorad.codegen.cost.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.cost.predict import Prediction, predict
-from tensorad.codegen.decisions import Decision
 from tensorad.codegen.loops.ir import For, Kernel, LoopProgram
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.runtime.arguments import size_number
@@ -17,6 +16,7 @@ from tensorad.codegen.target import machine
 from tensorad.codegen.target.peak_speeds import measured
 from tensorad.display.style import page
 from tensorad.errors import BindError
+from tensorad.ir.analysis.decisions import Decision
 from tensorad.ir.analysis.sizes import ASSUMED_EXTENT, bytes_of
 from tensorad.ir.expr import Const, Expr, size_var
 from tensorad.ir.order import sizes_in

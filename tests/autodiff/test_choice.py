@@ -18,11 +18,11 @@ from tensorad.autodiff.reverse import Sweep
 from tensorad.bound import bound
 from tensorad.counting import work
 from tensorad.errors import CountError
+from tensorad.ir.analysis.decisions import Decision, Record, listening
 from tensorad.ir.analysis.points import evaluate
 from tensorad.ir.expr import Expr, Reduce, size_var
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Dim, Scan, Scatter, Tensor, dim_expr
-from tensorad.simplify.domain.decisions import Decision, listening
 from tests.random.test_random_programs import LARGE, SIZES, choose, differentiate
 from tests.support.program_checks import check_work, like
 
@@ -199,10 +199,10 @@ def test_what_is_no_sum_may_be_left_unstored() -> None:
 def test_storing_nothing_visits_the_fewest_points_of_some_program() -> None:
     program, _ = choose(901)
     y, wrt = program.outputs[-1], list(program.float_inputs)
-    with listening() as heard:
+    with listening(Record) as heard:
         found = vjp(y, wrt, like(y, "H"))
     assert work(found).iterations <= bound(y, wrt)
-    assert "nothing stored" in [r.plan for r in heard if isinstance(r, Decision)]
+    assert "nothing stored" in [r.what for r in heard if isinstance(r, Decision)]
 
 
 @pytest.mark.parametrize("seed", (195, 746, 1111, 1263, 1328, 1478, 1843))
@@ -289,9 +289,9 @@ def test_the_way_that_visits_the_fewest_points_is_taken_beyond_them() -> None:
     _, _, cheap = sums(1)
     _, _, dearer = sums(4)
     assert derive_by_count(ways(cheap, dear, lambda: [dear], 59), y, [x], []) == [cheap]
-    with listening() as heard:
+    with listening(Record) as heard:
         assert derive_by_count(ways(dear, dear, lambda: [cheap], 59), y, [x], []) == [cheap]
-    assert [(r.plan, r.why) for r in heard if isinstance(r, Decision)] == [
+    assert [(r.what, r.why) for r in heard if isinstance(r, Decision)] == [
         ("plain", "it visits or multiplies less")
     ]
     assert derive_by_count(ways(dearer, dear, lambda: [dearer], 20), y, [x], []) == [dear]

@@ -12,11 +12,11 @@ from tensorad.autodiff.heads import pair_heads, seeds
 from tensorad.autodiff.reverse import Sweep
 from tensorad.bound import bound
 from tensorad.errors import BoundsError
+from tensorad.ir.analysis.decisions import Decision, Record, listening
 from tensorad.ir.expr import Expr
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor, outputs
 from tensorad.ir.visit import topological_ops
-from tensorad.simplify.domain.decisions import Decision, listening
 from tests.random.test_random_programs import SIZES, choose, differentiate
 from tests.support.program_checks import like
 
@@ -42,9 +42,9 @@ def test_a_formula_with_many_reads_is_evaluated_once() -> None:
     x = te.placeholder((6,), dtype="float64", name="X")
     y = mixed(x)
     h = like(y, "H")
-    with listening() as heard:
+    with listening(Record) as heard:
         (dx,) = ta.vjp(y, [x], h)
-    assert "weights stored" in [r.plan for r in heard if isinstance(r, Decision)]
+    assert "weights stored" in [r.what for r in heard if isinstance(r, Decision)]
     found = ta.work(dx)
     assert found.iterations == 6 + 6, "the weights, then dX"
     assert bound(y, [x]) == 5 * 6

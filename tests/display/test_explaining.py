@@ -153,7 +153,7 @@ def check_flows(g: Gradient) -> None:
         assert c.verdict.is_proof, str(c)
     for story in g.stories:
         for flow in story.flows:
-            if flow.decision.plan == "gathered" and flow.visited is not None:
+            if flow.decision.what == "gathered" and flow.visited is not None:
                 assert flow.visited == flow.live
 
 

@@ -103,14 +103,11 @@ LATE = {
 }
 """Upward imports inside functions or for types, each with its reason. All else obeys BELOW."""
 
-_TOLD = {"decisions.py", "directives.py"}
-"""What a user decides, and what is told of decisions."""
 _NESTS = {"loops", "nest", "cost"}
 
 ROWS: dict[str, dict[str, set[str]]] = {
     "codegen": {
         ".": set(),
-        "decisions.py": set(),
         "directives.py": set(),
         "in_place_scatters.py": set(),
         "target": set(),
@@ -118,14 +115,14 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "nest": {"loops"},
         "cost": {"loops", "nest", "target", "directives.py"},
         # from nests to loops
-        "schedule": {*_NESTS, *_TOLD, "target"},
+        "schedule": {*_NESTS, "directives.py", "target"},
         "splitting": {"loops", "nest", "schedule"},
-        "caches": {*_NESTS, *_TOLD, "target", "schedule"},
-        "contraction": {*_NESTS, *_TOLD, "target", "schedule", "splitting"},
-        "scan": {*_NESTS, *_TOLD, "target", "in_place_scatters.py", "schedule"},
+        "caches": {*_NESTS, "directives.py", "target", "schedule"},
+        "contraction": {*_NESTS, "directives.py", "target", "schedule", "splitting"},
+        "scan": {*_NESTS, "directives.py", "target", "in_place_scatters.py", "schedule"},
         "fusion": {
             *_NESTS,
-            *_TOLD,
+            "directives.py",
             "target",
             "in_place_scatters.py",
             "schedule",
@@ -137,7 +134,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "index_checks": {"loops", "nest", "in_place_scatters.py", "caches"},
         "lower.py": {
             *_NESTS,
-            *_TOLD,
+            "directives.py",
             "in_place_scatters.py",
             "caches",
             "scan",

@@ -32,7 +32,7 @@ from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute
 from tensorad.simplify.certify.certificate import certify, check, checked
 from tensorad.simplify.domain import memoised
-from tensorad.simplify.domain.decisions import Elimination
+from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.domain.solution import Piece, Solution
 from tensorad.simplify.zeros.certified_steps import demand_lifting, demand_stage, nonzero_where
 from tensorad.simplify.zeros.eliminate import eliminate

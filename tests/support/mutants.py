@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tensorad.ir.expr import ONE, TRUE, Axis, Expr, axis, int_const, logical_and
 from tensorad.ir.visit import conjuncts, substitute
-from tensorad.simplify.domain.decisions import Elimination
+from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.domain.solution import Piece, Solution
 
 Named = tuple[str, Piece]

@@ -22,6 +22,7 @@ from tensorad.autodiff.adjoints.inlining import (
     may_inline,
     where_read,
 )
+from tensorad.ir.analysis.decisions import Decision, Incoming, note
 from tensorad.ir.analysis.points import depends_on_data
 from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.combiner import sum_combiner
@@ -52,7 +53,6 @@ from tensorad.ir.visit import (
     with_fresh_reductions,
 )
 from tensorad.simplify.certify.certificate import is_demanded
-from tensorad.simplify.domain.decisions import Decision, Incoming, note
 from tensorad.simplify.domain.memoised import demand_same
 from tensorad.simplify.domain.point_tables import tabulate
 from tensorad.simplify.domain.solution import Piece
@@ -113,7 +113,7 @@ def banded(of: Tensor, axes: tuple[Axis, ...], body: Expr, n_batch: int) -> Adjo
     element = select(substitute(inside, there), substitute(body, there), zero)
     fresh, (element,) = copy_bodies((*lead, *steps), (element,))
     tensor = outputs(Compute(f"d{of.name}", fresh, (nonzero_body(fresh, element),)))[0]
-    note(Decision(of, "stored", "only where it can be nonzero", result=tensor))
+    note(Decision((of,), "stored", "only where it can be nonzero", result=tensor))
     places = [sub(w.axis, w.start) for w in windows]
     hit = [logical_and(p >= 0, p < w.width) for p, w in zip(places, windows, strict=True)]
     return Adjoint(axes, select(logical_and(*hit), read(tensor, (*lead, *places)), zero))
@@ -154,7 +154,7 @@ class Target:
                 may_inline(gathered, uses) or is_of_a_formula(self.of, gathered, uses)
             ):
                 cheap = "computing it where it is read costs no more than reading it"
-                note(Decision(self.of, "inlined", cheap, formula=(axes, gathered)))
+                note(Decision((self.of,), "inlined", cheap, formula=(axes, gathered)))
                 return Adjoint(axes, gathered)
             narrow = None if stored else banded(self.of, axes, gathered, len(self.batch))
             if narrow is not None:
@@ -190,7 +190,7 @@ class Target:
             demand_same(fresh, substitute(body, there), ZERO if gathered is None else gathered)
 
     def _keep(self, tensor: Tensor, axes: tuple[Axis, ...]) -> Adjoint:
-        note(Decision(self.of, "stored", result=tensor))
+        note(Decision((self.of,), "stored", result=tensor))
         return Adjoint(axes, read(tensor, axes), tensor)
 
     def _axes(self) -> tuple[Axis, ...]:
@@ -226,9 +226,9 @@ class Target:
             if part is None:
                 scattered += sparse or [c]
                 why = _ALONG if c.axes in joining else crowded.get(c.axes)
-                note(Decision(self.of, "scattered", why or _why_scattered(c, bool(sparse))))
+                note(Decision((self.of,), "scattered", why or _why_scattered(c, bool(sparse))))
                 continue
-            note(Decision(self.of, "gathered"))
+            note(Decision((self.of,), "gathered"))
             if not is_zero(part):
                 part = cast(part, self.of.dtype)
                 total = part if total is None else add(total, part)

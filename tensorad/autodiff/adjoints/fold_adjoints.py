@@ -12,6 +12,7 @@ from tensorad.autodiff.local.combiners import reduce_terms
 from tensorad.autodiff.local.folds import fold_adjoint_terms, fold_outputs
 from tensorad.autodiff.local.linear import Term, times
 from tensorad.autodiff.local.rescaled import Rescaled, rescaled, sum_terms
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import (
     FALSE,
     TRUE,
@@ -28,7 +29,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, outputs
 from tensorad.ir.visit import rewrite, substitute
-from tensorad.simplify.domain.decisions import Decision, note
 from tensorad.simplify.formula.zero_test import vanishes
 
 Wanted = Callable[[Read], bool]
@@ -77,7 +77,7 @@ def _rescaled_terms(
         e = op.bodies[numbers[c]] if c in heads else None
         if isinstance(e, Reduce):
             why = "shifting all elements only scales what is summed"
-            note(Decision(made[numbers[c]], "scaled sum", why, part=e))
+            note(Decision((made[numbers[c]],), "scaled sum", why, part=e))
             head, last = stored[c].at(op.axes), values[form.shift]
             terms += sum_terms(e, c, scale, form.shift, last, wanted, head)
     own = [] if cancels else reduce_terms(op, numbers[form.shift], wanted)

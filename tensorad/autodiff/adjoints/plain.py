@@ -21,6 +21,7 @@ from tensorad.autodiff.adjoints.adjoint import (
 from tensorad.autodiff.adjoints.contributions import Contribution
 from tensorad.autodiff.adjoints.inlining import Uses, is_of_a_formula, where_read
 from tensorad.autodiff.local.scan_forms import with_addend
+from tensorad.ir.analysis.decisions import Decision, Incoming, note
 from tensorad.ir.analysis.flow import LINEAR
 from tensorad.ir.analysis.points import depends_on_data, possible
 from tensorad.ir.combiner import sum_combiner
@@ -57,7 +58,6 @@ from tensorad.ir.visit import (
     uses_any,
 )
 from tensorad.passes import run_passes
-from tensorad.simplify.domain.decisions import Decision, Incoming, note
 from tensorad.simplify.domain.solution import Piece
 from tensorad.simplify.zeros.eliminate import eliminate
 from tensorad.simplify.zeros.lift import guarded, is_static, is_zero
@@ -105,9 +105,9 @@ class PlainTarget(Target):
             for c, part in _gathered(members, axes, len(self.batch)):
                 note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
                 if part is not None:
-                    note(Decision(self.of, "gathered"))
+                    note(Decision((self.of,), "gathered"))
                 elif is_live(c):
-                    note(Decision(self.of, "scattered", _SCATTERED))
+                    note(Decision((self.of,), "scattered", _SCATTERED))
                     scattered.append(c)
                 if part is not None and not is_zero(part):
                     gathered.append(cast(part, self.of.dtype))

@@ -16,6 +16,7 @@ from tensorad.autodiff.counting.products import products
 from tensorad.autodiff.counting.visits import Visits
 from tensorad.collector import old_objects_at_rest
 from tensorad.errors import CountError
+from tensorad.ir.analysis.decisions import Decision, Record, is_listening, listening, note
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.points import evaluate
 from tensorad.ir.cached import cached_property
@@ -23,7 +24,6 @@ from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.order import axes_in, sizes_in
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
-from tensorad.simplify.domain.decisions import Decision, Record, is_listening, listening, note
 from tensorad.simplify.formula.short_circuit import asked_in_turn
 
 Sizes = dict[Expr, int]
@@ -125,7 +125,10 @@ class _Count:
             turned = asked_in_turn(found, dict.fromkeys(topological_ops([self.y, *self.given])))
             if self.multiplied(turned) < multiplied[best]:
                 found, plans = turned, [*plans, "tests in turn"]
-        return found, [*records, *[Decision(x, plan, _FEWER) for plan in plans for x in self.wrt]]
+        return found, [
+            *records,
+            *[Decision((x,), plan, _FEWER) for plan in plans for x in self.wrt],
+        ]
 
     def visited(self, found: list[Tensor]) -> int:
         return Visits(found, self.given).count(self.sizes)
@@ -147,7 +150,7 @@ def _heard(derive: Callable[[], list[Tensor]]) -> Heard:
     """A derivation and what it tells."""
     if not is_listening():
         return derive(), ()
-    with listening() as heard:
+    with listening(Record) as heard:
         found = derive()
     return found, heard
 

@@ -25,6 +25,7 @@ from tensorad.autodiff.local.linear import Term, body_terms, times
 from tensorad.autodiff.local.rescaled import rescaled, sum_terms
 from tensorad.autodiff.local.selections import Selection, selected_components, selection
 from tensorad.errors import InternalError
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import (
     Expr,
     Read,
@@ -43,7 +44,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, substitute_all
-from tensorad.simplify.domain.decisions import Decision, note
 from tensorad.simplify.index.intervals import surely_false
 
 Wanted = Callable[[Read], bool]
@@ -57,18 +57,18 @@ def reduce_terms(op: Compute, component: int, wanted: Wanted) -> list[Term]:
         return []
     terms = additive_terms(component, e, wanted)
     if terms is not None:
-        note(Decision(made, "sum", "each element is only added to the result", part=e))
+        note(Decision((made,), "sum", "each element is only added to the result", part=e))
         return terms
     if e.index in selected_components(e.combiner):
-        note(Decision(made, "winner", "the result always is one of the elements", part=e))
+        note(Decision((made,), "winner", "the result always is one of the elements", part=e))
         return _selection_terms(op, component, e, wanted)
     terms = _rescaled_terms(op, component, e, wanted)
     if terms is not None:
         why = "shifting all elements only scales what is summed"
-        note(Decision(made, "scaled sum", why, part=e))
+        note(Decision((made,), "scaled sum", why, part=e))
         return terms
     why = "the state before each step is kept, then the steps are walked backwards"
-    note(Decision(made, "sweep", why, part=e))
+    note(Decision((made,), "sweep", why, part=e))
     return fold_terms(op, component, e, wanted)
 
 

@@ -16,6 +16,7 @@ from tensorad.autodiff.local.linear import Term, body_terms
 from tensorad.autodiff.local.scan_forms import traced_scan
 from tensorad.autodiff.local.scans import Head, Heads, reverse_sweep
 from tensorad.autodiff.local.steps import jacobian_entries
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
     TRUE,
@@ -31,7 +32,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Scan, Tensor, outputs
 from tensorad.ir.visit import fresh_axes, postorder, reads, substitute_all
-from tensorad.simplify.domain.decisions import Decision, note
 
 Wanted = Callable[[Read], bool]
 
@@ -95,7 +95,7 @@ def fold_adjoint_terms(
         heads: component -> the adjoint of its output at the compute's axes.
     """
     why = "the state before each step is kept, then the steps are walked backwards"
-    note(Decision(outputs(op)[0], "sweep", why, part=e))
+    note(Decision((outputs(op)[0],), "sweep", why, part=e))
     fold = _fold(op, e, tuple(heads))
     seed, name = _last_heads(fold, heads), f"d{op.name}.steps"
     sweep = reverse_sweep(fold.scan, [seed], _smooth(e, fold), name=name)

@@ -11,13 +11,13 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
-from tensorad.codegen.decisions import listening
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
 from tensorad.codegen.loops.substitute import joined_strips
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
+from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.analysis.sizes import size_value
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
@@ -194,7 +194,7 @@ def test_a_choice_leaves_one_version(streaming: bool) -> None:
 
 def test_the_report_tells_when_stores_stream() -> None:
     outputs, inputs = add(te.size("n"))
-    with listening() as heard, described(CACHES):
+    with listening(Decision) as heard, described(CACHES):
         lower_program(outputs, inputs)
     (told,) = [d for d in heard if "streaming" in d.what]
     assert told.about == tuple(outputs) and "n" in told.why and "24576" in told.why

@@ -9,11 +9,11 @@ import pytest
 import tensorad as ta
 from tensorad import te
 from tensorad.codegen.contraction import claim
-from tensorad.codegen.decisions import listening
 from tensorad.codegen.fusion import plan_cache
 from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import LoopProgram
 from tensorad.codegen.lower import lower_program
+from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.tensor import Tensor
 from tests.random.generators import random_program
 
@@ -96,7 +96,7 @@ def programs() -> dict[str, Callable[[], Outputs]]:
 def test_shared_plans_give_the_same_loops(name: str) -> None:
     outputs, inputs = programs()[name]()
     shared = lower_program(outputs, inputs)
-    with listening():  # reasons are told of every item: nothing is shared
+    with listening(Decision):  # reasons are told of every item: nothing is shared
         alone = lower_program(outputs, inputs)
     assert described(shared) == described(alone)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from tensorad import te
-from tensorad.codegen.decisions import listening
 from tensorad.codegen.loops.ir import For
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.emit import emit_nest, strips
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.reasons import explain_plan
 from tensorad.codegen.schedule.row_sums import can_sweep, emit_sweep
+from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.expr import axis
 from tensorad.ir.tensor import Tensor
 from tests.support.small_loops import check_stores, loops_in, nest_for
@@ -98,7 +98,7 @@ def test_what_is_no_bare_sum_does_not_wait_in_memory() -> None:
 def test_reasons_name_lanes_and_tiles() -> None:
     nest = nest_for(product())
     i, j = nest.axes
-    with listening() as heard:
+    with listening(Decision) as heard:
         explain_plan(nest, Plan(nest.axes, j, width=8, jam={i: 4}))
         explain_plan(nest, Plan(nest.axes))
     assert [d.what for d in heard] == [

@@ -10,11 +10,11 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
-from tensorad.codegen import decisions
 from tensorad.codegen.cost.predict import predict
 from tensorad.codegen.lower import lower_program
 from tensorad.display.schedule import _threads
 from tensorad.errors import BindError
+from tensorad.ir.analysis import decisions
 from tensorad.ir.tensor import Dim, Tensor
 from tests.support.machines import described
 
@@ -144,7 +144,7 @@ def test_nothing_is_kept_unasked() -> None:
     assert not decisions.is_listening()
     c, inputs = product()
     ta.build(c, inputs)
-    with decisions.listening() as heard:
+    with decisions.listening(decisions.Decision) as heard:
         lower_program([c], inputs)
     assert heard and not decisions.is_listening()
 
