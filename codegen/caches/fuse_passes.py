@@ -13,19 +13,14 @@ from dataclasses import replace
 from typing import Final
 
 from tensorad.codegen.caches.hints import SHORT_ROWS, far_tensors
-from tensorad.codegen.caches.pass_legality import (
-    all_expressions,
-    only_computes,
-    same_bounds,
-    targets,
-    with_pass,
-)
+from tensorad.codegen.caches.pass_legality import only_computes, same_bounds, with_pass
 from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Check, Fetch, Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
-from tensorad.codegen.loops.vector_loops import runs_in_lanes, statements
+from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.visit import all_expressions, statements, targets
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.decisions import Decision, note

@@ -15,6 +15,7 @@ from tensorad.codegen.caches.prefetch_indirect import picked_rows, with_rows_ahe
 from tensorad.codegen.caches.prefetch_rows import (
     bands,
     bands_ahead,
+    direct_reads,
     is_plain,
     offset,
     rows_of_next_turn,
@@ -25,7 +26,8 @@ from tensorad.codegen.caches.symbolic_strips import in_strips
 from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store
-from tensorad.codegen.loops.vector_loops import expressions, runs_in_lanes, statements
+from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule.transpose import FAR_APART
@@ -223,14 +225,9 @@ def _ahead(
 
     `beside`: whether lines of other rows are asked for, so that the processor follows none."""
     found: dict[Tensor, None] = {}
-    read: dict[Tensor, dict[Read, None]] = {}
     asks = beside or bool(picked_rows(s, far, around))  # the processor follows no row then
-    for c in s.body:
-        for e in () if isinstance(c, (For, If)) else reads(*expressions(c)):
-            if e.tensor in far:
-                read.setdefault(e.tensor, {})[e] = None
-    for t, places in read.items():
-        alone = not asks and (not _is_short(s, t) or _end_to_end(s, [*places], around))
+    for t, places in direct_reads(s, far).items():
+        alone = not asks and (not _is_short(s, t) or _end_to_end(s, places, around))
         near = not any(_is_elsewhere(e, around) for e in places)
         if (near and not alone) or any(_is_across(s, e) for e in places):
             found[t] = None

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from itertools import chain
 
 from tensorad.codegen.loops.ir import Check, Kernel, LoopProgram
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import assumed_bytes
 from tensorad.ir.tensor import Constant, Tensor

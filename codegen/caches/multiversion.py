@@ -25,7 +25,7 @@ from tensorad.codegen.cost.memory_model import SHORTEST
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import Check, For, Kernel, Store
 from tensorad.codegen.loops.substitute import where
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.decisions import Decision, listening, note
 from tensorad.ir.analysis.sizes import elements_formula

@@ -15,7 +15,7 @@ from tensorad.codegen.loops.index_ranges import ANY, COMPARES, Range, Ranges
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, Kernel, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.scratch import buffer
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.ir.dtypes import INT8, INT16, INT32, INT64, DType
 from tensorad.ir.expr import Call, Cast, Const, Expr, Param, Read, Select, call, cast, const, read
 from tensorad.ir.tensor import Tensor

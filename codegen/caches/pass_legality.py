@@ -5,24 +5,23 @@ No sum changes its order: lanes and registers of a loop that folds stay as they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
-from tensorad.codegen.loops.vector_loops import (
-    expressions,
-    lanes_for,
+from tensorad.codegen.loops.vector_loops import lanes_for, registers_for, runs_in_lanes
+from tensorad.codegen.loops.visit import (
+    all_expressions,
     params_of,
-    registers_for,
-    runs_in_lanes,
     statements,
+    targets,
 )
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
-from tensorad.ir.expr import Axis, Call, Const, Expr, Param, Read, param
+from tensorad.ir.expr import Axis, Call, Const, Param, Read, param
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads
 
@@ -71,7 +70,7 @@ def _crowded(first: For, second: For) -> bool:
 
 
 def _count(*loops: For) -> int:
-    nodes = postorder(*[e for s in loops for c in s.body for e in expressions(c)])
+    nodes = postorder(*[e for s in loops for e in all_expressions(s.body)])
     return sum(isinstance(e, Call) and takes_long(e) for e in nodes)
 
 
@@ -94,16 +93,6 @@ def only_computes(s: For) -> bool:
 def lanes_of_loop(s: For) -> int:
     """How many lanes make one register."""
     return s.lanes or lanes_for(postorder(*all_expressions(s.body)))
-
-
-def all_expressions(body: Iterable[Stmt]) -> list[Expr]:
-    """What statements evaluate themselves."""
-    return [e for s in body for e in expressions(s)]
-
-
-def targets(body: Iterable[Stmt]) -> dict[Param, None]:
-    """The scalars that statements set."""
-    return {p: None for s in body if isinstance(s, (Assign, Fold)) for p in s.targets}
 
 
 def _pass_before(body: Sequence[Stmt]) -> int:

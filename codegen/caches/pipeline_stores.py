@@ -11,19 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tensorad.codegen.caches.pass_legality import (
-    all_expressions,
-    lanes_of_loop,
-    same_bounds,
-    targets,
-)
+from tensorad.codegen.caches.pass_legality import lanes_of_loop, same_bounds
 from tensorad.codegen.cost.memory_model import ROWS_AHEAD
 from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.cost.store_groups import group_of
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, Kernel, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
-from tensorad.codegen.loops.vector_loops import params_of, runs_in_lanes, statements
+from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.visit import all_expressions, params_of, statements, targets
 from tensorad.codegen.nest.access import access
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import ONE, Call, Const, Expr, add, axis, call, int_const, mul, sub

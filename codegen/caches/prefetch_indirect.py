@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Fetch, For, If, Stmt, Store
-from tensorad.codegen.loops.vector_loops import expressions, lanes_for, runs_in_lanes
+from tensorad.codegen.loops.ir import Fetch, For, Stmt, Store
+from tensorad.codegen.loops.vector_loops import lanes_for, runs_in_lanes
+from tensorad.codegen.loops.visit import direct, expressions
 from tensorad.codegen.nest.access import access
 from tensorad.ir.expr import ONE, Axis, Expr, add, call, int_const, sub
 from tensorad.ir.order import READ
@@ -32,9 +33,7 @@ def picked_rows(s: For, far: Mapping[Tensor, None], around: Axis | None) -> list
     if around is None or around.step is not ONE or not runs_in_lanes(s):
         return []
     found: dict[Place, None] = {}
-    for c in s.body:
-        if isinstance(c, (For, If)):
-            continue
+    for c in direct(s.body):
         places = [(e.tensor, e.indices) for e in reads(*expressions(c))]
         if isinstance(c, Store):
             places += [(t, c.indices) for t in c.tensors]

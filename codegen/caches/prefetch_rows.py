@@ -16,7 +16,8 @@ from math import prod
 from tensorad.codegen.cost.memory_model import LONGEST, MAX_STRIDE
 from tensorad.codegen.loops.index_ranges import joined_digits, substitutor
 from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store
-from tensorad.codegen.loops.vector_loops import expressions, lanes_for, runs_in_lanes
+from tensorad.codegen.loops.vector_loops import lanes_for, runs_in_lanes
+from tensorad.codegen.loops.visit import all_expressions, direct, expressions, nested
 from tensorad.codegen.nest.access import FAR, strides
 from tensorad.codegen.target import machine
 from tensorad.ir.dtypes import INT64
@@ -62,7 +63,7 @@ def bands(s: For, far: Mapping[Tensor, None], around: Sequence[Axis]) -> dict[Te
     """
     found: dict[Tensor, list[Stmt]] = {}
     m = machine.current()
-    for t, places in _direct_reads(s, far).items():
+    for t, places in direct_reads(s, far).items():
         rows, stride = _rows(s, t, places, around)
         length = (s.axis.extent or 0) * stride * t.dtype.size_bytes
         waits = m.vector_bytes >= m.line or length < FEW_LINES * m.line or not runs_in_lanes(s)
@@ -85,7 +86,7 @@ def bands_ahead(
     if not (runs_in_lanes(s) and extent) or any(isinstance(c, (For, If)) for c in s.body):
         return found
     computed = sum([_operations(c) for c in s.body])
-    for t, places in _direct_reads(s, far).items():
+    for t, places in direct_reads(s, far).items():
         rows, stride = _rows(s, t, places, around)
         band = _without_gaps(s, rows, stride) if len(rows) > 1 else None
         if band is None:
@@ -123,7 +124,7 @@ def rows_of_next_turn(
     image = substitutor({around: add(around, around.step)})
     return {
         t: [_later(s, t, tuple([image(i) for i in e.indices])) for e in places]
-        for t, places in _direct_reads(s, large).items()
+        for t, places in direct_reads(s, large).items()
         if _follow_each_other(s, t, places, around)
     }
 
@@ -155,15 +156,16 @@ def is_plain(s: For) -> bool:
         return False
     if not all(isinstance(c, (Assign, Fold, Store)) for c in s.body):
         return False
-    every = [e for c in s.body for e in expressions(c)]
+    every = all_expressions(s.body)
     indices = [i for e in reads(*every) for i in e.indices]
     return not (any(e.kinds & SELECT for e in every) or any(i.kinds & PARAM for i in indices))
 
 
-def _direct_reads(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Read]]:
+def direct_reads(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Read]]:
+    """What a loop reads itself of large tensors, not in further loops or branches."""
     found: dict[Tensor, dict[Read, None]] = {}
-    for c in s.body:
-        for e in () if isinstance(c, (For, If)) else reads(*expressions(c)):
+    for c in direct(s.body):
+        for e in reads(*expressions(c)):
             if e.tensor in far:
                 found.setdefault(e.tensor, {})[e] = None
     return {t: [*places] for t, places in found.items()}
@@ -204,13 +206,12 @@ Places = dict[tuple[Expr, ...], tuple[Axis, ...]]
 def _used_inside(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, Places]:
     """What a loop with others inside surely reads and stores, if the bounds are constant."""
     found: dict[Tensor, Places] = {}
-    stack: list[tuple[Stmt, tuple[Axis, ...]]] = [(s, ())]
-    while stack and any(isinstance(c, For) for c in s.body):
-        c, axes = stack.pop()
+    if not any(isinstance(c, For) for c in s.body):
+        return found
+    for c, around in nested((s,)):
         if isinstance(c, For):
             if c.axis.step is not ONE or not c.axis.extent or not isinstance(c.axis.lower, Const):
                 return {}
-            stack.extend([(inner, (*axes, c.axis)) for inner in c.body])
             continue
         every = expressions(c)
         if not isinstance(c, (Assign, Fold, Store)) or any(e.kinds & SELECT for e in every):
@@ -220,7 +221,8 @@ def _used_inside(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, Places]:
             used += [(t, c.indices) for t in c.tensors]
         for t, indices in used:
             if t in far:
-                found.setdefault(t, {})[indices] = axes
+                axes = [x.axis for x in around if isinstance(x, For)]
+                found.setdefault(t, {})[indices] = tuple(axes)
     return found
 
 

@@ -20,11 +20,12 @@ import numpy as np
 
 from tensorad.codegen.caches.prefetch_rows import digits
 from tensorad.codegen.loops.index_ranges import among, joined_digits
-from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Stmt, Store
+from tensorad.codegen.loops.ir import Assign, Check, Fold, For, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
-from tensorad.codegen.loops.vector_loops import expressions, lanes_for, params_of, statements
+from tensorad.codegen.loops.vector_loops import lanes_for
+from tensorad.codegen.loops.visit import expressions, nested, params_of, statements
 from tensorad.codegen.nest.access import FAR, access, strides
 from tensorad.codegen.schedule.emit import strips
 from tensorad.ir.expr import (
@@ -242,16 +243,10 @@ def _lower(a: Axis) -> int:
 
 def _stores(body: Sequence[Stmt], t: Tensor) -> Iterator[tuple[Store, tuple[Axis, ...] | None]]:
     """The stores to `t` with the loops around them; None for those that may not happen."""
-    stack: list[tuple[Stmt, tuple[Axis, ...] | None]] = [(s, ()) for s in body]
-    while stack:
-        s, loops = stack.pop()
-        if isinstance(s, For):
-            inner = None if loops is None else (*loops, s.axis)
-            stack.extend([(c, inner) for c in s.body])
-        elif isinstance(s, If):
-            stack.extend([(c, None) for c in (*s.then, *s.orelse)])
-        elif isinstance(s, Store) and any(x is t for x in s.tensors):
-            yield s, loops
+    for s, around in nested(body):
+        if isinstance(s, Store) and any(x is t for x in s.tensors):
+            loops = tuple([c.axis for c in around if isinstance(c, For)])
+            yield s, loops if len(loops) == len(around) else None
 
 
 def _offset(t: Tensor, s: Store) -> Linear | None:

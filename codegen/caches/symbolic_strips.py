@@ -14,6 +14,7 @@ from dataclasses import replace
 from tensorad.codegen.caches.misaligned_tiles import copied, may_be_copied
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import For, Stmt, Store
+from tensorad.codegen.loops.rewrite import mapped
 from tensorad.codegen.loops.substitute import placed, where
 from tensorad.codegen.loops.vector_loops import lanes_for, runs_in_lanes
 from tensorad.codegen.nest.access import access
@@ -101,18 +102,13 @@ def _tile(s: For, streamed: Collection[Tensor]) -> list[Store]:
     across = any(x.stride(lane) and x.stride(s.axis) == 1 for x in places)
     if not across or not are_followed([x.stride(lane) for x in places]):
         return []
-    copies = [_at(rows[0], {s.axis: add(s.axis, int_const(k))}) for k in range(len(rows))]
+    moves = [substitutor({s.axis: add(s.axis, int_const(k))}) for k in range(len(rows))]
+    copies = [mapped(rows[0], image) for image in moves]
     return rows if all(_same(c, r) for c, r in zip(copies, rows, strict=True)) else []
 
 
 def _bounds(a: Axis) -> tuple[Expr, ...]:
     return a.lower, a.upper, a.step
-
-
-def _at(s: Store, mapping: dict[Expr, Expr]) -> Store:
-    image = substitutor(mapping)
-    indices = tuple([image(i) for i in s.indices])
-    return replace(s, indices=indices, values=tuple([image(v) for v in s.values]))
 
 
 def _same(s: Store, other: Store) -> bool:
@@ -133,7 +129,7 @@ def _goes_on(s: For, after: Stmt) -> bool:
     if not same or len(inner.body) > 1 or not isinstance(row, Store):
         return False
     assert isinstance(first, Store)  # `_tile` has seen that
-    return _same(_at(first, {s.axis: after.axis, own.axis: inner.axis}), row)
+    return _same(mapped(first, substitutor({s.axis: after.axis, own.axis: inner.axis})), row)
 
 
 def _strips(s: For, rows: Sequence[Store], after: For | None, made: list[Tensor]) -> list[Stmt]:

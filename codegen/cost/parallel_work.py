@@ -12,7 +12,7 @@ from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import Ranges
 from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loops.substitute import walked_range
-from tensorad.codegen.loops.vector_loops import expressions
+from tensorad.codegen.loops.visit import all_expressions
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import elements_formula
 from tensorad.ir.expr import (
@@ -106,7 +106,7 @@ def _places(body: Sequence[Stmt]) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
     for s in body:
         if isinstance(s, Store):
             yield from [(t, s.indices) for t in s.tensors]
-    for e in postorder(*[e for s in body for e in expressions(s)]):
+    for e in postorder(*all_expressions(body)):
         if isinstance(e, Read):
             yield e.tensor, e.indices
 
@@ -175,7 +175,7 @@ def _half_cycles(body: Sequence[Stmt], lane: Axis | None) -> int:
             fused.update(dict.fromkeys(s.values))
         elif isinstance(s, Store):
             total += 2 * _MOVED * len(s.tensors)
-    for e in postorder(*[e for s in body for e in expressions(s)]):
+    for e in postorder(*all_expressions(body)):
         if isinstance(e, Read):
             total += _MOVED * (lane is None or lane in free_leaves(*e.indices))
         elif isinstance(e, Call) and e.dtype.is_float and not (e in fused and e.op == "mul"):

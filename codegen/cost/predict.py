@@ -9,7 +9,7 @@ from typing import Final
 from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Stmt
 from tensorad.codegen.loops.substitute import walked_range
-from tensorad.codegen.loops.vector_loops import expressions
+from tensorad.codegen.loops.visit import expressions
 from tensorad.ir.analysis.sizes import bytes_of, size_value
 from tensorad.ir.expr import Axis, Call, Const, Expr, Param, Size, int_const
 from tensorad.ir.order import AXIS, PARAM, READ, occurs

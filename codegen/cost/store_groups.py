@@ -13,7 +13,8 @@ from typing import Final
 
 from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, Store
-from tensorad.codegen.loops.vector_loops import expressions, registers_for
+from tensorad.codegen.loops.vector_loops import registers_for
+from tensorad.codegen.loops.visit import all_expressions
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
 from tensorad.ir.expr import Call, Const, Expr, Param, Read, Select
@@ -33,7 +34,7 @@ def group_of(s: For, lanes: int) -> int:
     """Registers of the lane group of a vector loop, the code generator's choice included."""
     if s.width or s.within is not None or not _only_stores(s, lanes):
         return registers_for(s, lanes)
-    order = postorder(*[e for c in s.body for e in expressions(c)])
+    order = postorder(*all_expressions(s.body))
     floats = [e for e in order if e.dtype.is_float]
     varying = {e: None for e in floats if isinstance(e, Param) or s.axis in free_leaves(e)}
     calls = [e for e in varying if isinstance(e, Call)]
@@ -91,7 +92,7 @@ def are_neighbours(s: For) -> bool:
         return False
     made = {p: None for c in s.body if isinstance(c, (Assign, Fold)) for p in c.targets}
     stored = [(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
-    read = [(e.tensor, e.indices) for e in reads(*[e for c in s.body for e in expressions(c)])]
+    read = [(e.tensor, e.indices) for e in reads(*all_expressions(s.body))]
     for t, indices in (*stored, *read):
         if access(t, indices).stride(s.axis) not in (0, 1):
             return False

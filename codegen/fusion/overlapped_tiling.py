@@ -21,7 +21,7 @@ from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, S
 from tensorad.codegen.loops.relocate import Place, moved
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
-from tensorad.codegen.loops.vector_loops import expressions, params_of, statements
+from tensorad.codegen.loops.visit import all_expressions, params_of, statements
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.decisions import Decision, note
@@ -84,7 +84,7 @@ class _Stage:
         where rows are read otherwise."""
         found: dict[Tensor, list[Linear]] = {t: [] for t in self.kernel.reads}
         for p in self.pieces:
-            for e in reads(*[e for s in statements(p.body) for e in expressions(s)]):
+            for e in reads(*all_expressions(statements(p.body))):
                 if e.indices and e.tensor in found:
                     found[e.tensor].append(linear_form(e.indices[0]).plus(p.row(), -1))
         return {t: _ends(distances) for t, distances in found.items()}
@@ -179,7 +179,7 @@ def _stage(k: Kernel, schedules: Schedules) -> _Stage | None:
 
 def _reads_its_own(k: Kernel) -> bool:
     """Whether the kernel reads what it stores: rows of other blocks may be among that."""
-    every = [e for s in statements(k.body) for e in expressions(s)]
+    every = all_expressions(statements(k.body))
     return any(e.tensor in k.writes for e in reads(*every))
 
 

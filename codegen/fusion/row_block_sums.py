@@ -14,7 +14,7 @@ from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.scratch import PAGE, buffer
 from tensorad.codegen.loops.substitute import placed
-from tensorad.codegen.loops.vector_loops import expressions, statements
+from tensorad.codegen.loops.visit import all_expressions, statements
 from tensorad.ir.expr import Axis, Const, Expr, Param, add, axis, int_const, read
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
@@ -90,7 +90,7 @@ def in_scratch(block: Axis, heads: Sequence[Stmt], rows: For) -> Kept | None:
     assert isinstance(lane, For)  # it is a pass of the lanes
     every = [*statements((*heads, rows))]
     stores = [s for s in every if isinstance(s, Store)]
-    used = reads(*[e for s in every for e in expressions(s)])
+    used = reads(*all_expressions(every))
     if not all(isinstance(v, (Param, Const)) for s in stores for v in s.values):
         return None
     homes: dict[Tensor, _Home] = {}

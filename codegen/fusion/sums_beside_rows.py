@@ -17,7 +17,7 @@ from tensorad.codegen.fusion.row_block_sums import in_scratch, one_by_one
 from tensorad.codegen.loops.index_ranges import Ranges
 from tensorad.codegen.loops.ir import Check, For, Kernel, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
-from tensorad.codegen.loops.vector_loops import expressions, statements
+from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import fixed_bytes

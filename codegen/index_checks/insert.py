@@ -7,12 +7,11 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from tensorad.codegen.caches.pass_legality import all_expressions
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.index_checks.facts import Fact, counts, facts_of
 from tensorad.codegen.index_checks.joins import Joint, joined
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Kernel, Stmt
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import all_expressions, statements
 from tensorad.codegen.nest.folds import lower_values
 from tensorad.ir.combiner import all_combiner
 from tensorad.ir.dtypes import BOOL
@@ -135,7 +134,7 @@ class _Plan:
 
 def _kernel(unit: Unit, facts: Sequence[Fact]) -> Kernel:
     body = tuple([s for j in joined(facts) for s in _tested(j)])
-    used = dict.fromkeys(r.tensor for r in reads(*all_expressions([*statements(body)])))
+    used = dict.fromkeys(r.tensor for r in reads(*all_expressions(statements(body))))
     return Kernel(f"{unit.op.name}.check", body, (), tuple(used))
 
 

@@ -9,7 +9,7 @@ from tensorad.codegen.llvm.ops import is_constant
 from tensorad.codegen.llvm.text import Value
 from tensorad.codegen.loops.ir import Assign, For, Kernel, Stmt
 from tensorad.codegen.loops.substitute import JoinedStrips, joined_strips
-from tensorad.codegen.loops.vector_loops import params_of, statements
+from tensorad.codegen.loops.visit import params_of, statements
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Param
 from tensorad.ir.tensor import Tensor

@@ -25,7 +25,8 @@ from tensorad.codegen.loops.ir import (
     Store,
     Visit,
 )
-from tensorad.codegen.loops.vector_loops import InLanes, LaneUse, expressions, statements, store_run
+from tensorad.codegen.loops.vector_loops import InLanes, LaneUse, store_run
+from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, INT64

@@ -19,10 +19,10 @@ from tensorad.codegen.llvm.expressions import Expressions
 from tensorad.codegen.llvm.far_rows import row_pointer
 from tensorad.codegen.llvm.memory import Offset, side_by_side
 from tensorad.codegen.llvm.text import Code, Value, memory_type
-from tensorad.codegen.llvm.windows import direct, of_axes
+from tensorad.codegen.llvm.windows import of_axes
 from tensorad.codegen.loops.ir import Fetch, For, If, Store
 from tensorad.codegen.loops.scratch import PAGE
-from tensorad.codegen.loops.vector_loops import expressions, statements
+from tensorad.codegen.loops.visit import all_expressions, direct, expressions, statements
 from tensorad.codegen.nest.access import access
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Call, Const, Expr, Read, Size, axis, int_const, mul, sub
@@ -174,7 +174,7 @@ def start_of_head(values: Expressions, s: For, lower: str, start: str, lanes: in
     before = put(f"sub i64 {head}, {lanes}")
     own = axis(s.axis.name, s.axis.lower, s.axis.upper)
     values.keep(own, Value((lower,), INT64, 0, values.code.depth, 0))
-    for e in reads(*[x for c in s.body for x in expressions(c)]):
+    for e in reads(*all_expressions(s.body)):
         if not access(e.tensor, e.indices).stride(s.axis) or _moves_with_rows(e, s):
             continue
         place = memory.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))

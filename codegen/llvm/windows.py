@@ -14,19 +14,14 @@ from tensorad.codegen.cost.memory_model import MAX_STRIDE
 from tensorad.codegen.llvm.expressions import Expressions
 from tensorad.codegen.llvm.far_rows import Window
 from tensorad.codegen.llvm.memory import Offset
-from tensorad.codegen.loops.ir import For, If, Stmt
-from tensorad.codegen.loops.vector_loops import expressions
+from tensorad.codegen.loops.ir import Stmt
+from tensorad.codegen.loops.visit import all_expressions, direct
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, reads
 
 FEWEST_ROWS: Final = 3
 """Neighbours from which a transposed block costs less than reading element by element."""
-
-
-def direct(body: Sequence[Stmt]) -> list[Stmt]:
-    """The statements that are not inside further loops or branches."""
-    return [s for s in body if not isinstance(s, (For, If))]
 
 
 def of_axes(unit: Expr) -> bool:
@@ -50,7 +45,7 @@ def find_windows(
     for known in [r for r in memory.windows if r.tensor in stored]:
         del memory.windows[known]
     groups: dict[object, tuple[Offset, dict[int, list[Read]]]] = {}
-    for e in reads(*[x for s in direct(body) for x in expressions(s)]):
+    for e in reads(*all_expressions(direct(body))):
         memory.windows.pop(e, None)  # of an earlier loop, which may have had more lanes
         if e.tensor in stored:
             continue

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.loops.ir import For, If, Stmt
 from tensorad.codegen.loops.substitute import joined_strips, placed
+from tensorad.codegen.loops.visit import nested
 from tensorad.ir.expr import Axis, Const, Expr, add, axis, floordiv, int_const, mod, mul
 
 FEW_RUNS: Final = 32
@@ -72,16 +74,10 @@ def runs_of(a: Axis) -> int | None:
 def _points(body: tuple[Stmt, ...]) -> int:
     """Statements that run in one pass over a block; loops of unknown length count as long."""
     total = 0
-    stack = [(s, 1) for s in body]
-    while stack:
-        s, times = stack.pop()
-        if isinstance(s, For):
-            runs = runs_of(s.axis)
-            stack.extend((c, times * (FEW_POINTS if runs is None else runs)) for c in s.body)
-        elif isinstance(s, If):
-            stack.extend((c, times) for c in (*s.then, *s.orelse))
-        else:
-            total += times
+    for s, around in nested(body):
+        if not isinstance(s, (For, If)):
+            runs = [runs_of(c.axis) for c in around if isinstance(c, For)]
+            total += prod([FEW_POINTS if r is None else r for r in runs])
     return total
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import is_
 from typing import TypeVar
+from typing import cast as static_cast
 
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
@@ -40,6 +41,11 @@ def rewrite(
             made.append(s if found is None else found)
     same = isinstance(body, tuple) and len(made) == len(body) and all(map(is_, made, body))
     return body if same else tuple(made)  # type: ignore[return-value]  # a tuple if the same
+
+
+def mapped(s: _S, image: Image) -> _S:
+    """One statement with all it evaluates replaced: of the same kind."""
+    return static_cast(_S, _inside(s, None, image))
 
 
 def _inside(s: Stmt, rule: Rule | None, image: Image | None) -> Stmt:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Assign, For, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
-from tensorad.codegen.loops.vector_loops import expressions, statements
+from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Select, axis, logical_and, select
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.index.linear import linear_form

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loops.ir import Assign, Fold, For, If, Stmt, Store
+from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.errors import InternalError
 from tensorad.ir.expr import ONE, Expr, Param
 from tensorad.ir.tensor import Tensor
@@ -13,39 +14,6 @@ from tensorad.ir.visit import params_in, postorder, reads
 
 MAX_REGISTERS = 8
 """Registers of one lane group at most."""
-
-
-def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
-    """Every statement of a block, outer ones first."""
-    stack = list(body)[::-1]
-    while stack:
-        s = stack.pop()
-        yield s
-        if isinstance(s, For):
-            stack.extend(reversed(s.body))
-        elif isinstance(s, If):
-            stack.extend(reversed(s.orelse))
-            stack.extend(reversed(s.then))
-
-
-def expressions(s: Stmt) -> tuple[Expr, ...]:
-    """What a statement itself evaluates (not the statements inside it)."""
-    match s:  # the most frequent first
-        case Fold() | Assign():
-            return s.values
-        case Store():
-            return (*s.indices, *s.values)
-        case For():
-            return (s.axis.lower, s.axis.upper, s.axis.step)
-        case If():
-            return (s.cond,)
-        case Check():
-            return (s.index, s.extent)
-        case Fetch():
-            return s.indices
-        case Visit():
-            return ()
-    raise InternalError(f"unknown statement {type(s).__name__}")
 
 
 def runs_in_lanes(s: Stmt) -> bool:
@@ -67,12 +35,6 @@ def store_run(body: Sequence[Stmt]) -> int:
             break
         count += 1
     return max(1, count)
-
-
-def params_of(s: Stmt) -> list[Param]:
-    """Scalars a statement itself reads or writes."""
-    found = params_in(*expressions(s))
-    return [*found, *s.targets] if isinstance(s, (Assign, Fold)) else found
 
 
 def lanes_for(values: Iterable[Expr | Tensor]) -> int:

@@ -17,7 +17,7 @@ from tensorad.codegen.loops.ir import (
     Store,
     Visit,
 )
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr, Param, Read, Reduce
 from tensorad.ir.tensor import Constant, Tensor

@@ -14,9 +14,9 @@ from math import inf
 
 from tensorad.codegen.llvm.phases import phases
 from tensorad.codegen.loops.index_ranges import Ranges
-from tensorad.codegen.loops.ir import For, If, LoopProgram, Stmt, Store
+from tensorad.codegen.loops.ir import For, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.scratch import ALIGNMENT
-from tensorad.codegen.loops.vector_loops import expressions
+from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.expr import Expr
@@ -85,21 +85,15 @@ def _used(body: Iterable[Stmt]) -> Rows:
         rows = ranges.of(indices[0])[1] + 1 if indices else inf
         found[t] = max(found.get(t, 0), rows)
 
-    def block(statements: Iterable[Stmt]) -> None:
-        for s in statements:
-            for e in reads(*expressions(s)):
-                use(e.tensor, e.indices)
-            if isinstance(s, Store):
-                for t in s.tensors:
-                    use(t, s.indices)
-            elif isinstance(s, If):
-                block((*s.then, *s.orelse))
-            elif isinstance(s, For):
-                ranges.enter(s.axis)
-                if s.within is not None:  # the code generator may move the borders of a strip
-                    low, high = ranges.of(s.within.lower)[0], ranges.of(s.within.upper)[1]
-                    ranges.memo[s.axis] = (low, high - 1)
-                block(s.body)
-
-    block(body)
+    for s in statements(body):
+        for e in reads(*expressions(s)):
+            use(e.tensor, e.indices)
+        if isinstance(s, Store):
+            for t in s.tensors:
+                use(t, s.indices)
+        elif isinstance(s, For):
+            ranges.enter(s.axis)
+            if s.within is not None:  # the code generator may move the borders of a strip
+                low, high = ranges.of(s.within.lower)[0], ranges.of(s.within.upper)[1]
+                ranges.memo[s.axis] = (low, high - 1)
     return found

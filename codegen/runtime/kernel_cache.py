@@ -13,7 +13,7 @@ from tensorad.codegen.llvm.loops import FunctionText
 from tensorad.codegen.llvm.phases import function_text, phases
 from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import Check, Kernel
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.target import link, machine
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Size

@@ -10,7 +10,7 @@ from typing import Final
 from tensorad.codegen.cost.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.cost.predict import Prediction, predict
 from tensorad.codegen.loops.ir import For, Kernel, LoopProgram
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.runtime.arguments import size_number
 from tensorad.codegen.target import machine
 from tensorad.codegen.target.peak_speeds import measured

@@ -11,7 +11,7 @@ from tensorad.autodiff.adjoints.adjoint import Contribution, Target
 from tensorad.autodiff.adjoints.inlining import Uses
 from tensorad.bound import bound
 from tensorad.codegen.loops.ir import For
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.expr import Expr, axis, call, int_const, logical_and, logical_or
 from tensorad.ir.tensor import Compute, Scatter, Tensor

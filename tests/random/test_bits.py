@@ -13,8 +13,8 @@ from tensorad import te
 from tensorad.codegen.directives import REORDERING, Choices, switches
 from tensorad.codegen.fusion import tile
 from tensorad.codegen.loops.ir import For, Stmt
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.errors import InternalError

@@ -15,8 +15,8 @@ import tensorad as ta
 from benchmarks.suites import sparse as benchmark
 from tensorad import topi
 from tensorad.codegen.loops.ir import For, If, Store
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.errors import BindError, BuildError, GradError, MissingPackageError, ShapeError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor

@@ -17,7 +17,7 @@ from tensorad.autodiff import jvp, vjp
 from tensorad.bound import bound
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import If
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.compiled import CompiledFunction
 from tensorad.counting import work

@@ -10,8 +10,8 @@ from tensorad.codegen.directives import Given, schedules
 from tensorad.codegen.fusion.fuse import fuse_units
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, If, Kernel, LoopProgram, Stmt, Store
-from tensorad.codegen.loops.vector_loops import expressions, statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.codegen.lower import needed_units
 from tensorad.codegen.nest.ir import Nest, nest_of, simplify_nest
 from tensorad.codegen.schedule.emit import emit_nest

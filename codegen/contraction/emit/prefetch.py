@@ -17,7 +17,8 @@ from tensorad.codegen.contraction.emit.reduce_strips import column_of
 from tensorad.codegen.contraction.recognise import is_symbolic
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Fetch, For, Stmt
-from tensorad.codegen.loops.vector_loops import expressions, runs_in_lanes
+from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.visit import all_expressions
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import fixed_bytes, fixed_elements
@@ -195,7 +196,7 @@ def _asking(s: For, step: Axis, lanes: int) -> For:
         body = [_asking(c, step, lanes) if isinstance(c, For) else c for c in s.body]
         return replace(s, body=tuple(body))
     found: list[Fetch] = []
-    for e in dict.fromkeys([e for c in s.body for e in reads(*expressions(c))]):
+    for e in reads(*all_expressions(s.body)):
         piece = lanes * e.tensor.dtype.size_bytes
         if (fixed_bytes(e.tensor) or LARGE) > machine.current().l2 // BESIDE:
             later = substitutor({step: add(step, int_const(PACKED_AHEAD // piece))})

@@ -6,7 +6,7 @@ Every sum takes its terms one by one in the order of the loops as they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 from tensorad.codegen.cost.operation_costs import FUNCTION, cycles
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Fetch, Fold, For, Stmt
+from tensorad.codegen.loops.rewrite import mapped
 from tensorad.ir.expr import ZERO, Axis, Expr, add, axis, floordiv, int_const, mod, mul, sub
 from tensorad.simplify.index.linear import linear_form
 
@@ -102,10 +103,6 @@ def _written(body: Sequence[Step], copies: Sequence[Mapping[Expr, Expr]]) -> Ite
         yield from _moved(body, mapping)
 
 
-def _moved(body: Sequence[Step], mapping: Mapping[Expr, Expr]) -> Iterator[Step]:
+def _moved(body: Sequence[Step], mapping: Mapping[Expr, Expr]) -> list[Step]:
     image = substitutor(mapping)
-    for s in body:
-        if isinstance(s, Fetch):
-            yield replace(s, indices=tuple([image(i) for i in s.indices]))
-        else:
-            yield replace(s, values=tuple([image(v) for v in s.values]))
+    return [mapped(s, image) for s in body]

@@ -19,7 +19,7 @@ from tensorad.codegen.caches.prefetch_indirect import picked_rows, with_rows_ahe
 from tensorad.codegen.caches.symbolic_strips import in_strips
 from tensorad.codegen.directives import Choices, Schedules
 from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.ir.dtypes import INT8, INT64
 from tensorad.ir.expr import Expr, axis, call, int_const, read
 from tensorad.ir.tensor import Tensor

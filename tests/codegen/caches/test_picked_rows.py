@@ -9,7 +9,7 @@ from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen.loops.ir import Fetch, For, LoopProgram
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
 from tests.support.machines import described

@@ -12,7 +12,7 @@ from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, Kernel, Store
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.tensor import Tensor

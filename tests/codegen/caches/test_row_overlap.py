@@ -13,8 +13,8 @@ from tensorad.autodiff import vjp
 from tensorad.codegen.caches import pipeline_stores
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, LoopProgram
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor

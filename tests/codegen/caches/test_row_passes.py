@@ -11,7 +11,8 @@ from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen.loops.ir import Fetch, Fold, For, Stmt, Store
-from tensorad.codegen.loops.vector_loops import runs_in_lanes, statements
+from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor

@@ -14,7 +14,7 @@ from tensorad.codegen.caches import prefetch_rows, streaming_buffers
 from tensorad.codegen.loops.index_ranges import joined_digits
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.tensor import Tensor

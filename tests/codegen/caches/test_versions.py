@@ -14,7 +14,7 @@ from tensorad.building import build
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
 from tensorad.codegen.loops.substitute import joined_strips
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.analysis.decisions import Decision, listening

@@ -18,8 +18,8 @@ from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.index_ranges import joined_digits
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fold, For, If, LoopProgram
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.nest.ir import nest_of, simplify_nest
 from tensorad.codegen.runtime.kernel_cache import kernel_text

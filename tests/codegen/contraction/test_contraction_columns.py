@@ -7,8 +7,8 @@ import pytest
 
 from tensorad.building import build
 from tensorad.codegen.loops.ir import Fetch, Kernel
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tests.codegen.contraction.test_contraction_panels import product
 from tests.support.machines import described

@@ -12,8 +12,8 @@ from tensorad import te, topi
 from tensorad.codegen.cost.predict import predict
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.ir import For, If
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.expr import Expr
 from tensorad.ir.reference.interpret import interpret

@@ -13,8 +13,8 @@ from tensorad.codegen.contraction.gapped_lanes import pitches, steps_of_panel, s
 from tensorad.codegen.contraction.recognise import recognise
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.ir import Fetch, For, LoopProgram
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.nest.ir import nest_of, simplify_nest
 from tensorad.ir.tensor import Compute, Tensor, outputs

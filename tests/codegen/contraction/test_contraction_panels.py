@@ -21,8 +21,8 @@ from tensorad.codegen.contraction.register_tiles import (
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import Fetch, Fold, For, If, Kernel, Stmt, Store
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text
 from tensorad.ir.expr import Axis, Const, Expr, Size, int_const

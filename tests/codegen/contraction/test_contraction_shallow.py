@@ -9,8 +9,8 @@ from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.ir import For, LoopProgram
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.expr import Size

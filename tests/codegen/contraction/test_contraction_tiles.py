@@ -19,7 +19,7 @@ from tensorad.codegen.contraction.register_tiles import (
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.ir import Fold, For
 from tensorad.codegen.loops.printer import format_loops
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.ir.expr import Const, int_const

@@ -10,8 +10,8 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.codegen.loops.ir import Fetch, Fold, For, If, Kernel
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.expr import Axis, Const, Expr, int_const
 from tensorad.ir.tensor import Tensor

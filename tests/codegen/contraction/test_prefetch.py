@@ -11,8 +11,8 @@ from tensorad.autodiff import vjp
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import Fetch, For
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text
 from tests.codegen.contraction.test_contraction import interpreted, matmul

@@ -15,8 +15,8 @@ from tensorad.codegen.directives import Choices, Given
 from tensorad.codegen.fusion import tile
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fold, LoopProgram, Store
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.compiled import CompiledFunction
 from tensorad.ir.analysis.sizes import bytes_of

@@ -11,7 +11,7 @@ from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.scratch import scratch_bytes
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.reference.interpret import interpret

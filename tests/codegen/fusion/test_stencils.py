@@ -11,8 +11,8 @@ import tensorad as ta
 from tensorad import te
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, Kernel, LoopProgram, Store
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
 from tests.codegen.llvm.test_targets import HAS_AVX2

@@ -13,8 +13,8 @@ from tensorad.codegen.cost.predict import predict
 from tensorad.codegen.fusion import fuse
 from tensorad.codegen.loops.ir import Fetch, For, Kernel, LoopProgram, Store
 from tensorad.codegen.loops.substitute import joined_strips, walked_range
-from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
 from tensorad.errors import BoundsError

@@ -13,7 +13,7 @@ from tensorad import te
 from tensorad.codegen.cost.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.llvm.call_block import LIGHT
 from tensorad.codegen.loops.ir import For
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import compiled_kernel
 from tensorad.ir.analysis.sizes import size_value

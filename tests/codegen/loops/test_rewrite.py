@@ -4,47 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, get_args, get_type_hints
+from typing import get_args
 
 import pytest
 
-from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, LoopKind, Stmt, Store, Visit
+from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.codegen.loops.rewrite import rewrite
-from tensorad.codegen.loops.scratch import buffer
-from tensorad.ir.combiner import Combiner, sum_combiner
+from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Axis, Expr, Param, Read, add, axis, int_const, mul, param, read
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul, param
 from tensorad.ir.visit import postorder, rewriter
+from tests.support.statement_samples import BLOCK, P, T, X, sample
 
-P, X, Y = (param(name, INT64) for name in "pxy")
-T = buffer("T", (8, 8), INT64)
+Y = param("y", INT64)
 SET = Assign((P,), (X,))
-SAMPLES: dict[Any, Any] = {
-    Expr: X,
-    Expr | None: X,
-    tuple[Expr, ...]: (X, mul(X, X)),
-    Read: read(T, (X, X)),
-    Axis: axis("i", X, add(X, X)),
-    Axis | None: axis("w", X, add(X, X)),
-    tuple[Stmt, ...]: (SET, Visit()),
-    tuple[Param, ...]: (P,),
-    Tensor: T,
-    tuple[Tensor, ...]: (T,),
-    Combiner: sum_combiner(INT64),
-    LoopKind: "serial",
-    str: "s",
-    int: 1,
-    bool: True,
-}
-"""What a field of each type holds: `X` wherever an expression is evaluated."""
 KINDS = get_args(Stmt)
-
-
-def sample(kind: type) -> Any:
-    """A statement with something in every field; a field of a new type needs a sample, too."""
-    hints = get_type_hints(kind)
-    return kind(**{f.name: SAMPLES[hints[f.name]] for f in fields(kind)})
 
 
 def held(value: object) -> Iterator[Expr]:
@@ -98,9 +72,7 @@ def test_the_same_objects_where_nothing_changes(kind: type) -> None:
 def test_every_statement_is_asked_about_inner_ones_first(kind: type) -> None:
     s, asked = sample(kind), list[Stmt]()
     rewrite((s,), lambda c: asked.append(c))
-    blocks = [
-        getattr(s, f.name) for f in fields(s) if getattr(s, f.name) is SAMPLES[tuple[Stmt, ...]]
-    ]
+    blocks = [getattr(s, f.name) for f in fields(s) if getattr(s, f.name) is BLOCK]
     assert asked == [c for b in blocks for c in b] + [s]
 
 

@@ -12,7 +12,7 @@ from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.scan.vector_blocks import PIECE, ROWS
 from tensorad.config import override

@@ -1,0 +1,75 @@
+"""Looking through loop programs: the statements of a block, what they evaluate and set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.errors import InternalError
+from tensorad.ir.expr import Expr, Param
+from tensorad.ir.visit import params_in
+
+
+def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Every statement of a block, outer ones first."""
+    stack = list(body)[::-1]
+    while stack:
+        s = stack.pop()
+        yield s
+        if isinstance(s, For):
+            stack.extend(reversed(s.body))
+        elif isinstance(s, If):
+            stack.extend(reversed(s.orelse))
+            stack.extend(reversed(s.then))
+
+
+def nested(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, tuple[For | If, ...]]]:
+    """Every statement of a block, with the loops and branches around it, outermost first."""
+    stack: list[tuple[Stmt, tuple[For | If, ...]]] = [(s, ()) for s in reversed(body)]
+    while stack:
+        s, around = stack.pop()
+        yield s, around
+        if isinstance(s, (For, If)):
+            inner = s.body if isinstance(s, For) else (*s.then, *s.orelse)
+            stack.extend([(c, (*around, s)) for c in reversed(inner)])
+
+
+def direct(body: Sequence[Stmt]) -> list[Stmt]:
+    """The statements that are not inside further loops or branches."""
+    return [s for s in body if not isinstance(s, (For, If))]
+
+
+def expressions(s: Stmt) -> tuple[Expr, ...]:
+    """What a statement itself evaluates (not the statements inside it)."""
+    match s:  # the most frequent first
+        case Fold() | Assign():
+            return s.values
+        case Store():
+            return (*s.indices, *s.values)
+        case For():
+            return (s.axis.lower, s.axis.upper, s.axis.step)
+        case If():
+            return (s.cond,)
+        case Check():
+            return (s.index, s.extent)
+        case Fetch():
+            return s.indices
+        case Visit():
+            return ()
+    raise InternalError(f"unknown statement {type(s).__name__}")
+
+
+def all_expressions(body: Iterable[Stmt]) -> list[Expr]:
+    """What statements evaluate themselves."""
+    return [e for s in body for e in expressions(s)]
+
+
+def targets(body: Iterable[Stmt]) -> dict[Param, None]:
+    """The scalars that statements set."""
+    return {p: None for s in body if isinstance(s, (Assign, Fold)) for p in s.targets}
+
+
+def params_of(s: Stmt) -> list[Param]:
+    """Scalars a statement itself reads or writes."""
+    found = params_in(*expressions(s))
+    return [*found, *s.targets] if isinstance(s, (Assign, Fold)) else found
