@@ -56,8 +56,9 @@ def is_read(e: Expr) -> bool:
 def extract_reductions(op: Compute) -> Compute:
     """op -> the same compute whose bodies are free of nested reductions.
 
-    A body that *is* a reduction keeps it; every other reduction becomes a compute of its own
-    over just the axes it depends on. Returns `op` itself if there is nothing to extract.
+    A body that *is* a reduction keeps it, if no other body has it inside; every other reduction
+    becomes a compute of its own over just the axes it depends on. Returns `op` itself if there
+    is nothing to extract.
     """
     if op not in _staged:
         bodies = _extract_all(op)
@@ -79,6 +80,10 @@ def _extract_all(op: Compute) -> tuple[Expr, ...]:
             bodies.append(reduce_expr(body.combiner, sources, body.axes, condition, body.index))
         else:
             bodies.append(body)
+    for n, body in enumerate(op.bodies):
+        if isinstance(body, Reduce) and fold_key(body) in stages:
+            stage = stages[fold_key(body)]
+            bodies[n] = _at(stage, body.index, _used_axes(body, op.axes))
     return tuple(bodies)
 
 

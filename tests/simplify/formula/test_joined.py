@@ -130,3 +130,20 @@ def test_reads_that_scatter_under_unlike_conditions_have_loops_of_their_own() ->
     y = te.compute((12, 12), body, name="Y")
     (dx,) = ta.vjp(y, [x], like(y, "H"))
     assert work(dx).iterations == bound(y, [x]) == 48 + 6 + 6
+
+
+def test_a_reduction_beside_a_formula_over_it_is_computed_with_the_formula() -> None:
+    x, k = matrix("X", 4, 6), te.reduce_axis(6, "k")
+    both = ta.comm_reducer(
+        lambda a, b: (te.maximum(a[0], b[0]), a[1] + b[1]), lambda *_: (float("-inf"), 0.0), "both"
+    )
+
+    def folded(i: te.Expr) -> tuple[te.Expr, te.Expr]:
+        most, total = both((x[i, k], te.exp(x[i, k])), axis=k)
+        return te.maximum(most, -4.0), total
+
+    most, total = te.compute((4,), folded, name="T")
+    y = te.compute((4,), lambda i: te.tanh(most[i]) * total[i], name="Y")
+    found = ta.vjp(y, [x], like(y, "H"))
+    assert work(found).iterations == 24 + 24 + 24 <= bound(y, [x]), "winners, T, dX"
+    assert ta.gradcheck(y, [x], order=2)
