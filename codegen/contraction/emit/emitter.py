@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, prod
+from typing import NamedTuple
 
 from tensorad.codegen.contraction.blocking import Blocking, store_stride
 from tensorad.codegen.contraction.digits import Mapping, digits, digits_below, dim, merged, points
@@ -49,6 +50,14 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
+
+
+class Sums(NamedTuple):
+    """The sums of a tile, a scalar a row; what the axes of rows are in each, and all others."""
+
+    accs: Sequence[Param]
+    places: Sequence[Mapping]
+    around: Mapping
 
 
 class Emitter:
@@ -317,8 +326,9 @@ class Emitter:
                 start = select(call("eq", number, ZERO), identity, w)
             statements.append(Assign((a,), (start,)))
         block = ZERO if number is None else number
-        statements.extend(self.folds(accs, places, around, lane, block, row))
-        statements.extend(self.stores(accs, places, around, slot, at, number))
+        sums = Sums(accs, places, around)
+        statements.extend(self.folds(sums, lane, block, row))
+        statements.extend(self.stores(sums, slot, at, number))
         return (For(loop, tuple(statements), "vector", lanes_of(t, b.width)),)
 
     def lane_places(self, base: Expr, lane: Expr) -> Mapping:
@@ -333,16 +343,9 @@ class Emitter:
         image = substitutor(mapping)
         return read(nest.tensors[0], tuple([image(i) for i in nest.indices]))
 
-    def folds(
-        self,
-        accs: Sequence[Param],
-        places: Sequence[Mapping],
-        around: Mapping,
-        lane: Expr,
-        number: Expr,
-        first_row: Expr,
-    ) -> tuple[Stmt, ...]:
+    def folds(self, sums: Sums, lane: Expr, number: Expr, first_row: Expr) -> tuple[Stmt, ...]:
         """The reduce loops of a tile."""
+        accs, places, around = sums
         mapping, local = (in_strip if self.b.strip else in_block)(self.b, number)
         operands = [self.rows_value]
         if self.b.mode != "panel":
@@ -420,21 +423,13 @@ class Emitter:
         pair = (mine, other) if self.b.rows is self.c.left else (other, mine)
         return substitutor(mapping)(self.c.combine(*pair))
 
-    def stores(
-        self,
-        accs: Sequence[Param],
-        places: Sequence[Mapping],
-        around: Mapping,
-        slot: Expr,
-        lane: Expr,
-        number: Expr | None,
-    ) -> tuple[Stmt, ...]:
+    def stores(self, sums: Sums, slot: Expr, lane: Expr, number: Expr | None) -> tuple[Stmt, ...]:
         """The result of a tile, or its sums so far, at `slot` and after it."""
         nest = self.nest
         final: list[Stmt] = []
         partial: list[Stmt] = []
-        for n, (a, p) in enumerate(zip(accs, places, strict=True)):
-            image = substitutor({**around, **p, self.acc: a})
+        for n, (a, p) in enumerate(zip(sums.accs, sums.places, strict=True)):
+            image = substitutor({**sums.around, **p, self.acc: a})
             where = tuple([image(i) for i in nest.indices])
             final.append(Store(nest.tensors, where, tuple([image(v) for v in nest.values])))
             if self.sums is not None:

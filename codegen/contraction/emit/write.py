@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, prod
 from typing import Final
 
 from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.digits import Mapping, digits, points
-from tensorad.codegen.contraction.emit.emitter import Emitter
+from tensorad.codegen.contraction.emit.emitter import Emitter, Sums
 from tensorad.codegen.contraction.emit.pack import Emitted, Window, fill
 from tensorad.codegen.contraction.emit.prefetch_gapped import (
     ask_for_operand,
@@ -30,7 +29,6 @@ from tensorad.ir.expr import (
     ZERO,
     Axis,
     Expr,
-    Param,
     Read,
     add,
     axis,
@@ -125,21 +123,13 @@ class _InGaps(Emitter):
         self.lanes_value = flat_read(window.read(), (first, *group[1:]), PLACE)
         return window.fill()
 
-    def folds(
-        self,
-        accs: Sequence[Param],
-        places: Sequence[Mapping],
-        around: Mapping,
-        lane: Expr,
-        number: Expr,
-        first_row: Expr,
-    ) -> tuple[Stmt, ...]:
+    def folds(self, sums: Sums, lane: Expr, number: Expr, first_row: Expr) -> tuple[Stmt, ...]:
         """The reduce loops of a tile; the outermost asks for what is stored and read later."""
-        found = super().folds(accs, places, around, lane, number, first_row)
+        found = super().folds(sums, lane, number, first_row)
         (loop, *rest) = found
         if not isinstance(loop, For) or loop.axis.extent != size(self.c.reduced[0]):
             return found
-        b, where = self.b, (loop.axis, first_row, len(accs), lane, self.registers)
+        b, where = self.b, (loop.axis, first_row, len(sums.accs), lane, self.registers)
         asked = ask_for_results(b, self.nest, self.here, *where)
         if self.at is not None:
             panels = int_const(ceil(b.flat / b.panel))
@@ -154,19 +144,12 @@ class _InGaps(Emitter):
         found: Mapping = {PLACE: lane}
         return found | super().lane_places(base, lane) if self.is_dense else found
 
-    def stores(
-        self,
-        accs: Sequence[Param],
-        places: Sequence[Mapping],
-        around: Mapping,
-        slot: Expr,
-        lane: Expr,
-        number: Expr | None,
-    ) -> tuple[Stmt, ...]:
+    def stores(self, sums: Sums, slot: Expr, lane: Expr, number: Expr | None) -> tuple[Stmt, ...]:
         """All sums, those of no use too."""
         if self.is_dense:
-            return super().stores(accs, places, around, slot, lane, number)
-        return tuple([Store((self.found,), (int_const(n), lane), (a,)) for n, a in enumerate(accs)])
+            return super().stores(sums, slot, lane, number)
+        rows = enumerate(sums.accs)
+        return tuple([Store((self.found,), (int_const(n), lane), (a,)) for n, a in rows])
 
     def results(
         self, outer: Mapping, start: Expr, steps: int, row: Expr, rows: int
