@@ -1,4 +1,5 @@
-"""What belongs to this process: what a forked child renews, and what is remembered between builds.
+"""What belongs to this process: what a forked child renews, what is remembered between builds, and
+settings of the interpreter that are others during a call.
 
 A fork copies locks that other threads hold, but not the threads; a child that waits for such a lock
 waits for ever. So every lock of the library is a `Guard`, and what else a child needs is said here.
@@ -8,10 +9,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
 
 Action = Callable[[], None]
+Values = TypeVar("Values", bound=tuple[float, ...])
 
 _guards: Final[list[Guard]] = []
 _in_child: Final[list[Action]] = []
@@ -37,6 +40,52 @@ def in_forked_child(renew: Action) -> Action:
     """Decorates what a forked child does, after its locks are new, in the order of definition."""
     _in_child.append(renew)
     return renew
+
+
+class Setting(Generic[Values]):
+    """Values of the whole process, changed while calls are under way in any thread.
+
+    The last call to end, by an error or not, puts back what was there before the first: each value
+    that nobody else has changed meanwhile. Settings live as long as the process.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Values],
+        write: Callable[[Values], object],
+        during: Callable[[Values], Values],
+    ) -> None:
+        """`during`: from the values that are there to those of a call."""
+        self._read, self._write, self._during = read, write, during
+        self._guard = Guard()
+        self._inside: set[object] = set()
+        """One object for each call."""
+        in_forked_child(self._put_back)
+
+    @contextmanager
+    def changed(self) -> Iterator[None]:
+        """The values are those of a call."""
+        call = object()
+        with self._guard.lock:
+            if not self._inside:
+                self._before = self._read()
+                self._write(self._during(self._before))
+                self._ours = self._read()
+            self._inside.add(call)
+        try:
+            yield
+        finally:
+            with self._guard.lock:
+                if self._inside == {call}:
+                    self._put_back()
+                self._inside.discard(call)
+
+    def _put_back(self) -> None:
+        """The values from before. A fork copies calls of other threads, but not the threads."""
+        if self._inside:
+            self._inside.clear()
+            values = zip(self._before, self._ours, self._read(), strict=True)
+            self._write(type(self._before)([b if now == ours else now for b, ours, now in values]))
 
 
 def around_forks(before: Action, after: Action) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
@@ -20,14 +20,23 @@ from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.runtime.kernel_cache import CompiledKernel, Job, job_of, load_together
 from tensorad.codegen.target import link
 from tensorad.ir.tensor import Tensor
-from tensorad.process import Guard, in_forked_child
+from tensorad.process import Setting
 
 MODULE_LINES: Final = 400
 """Lines of text after which a module takes no more kernels: some ten milliseconds for LLVM.
 
 Where no thread can have it, a module takes all that are left."""
 _TURN_S: Final = 1e-4
-"""How long a thread waits before it asks for the interpreter while two take turns."""
+_turns: Final = Setting(
+    lambda: (sys.getswitchinterval(),),
+    lambda t: sys.setswitchinterval(*t),
+    lambda t: (min(*t, _TURN_S),),
+)
+"""How long a thread waits before it asks for the interpreter while two take turns.
+
+A thread that comes back from LLVM needs it for 20 us. By default it waits for 5 ms each time, which
+is as long as LLVM takes for a kernel.
+"""
 
 Task = Callable[[], object]
 Compiled = tuple[CompiledKernel, tuple[Tensor, ...]]
@@ -121,7 +130,7 @@ class Compiler:
         try:
             thread.start()
             self._thread = thread
-            self._turns.enter_context(_short_turns())
+            self._turns.enter_context(_turns.changed())
         except RuntimeError:  # the system gives no thread
             return False
         except BaseException:  # an interrupt: the thread may be there already
@@ -146,39 +155,3 @@ class Compiler:
         finally:  # an interrupt ends the wait
             self._turns.close()
         self._thread = None
-
-
-_guard = Guard()
-"""Reentrant, as finalizers and handlers of signals may build."""
-_taking_turns = 0
-_before = 0.0
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    """Let a thread that comes back from LLVM have the interpreter soon: it needs it for 20 us.
-
-    By default it waits for 5 ms each time, which is as long as LLVM takes for a kernel.
-    """
-    global _taking_turns, _before
-    with _guard.lock:
-        if not _taking_turns:
-            _before = sys.getswitchinterval()
-            sys.setswitchinterval(min(_before, _TURN_S))
-        _taking_turns += 1
-    try:
-        yield
-    finally:
-        with _guard.lock:
-            _taking_turns -= 1
-            if not _taking_turns:
-                sys.setswitchinterval(_before)
-
-
-@in_forked_child
-def _forget() -> None:
-    """Builds of other threads do not go on in a forked child."""
-    global _taking_turns
-    if _taking_turns:
-        _taking_turns = 0
-        sys.setswitchinterval(_before)

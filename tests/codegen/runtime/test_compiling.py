@@ -180,7 +180,7 @@ def test_finalizers_may_build_while_code_is_compiled(
 def test_finalizers_may_build_while_kernels_are_looked_up() -> None:
     y, inputs = chain(1, 59)
     (kernel, *_) = lower_program([y], inputs).kernels
-    with kernel_cache._guard.lock, background_compiler._guard.lock:
+    with kernel_cache._guard.lock, background_compiler._turns._guard.lock:
         made, _ = compiled_kernel(kernel)
         ta.build(*chain(1, 61))
     assert made.phases
@@ -251,7 +251,7 @@ def test_a_kernel_twice_is_one_job() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="systems without fork")
 def test_a_forked_child_waits_as_long_as_before() -> None:
     before = sys.getswitchinterval()
-    with background_compiler._short_turns():
+    with background_compiler._turns.changed():
         assert sys.getswitchinterval() < before
         child = os.fork()
         if child == 0:
