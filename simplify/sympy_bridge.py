@@ -12,6 +12,7 @@ from typing import Any, Final
 import sympy
 
 from tensorad.errors import InternalError
+from tensorad.ir.elementary.table import FUNCTIONS, Elementary
 from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Select, Size
 from tensorad.ir.functions import inline_functions
 from tensorad.ir.visit import postorder
@@ -23,7 +24,6 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "div": lambda a, b: sympy.Mul(a, sympy.Pow(b, -1, evaluate=False), evaluate=False),
     "neg": lambda a: sympy.Mul(-1, a, evaluate=False),
     "pow": lambda a, b: sympy.Pow(a, b, evaluate=False),
-    "sqrt": lambda a: sympy.Pow(a, sympy.Rational(1, 2), evaluate=False),
     "lt": lambda a, b: sympy.StrictLessThan(a, b, evaluate=False),
     "le": lambda a, b: sympy.LessThan(a, b, evaluate=False),
     "gt": lambda a, b: sympy.StrictGreaterThan(a, b, evaluate=False),
@@ -36,8 +36,7 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
 }
 _NAMED: Final = {
     "floordiv": "div", "mod": "mod", "minimum": "min", "maximum": "max", "round": "round",
-    "trunc": "trunc", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "isnan": "isnan",
-    "isfinite": "isfinite",
+    "trunc": "trunc", "isnan": "isnan", "isfinite": "isfinite",
 }  # fmt: skip
 
 
@@ -83,9 +82,21 @@ def _operation(op: str, args: list[Any]) -> Any:
         return _PLAIN[op](*args)
     if op in _NAMED:
         return sympy.Function(_NAMED[op])(*args)
-    known = {"abs": sympy.Abs, "ceil": sympy.ceiling, "atan2": sympy.atan2}
-    function = known.get(op) or getattr(sympy, op, None) or sympy.Function(op)
-    return function(*args, evaluate=False)
+    if op in FUNCTIONS:
+        return _function(FUNCTIONS[op], args)
+    known = {"abs": sympy.Abs, "ceil": sympy.ceiling, "floor": sympy.floor, "sign": sympy.sign}
+    return known[op](*args, evaluate=False)
+
+
+def _function(row: Elementary, args: list[Any]) -> Any:
+    """name(args), or a power with # for the argument."""
+    base, _, exponent = row.latex.partition("^")
+    if not exponent:
+        return sympy.Function(row.latex or row.name)(*args)
+    known = {"#": args[0], "e": sympy.E}
+    return sympy.Pow(
+        *[known.get(part) or sympy.Rational(part) for part in (base, exponent)], evaluate=False
+    )
 
 
 def _fold(e: Reduce, made: dict[Expr, Any]) -> Any:

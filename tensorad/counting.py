@@ -12,11 +12,10 @@ from tensorad.errors import InternalError
 from tensorad.ir.analysis.points import count_alternatives, depends_on_data, possible
 from tensorad.ir.analysis.symbolic_points import Count, count_nest, sizes_of
 from tensorad.ir.arrays.arguments import check_sizes, check_tensors
+from tensorad.ir.elementary.table import is_costly
 from tensorad.ir.expr import (
-    BINARY_MATH,
     COMPARISONS,
     TRUE,
-    UNARY_MATH,
     Call,
     Expr,
     logical_not,
@@ -25,7 +24,6 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import needs, postorder, topological_ops
 
-_COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
 """Operations counted as multiplications."""
 _INDEX_PRODUCTS: Final = frozenset(("mul", "floordiv", "mod"))
 _FEW: Final = 8
@@ -221,7 +219,7 @@ def _has_loop(body: Sequence[Stmt]) -> bool:
 
 
 def _is_costly(e: Expr) -> bool:
-    return isinstance(e, Call) and e.op in _COSTLY
+    return isinstance(e, Call) and is_costly(e.op)
 
 
 def _is_index_product(e: Expr) -> bool:

@@ -35,11 +35,11 @@ def options(p: argparse.ArgumentParser) -> None:
 
 
 def _accuracy(chosen: argparse.Namespace) -> int:
-    unknown = [n for n in chosen.names if n not in (*accuracy.FUNCTIONS, SUMS)]
+    unknown = [n for n in chosen.names if n not in (*accuracy.NAMES, SUMS)]
     if unknown:
-        print(f"{unknown[0]!r} is none of {', '.join([*accuracy.FUNCTIONS, SUMS])}")
+        print(f"{unknown[0]!r} is none of {', '.join([*accuracy.NAMES, SUMS])}")
         return 2
-    functions = [f for f in accuracy.FUNCTIONS if not chosen.names or f in chosen.names]
+    functions = [f for f in accuracy.NAMES if not chosen.names or f in chosen.names]
     rows: list[tuple[Worst, Speeds]] = []
     with config.override(num_threads=1):
         for op in functions:

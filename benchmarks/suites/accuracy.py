@@ -19,30 +19,18 @@ import numpy as np
 from tensorad import te
 from tensorad.building import build
 from tensorad.compiled import CompiledFunction
-from tensorad.ir.expr import call
-from tensorad.ir.nodes import BINARY_MATH, UNARY_MATH
+from tensorad.ir.expr import FUNCTIONS, call
 from tensorad.ir.tensor import Tensor
 
 Array = np.ndarray
-FUNCTIONS: Final = (*UNARY_MATH, "pow", *BINARY_MATH)
-BINARY: Final = ("pow", *BINARY_MATH)
+NAMES: Final = (*FUNCTIONS, "pow")
+BINARY: Final = (*[f.name for f in FUNCTIONS.values() if f.arity == 2], "pow")
 DTYPES: Final = ("float32", "float64")
 MOST_ULPS: Final = 4.0
 SAMPLES: Final = 1 << 18
 BLOCK: Final = 1 << 20
 SLOW_SAMPLES: Final = 1 << 12
 """Of a function that only mpmath knows well enough."""
-
-RANGES: Final[Mapping[str, tuple[float, float]]] = {
-    "exp": (-104, 89), "log": (0, 4), "log1p": (-1, 4), "expm1": (-20, 89), "sqrt": (0, 10),
-    "rsqrt": (0, 10), "tanh": (-10, 10), "sigmoid": (-104, 89), "erf": (-6, 6), "sin": (-100, 100),
-    "cos": (-100, 100), "tan": (-100, 100), "asin": (-1, 1), "acos": (-1, 1), "atan": (-10, 10),
-    "sinh": (-90, 90), "cosh": (-90, 90),
-}  # fmt: skip
-"""Where float32 functions change; those whose ranges grow with the exponent grow in float64."""
-_GROWING: Final = ("exp", "expm1", "sigmoid", "sinh", "cosh")
-_NUMPY: Final = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
-                 "pow": "power"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,7 +46,8 @@ class Worst:
 
 def numpy_function(op: str) -> Callable[..., Array] | None:
     """NumPy's function of that name."""
-    found: Callable[..., Array] | None = getattr(np, _NUMPY.get(op, op), None)
+    name = (FUNCTIONS[op].ufunc or op) if op in FUNCTIONS else "power"
+    found: Callable[..., Array] | None = getattr(np, name, None)
     return found
 
 
@@ -79,11 +68,11 @@ def samples(op: str, dtype: str, count: int) -> Iterator[tuple[Array, ...]]:
         yield from _pairs(dtype, count, rng)
         return
     yield from [(x,) for x in _patterns(dtype, count, rng)]
-    low, high = RANGES[op]
-    if dtype == "float64" and op in _GROWING:
-        low, high = low * 8, high * 8
+    low, high = FUNCTIONS[op].sampled
     yield (rng.uniform(low, high, count).astype(dtype),)
     yield (rng.uniform(max(low, -1), min(high, 1), count).astype(dtype),)
+    if dtype == "float64":  # exponentials reach further
+        yield (rng.uniform(low * 8, high * 8, count).astype(dtype),)
 
 
 def _patterns(dtype: str, count: int, rng: np.random.Generator) -> Iterator[Array]:

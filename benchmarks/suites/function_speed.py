@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
@@ -12,19 +12,15 @@ import numpy as np
 
 from benchmarks.suites.accuracy import BINARY, function, numpy_function
 from tensorad.codegen.target import link, machine
+from tensorad.ir.expr import FUNCTIONS
 
 Call = Callable[[], object]
 FEW: Final = 64
 MANY: Final = FEW + 4096
 """A call's own time cancels in the difference of two lengths."""
 REPEATS: Final = 8
-_LARGEST: Final[Mapping[str, tuple[float, float]]] = {
-    "exp": (-80, 80), "log": (1e-3, 1e4), "log1p": (-0.9, 1e3), "expm1": (-20, 80),
-    "sqrt": (0, 1e9), "rsqrt": (1e-9, 1e9), "tanh": (-5, 5), "sigmoid": (-20, 20),
-    "erf": (-3, 3), "sin": (-30, 30), "cos": (-30, 30), "tan": (-30, 30), "asin": (-1, 1),
-    "acos": (-1, 1), "atan": (-20, 20), "sinh": (-20, 20), "cosh": (-20, 20), "pow": (0, 30),
-    "atan2": (-10, 10),
-}  # fmt: skip
+_MODERATE: Final = 30.0
+"""Arguments are no larger: what angles and exponents usually are."""
 
 _LOOP: Final = """declare {ty} @{symbol}({types})
 define void @loop(ptr %x, ptr %y, ptr %out, i64 %n) {{
@@ -128,7 +124,8 @@ def _call(f: Callable[..., object], args: tuple[np.ndarray, ...], out: np.ndarra
 def _arrays(op: str, dtype: str, n: int) -> list[np.ndarray]:
     """Two inputs and the output, each at the start of a line of the cache."""
     rng = np.random.default_rng(1)
-    low, high = _LARGEST[op]
+    low, high = FUNCTIONS[op].sampled if op in FUNCTIONS else (0, _MODERATE)
+    low, high = max(low, -_MODERATE), min(high, _MODERATE)
     found = []
     for values in (rng.uniform(low, high, n), rng.uniform(-5, 5, n), np.zeros(n)):
         size = np.dtype(dtype).itemsize

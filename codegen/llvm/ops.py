@@ -9,7 +9,7 @@ from tensorad.codegen.llvm.math import functions
 from tensorad.codegen.llvm.text import Writer, constant_text, type_text
 from tensorad.errors import InternalError
 from tensorad.ir.dtypes import BOOL, FLOAT64, INT32, INT64, DType
-from tensorad.ir.expr import Call, Const, Expr
+from tensorad.ir.expr import FUNCTIONS, Call, Const, Expr
 
 CHEAP: Final = frozenset(
     "add sub mul neg abs lt le gt ge eq ne and or not minimum maximum isnan isfinite floor ceil "
@@ -32,7 +32,7 @@ def operation(w: Writer, e: Call, args: tuple[str, ...]) -> str:
         return _divide(w, op, e.args[1], *args)
     if op == "pow":
         return _pow(w, e.args[1], *args)
-    if op in functions.FUNCTIONS:
+    if op in FUNCTIONS:
         return functions.call(w, op, args)
     raise InternalError(f"operation {op!r} has no LLVM form")
 
@@ -106,7 +106,6 @@ _SIMPLE: Final[dict[str, Callable[..., str]]] = {
     "round": lambda w, x: w.intrinsic("roundeven", x),
     "isnan": lambda w, x: w.compare("uno", x, x),
     "isfinite": _isfinite,
-    "sqrt": lambda w, x: w.intrinsic("sqrt", x),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from tensorad.codegen.target import machine
 from tensorad.ir.dtypes import (
     BOOL,
     FLOAT32,
@@ -19,7 +20,8 @@ from tensorad.ir.dtypes import (
     UINT8,
     DType,
 )
-from tensorad.ir.expr import Number
+from tensorad.ir.elementary.steps import MAGIC, bits_of, integers, power_of_two, to_bits
+from tensorad.ir.nodes import Number
 
 _TYPES: Final = {
     BOOL: "i1",
@@ -229,3 +231,30 @@ class Writer:
         self.code.declare(full, self.type, *[self.type] * len(args))
         operands = ", ".join([f"{self.type} {a}" for a in args])
         return self.put(f"call {self.type} @{full}({operands})")
+
+    def scaled(self, x: str, shifted: str) -> str:
+        """x * 2^n for 1/2 < x < 2 and the n in the low bits of `shifted`: one instruction where
+        there is one, otherwise two products.
+
+        The first product is exact, so that subnormal results round once either way.
+        """
+        i = self.of(integers(self).dtype)
+        wide = machine.usable_vector_bytes() == 64  # only AVX-512 has it; elsewhere it calls ldexp
+        if wide and self.lanes * self.dtype.size_bytes == 64:
+            return self._scaled_register(x, self.sub(shifted, self.const(MAGIC[self.dtype])))
+        n = i.sub(to_bits(self, shifted), i.const(bits_of(self, MAGIC[self.dtype])))
+        if wide:
+            name = f"llvm.ldexp.{mangled(self.dtype, self.lanes)}.{mangled(i.dtype, self.lanes)}"
+            self.code.declare(name, self.type, self.type, i.type)
+            return self.put(f"call {self.type} @{name}({self.type} {x}, {i.type} {n})")
+        half = i.binary("ashr", n, i.const(1))
+        first = self.mul(x, power_of_two(self, half))
+        return self.mul(first, power_of_two(self, i.sub(n, half)))
+
+    def _scaled_register(self, x: str, n: str) -> str:
+        """x * 2^n of a whole register; n is a float, as the instruction wants it."""
+        letter = "s" if self.dtype is FLOAT32 else "d"
+        name, mask = f"llvm.x86.avx512.mask.scalef.p{letter}.512", f"i{self.lanes}"
+        self.code.declare(name, *[self.type] * 4, mask, "i32")
+        operands = f"{self.type} {x}, {self.type} {n}, {self.type} {x}, {mask} -1, i32 4"
+        return self.put(f"call {self.type} @{name}({operands})")

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
-from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Expr, Reduce
+from tensorad.ir.elementary.table import is_costly
+from tensorad.ir.expr import Axis, Call, Expr, Reduce
 from tensorad.ir.order import AXIS, REDUCE, occurs
 from tensorad.ir.tensor import Compute
 from tensorad.ir.visit import conjuncts, outside_reductions
@@ -16,7 +17,6 @@ _EXTENT: Final = 64.0
 """Values assumed for an axis, unless it has just one."""
 _LIGHT: Final = 1 / 8
 """An addition, beside a multiplication or a point visited."""
-COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
 
 
 def points(axes: Sequence[Axis]) -> float:
@@ -50,7 +50,7 @@ def _count(body: Expr, stored: Mapping[Expr, object]) -> tuple[float, float]:
         if e in stored:
             continue
         if isinstance(e, Call):
-            operations += (1.0 if e.op in COSTLY else _LIGHT) if e.dtype.is_float else 0.0
+            operations += (1.0 if is_costly(e.op) else _LIGHT) if e.dtype.is_float else 0.0
         elif isinstance(e, Reduce):
             inner = points(e.axes)
             for source in e.sources:
@@ -126,7 +126,7 @@ def multiplications(op: object) -> float:
 def _multiplications(body: Expr) -> float:
     total = 0.0
     for e in outside_reductions([body]):
-        if isinstance(e, Call) and e.op in COSTLY and e.dtype.is_float:
+        if isinstance(e, Call) and is_costly(e.op) and e.dtype.is_float:
             total += 1
         elif isinstance(e, Reduce):
             total += points(e.axes) * sum(_multiplications(s) for s in e.sources)

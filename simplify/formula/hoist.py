@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import (
+    FUNCTIONS,
     TRUE,
-    UNARY_MATH,
     Axis,
     Call,
     Expr,
@@ -100,7 +100,7 @@ def narrow_functions(axes: Sequence[Axis], sums: Sequence[Expr]) -> dict[Expr, N
         around = [a for a in (*axes, *e.axes) if a.extent != 1]
         if all(is_whole(a) for a in e.axes):
             for part in postorder(*e.sources):
-                if isinstance(part, Call) and part.op in UNARY_MATH and movable(part):
+                if isinstance(part, Call) and part.op in FUNCTIONS and movable(part):
                     free = free_leaves(part)
                     if not all(a in free for a in around) and not occurs(REDUCE, part):
                         found[part] = None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tensorad.ir.elementary.table import is_costly
 from tensorad.ir.expr import Call, Expr, Select, logical_and, select
 from tensorad.ir.tensor import Compute, Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import conjuncts, copy_bodies, postorder, rewrite, topological_ops
-from tensorad.simplify.formula.costs import COSTLY
 from tensorad.simplify.formula.dataflow import over_inputs
 from tensorad.simplify.zeros.lift import is_index_condition, is_zero
 
@@ -50,4 +50,4 @@ def _in_turn(e: Expr) -> Expr | None:
 
 
 def _products(e: Expr) -> int:
-    return sum(isinstance(n, Call) and n.op in COSTLY for n in postorder(e))
+    return sum(isinstance(n, Call) and is_costly(n.op) for n in postorder(e))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tensorad.ir.arrays.elementwise import formula
-from tensorad.ir.expr import UNARY_MATH, Axis, Call, Const, Expr, Read, Reduce, Select, read, select
+from tensorad.ir.expr import FUNCTIONS, Axis, Call, Const, Expr, Read, Reduce, Select, read, select
 from tensorad.ir.order import READ, REDUCE, occurs
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import (
@@ -254,7 +254,7 @@ class Tidy:
         for e in nodes:
             if isinstance(e, Reduce) and self._may_shrink(axes, e):
                 return True
-            if isinstance(e, Call) and e.op in UNARY_MATH and points(_free(axes, e)) < wide:
+            if isinstance(e, Call) and e.op in FUNCTIONS and points(_free(axes, e)) < wide:
                 return True
             stored = self.plain.get(e.tensor) if isinstance(e, Read) else None
             if stored is not None and points(stored[0]) < wide:

@@ -21,6 +21,7 @@ from tensorad.ir.dtypes import (
     to_dtype,
     wrap,
 )
+from tensorad.ir.elementary.rows import FUNCTIONS as FUNCTIONS
 from tensorad.ir.hooks import Hook
 from tensorad.ir.leaves import FALSE as FALSE
 from tensorad.ir.leaves import ONE as ONE
@@ -34,13 +35,11 @@ from tensorad.ir.leaves import param as param
 from tensorad.ir.leaves import size_var as size_var
 from tensorad.ir.leaves import weak_const as weak_const
 from tensorad.ir.nodes import ARITHMETIC as ARITHMETIC
-from tensorad.ir.nodes import BINARY_MATH as BINARY_MATH
 from tensorad.ir.nodes import COMPARISONS as COMPARISONS
 from tensorad.ir.nodes import LOGICAL as LOGICAL
 from tensorad.ir.nodes import OPERATIONS as OPERATIONS
 from tensorad.ir.nodes import ROUNDING as ROUNDING
 from tensorad.ir.nodes import TESTS as TESTS
-from tensorad.ir.nodes import UNARY_MATH as UNARY_MATH
 from tensorad.ir.nodes import Axis as Axis
 from tensorad.ir.nodes import Call as Call
 from tensorad.ir.nodes import Cast as Cast
@@ -102,7 +101,7 @@ def call(op: str, *args: Expr) -> Expr:
         return _logical(op, args)
     if op in COMPARISONS:
         return _compare(op, *_settled(*promote(*args)))
-    if op in UNARY_MATH or op in BINARY_MATH or op == "div":
+    if op in FUNCTIONS or op == "div":
         dtype = args[0].dtype
         for a in args[1:]:
             dtype = result_type(dtype, a.dtype)

@@ -17,18 +17,12 @@ Number = bool | int | float
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "minimum", "maximum", "pow")
 COMPARISONS: Final = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL: Final = ("and", "or", "not")
-UNARY_MATH: Final = (
-    "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos",
-    "tan", "asin", "acos", "atan", "sinh", "cosh",
-)  # fmt: skip
 ROUNDING: Final = ("floor", "ceil", "round", "trunc")
-BINARY_MATH: Final = ("atan2",)
 TESTS: Final = ("isnan", "isfinite")
 OPERATIONS: Final = (
-    *ARITHMETIC, "neg", "abs", "sign", *COMPARISONS, *LOGICAL, *UNARY_MATH, *ROUNDING,
-    *BINARY_MATH, *TESTS,
+    *ARITHMETIC, "neg", "abs", "sign", *COMPARISONS, *LOGICAL, *ROUNDING, *TESTS,
 )  # fmt: skip
-"""Every `Call.op`; the interpreter, the printer, the partials and LLVM all know each."""
+"""Every `Call.op` but the scalar functions, which are in the table of `tensorad.ir.elementary`."""
 
 
 AXIS: Final = 1
@@ -304,7 +298,7 @@ class Param(Expr):
 
 
 class Call(Expr):
-    """A scalar operation of `OPERATIONS`."""
+    """A scalar operation of `OPERATIONS`, or a scalar function."""
 
     has_operands = True
     op: str

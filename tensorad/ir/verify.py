@@ -9,14 +9,13 @@ from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import (
     ARITHMETIC,
-    BINARY_MATH,
     COMPARISONS,
+    FUNCTIONS,
     LOGICAL,
     ONE,
     OPERATIONS,
     ROUNDING,
     TESTS,
-    UNARY_MATH,
     ZERO,
     Apply,
     Axis,
@@ -44,7 +43,7 @@ from tensorad.ir.tensor import (
 from tensorad.ir.text.printer import format_expr, format_tensor
 from tensorad.ir.visit import free_leaves, op_expressions, postorder, topological_ops
 
-_TWO_OPERANDS = dict.fromkeys((*ARITHMETIC, *COMPARISONS, *BINARY_MATH, "and", "or"))
+_TWO_OPERANDS = dict.fromkeys((*ARITHMETIC, *COMPARISONS, "and", "or"))
 
 
 def verify(tensors: Iterable[Tensor]) -> None:
@@ -284,8 +283,9 @@ def _verify_apply(e: Apply) -> None:
 
 
 def _verify_call(e: Call) -> None:
-    _require(e.op in OPERATIONS, f"{e.op!r} is no operation", e)
-    expected = 2 if e.op in _TWO_OPERANDS or e.op == "div" else 1
+    row = FUNCTIONS.get(e.op)
+    _require(row is not None or e.op in OPERATIONS, f"{e.op!r} is no operation", e)
+    expected = (1 + (e.op in _TWO_OPERANDS)) if row is None else row.arity
     _require(len(e.args) == expected, f"{e.op} takes {expected} operands", e)
     if e.op in COMPARISONS or e.op in TESTS:
         _require(e.dtype is BOOL, f"{e.op} gives {e.dtype}", e)
@@ -294,7 +294,7 @@ def _verify_call(e: Call) -> None:
     _require(_all(e.args, e.dtype), f"{e.op} mixes dtypes", e)
     if e.op in LOGICAL:
         _require(e.dtype is BOOL, f"{e.op} gives {e.dtype}", e)
-    elif e.op in (*UNARY_MATH, *BINARY_MATH, *ROUNDING, "div"):
+    elif row is not None or e.op in (*ROUNDING, "div"):
         _require(e.dtype.is_float, f"{e.op} gives {e.dtype}", e)
     elif e.op in ("floordiv", "mod"):
         _require(e.dtype.is_integer, f"{e.op} gives {e.dtype}", e)

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from tensorad.errors import InternalError
 from tensorad.ir.expr import (
     FALSE,
+    FUNCTIONS,
     TRUE,
-    UNARY_MATH,
     Apply,
     Axis,
     Call,
@@ -132,7 +132,6 @@ _FOLDS: Final[Mapping[str, Callable[..., Expr]]] = {
     "or": logical_or,
     "not": logical_not,
 }
-_UNFOLDED: Final = frozenset(UNARY_MATH)
 
 
 def fold_call(e: Call, args: tuple[Expr, ...]) -> Expr:
@@ -141,7 +140,7 @@ def fold_call(e: Call, args: tuple[Expr, ...]) -> Expr:
     if args[0].dtype is e.args[0].dtype and args[-1].dtype is e.args[-1].dtype:
         if op in _FOLDS:  # nothing to promote
             return _FOLDS[op](*args)
-        if op in _UNFOLDED:
+        if op in FUNCTIONS:
             return Call(e.dtype, op, args)
     if op in ("floordiv", "mod") and isinstance(args[1], Const) and args[1].value == 0:
         return const(0, e.dtype)  # only a rewrite finds this divisor: the value at run time

@@ -1,6 +1,8 @@
 """The user's language: tensors by index formula, reducers and scalar functions."""
 
 from tensorad.ir.analysis.facts import assume
+from tensorad.ir.elementary.cost import OperationCost
+from tensorad.ir.elementary.table import Elementary
 from tensorad.te.accumulate import scan, scatter
 from tensorad.te.functions import ScalarFunction, scalar_function, stop_gradient
 from tensorad.te.reducers import (
@@ -25,6 +27,7 @@ from tensorad.te.scalars import (
     ceil,
     cos,
     cosh,
+    elementary_function,
     erf,
     exp,
     expm1,
@@ -51,6 +54,8 @@ from tensorad.te.scalars import (
 from tensorad.te.tensors import compute, const, placeholder, reduce_axis, size
 
 __all__ = [
+    "Elementary",
+    "OperationCost",
     "Reducer",
     "ScalarFunction",
     "abs",
@@ -69,6 +74,7 @@ __all__ = [
     "const",
     "cos",
     "cosh",
+    "elementary_function",
     "erf",
     "exp",
     "expm1",

@@ -13,7 +13,8 @@ from tensorad.ir.arrays.elementwise import (
     elementwise,
 )
 from tensorad.ir.dtypes import BOOL, WEAK_INT
-from tensorad.ir.expr import Expr, Number, call
+from tensorad.ir.elementary.table import Elementary, register
+from tensorad.ir.expr import FUNCTIONS, Expr, Number, call
 from tensorad.ir.expr import select as select_expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import free_leaves
@@ -50,41 +51,60 @@ def _apply(op: str, *operands: Any) -> Any:
     return call(op, *[operand(f"an operand of {op}", o, like) for o in operands])
 
 
-def _unary(op: str, meaning: str) -> Unary:
-    def function(x: Any) -> Any:
+def _made(op: str, meaning: str, arity: int) -> Any:
+    def unary(x: Any) -> Any:
         return _apply(op, x)
 
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = meaning
-    return function
-
-
-def _binary(op: str, meaning: str) -> Binary:
-    def function(a: Any, b: Any) -> Any:
+    def binary(a: Any, b: Any) -> Any:
         return _apply(op, a, b)
 
+    function = unary if arity == 1 else binary
     function.__name__ = function.__qualname__ = op
     function.__doc__ = meaning
     return function
 
 
-exp = _unary("exp", "e to the power x.")
-log = _unary("log", "The natural logarithm; NaN below 0, -inf at 0.")
-log1p = _unary("log1p", "log(1 + x), exact near 0.")
-expm1 = _unary("expm1", "exp(x) - 1, exact near 0.")
-sqrt = _unary("sqrt", "The square root; NaN below 0.")
-rsqrt = _unary("rsqrt", "1 / sqrt(x).")
-tanh = _unary("tanh", "The hyperbolic tangent.")
-sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
-erf = _unary("erf", "The error function.")
-sin = _unary("sin", "The sine of x radians.")
-cos = _unary("cos", "The cosine of x radians.")
-tan = _unary("tan", "The tangent of x radians.")
-asin = _unary("asin", "The angle in [-pi/2, pi/2] whose sine is x.")
-acos = _unary("acos", "The angle in [0, pi] whose cosine is x.")
-atan = _unary("atan", "The angle in (-pi/2, pi/2) whose tangent is x.")
-sinh = _unary("sinh", "The hyperbolic sine.")
-cosh = _unary("cosh", "The hyperbolic cosine.")
+def _unary(op: str, meaning: str = "") -> Unary:
+    made: Unary = _made(op, meaning or FUNCTIONS[op].meaning, 1)
+    return made
+
+
+def _binary(op: str, meaning: str = "") -> Binary:
+    made: Binary = _made(op, meaning or FUNCTIONS[op].meaning, 2)
+    return made
+
+
+def elementary_function(row: Elementary) -> Any:
+    """A scalar function of one's own with machine code of its own, called like `exp`.
+
+    A function that formulas can write needs no machine code: see `scalar_function`.
+
+    Args:
+        row: all that is known of it; it stands in the table from now on.
+    Raises:
+        DefinitionError: its name is no identifier, or taken.
+    """
+    register(row)
+    return _made(row.name, row.meaning, row.arity)
+
+
+exp = _unary("exp")
+log = _unary("log")
+log1p = _unary("log1p")
+expm1 = _unary("expm1")
+sqrt = _unary("sqrt")
+rsqrt = _unary("rsqrt")
+tanh = _unary("tanh")
+sigmoid = _unary("sigmoid")
+erf = _unary("erf")
+sin = _unary("sin")
+cos = _unary("cos")
+tan = _unary("tan")
+asin = _unary("asin")
+acos = _unary("acos")
+atan = _unary("atan")
+sinh = _unary("sinh")
+cosh = _unary("cosh")
 abs = _unary("abs", "|x|; derivative 0 at 0.")
 sign = _unary("sign", "-1, 0 or 1.")
 floor = _unary("floor", "The largest whole number <= x, as x's dtype.")
@@ -94,7 +114,7 @@ trunc = _unary("trunc", "x without its fraction, as x's dtype.")
 isnan = _unary("isnan", "Whether x is NaN.")
 isfinite = _unary("isfinite", "Whether x is neither NaN nor infinite.")
 
-atan2 = _binary("atan2", "The angle of the point (b, a), in (-pi, pi].")
+atan2 = _binary("atan2")
 pow = _binary("pow", "a to the power b; exact for a constant whole b.")
 minimum = _binary("minimum", "The smaller; the first of equals; NaN wins.")
 maximum = _binary("maximum", "The larger; the first of equals; NaN wins.")

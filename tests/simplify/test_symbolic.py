@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorad import te
-from tensorad.ir.expr import OPERATIONS, Expr, call, const
+from tensorad.ir.expr import FUNCTIONS, OPERATIONS, Expr, call, const
 from tensorad.simplify.sympy_bridge import latex
 from tests.support.oracles import box
 
@@ -38,7 +38,7 @@ def test_selects_are_cases() -> None:
     assert r"\begin{cases}" in latex(te.select(i > 2, x[i], 0.0))
 
 
-@pytest.mark.parametrize("op", OPERATIONS)
+@pytest.mark.parametrize("op", [*OPERATIONS, *FUNCTIONS])
 def test_every_operation_has_a_form(op: str) -> None:
     x = te.placeholder((9,), name="X")
     n = te.placeholder((9,), dtype="int64", name="N")
@@ -48,7 +48,8 @@ def test_every_operation_has_a_form(op: str) -> None:
         "and": (flag, n[i] > 1), "or": (flag, n[i] > 1), "not": (flag,),
         "floordiv": (n[i], n[i] + 1), "mod": (n[i], n[i] + 1),
     }  # fmt: skip
-    binary = ("add", "sub", "mul", "div", "minimum", "maximum", "pow", "atan2", "lt", "le",
-              "gt", "ge", "eq", "ne")  # fmt: skip
+    binary = ("add", "sub", "mul", "div", "minimum", "maximum", "pow", "lt", "le",
+              "gt", "ge", "eq", "ne",
+              *[f.name for f in FUNCTIONS.values() if f.arity == 2])  # fmt: skip
     args = operands.get(op) or ((x[i], x[0] + const(0.5, x.dtype)) if op in binary else (x[i],))
     assert latex(call(op, *args))

@@ -11,10 +11,11 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from tensorad.codegen.cost.operation_costs import FUNCTION, cycles
+from tensorad.codegen.cost.operation_costs import cycles
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Fetch, Fold, For, Stmt
 from tensorad.codegen.loops.rewrite import mapped
+from tensorad.ir.elementary.cost import FUNCTION
 from tensorad.ir.expr import ZERO, Axis, Expr, add, axis, floordiv, int_const, mod, mul, sub
 from tensorad.simplify.index.linear import linear_form
 

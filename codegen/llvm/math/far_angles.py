@@ -8,12 +8,12 @@ functions", 1983). Only lanes that need it take this way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from tensorad.codegen.llvm.math.emit import absolute
 from tensorad.codegen.llvm.text import Code, Writer, constant_text, type_text
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, DType
+from tensorad.ir.elementary.steps import absolute
+from tensorad.ir.elementary.table import FarAngles
 
 _ZEROS: Final = 64
 """Bits of 0 before the stored ones."""
@@ -26,9 +26,6 @@ _INVERSE_TURN: Final = (
 )
 """Bits of 1 / (2 pi), the first worth 1/2."""
 _TURN: Final = (6.283185307179586, 2.4492935982947064e-16)
-
-FarFormula = Callable[[Writer, str, str], str]
-"""The function's value from the remainder in float64 and whether the quotient is odd."""
 
 
 def far_lanes(w: Writer, name: str, limit: float, x: str, near: str) -> None:
@@ -95,18 +92,13 @@ def _lane_loop(w: Writer, name: str, limit: float, x: str, near: str) -> list[st
     ]
 
 
-def define_far(user: Code, name: str, turn: float, parts: int, formula: FarFormula) -> None:
-    """Give `user` the function double @far.<name>(double) and what it needs.
-
-    Args:
-        turn: added to the angle, in turns: a multiple of 1/4.
-        parts: 2 to count half turns, 4 to count quarters: |remainder| <= pi/2 or pi/4.
-    """
+def define_far(user: Code, name: str, far: FarAngles) -> None:
+    """Give `user` the function double @far.<name>(double) and what it needs."""
     code = Code()
     w = Writer(code, 0, FLOAT64, 0)
-    _fraction(w, turn)
-    odd, r = _remainder(w, parts)
-    result = formula(w, r, odd)
+    _fraction(w, far.turn)
+    odd, r = _remainder(w, far.parts)
+    result = far.code(w, r, odd)
     finite = w.compare("olt", absolute(w, "%x"), w.const(float("inf")))
     result = w.select(finite, result, w.const(float("nan")))
     lines = [f"define internal double @far.{name}(double %x) nounwind {{", "entry:"]

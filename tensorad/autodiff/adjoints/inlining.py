@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorad.ir.expr import TRUE, UNARY_MATH, Call, Const, Expr, Read, Select
+from tensorad.ir.elementary.table import is_elementary
+from tensorad.ir.expr import TRUE, Call, Const, Expr, Read, Select
 from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, reads
@@ -61,7 +62,7 @@ def may_inline(body: Expr, uses: Uses) -> bool:
     if once or _is_read_in_bounds(body):
         return len(nodes) <= _INLINE_NODES
     heavy = [e for e in nodes if isinstance(e, Call) and e.dtype.is_float]
-    cheap = len(heavy) <= 1 and not any(e.op in (*UNARY_MATH, "div", "pow") for e in heavy)
+    cheap = len(heavy) <= 1 and not any(e.op == "div" or is_elementary(e.op) for e in heavy)
     selects = any(isinstance(e, Select) for e in nodes)
     return cheap and not selects and uses.terms == 1
 

@@ -9,13 +9,13 @@ from typing import Final
 from tensorad.ir.analysis.levels import Level, every_operand, loop_levels
 from tensorad.ir.analysis.points import count_points, independent_parts, possible
 from tensorad.ir.analysis.sizes import elements_at
-from tensorad.ir.expr import BINARY_MATH, UNARY_MATH, Axis, Call, Const, Expr, Size
+from tensorad.ir.elementary.table import is_costly
+from tensorad.ir.expr import Axis, Call, Const, Expr, Size
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, topological_ops
 from tensorad.simplify.index.intervals import Interval, interval
 
-COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH))
 """Operations counted as multiplications."""
 SAMPLE: Final = 16
 """The extent that symbolic sizes are given to compare costs."""
@@ -57,7 +57,7 @@ def _formulas(roots: Sequence[Expr], axes: Sequence[Axis], sizes: dict[Expr, int
 def _level_products(levels: Sequence[Level], sizes: dict[Expr, int]) -> int:
     total = 0
     for level in levels:
-        found = len([e for e in level.need if isinstance(e, Call) and e.op in COSTLY])
+        found = len([e for e in level.need if isinstance(e, Call) and is_costly(e.op)])
         total += found * _count(level.items, sizes) if found else 0
     return total
 

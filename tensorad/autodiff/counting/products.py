@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tensorad.autodiff.counting.cost import COSTLY, listed_points
+from tensorad.autodiff.counting.cost import listed_points
 from tensorad.ir.analysis.alike import Form, Formula, form_of
 from tensorad.ir.analysis.levels import FoldSite, Level, every_operand, loop_levels, split_condition
 from tensorad.ir.analysis.points import count_points, possible
+from tensorad.ir.elementary.table import is_costly
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Reduce
 from tensorad.ir.tensor import Compute, Constant, Placeholder, Scan, Scatter, Tensor
 from tensorad.ir.visit import needs, postorder, topological_ops
@@ -84,7 +85,7 @@ class _Counter:
     def level(self, level: Level) -> None:
         under: dict[Expr, int] = {}
         for e, condition in level.need.items():
-            if isinstance(e, Call) and e.op in COSTLY:
+            if isinstance(e, Call) and is_costly(e.op):
                 under[condition] = under.get(condition, 0) + 1
         for condition, n in under.items():
             self.total += n * self.count(level.items, condition)
@@ -107,7 +108,7 @@ class _Counter:
     def evaluated(self, roots: Sequence[Expr], items: Items) -> None:
         """Add what roots without reductions multiply, as often as these loops run."""
         order = postorder(*roots)
-        if any(isinstance(e, Call) and e.op in COSTLY for e in order):
+        if any(isinstance(e, Call) and is_costly(e.op) for e in order):
             self.level(Level(items, {e: possible(c) for e, c in needs(roots, order).items()}))
 
     def count(self, items: Items, condition: Expr) -> int:

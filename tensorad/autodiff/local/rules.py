@@ -1,4 +1,4 @@
-"""The partial derivatives of every scalar operation: the only file with calculus.
+"""The partial derivatives of the operations of formulas; a scalar function's are in its record.
 
 A rule takes the node's own value y and its arguments and returns one partial per argument.
 None means zero everywhere (structural: no term is built). What happens at kinks and poles is
@@ -7,17 +7,17 @@ stated at each rule.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Final
 
 from tensorad.errors import InternalError
+from tensorad.ir.elementary.table import Partials
 from tensorad.ir.expr import (
+    FUNCTIONS,
     Call,
     Const,
     Expr,
     Number,
-    add,
     call,
     const,
     div,
@@ -29,7 +29,6 @@ from tensorad.ir.expr import (
     sub,
 )
 
-Partials = tuple[Expr | None, ...]
 Rule = Callable[..., Partials]
 RULES: Final[dict[str, Rule]] = {}
 
@@ -47,9 +46,10 @@ def partials(*ops: str) -> Callable[[Rule], Rule]:
 
 def partials_of(e: Call) -> Partials:
     """The partial derivatives of one operation by its arguments."""
-    if e.op not in RULES:
+    rule = FUNCTIONS[e.op].partials if e.op in FUNCTIONS else RULES.get(e.op)
+    if rule is None:
         raise InternalError(f"no partials for {e.op!r} in {e}")
-    return RULES[e.op](e, *e.args)
+    return rule(e, *e.args)
 
 
 def _number(value: Number, like: Expr) -> Const:
@@ -94,102 +94,6 @@ def _flat_unary(y: Expr, x: Expr) -> Partials:
 @partials("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "floordiv", "mod")
 def _flat_binary(y: Expr, a: Expr, b: Expr) -> Partials:
     return (None, None)
-
-
-@partials("exp")
-def _exp(y: Expr, x: Expr) -> Partials:
-    return (y,)
-
-
-@partials("expm1")
-def _expm1(y: Expr, x: Expr) -> Partials:
-    return (call("exp", x),)
-
-
-@partials("log")
-def _log(y: Expr, x: Expr) -> Partials:
-    return (div(_number(1, y), x),)  # inf at 0
-
-
-@partials("log1p")
-def _log1p(y: Expr, x: Expr) -> Partials:
-    return (div(_number(1, y), add(_number(1, y), x)),)
-
-
-@partials("sqrt")
-def _sqrt(y: Expr, x: Expr) -> Partials:
-    return (div(_number(0.5, y), y),)  # inf at 0
-
-
-@partials("rsqrt")
-def _rsqrt(y: Expr, x: Expr) -> Partials:
-    return (div(mul(_number(-0.5, y), y), x),)
-
-
-@partials("tanh")
-def _tanh(y: Expr, x: Expr) -> Partials:
-    return (sub(_number(1, y), mul(y, y)),)
-
-
-@partials("sigmoid")
-def _sigmoid(y: Expr, x: Expr) -> Partials:
-    return (mul(y, sub(_number(1, y), y)),)
-
-
-@partials("erf")
-def _erf(y: Expr, x: Expr) -> Partials:
-    return (mul(_number(2 / math.sqrt(math.pi), y), call("exp", neg(mul(x, x)))),)
-
-
-@partials("sin")
-def _sin(y: Expr, x: Expr) -> Partials:
-    return (call("cos", x),)
-
-
-@partials("cos")
-def _cos(y: Expr, x: Expr) -> Partials:
-    return (neg(call("sin", x)),)
-
-
-@partials("tan")
-def _tan(y: Expr, x: Expr) -> Partials:
-    return (add(_number(1, y), mul(y, y)),)
-
-
-@partials("sinh")
-def _sinh(y: Expr, x: Expr) -> Partials:
-    return (call("cosh", x),)
-
-
-@partials("cosh")
-def _cosh(y: Expr, x: Expr) -> Partials:
-    return (call("sinh", x),)
-
-
-def _one_minus_square(x: Expr) -> Expr:
-    one = _number(1, x)
-    return mul(sub(one, x), add(one, x))  # accurate near |x| = 1
-
-
-@partials("asin")
-def _asin(y: Expr, x: Expr) -> Partials:
-    return (call("rsqrt", _one_minus_square(x)),)  # inf at |x| = 1
-
-
-@partials("acos")
-def _acos(y: Expr, x: Expr) -> Partials:
-    return (neg(call("rsqrt", _one_minus_square(x))),)  # -inf at |x| = 1
-
-
-@partials("atan")
-def _atan(y: Expr, x: Expr) -> Partials:
-    return (div(_number(1, y), add(_number(1, y), mul(x, x))),)
-
-
-@partials("atan2")
-def _atan2(y: Expr, a: Expr, b: Expr) -> Partials:
-    norm = add(mul(a, a), mul(b, b))  # NaN at the origin
-    return (div(b, norm), neg(div(a, norm)))
 
 
 @partials("pow")

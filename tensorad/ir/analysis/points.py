@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from tensorad.errors import CountError, InternalError, UserError
 from tensorad.ir.expr import (
+    FUNCTIONS,
     TRUE,
     Apply,
     Axis,
@@ -295,8 +295,9 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
         case Read(tensor=t) if isinstance(t.op, Constant):
             return _look_up(t.op.array, args)
         case Call():
+            function = FUNCTIONS[e.op].value if e.op in FUNCTIONS else _OPERATIONS[e.op]
             with np.errstate(all="ignore"):
-                return np.asarray(_FUNCTIONS[e.op](*args))
+                return np.asarray(function(*args))
     if depends_on_data(e):
         raise CountError(
             "data decide how often a loop runs.",
@@ -325,16 +326,12 @@ def _mod(x: Values, y: Values) -> Values:
     return np.where(y == 0, 0, np.mod(x, np.where(y == 0, 1, y)))
 
 
-_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+_OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "floordiv": _floordiv, "mod": _mod, "minimum": np.minimum, "maximum": np.maximum,
     "pow": np.power, "neg": np.negative, "abs": np.abs, "sign": np.sign,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "eq": np.equal, "ne": np.not_equal, "and": np.logical_and, "or": np.logical_or,
-    "not": np.logical_not, "exp": np.exp, "log": np.log, "log1p": np.log1p,
-    "expm1": np.expm1, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": np.vectorize(math.erf), "sin": np.sin,
-    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-    "sinh": np.sinh, "cosh": np.cosh, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
-    "trunc": np.trunc, "atan2": np.arctan2, "isnan": np.isnan, "isfinite": np.isfinite,
+    "not": np.logical_not, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
+    "trunc": np.trunc, "isnan": np.isnan, "isfinite": np.isfinite,
 }  # fmt: skip

@@ -13,18 +13,24 @@ import numpy as np
 from tensorad.errors import DefinitionError
 from tensorad.ir import nodes
 from tensorad.ir.arrays.elementwise import elementwise, matmul
-from tensorad.ir.expr import OPERATIONS, Expr, as_expr, call, operator
+from tensorad.ir.expr import FUNCTIONS, OPERATIONS, Expr, as_expr, call, operator
 from tensorad.ir.tensor import Tensor
 
 OTHER_NAMES: Final = {
     "subtract": "sub", "multiply": "mul", "divide": "div", "floor_divide": "floordiv",
     "remainder": "mod", "power": "pow", "negative": "neg", "absolute": "abs", "rint": "round",
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
     "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq",
     "not_equal": "ne", "logical_and": "and", "logical_or": "or", "logical_not": "not",
     "bitwise_and": "and", "bitwise_or": "or", "invert": "not",
 }  # fmt: skip
-"""Of functions that NumPy calls otherwise."""
+"""Of operations that NumPy calls otherwise."""
+
+
+def own_name(name: str) -> str:
+    """The operation or scalar function that NumPy or SciPy calls so; the name itself if none."""
+    if name in OTHER_NAMES:
+        return OTHER_NAMES[name]
+    return next((f.name for f in FUNCTIONS.values() if f.ufunc == name), name)
 
 
 def apply_ufunc(
@@ -50,7 +56,7 @@ def apply_ufunc(
         )
     if name == "matmul":
         return matmul(*operands)
-    op = OTHER_NAMES.get(name, name)
+    op = own_name(name)
     of_elements = any(isinstance(o, Expr) for o in operands)
     whole = not of_elements or any(isinstance(o, Tensor) and o.ndim for o in operands)
     if whole and op in ("eq", "ne"):
@@ -59,7 +65,7 @@ def apply_ufunc(
             where=_shown(operands),
             hint=f"compare elements by topi.{name}(X, Y), or in a formula, X[i, j] == Y[i, j].",
         )
-    if op not in OPERATIONS:
+    if op not in FUNCTIONS and op not in OPERATIONS:
         raise DefinitionError(
             f"np.{name} is no function of formulas.",
             where=_shown(operands),

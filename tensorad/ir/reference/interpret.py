@@ -14,6 +14,7 @@ from tensorad.ir.arrays.arguments import check_arrays, check_sizes, check_tensor
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, DType, wrap
 from tensorad.ir.expr import (
+    FUNCTIONS,
     Apply,
     Axis,
     Call,
@@ -386,8 +387,9 @@ def _convert(value: Number, dtype: DType) -> Number:
 def evaluate_call(op: str, dtype: DType, args: Sequence[Any]) -> Number:
     """`op` of numbers: floats in float64, integers wrapped into `dtype`."""
     if dtype.is_float:
+        function = FUNCTIONS[op].value if op in FUNCTIONS else _FLOAT[op]
         with np.errstate(all="ignore"):
-            return float(_FLOAT[op](*[np.float64(a) for a in args]))
+            return float(function(*[np.float64(a) for a in args]))
     result = _EXACT[op](*args)
     return wrap(int(result), dtype) if dtype.is_integer else bool(result)
 
@@ -406,19 +408,9 @@ def _smaller(x: Any, y: Any) -> Any:
     return y
 
 
-def _sigmoid(x: Any) -> Any:
-    """1/(1 + exp(-x)), with exp of a negative number only."""
-    e = np.exp(-np.abs(x))
-    return (e if x < 0 else 1.0) / (1.0 + e)
-
-
 _FLOAT: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
     "neg": np.negative, "abs": np.abs, "sign": np.sign, "minimum": _smaller, "maximum": _larger,
-    "exp": np.exp, "log": np.log, "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x), "tanh": np.tanh, "sigmoid": _sigmoid, "erf": math.erf,
-    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
-    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "atan2": np.arctan2,
     "floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc,
 }  # fmt: skip
 

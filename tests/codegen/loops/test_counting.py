@@ -18,8 +18,7 @@ from tensorad.ir.analysis.points import count_points, depends_on_data, evaluate
 from tensorad.ir.analysis.polynomial import Polynomial
 from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.expr import (
-    BINARY_MATH,
-    UNARY_MATH,
+    FUNCTIONS,
     Axis,
     Call,
     Expr,
@@ -190,7 +189,7 @@ class _Executed(_Run):
         return super().evaluate(root, memo)
 
     def apply(self, e: Expr, args: list[Any]) -> Any:
-        costly = ("mul", "div", "floordiv", "mod", "pow", *UNARY_MATH, *BINARY_MATH)
+        costly = ("mul", "div", "floordiv", "mod", "pow", *FUNCTIONS)
         self.multiplications += isinstance(e, Call) and e.op in costly
         return super().apply(e, args)
 

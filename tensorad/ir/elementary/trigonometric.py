@@ -1,20 +1,21 @@
-"""Sine, cosine and tangent in LLVM IR.
+"""Sine, cosine and tangent.
 
 The angle is reduced by the nearest multiple of pi (of pi/2 for the tangent) in three fused steps:
 the first is exact because the multiple of a constant with as many digits as a float is; from
-`LIMIT` on the reduction in `vmath_far` takes over, in those lanes alone.
+`LIMIT` on the fraction of a turn is found from the angle's bits, in those lanes (`FarAngles`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from tensorad.codegen.llvm.math import tables as table
-from tensorad.codegen.llvm.math.emit import MAGIC, absolute, from_bits, horner, integers, to_bits
-from tensorad.codegen.llvm.math.far_angles import define_far, far_lanes
-from tensorad.codegen.llvm.text import Writer
+import numpy as np
+
 from tensorad.ir.dtypes import FLOAT32, FLOAT64
+from tensorad.ir.elementary import polynomials as table
+from tensorad.ir.elementary.emitter import Emitter
+from tensorad.ir.elementary.steps import MAGIC, absolute, from_bits, horner, integers, to_bits
+from tensorad.ir.elementary.table import Elementary, FarAngles, apply
 
 _PI: Final = {
     FLOAT32: (3.141592502593994, 1.5099578831723193e-07, 1.078060505991553e-14),
@@ -26,27 +27,27 @@ LIMIT: Final = {FLOAT32: 2.0**16, FLOAT64: 2.0**26}
 """Three steps are exact enough below."""
 
 
-def _reduced(w: Writer, x: str, n: str, unit: float) -> str:
+def _reduced(w: Emitter, x: str, n: str, unit: float) -> str:
     """x - n unit pi."""
     for part in _PI[w.dtype]:
         x = w.fma(n, w.const(-part * unit), x)
     return x
 
 
-def _sine(w: Writer, r: str) -> str:
+def _sine(w: Emitter, r: str) -> str:
     """Of |r| <= pi/2."""
     z = w.mul(r, r)
     p = horner(w, z, table.SIN32 if w.dtype is FLOAT32 else table.SIN64)
     return w.fma(w.mul(z, r), p, r)
 
 
-def _parity_sign(w: Writer, shifted: str) -> str:
+def _parity_sign(w: Emitter, shifted: str) -> str:
     """The sign bit alone, set where the whole number in the low bits is odd."""
     i = integers(w)
     return i.binary("shl", to_bits(w, shifted), i.const(w.dtype.bits - 1))
 
 
-def sin(w: Writer, x: str) -> str:
+def sin(w: Emitter, x: str) -> str:
     """sin(n pi + r) = (-1)^n sin(r), for |x|; then the sign of x."""
     magic, i = w.const(MAGIC[w.dtype]), integers(w)
     a = absolute(w, x)
@@ -57,7 +58,7 @@ def sin(w: Writer, x: str) -> str:
     return from_bits(w, i.binary("xor", to_bits(w, _sine(w, r)), sign))
 
 
-def cos(w: Writer, x: str) -> str:
+def cos(w: Emitter, x: str) -> str:
     """sin(x + pi/2), where x = (n - 1/2) pi + r."""
     magic, half, i = w.const(MAGIC[w.dtype]), w.const(0.5), integers(w)
     shifted = w.add(w.fma(x, w.const(_INVERSE_PI), half), magic)
@@ -65,7 +66,7 @@ def cos(w: Writer, x: str) -> str:
     return from_bits(w, i.binary("xor", to_bits(w, _sine(w, r)), _parity_sign(w, shifted)))
 
 
-def tan(w: Writer, x: str) -> str:
+def tan(w: Emitter, x: str) -> str:
     """With t the tangent of half the rest, 2 t / (1 - t^2) or its negative inverse."""
     magic, i = w.const(MAGIC[w.dtype]), integers(w)
     shifted = w.fma(x, w.const(2 * _INVERSE_PI), magic)
@@ -74,7 +75,7 @@ def tan(w: Writer, x: str) -> str:
     return _tangent(w, r, odd)
 
 
-def _tangent(w: Writer, r: str, odd: str) -> str:
+def _tangent(w: Emitter, r: str, odd: str) -> str:
     """tan(r), or -1/tan(r) where `odd`, for |r| <= pi/4."""
     z = w.mul(r, r)
     p = horner(w, z, table.TAN32 if w.dtype is FLOAT32 else table.TAN64)
@@ -85,24 +86,37 @@ def _tangent(w: Writer, r: str, odd: str) -> str:
     return w.div(top, bottom)
 
 
-def _signed_sine(w: Writer, r: str, odd: str) -> str:
+def _signed_sine(w: Emitter, r: str, odd: str) -> str:
     s = _sine(w, r)
     return w.select(odd, w.neg(s), s)
 
 
-_FAR: Final = {
-    "sin": (0.0, 2, _signed_sine),
-    "cos": (0.25, 2, _signed_sine),
-    "tan": (0.0, 4, _tangent),
-}
-
-
-def by_angle(w: Writer, op: str, x: str) -> str:
-    """sin, cos or tan of any angle, where blocks may be begun."""
-    define_far(w.code, op, *_FAR[op])
-    near = TRIGONOMETRIC[op](w, x)
-    far_lanes(w, op, LIMIT[w.dtype], x, near)
-    return near
-
-
-TRIGONOMETRIC: Final[dict[str, Callable[..., str]]] = {"sin": sin, "cos": cos, "tan": tan}
+ROWS: Final = (
+    Elementary(
+        name="sin",
+        meaning="The sine of x radians.",
+        value=np.sin,
+        partials=lambda y, x: (apply("cos", x),),
+        code=sin,
+        sampled=(-1e5, 1e5),
+        far=FarAngles(limit=LIMIT, turn=0.0, parts=2, code=_signed_sine),
+    ),
+    Elementary(
+        name="cos",
+        meaning="The cosine of x radians.",
+        value=np.cos,
+        partials=lambda y, x: (-apply("sin", x),),
+        code=cos,
+        sampled=(-1e5, 1e5),
+        far=FarAngles(limit=LIMIT, turn=0.25, parts=2, code=_signed_sine),
+    ),
+    Elementary(
+        name="tan",
+        meaning="The tangent of x radians.",
+        value=np.tan,
+        partials=lambda y, x: (1 + y * y,),
+        code=tan,
+        sampled=(-1e4, 1e4),
+        far=FarAngles(limit=LIMIT, turn=0.0, parts=4, code=_tangent),
+    ),
+)

@@ -6,10 +6,9 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from tensorad.codegen.llvm.math import tables as table
-from tensorad.codegen.llvm.text import Writer, mangled
-from tensorad.codegen.target import machine
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT32, INT64
+from tensorad.ir.elementary import polynomials as table
+from tensorad.ir.elementary.emitter import Emitter
 
 INF: Final = float("inf")
 NAN: Final = float("nan")
@@ -28,7 +27,7 @@ _BIAS: Final = {FLOAT32: 127, FLOAT64: 1023}
 ROOT_HALF: Final = {FLOAT32: 0x3F3504F3, FLOAT64: 0x3FE6A09E667F3BCD}
 
 
-def horner(w: Writer, x: str, coefficients: Sequence[float]) -> str:
+def horner(w: Emitter, x: str, coefficients: Sequence[float]) -> str:
     """The polynomial with these coefficients, constant term first."""
     result = w.const(coefficients[-1])
     for c in reversed(coefficients[:-1]):
@@ -36,38 +35,38 @@ def horner(w: Writer, x: str, coefficients: Sequence[float]) -> str:
     return result
 
 
-def absolute(w: Writer, x: str) -> str:
+def absolute(w: Emitter, x: str) -> str:
     return w.intrinsic("fabs", x)
 
 
-def copy_sign(w: Writer, size: str, sign: str) -> str:
+def copy_sign(w: Emitter, size: str, sign: str) -> str:
     return w.intrinsic("copysign", size, sign)
 
 
-def integers(w: Writer) -> Writer:
-    """The writer of integers as wide as the floats."""
+def integers(w: Emitter) -> Emitter:
+    """The emitter of integers as wide as the floats."""
     return w.of(INT32 if w.dtype is FLOAT32 else INT64)
 
 
-def to_bits(w: Writer, x: str) -> str:
-    return w.put(f"bitcast {w.type} {x} to {integers(w).type}")
+def to_bits(w: Emitter, x: str) -> str:
+    return w.convert("bitcast", x, integers(w).dtype)
 
 
-def from_bits(w: Writer, i: str) -> str:
-    return w.put(f"bitcast {integers(w).type} {i} to {w.type}")
+def from_bits(w: Emitter, i: str) -> str:
+    return integers(w).convert("bitcast", i, w.dtype)
 
 
-def at_least(w: Writer, x: str, low: float) -> str:
+def at_least(w: Emitter, x: str, low: float) -> str:
     """x or `low` if it is below; NaN stays."""
     return w.select(w.compare("olt", x, w.const(low)), w.const(low), x)
 
 
-def at_most(w: Writer, x: str, high: float) -> str:
+def at_most(w: Emitter, x: str, high: float) -> str:
     """x or `high` if it is above; NaN stays."""
     return w.select(w.compare("ogt", x, w.const(high)), w.const(high), x)
 
 
-def steps_of_ln2(w: Writer, x: str) -> tuple[str, str]:
+def steps_of_ln2(w: Emitter, x: str) -> tuple[str, str]:
     """(n in the low bits of a float, r) with x = n ln 2 + r, of a limited x."""
     magic = w.const(MAGIC[w.dtype])
     shifted = w.fma(x, w.const(LOG2E), magic)
@@ -77,35 +76,35 @@ def steps_of_ln2(w: Writer, x: str) -> tuple[str, str]:
     return shifted, w.fma(n, w.const(-second), r)
 
 
-def reduce_by_ln2(w: Writer, x: str) -> tuple[str, str]:
+def reduce_by_ln2(w: Emitter, x: str) -> tuple[str, str]:
     """(n in the low bits of a float, r) with x = n ln 2 + r; x is limited to where exp is neither
     0 nor inf."""
     low, high = _EXP_RANGE[w.dtype]
     return steps_of_ln2(w, at_most(w, at_least(w, x, low), high))
 
 
-def bits_of(w: Writer, value: float) -> int:
+def bits_of(w: Emitter, value: float) -> int:
     """The bits of a float of this type, as an integer."""
     floats, whole = ("<f", "<i") if w.dtype is FLOAT32 else ("<d", "<q")
     (found,) = struct.unpack(whole, struct.pack(floats, value))
     return int(found)
 
 
-def shifted_power(w: Writer, shifted: str, more: int) -> str:
+def shifted_power(w: Emitter, shifted: str, more: int) -> str:
     """2^(n + more) for the n in the low bits of `shifted`: no more than a shift and a sum."""
     i, bits = integers(w), MANTISSA[w.dtype]
     field = i.binary("shl", to_bits(w, shifted), i.const(bits))
     return from_bits(w, i.add(field, i.const((_BIAS[w.dtype] + more) << bits)))
 
 
-def shifted_inverse(w: Writer, shifted: str, more: int) -> str:
+def shifted_inverse(w: Emitter, shifted: str, more: int) -> str:
     """2^(more - n) for the n in the low bits of `shifted`."""
     i, bits = integers(w), MANTISSA[w.dtype]
     field = i.binary("shl", to_bits(w, shifted), i.const(bits))
     return from_bits(w, i.sub(i.const((_BIAS[w.dtype] + more) << bits), field))
 
 
-def exp_of_sum(w: Writer, r: str, rest: str | None) -> str:
+def exp_of_sum(w: Emitter, r: str, rest: str | None) -> str:
     """exp(r + rest) for |r| <= ln(2)/2 and a tiny rest."""
     if rest is None:
         return horner(w, r, table.POWER32 if w.dtype is FLOAT32 else (1.0, 1.0, *table.EXP64))
@@ -116,48 +115,20 @@ def exp_of_sum(w: Writer, r: str, rest: str | None) -> str:
     return w.add(grown, w.const(1.0))
 
 
-def scale(w: Writer, x: str, shifted: str) -> str:
-    """x * 2^n for 1/2 < x < 2 and the n in the low bits of `shifted`: one instruction where there
-    is one, otherwise two products.
-
-    The first product is exact, so that subnormal results round once either way.
-    """
-    i = integers(w)
-    wide = machine.usable_vector_bytes() == 64  # only AVX-512 has it; elsewhere it calls ldexp
-    if wide and w.lanes * w.dtype.size_bytes == 64:
-        return _scaled_register(w, x, w.sub(shifted, w.const(MAGIC[w.dtype])))
-    n = i.sub(to_bits(w, shifted), i.const(bits_of(w, MAGIC[w.dtype])))
-    if wide:
-        name = f"llvm.ldexp.{mangled(w.dtype, w.lanes)}.{mangled(i.dtype, w.lanes)}"
-        w.code.declare(name, w.type, w.type, i.type)
-        return w.put(f"call {w.type} @{name}({w.type} {x}, {i.type} {n})")
-    half = i.binary("ashr", n, i.const(1))
-    first = w.mul(x, _power_of_two(w, half))
-    return w.mul(first, _power_of_two(w, i.sub(n, half)))
-
-
-def _scaled_register(w: Writer, x: str, n: str) -> str:
-    """x * 2^n of a whole register; n is a float, as the instruction wants it."""
-    letter = "s" if w.dtype is FLOAT32 else "d"
-    name, mask = f"llvm.x86.avx512.mask.scalef.p{letter}.512", f"i{w.lanes}"
-    w.code.declare(name, w.type, w.type, w.type, w.type, mask, "i32")
-    operands = f"{w.type} {x}, {w.type} {n}, {w.type} {x}, {mask} -1, i32 4"
-    return w.put(f"call {w.type} @{name}({operands})")
-
-
-def scale_within(w: Writer, x: str, shifted: str) -> str:
+def scale_within(w: Emitter, x: str, shifted: str) -> str:
     """x 2^n for the n in the low bits of `shifted`, where neither x nor the result is special."""
     i, bits = integers(w), MANTISSA[w.dtype]
     field = i.binary("shl", to_bits(w, shifted), i.const(bits))
     return from_bits(w, i.add(to_bits(w, x), field))
 
 
-def _power_of_two(w: Writer, n: str) -> str:
+def power_of_two(w: Emitter, n: str) -> str:
+    """2^n of whole numbers, for n where it is normal; `w` writes floats."""
     i, bits = integers(w), MANTISSA[w.dtype]
     return from_bits(w, i.binary("shl", i.add(n, i.const(_BIAS[w.dtype])), i.const(bits)))
 
 
-def split_exponent(w: Writer, x: str) -> tuple[str, str]:
+def split_exponent(w: Emitter, x: str) -> tuple[str, str]:
     """(e 2^bits as a float, f) with x = 2^e (1 + f) and 1 + f in [sqrt(1/2), sqrt(2))."""
     bits = MANTISSA[w.dtype]
     tiny = 2.0 ** (-126 if w.dtype is FLOAT32 else -1022)
@@ -168,7 +139,7 @@ def split_exponent(w: Writer, x: str) -> tuple[str, str]:
     return w.select(subnormal, lowered, exponent), f
 
 
-def split_normal(w: Writer, x: str) -> tuple[str, str]:
+def split_normal(w: Emitter, x: str) -> tuple[str, str]:
     """The same of an x that is not subnormal."""
     i = integers(w)
     b = to_bits(w, x)
@@ -177,7 +148,7 @@ def split_normal(w: Writer, x: str) -> tuple[str, str]:
     return i.convert("sitofp", field, w.dtype), w.sub(mantissa, w.const(1.0))
 
 
-def exponent_field(w: Writer, bits: str) -> str:
+def exponent_field(w: Emitter, bits: str) -> str:
     """e 2^mantissa for the bits of 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2))."""
     i = integers(w)
     above = i.sub(bits, i.const(ROOT_HALF[w.dtype]))

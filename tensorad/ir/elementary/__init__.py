@@ -1,0 +1,1 @@
+"""Scalar functions, one record each: value, derivative, machine code, cost, notation."""

@@ -1,0 +1,23 @@
+"""Every scalar function of the language, in the table."""
+
+from __future__ import annotations
+
+from tensorad.ir.elementary import (
+    error_function,
+    exponential,
+    hyperbolic,
+    inverse_trigonometric,
+    trigonometric,
+)
+from tensorad.ir.elementary.table import FUNCTIONS as FUNCTIONS
+from tensorad.ir.elementary.table import register
+
+for _subject in (
+    exponential,
+    hyperbolic,
+    error_function,
+    trigonometric,
+    inverse_trigonometric,
+):
+    for _row in _subject.ROWS:
+        register(_row)

@@ -1,0 +1,106 @@
+"""The table of scalar functions: all that is known of one is its `Elementary`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.dtypes import DType
+from tensorad.ir.elementary.cost import FUNCTION, OperationCost
+from tensorad.ir.elementary.emitter import Emitter
+from tensorad.ir.nodes import OPERATIONS, Expr, operation
+
+Partials = tuple[Expr | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FarAngles:
+    """How a function of an angle is found of large angles, where its formula ends.
+
+    Attributes:
+        limit: from here on, by dtype.
+        turn: added to the angle, in turns: a multiple of 1/4.
+        parts: 2 to count half turns, 4 to count quarters: |remainder| <= pi/2 or pi/4.
+        code: (emitter, remainder in float64, whether the quotient is odd) -> the value.
+    """
+
+    limit: dict[DType, float]
+    turn: float
+    parts: int
+    code: Callable[[Emitter, str, str], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elementary:
+    """A scalar function of floats.
+
+    Attributes:
+        name: in formulas, texts and `Call.op`.
+        meaning: one line for its users.
+        value: its value of float64 numbers or arrays, by NumPy: shares nothing with `code`.
+        partials: (y, a, b, ...) -> one partial derivative per argument, y the function's own
+            value; None is zero everywhere. Kinks and poles are told there.
+        code: (emitter, a, b, ...) -> the register with the value, in scalars and vectors alike.
+        sampled: the arguments between which it changes, for measurements of errors and time.
+        slopes_at: points away from kinks and poles, where its derivative is tried.
+        arity: how many arguments it takes.
+        cost: of one value; one that is a single flop is written out, never called.
+        latex: its name in LaTeX, or base^exponent with # for the argument; as `name` unless given.
+        ufunc: NumPy's name of it; as `name` unless given.
+        far: of an angle, how large ones are treated.
+    """
+
+    name: str
+    meaning: str
+    value: Callable[..., Any]
+    partials: Callable[..., Partials]
+    code: Callable[..., str]
+    sampled: tuple[float, float]
+    slopes_at: tuple[float, ...] = (-1.3, 0.4, 1.7)
+    arity: int = 1
+    cost: OperationCost = FUNCTION
+    latex: str = ""
+    ufunc: str = ""
+    far: FarAngles | None = None
+
+
+FUNCTIONS: Final[dict[str, Elementary]] = {}
+"""Every scalar function by its name."""
+
+
+def register(row: Elementary) -> None:
+    """Add a function to the table.
+
+    Raises:
+        DefinitionError: the name is taken, or no identifier.
+    """
+    if not row.name.isidentifier() or not row.name.isascii():
+        raise DefinitionError(
+            f"a function needs an identifier for a name, got {row.name!r}.",
+            hint='give a name as functions of Python have, e.g. name="softsign".',
+        )
+    if row.name in FUNCTIONS or row.name in OPERATIONS:
+        raise DefinitionError(
+            f"there is a function {row.name} already.", hint="give yours another name."
+        )
+    FUNCTIONS[row.name] = row
+
+
+def apply(name: str, *args: Expr) -> Expr:
+    """A function of the table at expressions: what partials are written with."""
+    return operation.call(name, *args)
+
+
+def is_elementary(op: str) -> bool:
+    """Whether an operation takes many instructions: a scalar function, or a power."""
+    return op in FUNCTIONS or op == "pow"
+
+
+def is_costly(op: str) -> bool:
+    """Whether an operation counts as a multiplication where work is counted."""
+    return op in _COSTLY or op in FUNCTIONS
+
+
+_COSTLY: Final = frozenset(("mul", "div", "floordiv", "mod", "pow"))
