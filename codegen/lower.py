@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tensorad import config
 from tensorad.codegen.caches.kernel_order import in_memory_order
-from tensorad.codegen.caches.multiversion import for_all_sizes
-from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
-from tensorad.codegen.cost.parallel_work import with_work
+from tensorad.codegen.caches.kernel_passes import finished_kernel
 from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.fusion.fuse import fuse_units
 from tensorad.codegen.in_place_scatters import Unit, join
@@ -93,18 +91,14 @@ def _scheduled(
     finished: dict[Kernel, Kernel] = {}
     for k in fuse_units(checked, wanted, chosen):
         if k.like is None or is_listening() or chosen.named or chosen.everywhere.made():
-            finished[k] = _finished(k, chosen)
+            finished[k] = finished_kernel(k, chosen)
             yield finished[k]
             continue
         first, mapping = k.like
         if first not in finished:
-            finished[first] = _finished(first, chosen)
+            finished[first] = finished_kernel(first, chosen)
         made = finished[first]
         yield k if made is first else with_tensors(made, k.name, with_buffers(made, mapping))
-
-
-def _finished(k: Kernel, chosen: Schedules) -> Kernel:
-    return with_work(for_all_sizes(with_narrow_scratch(k), chosen), chosen)
 
 
 def _plain(checked: Sequence[tuple[Unit, list[Kernel]]]) -> Iterator[Kernel]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tensorad.codegen.caches.misaligned_tiles import through_strips
 from tensorad.codegen.caches.prefetch_indirect import picked_rows, with_rows_ahead
 from tensorad.codegen.caches.prefetch_rows import (
     bands,
@@ -21,8 +20,6 @@ from tensorad.codegen.caches.prefetch_rows import (
     rows_of_next_turn,
     with_rows_asked,
 )
-from tensorad.codegen.caches.streaming_buffers import through_buffers
-from tensorad.codegen.caches.symbolic_strips import in_strips
 from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store
@@ -32,7 +29,6 @@ from tensorad.codegen.nest.access import access
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
 from tensorad.codegen.schedule.transpose import FAR_APART
 from tensorad.codegen.target import machine
-from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import (
     ASSUMED_EXTENT,
     assumed_bytes,
@@ -58,30 +54,17 @@ ALIKE: Final = 4
 """Outputs of unknown size count as large beside each other unless one is smaller by this factor."""
 
 
-def with_memory_hints(kernel: Kernel, schedules: Schedules, *, beyond: bool = False) -> Kernel:
+def with_memory_hints(kernel: Kernel, streamed: Sequence[Tensor], *, beyond: bool) -> Kernel:
     """The kernel with the stores marked that stream, and what is asked for ahead.
 
     Args:
         beyond: whether symbolic sizes are taken for so large that no cache holds a tensor.
     """
-    streamed = streamed_tensors(kernel, schedules, beyond=beyond)
-    if streamed:
-        note(
-            Decision(
-                tuple(streamed), "streaming stores", "they exceed the last cache with what is read"
-            )
-        )
     given = dict.fromkeys(kernel.reads)
     unknown = [t for t in (*given, *kernel.writes) if fixed_bytes(t) is None]
     far = far_tensors(kernel, beyond=beyond)
     if not streamed and not far and not unknown:
         return kernel
-    if streamed and waits_for_memory(kernel):
-        body, buffers = through_buffers(kernel.body, dict.fromkeys(streamed), kernel.scratch)
-        body, strips = through_strips(body, dict.fromkeys(streamed))
-        body, more = in_strips(body, dict.fromkeys(streamed)) if beyond else (body, [])
-        made = (*kernel.scratch, *buffers, *strips, *more)
-        kernel = replace(kernel, body=body, scratch=made)
     marks = _Marks(dict.fromkeys(streamed), dict.fromkeys(far), dict.fromkeys((*far, *unknown)))
     apart = _apart(kernel, streamed)
     return replace(kernel, body=_marked(kernel.body, marks), apart=apart)

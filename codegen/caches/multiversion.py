@@ -8,53 +8,70 @@ the same bits.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
-from tensorad.codegen.caches.fuse_passes import with_row_passes
-from tensorad.codegen.caches.hints import (
-    LARGE,
-    largest_unknown,
-    streamed_tensors,
-    waits_for_memory,
-    with_memory_hints,
-)
-from tensorad.codegen.caches.pipeline_stores import with_rows_overlapped
+from tensorad.codegen.caches.hints import LARGE, largest_unknown, waits_for_memory
 from tensorad.codegen.cost.memory_model import SHORTEST
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import Check, For, Kernel, Store
 from tensorad.codegen.loops.substitute import where
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.target import machine
-from tensorad.ir.analysis.decisions import Decision, listening, note
+from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import elements_formula
 from tensorad.ir.expr import Expr, add, call, int_const
+from tensorad.ir.tensor import Tensor
 
 SHARE: Final = 3
 """Two versions where memory takes at least this part of the time that is computed."""
 
 
-def for_all_sizes(kernel: Kernel, schedules: Schedules) -> Kernel:
-    """The kernel with all hints about memory, in two versions if sizes decide about them."""
-    near = _hinted(kernel, schedules, beyond=False)
-    if not _may_leave(kernel, schedules):
-        return near
-    with listening(Decision):  # what is told about the first version holds for both
-        far = _hinted(kernel, schedules, beyond=True)
-    if not any(_streams(s) for s in statements(far.body) if isinstance(s, For)):
-        return near
-    leaves = _leaves_caches(kernel)
-    streamed = tuple(streamed_tensors(kernel, schedules, beyond=True))
-    note(Decision(streamed, "streaming stores in loops of their own", f"used where {leaves}"))
-    body = (*_where(leaves, near, run=False), *_where(leaves, far, run=True))
-    scratch = tuple(dict.fromkeys((*near.scratch, *far.scratch)))
-    return replace(near, body=body, scratch=scratch, apart=far.apart)
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A kernel, or its loops for sizes on one side of the last cache.
+
+    Attributes:
+        beyond: whether symbolic sizes are taken for so large that no cache holds a tensor.
+        streamed: what its stores are to take past the caches.
+        waits: whether these stores wait for memory, so that buffers pay.
+    """
+
+    kernel: Kernel
+    beyond: bool = False
+    streamed: tuple[Tensor, ...] = ()
+    waits: bool = False
 
 
-def _hinted(kernel: Kernel, schedules: Schedules, *, beyond: bool) -> Kernel:
-    made = with_row_passes(with_memory_hints(kernel, schedules, beyond=beyond), schedules)
-    return with_rows_overlapped(made, schedules)
+Versions = tuple[Version, ...]
+"""One, or two: within the last cache and beyond it."""
+
+
+def split_versions(schedules: Schedules, versions: Versions) -> Versions:
+    """The kernel twice where sizes decide about its stores."""
+    (only,) = versions
+    if not _may_leave(only.kernel, schedules):
+        return versions
+    return only, replace(only, beyond=True)
+
+
+def join_versions(schedules: Schedules, versions: Versions) -> Versions:
+    """One kernel of both, guarded by sizes; the first alone if the other never streams."""
+    near, *others = versions
+    if not others:
+        return versions
+    (far,) = others
+    if not any(_streams(s) for s in statements(far.kernel.body) if isinstance(s, For)):
+        return (near,)
+    leaves = _leaves_caches(near.kernel)
+    why = f"used where {leaves}"
+    note(Decision(far.streamed, "streaming stores in loops of their own", why))
+    parts = _where(leaves, near.kernel, run=False), _where(leaves, far.kernel, run=True)
+    scratch = tuple(dict.fromkeys((*near.kernel.scratch, *far.kernel.scratch)))
+    body = tuple([s for part in parts for s in part])
+    kernel = replace(near.kernel, body=body, scratch=scratch, apart=far.kernel.apart)
+    return (Version(kernel),)
 
 
 def _may_leave(kernel: Kernel, schedules: Schedules) -> bool:

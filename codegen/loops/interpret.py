@@ -43,19 +43,27 @@ Environment = dict[Expr, Any]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+class TooLongError(Exception):
+    """Loops take more turns than they were given."""
+
+
 def interpret_loops(
     program: LoopProgram,
     arrays: Mapping[Tensor, Array],
     sizes: Mapping[str, int] | None = None,
+    most: float = math.inf,
 ) -> tuple[list[Array], int]:
     """The outputs (float64, int64 or bool arrays) and how many `Visit`s were executed.
 
     Inside a vector loop both sides of a `Select` are evaluated, as lanes do.
 
+    Args:
+        most: turns of all loops together.
     Raises:
         BoundsError: a read, a write or a `Check` lies outside its tensor.
+        TooLongError: loops take more turns.
     """
-    run = _run(program, arrays, sizes or {})
+    run = _run(program, arrays, sizes or {}, most)
     return [run.buffer(t) for t in program.outputs], run.visits
 
 
@@ -64,8 +72,13 @@ def checks_made(program: LoopProgram, arrays: Mapping[Tensor, Array]) -> int:
     return _run(program, arrays, {}).checks
 
 
-def _run(program: LoopProgram, arrays: Mapping[Tensor, Array], sizes: Mapping[str, int]) -> _Run:
-    run = _Run(dict(_bind_sizes(arrays)))
+def _run(
+    program: LoopProgram,
+    arrays: Mapping[Tensor, Array],
+    sizes: Mapping[str, int],
+    most: float = math.inf,
+) -> _Run:
+    run = _Run(dict(_bind_sizes(arrays)), most)
     run.scalars.update({size_var(n): v for n, v in sizes.items()})
     for t, a in arrays.items():
         run.buffers[t] = np.array(a, dtype=storage_dtype(t.dtype))
@@ -93,8 +106,9 @@ def _bind_sizes(arrays: Mapping[Tensor, Array]) -> Environment:
 class _Run:
     """Buffers, scalars in scope and the counts of visits and checks."""
 
-    def __init__(self, scalars: Environment) -> None:
+    def __init__(self, scalars: Environment, most: float = math.inf) -> None:
         self.scalars = scalars
+        self.turns_left = most
         self.buffers: dict[Tensor, Array] = {}
         self.visits = 0
         self.checks = 0
@@ -165,6 +179,9 @@ class _Run:
         lower, upper, step = (int(self.value(b)) for b in (s.axis.lower, s.axis.upper, s.axis.step))
         eager = self.eager
         self.eager = eager or s.kind == "vector"
+        self.turns_left -= max(0, upper - lower) // step
+        if self.turns_left < 0:
+            raise TooLongError("the loops take too many turns")
         starts = [*range(lower, upper, step)]
         if s.covering and starts[-1:] != [upper - 1]:
             starts.append(upper - 1)
