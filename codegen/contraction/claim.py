@@ -13,8 +13,15 @@ from tensorad.codegen.contraction.reasons import explain_blocking
 from tensorad.codegen.contraction.recognise import recognise
 from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.loops.vector_loops import lanes_for
-from tensorad.codegen.nest.ir import Nest, simplify_nest
-from tensorad.codegen.splitting.index_sets import split_divisions, split_phases
+from tensorad.codegen.nest.ir import Nest
+from tensorad.codegen.splitting.nest_passes import (
+    SIMPLIFY,
+    SPLIT_DIVISIONS,
+    SPLIT_PHASES,
+    SPLIT_READ_DIVISIONS,
+    Pieces,
+    run_nest_passes,
+)
 from tensorad.ir.order import reads
 
 MOST_PIECES = 16
@@ -36,8 +43,8 @@ def claimed_pieces(nest: Nest, choices: Choices = OPEN) -> Claim | None:
     by_hand = choices.vector, choices.order, choices.split, choices.unroll
     if choices.contract is False or (not choices.contract and any(c is not None for c in by_hand)):
         return None
-    simple = simplify_nest(nest)
-    if simple is None or len(simple.folds) != 1:
+    simple = run_nest_passes((SIMPLIFY,), Pieces(nest, (nest,)))
+    if not simple.parts or len(simple.whole.folds) != 1:
         return None
     for pieces in _ways(simple):
         plans = [_plan(p, choices) for p in pieces]
@@ -68,26 +75,26 @@ def _emitted(b: Blocking, nest: Nest) -> Emitted:
     return Emitted((*made.body, *again), made.copies, (*made.scratch, *flags), made.before)
 
 
-def _ways(nest: Nest) -> Iterator[list[Nest]]:
+def _ways(simple: Pieces) -> Iterator[tuple[Nest, ...]]:
     """The nest as it is, then in pieces, each way cut only when it is asked for.
 
     What is read is divided first: a division in bounds alone may be of a window that is one
     contraction as it stands.
     """
-    yield [nest]
-    read = split_divisions(nest, bounds=False)
-    if _is_cut(read, nest):
-        yield read
-    divided = split_divisions(nest)
-    if _is_cut(divided, nest):
-        yield divided
-    phases = [q for p in divided for q in split_phases(p)]
-    if len(divided) < len(phases) <= MOST_PIECES:
+    yield simple.parts
+    read = run_nest_passes((SPLIT_READ_DIVISIONS,), simple)
+    if _is_cut(read):
+        yield read.parts
+    divided = run_nest_passes((SPLIT_DIVISIONS,), simple)
+    if _is_cut(divided):
+        yield divided.parts
+    phases = run_nest_passes((SPLIT_PHASES,), divided).parts
+    if len(divided.parts) < len(phases) <= MOST_PIECES:
         yield phases
 
 
-def _is_cut(pieces: list[Nest], nest: Nest) -> bool:
-    return len(pieces) <= MOST_PIECES and pieces[0] is not nest
+def _is_cut(pieces: Pieces) -> bool:
+    return len(pieces.parts) <= MOST_PIECES and pieces.parts[0] is not pieces.whole
 
 
 def _plan(nest: Nest, choices: Choices) -> Blocking | None:

@@ -7,7 +7,7 @@ item becomes pieces, and each piece gets a plan (`planning` keeps what is made o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,9 +15,8 @@ from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.loops.ir import Stmt, Store, Visit
 from tensorad.codegen.loops.rewrite import rewrite
-from tensorad.codegen.nest.argreduce import start_selections
 from tensorad.codegen.nest.folds import lower_values
-from tensorad.codegen.nest.ir import Nest, share_loops, simplify_nest
+from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.scatter import free_loops
 from tensorad.codegen.schedule.borders import emit_bordered
 from tensorad.codegen.schedule.emit import emit_nest
@@ -26,14 +25,6 @@ from tensorad.codegen.schedule.fuse_pieces import emit_together, together
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.splitting.blocked_sums import split_sums
-from tensorad.codegen.splitting.constant_tables import write_tables
-from tensorad.codegen.splitting.index_sets import (
-    has_switches,
-    is_small,
-    split_conditions,
-    split_divisions,
-)
-from tensorad.codegen.splitting.quotient_borders import cut_quotients
 from tensorad.codegen.splitting.stages import split_stages, stage_uses
 from tensorad.codegen.splitting.term_parts import split_terms
 from tensorad.ir.analysis.decisions import Decision, note
@@ -41,21 +32,6 @@ from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import reads, substitute_all
 
-
-@dataclass(frozen=True)
-class Pass:
-    """A named step that replaces a nest by pieces that store the same elements."""
-
-    name: str
-    run: Callable[[Nest], list[Nest]]
-
-
-PASSES: Final = (
-    Pass("write_tables", write_tables),  # first: cuts see numbers then
-    Pass("cut_quotients", cut_quotients),  # next: an axis that is split stays split
-    Pass("split_divisions", split_divisions),  # then: a quotient hides where conditions switch
-)
-"""What comes before `split_conditions`, which has to know what each piece is a part of."""
 Planned = tuple[tuple[Nest, Plan], ...]
 """Pieces with their plans."""
 
@@ -185,21 +161,6 @@ def emit_pieces(item: Item, planned: Planned | None) -> tuple[Stmt, ...]:
             piece, plan = flat, plan_nest(flat, item.choices)
         body.extend(emit_nest(piece, plan))
     return tuple(body)
-
-
-def pieces_of(nest: Nest, choices: Choices) -> list[Nest]:
-    """The nest after all passes; nothing where an output axis is empty."""
-    simple = simplify_nest(nest)
-    if simple is None:
-        return []
-    pieces = [simple]
-    if choices.split is not False and has_switches(simple):
-        for p in PASSES:
-            parts = [[q] if is_small(q, simple) else p.run(q) for q in pieces]
-            pieces = [part for found in parts for part in found]
-        parts = [[q] if is_small(q, simple) else split_conditions(q, simple) for q in pieces]
-        pieces = [part for found in parts for part in found]
-    return [start_selections(share_loops(p)) for p in pieces]
 
 
 def serial_loops(

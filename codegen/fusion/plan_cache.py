@@ -13,7 +13,7 @@ from dataclasses import replace
 from tensorad.codegen.contraction.claim import Claim, claimed_pieces, emit_claim
 from tensorad.codegen.directives import Choices, Schedules
 from tensorad.codegen.fusion.item_key import item_key
-from tensorad.codegen.fusion.items import Item, Planned, emit_pieces, items_of, pieces_of
+from tensorad.codegen.fusion.items import Item, Planned, emit_pieces, items_of
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
@@ -24,6 +24,7 @@ from tensorad.codegen.schedule.fuse_pieces import planned_together
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.schedule.user_directives import check_lanes
+from tensorad.codegen.splitting.nest_passes import pieces_of
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.alike import Key
 from tensorad.ir.analysis.decisions import is_listening
@@ -37,7 +38,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._nests: dict[Core, Nest | None] = {}
-        self._pieces: dict[Core, list[Nest]] = {}
+        self._pieces: dict[Core, tuple[Nest, ...]] = {}
         self._plans: dict[Nest, Plan] = {}
         self._claims: dict[Core, Claim | None] = {}
         self._keys: dict[Item, tuple[Key, tuple[Tensor, ...]]] = {}
@@ -79,7 +80,7 @@ class Plans:
             return None
         core = _core(item)
         if core not in self._pieces:
-            self._pieces[core] = pieces_of(nest, item.choices)
+            self._pieces[core] = pieces_of(nest, item.choices.split is not False)
         pieces = self._pieces[core]
         finished = [item.finished(piece) for piece in pieces]
         decided = [p if p.folds else q for p, q in zip(pieces, finished, strict=True)]

@@ -11,10 +11,10 @@ import numpy as np
 from tensorad.codegen.loops.interpret import Array, TooLongError, interpret_loops
 from tensorad.codegen.loops.ir import Check, Kernel, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.printer import format_loops
-from tensorad.codegen.loops.sizes import shape_values
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.errors import BoundsError, InternalError, ShapeError
+from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Constant, Tensor, dim_expr

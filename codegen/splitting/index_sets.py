@@ -64,7 +64,7 @@ def most_pieces(nest: Nest) -> int:
 
 def has_switches(nest: Nest) -> bool:
     """Whether a pass of this file may change the nest."""
-    return bool(switches(nest)) or any(f.axes for f in nest.folds)
+    return any(f.axes for f in nest.folds) or bool(switches(nest))
 
 
 def switches(nest: Nest, bounds: bool = True) -> list[Call]:

@@ -9,11 +9,16 @@ from tensorad.codegen.directives import OPEN
 from tensorad.codegen.loops.index_ranges import Ranges, among, substitutor
 from tensorad.codegen.loops.ir import For, If, Stmt
 from tensorad.codegen.loops.scratch import buffer
-from tensorad.codegen.nest.ir import Nest, simplify_nest
+from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.emit import emit_nest
 from tensorad.codegen.schedule.flatten import flattened
 from tensorad.codegen.schedule.plan import plan_nest
-from tensorad.codegen.splitting.index_sets import has_switches, split_conditions
+from tensorad.codegen.splitting.nest_passes import (
+    SIMPLIFY,
+    SPLIT_CONDITIONS,
+    Pieces,
+    run_nest_passes,
+)
 from tensorad.ir.expr import (
     TRUE,
     ZERO,
@@ -36,12 +41,9 @@ from tensorad.simplify.index.linear import Linear, linear_form
 
 def fill(nest: Nest, threads: bool) -> tuple[Stmt, ...]:
     """The loops of an elementwise nest, cut where its conditions switch."""
-    simple = simplify_nest(nest)
-    if simple is None:
-        return ()
-    pieces = split_conditions(simple) if has_switches(simple) else [simple]
+    pieces = run_nest_passes((SIMPLIFY, SPLIT_CONDITIONS), Pieces(nest, (nest,)))
     body: list[Stmt] = []
-    for part in pieces:
+    for part in pieces.parts:
         piece = flattened(part, OPEN)  # short axes side by side are a long one
         plan = plan_nest(piece)
         body.extend(emit_nest(piece, replace(plan, parallel=plan.parallel and threads)))

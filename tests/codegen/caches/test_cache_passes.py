@@ -10,9 +10,9 @@ import pytest
 
 from tensorad import te
 from tensorad.codegen.caches.fuse_passes import with_row_passes
-from tensorad.codegen.caches.hints import far_tensors, streamed_tensors, with_memory_hints
+from tensorad.codegen.caches.hints import far_tensors, streamed_tensors
+from tensorad.codegen.caches.kernel_passes import finished_kernel
 from tensorad.codegen.caches.misaligned_tiles import through_strips
-from tensorad.codegen.caches.multiversion import for_all_sizes
 from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
 from tensorad.codegen.caches.pass_legality import with_pass
 from tensorad.codegen.caches.prefetch_indirect import picked_rows, with_rows_ahead
@@ -70,11 +70,11 @@ def test_stores_beyond_the_caches_stream() -> None:
     (k,) = fused([doubled()], [X])
     with described("l2=1000000,l3=10000000"):
         assert streamed_tensors(k, Schedules()) == far_tensors(k, beyond=False) == []
-        assert streaming(with_memory_hints(k, Schedules())) == 0
+        assert streaming(finished_kernel(k, Schedules())) == 0
     with described(TINY):
         assert streamed_tensors(k, Schedules()) == [*k.writes]
-        made = with_memory_hints(k, Schedules())
-        plain = with_memory_hints(k, Schedules(Choices(streaming=False)))
+        made = finished_kernel(k, Schedules())
+        plain = finished_kernel(k, Schedules(Choices(streaming=False)))
     assert (streaming(made), streaming(plain)) == (1, 0)
     check_same(k, made)
 
@@ -92,9 +92,9 @@ def test_neighbouring_passes_over_a_row_are_one() -> None:
 def test_sizes_decide_between_two_versions() -> None:
     with described(TINY):
         (k,) = fused([doubled(SYMBOLIC)], [SYMBOLIC])
-        made = for_all_sizes(k, Schedules())
+        made = finished_kernel(k, Schedules())
         (fixed,) = fused([doubled()], [X])
-        one = for_all_sizes(fixed, Schedules())
+        one = finished_kernel(fixed, Schedules())
     assert len(made.body) == 2 * len(k.body)
     assert len(one.body) == len(fixed.body)
     check_same(k, made, {"n": 3, "m": 7})

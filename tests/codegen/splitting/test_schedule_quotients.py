@@ -10,10 +10,9 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
-from tensorad.codegen.directives import OPEN
-from tensorad.codegen.fusion.items import pieces_of
 from tensorad.codegen.nest.ir import Nest, nest_of
 from tensorad.codegen.splitting.index_sets import switches
+from tensorad.codegen.splitting.nest_passes import pieces_of
 from tensorad.codegen.splitting.quotient_borders import cut_quotients
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Tensor
@@ -46,7 +45,7 @@ def points(n: Nest) -> int:
 def test_the_middle_has_no_division(dilation: int) -> None:
     whole = nest(gradient(64, 3, dilation)[2])
     assert any(e.op == "floordiv" for e in switches(whole))
-    pieces = pieces_of(whole, OPEN)
+    pieces = pieces_of(whole)
     middle = max(pieces, key=points)
     assert points(middle) == 64 - 4 * dilation
     assert not switches(middle)

@@ -8,13 +8,12 @@ import pytest
 from tensorad import te, topi
 from tensorad.autodiff import vjp
 from tensorad.building import build
-from tensorad.codegen.directives import OPEN
-from tensorad.codegen.fusion.items import pieces_of
 from tensorad.codegen.nest import access as accesses
 from tensorad.codegen.nest.access import unsafe_reads
 from tensorad.codegen.nest.ir import Nest, nest_of
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.splitting import index_sets
+from tensorad.codegen.splitting.nest_passes import pieces_of
 from tensorad.ir import visit
 from tensorad.ir.expr import Expr
 from tensorad.ir.reference.interpret import interpret
@@ -46,7 +45,7 @@ def whole(y: Tensor) -> Nest:
 
 
 def pieces(y: Tensor) -> int:
-    return len(pieces_of(whole(y), OPEN))
+    return len(pieces_of(whole(y)))
 
 
 def test_small_borders_are_few_pieces() -> None:
@@ -101,7 +100,7 @@ def test_a_guard_that_uses_no_reduce_axis_is_tested_outside_of_lanes() -> None:
     assert isinstance(y.op, Compute)
     nest = nest_of(y.op.axes, (y,), y.op.bodies)
     assert nest is not None and unsafe_reads(nest)
-    parts = pieces_of(nest, OPEN)
+    parts = pieces_of(nest)
     assert [p.axes[0].extent for p in parts] == [band - 1, n - band + 1]
     for part in parts:
         plan = plan_nest(part)
@@ -140,7 +139,7 @@ def test_parts_are_written_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their axes are put in as they are folded: few nodes are built that are in no piece."""
     nest = whole(neighbours(32))
     built = count_calls(monkeypatch, visit, "rebuild")
-    parts = pieces_of(nest, OPEN)
+    parts = pieces_of(nest)
     assert len(parts) == 9
     nodes = sum([len(postorder(*p.expressions())) for p in parts])
     assert len(built) <= 3.5 * nodes  # 4.9 where each part was written two or three times
@@ -163,7 +162,7 @@ def banded(n: int) -> Tensor:
 def test_what_guards_no_read_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads under no select are in bounds: pieces without borders have no other."""
     nest = whole(neighbours(32))
-    parts = pieces_of(nest, OPEN)
+    parts = pieces_of(nest)
     looked = count_calls(monkeypatch, accesses, "needs")
     assert not any(unsafe_reads(p) for p in parts) and not looked
     assert unsafe_reads(nest) and looked
