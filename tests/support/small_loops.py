@@ -75,7 +75,13 @@ def computed(
 ) -> list[Array]:
     """What a well-formed kernel stores."""
     given = tuple([t for t in kernel.reads if not isinstance(t.op, Constant)])
-    program = LoopProgram(given, kernel.writes, (kernel,))
+    return outputs_of(LoopProgram(given, kernel.writes, (kernel,)), arrays, sizes)
+
+
+def outputs_of(
+    program: LoopProgram, arrays: Mapping[Tensor, Array], sizes: Mapping[str, int] | None = None
+) -> list[Array]:
+    """The outputs of a well-formed program."""
     verify_loops(program)
     return interpret_loops(program, arrays, sizes)[0]
 

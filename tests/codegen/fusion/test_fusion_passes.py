@@ -1,0 +1,253 @@
+"""What joins operations in one loop, pass by pass: when it does, and that values stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from tensorad import te
+from tensorad.codegen.directives import OPEN, Choices, Schedules
+from tensorad.codegen.fusion import fuse
+from tensorad.codegen.fusion.contractions_in_rows import emit_rows, in_rows, plan_rows
+from tensorad.codegen.fusion.epilogues import at_own_place, is_formula, with_epilogues
+from tensorad.codegen.fusion.equal_groups import pair_key
+from tensorad.codegen.fusion.horizontal import join_siblings
+from tensorad.codegen.fusion.item_key import item_key
+from tensorad.codegen.fusion.overlapped_tiling import join_stencils
+from tensorad.codegen.fusion.row_block_sums import one_by_one
+from tensorad.codegen.fusion.row_groups import joined, lone, may_join
+from tensorad.codegen.fusion.steps import Step, all_steps, kernel_step, may_fuse
+from tensorad.codegen.fusion.stores_beside_sums import take_riders
+from tensorad.codegen.fusion.sums_beside_rows import join_strips
+from tensorad.codegen.in_place_scatters import join
+from tensorad.codegen.loops.ir import For, Kernel, LoopProgram
+from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
+from tensorad.codegen.lower import needed_ops, needed_units
+from tensorad.codegen.schedule.row_sums import emit_sweep
+from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.dtypes import FLOAT64
+from tensorad.ir.expr import Expr, axis, int_const, read
+from tensorad.ir.reference.interpret import interpret
+from tensorad.ir.tensor import Scatter, Tensor, Update, outputs
+from tests.codegen.fusion.test_strips import normalised
+from tests.support.machines import described
+from tests.support.small_loops import (
+    arrays_for,
+    check_kernel,
+    check_stores,
+    computed,
+    nest_for,
+    outputs_of,
+)
+
+N, M = 6, 8
+X = te.placeholder((N, M), "float64", name="X")
+W = te.placeholder((M, M), "float64", name="W")
+V = te.placeholder((M,), "float64", name="V")
+
+
+def steps_of(*wanted: Tensor, choices: Choices = OPEN) -> list[Step]:
+    units = [(u, list[Kernel]()) for u in needed_units(wanted, [X, W, V])]
+    return all_steps(units, wanted, Schedules(choices))
+
+
+def product() -> Tensor:
+    k = te.reduce_axis(M, name="k")
+    return te.compute((N, M), lambda i, j: te.sum(X[i, k] * W[k, j], axis=k), name="P")
+
+
+def biased(p: Tensor) -> Tensor:
+    return te.compute((N, M), lambda i, j: p[i, j] + V[j], name="Y")
+
+
+def mirrored(p: Tensor) -> Tensor:
+    return te.compute((N, M), lambda i, j: p[i, M - 1 - j] + V[j], name="Y")
+
+
+@pytest.mark.parametrize(("formula", "count"), [(biased, 1), (mirrored, 2)])
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_formula_ends_the_loops_of_what_it_reads_in_place(
+    formula: Callable[[Tensor], Tensor], count: int, stored: bool
+) -> None:
+    p = product()
+    y = formula(p)
+    wanted = [y, p] if stored else [y]
+    steps = steps_of(*wanted)
+    assert len(steps) == 2
+    last = steps[1].item
+    assert last is not None
+    assert is_formula(last)
+    assert at_own_place(steps[0], steps[1]) == (count == 1)
+    found = with_epilogues(steps, wanted)
+    assert len(found) == count
+    if count == 1:
+        (kernel,) = found[0].written()
+        assert set(kernel.writes) == set(wanted)
+        check_kernel(kernel, X, W, V)
+
+
+def test_nothing_is_joined_where_loops_were_chosen() -> None:
+    assert may_fuse(OPEN)
+    assert not may_fuse(Choices(fuse=False))
+    steps = steps_of(biased(product()), choices=Choices(fuse=False))
+    assert with_epilogues(steps, []) == steps
+
+
+def test_groups_share_the_rows_that_all_reads_keep() -> None:
+    k = te.reduce_axis(M, name="k")
+    top = te.compute((N,), lambda i: te.max(X[i, k], axis=k), name="T")
+    same = te.compute((N, M), lambda i, j: X[i, j] - top[i], name="Y")
+    other = te.compute((N, M), lambda i, j: X[i, j] - top[N - 1 - i], name="Y")
+    for t, rows in ((same, 1), (other, 0)):
+        steps = steps_of(t)
+        place = {s: n for n, s in enumerate(steps)}
+        first, second = map(lone, steps)
+        assert may_join(first, second) == bool(rows)
+        group = joined(first, second, place)
+        assert (group is not None) == bool(rows)
+        if group is not None:
+            assert group.steps == tuple(steps)
+            assert len(group.rows) == rows
+
+
+def test_items_of_equal_formulas_have_one_key() -> None:
+    def scaled(x: Tensor, factor: float) -> list[Step]:
+        y = te.compute((M, M), lambda i, j: x[i, j] * factor, name="Y")
+        units = [(u, list[Kernel]()) for u in needed_units([y], [x])]
+        return all_steps(units, [y], Schedules())
+
+    items = [scaled(W, 2.0), scaled(te.placeholder((M, M), "float64"), 2.0), scaled(W, 3.0)]
+    keys = []
+    for (step,) in items:
+        assert step.item is not None
+        keys.append(item_key(step.item)[0])
+    assert list(dict.fromkeys(keys)) == [keys[0], keys[2]]
+
+
+def test_equal_pairs_of_groups_are_judged_once() -> None:
+    def key(factor: float) -> object:
+        steps = steps_of(mirrored(te.compute((N, M), lambda i, j: X[i, j] * factor)))
+        first, second = map(lone, steps)
+        return pair_key(steps, ((first, None), (second, None)), {})
+
+    found = dict.fromkeys([key(2.0), key(2.0), key(3.0)])
+    assert len(found) == 2
+    assert None not in found
+
+
+def test_a_contraction_runs_for_some_rows() -> None:
+    (step,) = steps_of(product(), choices=Choices(contract=True))
+    assert step.item is not None
+    assert step.claimed
+    blocking = in_rows(step.plans.claim(step.item))
+    assert blocking is not None
+    c = blocking.contraction
+    i = c.nest.axes[0]
+    outer = axis("i", 0, N)
+    made = emit_rows(step.item, plan_rows(step.item, c, {i: outer}, {i: None}))
+    body = (*made.before, For(outer, made.body))
+    check_stores(body, step.writes[0], X, W, scratch=[*made.copies, *made.scratch])
+    assert in_rows(None) is None
+
+
+def values(kernels: Sequence[Kernel], wanted: Sequence[Tensor], *inputs: Tensor) -> None:
+    program = LoopProgram(inputs, tuple(wanted), tuple(kernels))
+    arrays = arrays_for(*inputs)
+    want = interpret(list(wanted), arrays)
+    for a, b in zip(outputs_of(program, arrays), want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def stencils(rows: int) -> tuple[Tensor, Tensor]:
+    u = te.placeholder((rows, M), "float64", name="U")
+
+    def step(x: Tensor, name: str) -> Tensor:
+        def formula(i: Expr, j: Expr) -> Expr:
+            above = te.select(i > 0, x[i - 1, j], 0.0)
+            return x[i, j] * 2.0 - above
+
+        return te.compute((rows, M), formula, name=name)
+
+    return u, step(step(u, "A"), "B")
+
+
+@pytest.mark.parametrize(("rows", "count"), [(96, 1), (4, 2)])
+def test_large_stencils_run_in_one_loop_over_blocks(rows: int, count: int) -> None:
+    u, b = stencils(rows)
+    with described("l1=512,l2=2048,l3=4096"):
+        units = [(x, list[Kernel]()) for x in needed_units([b], [u])]
+        steps = all_steps(units, [b], Schedules())
+        kernels = [k for s in steps for k in s.written()]
+        made = list(join_stencils(kernels, steps, [b], Schedules()))
+    assert (len(kernels), len(made)) == (2, count)
+    values(made, [b], u)
+
+
+def test_sums_over_rows_run_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of a layer normalisation: two sums over rows, and the rows themselves."""
+    wanted, given = normalised(2048, 256)
+    units = [(u, list[Kernel]()) for u in needed_units(wanted, given)]
+    with described("l2=262144"):
+        steps = all_steps(units, wanted, Schedules())
+        joined_steps = join_siblings(steps)
+        monkeypatch.setattr(fuse, "join_strips", lambda kernels, _: kernels)
+        kernels = list(fuse.fuse_units(units, wanted, Schedules()))
+        made = list(join_strips(kernels, Schedules()))
+        apart = list(join_strips(kernels, Schedules(Choices(fuse=False))))
+    assert len(joined_steps) < len(steps)
+    assert len(made) < len(kernels)
+    assert apart == kernels
+
+
+def test_stores_over_the_points_of_a_sum_ride_with_it() -> None:
+    rows, columns = 2048, 1000
+    x, h = (te.placeholder((rows, columns), name=n) for n in "XH")
+    r = te.reduce_axis(rows, name="r")
+    s = te.compute((columns,), lambda j: te.sum(te.exp(x[r, j]) * h[r, j], axis=r), name="S")
+    same = te.compute((rows, columns), lambda i, j: te.exp(x[i, j]) * 2.0, name="Y")
+    other = te.compute((rows, columns), lambda i, j: te.exp(x[rows - 1 - i, j]) * 2.0, name="Y")
+    for y, fewer in ((same, 1), (other, 0)):
+        units = [(u, list[Kernel]()) for u in needed_units([s, y], [x, h])]
+        steps = all_steps(units, [s, y], Schedules())
+        assert len(take_riders(steps)) == len(steps) - fewer
+
+
+def test_rows_of_a_sweep_are_added_one_by_one() -> None:
+    k = te.reduce_axis(N, name="k")
+    y = te.compute((M,), lambda j: te.sum(X[k, j], axis=k), name="Y")
+    nest = nest_for(y)
+    first, rows = emit_sweep(nest, nest.axes[0], 0, 2)
+    assert isinstance(rows, For)
+    single = one_by_one(rows)
+    assert single is not None
+    assert single.axis.step is int_const(1)
+    check_stores((first, single), y, X)
+    assert isinstance(first, For)
+    assert one_by_one(first) is None
+
+
+def test_scatters_go_on_where_their_start_was_made() -> None:
+    zero = te.compute((M,), lambda j: V[j] * 0.0, name="Z")
+    a = axis("a", 0, N)
+    update = Update((a,), read(V, (a,)))
+    op = Scatter("S", (M,), FLOAT64, (a,), (update,), sum_combiner(FLOAT64), zero)
+    (t,) = outputs(op)
+    needed = list(needed_ops([t], [V]))
+    (unit,) = join(needed, [t])
+    assert [p.name for p in unit.parts] == ["Z", "S"]
+    assert len(join(needed, [t, zero])) == 2  # it is wanted as it was
+
+
+def test_kernels_of_equal_loops_take_other_tensors() -> None:
+    (kernel,) = steps_of(biased(X))[0].written()
+    x, y = te.placeholder((N, M), "float64", name="A"), te.placeholder((N, M), "float64", name="B")
+    mapping = with_buffers(kernel, {X: x, kernel.writes[0]: y, V: V})
+    made = with_tensors(kernel, "other", mapping)
+    assert (made.name, made.writes, set(made.reads)) == ("other", (y,), {x, V})
+    arrays = arrays_for(X, V)
+    (want,) = computed(kernel, arrays)
+    np.testing.assert_array_equal(computed(made, {x: arrays[X], V: arrays[V]})[0], want)
+    step = kernel_step(kernel, steps_of(biased(X))[0].plans)
+    assert step.written() == (kernel,)
