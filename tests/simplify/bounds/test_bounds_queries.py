@@ -1,0 +1,73 @@
+"""Whether an index stays in its tensor: by sets, by points, and where each read stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorad import te
+from tensorad.ir.expr import TRUE, Expr, axis, call, floordiv, int_const, size_var
+from tensorad.ir.tensor import Compute
+from tensorad.simplify.bounds.in_range import Query
+from tensorad.simplify.bounds.pointwise import NotEnumerable, first_point, value_at
+from tensorad.simplify.bounds.read_sites import evaluation_sites
+
+P, Q, N = axis("p", 0, 6), axis("q", 0, 5), size_var("n")
+DATA = te.placeholder((6,), "int64", name="D")
+TEN = int_const(10)
+
+
+@pytest.mark.parametrize(
+    ("index", "extent", "guard", "kind"),
+    [
+        (P + Q, TEN, TRUE, "in"),
+        (P + Q + 1, TEN, TRUE, "out"),
+        (P + Q + 1, TEN, P + Q < 9, "in"),
+        (P * Q, int_const(21), TRUE, "in"),  # by enumeration
+        (P * Q, int_const(20), TRUE, "out"),
+        (P, N, TRUE, "sizes"),
+        (DATA[P], TEN, TRUE, "data"),
+        (P - 1, TEN, TRUE, "out"),
+    ],
+)
+def test_the_verdict(index: Expr, extent: Expr, guard: Expr, kind: str) -> None:
+    query = Query([P, Q], guard, index, extent)
+    assert query.verdict().kind == kind
+    if kind == "out":
+        point = query.witness()
+        assert point is not None
+        assert not 0 <= value_at(index, point) < value_at(extent, point)
+
+
+def test_sizes_get_the_requirement() -> None:
+    query = Query([P], TRUE, P, N)
+    requirement = query.verdict().requirement
+    assert [bool(value_at(requirement, {N: n})) for n in (5, 6, 7)] == [False, True, True]
+    point = query.witness({N: 5})
+    assert point is not None
+    assert point[P] == 5
+
+
+def test_the_first_point_in_order() -> None:
+    assert first_point([P, Q], [call("eq", P * Q, int_const(6))]) == {P: 2, Q: 3}
+    assert first_point([P, Q], [P * Q > 99]) is None
+    with pytest.raises(NotEnumerable):
+        first_point([axis("b", 0, 10**9)], [TRUE])
+    with pytest.raises(NotEnumerable):
+        first_point([P], [DATA[P] > 3])
+    assert value_at(floordiv(P - 7, int_const(2)), {P: 2}) == -3
+
+
+def test_each_read_stands_in_its_loops_under_its_guards() -> None:
+    x = te.placeholder((6, 6), name="X")
+    k = te.reduce_axis(6, name="k")
+    y = te.compute(
+        (6,), lambda i: te.select(i > 2, te.sum(x[i, k], axis=k, where=k < i), x[i, 0]), name="Y"
+    )
+    assert isinstance(y.op, Compute)
+    sites = list(evaluation_sites(y.op.axes, y.op.bodies))
+    assert sorted([(len(s.axes), str(s.read)) for s in sites]) == [(1, "X[i, 0]"), (2, "X[i, k]")]
+    (inner,) = [s for s in sites if len(s.axes) == 2]
+    at = dict(zip(inner.axes, (4, 2), strict=True))
+    assert value_at(inner.guard, at)
+    assert not value_at(inner.guard, dict(zip(inner.axes, (2, 1), strict=True)))
+    assert not value_at(inner.guard, dict(zip(inner.axes, (4, 5), strict=True)))
