@@ -24,10 +24,10 @@ from tensorad.codegen.contraction.operand_layout import are_same, can_relayout, 
 from tensorad.codegen.contraction.reasons import explain_blocking
 from tensorad.codegen.contraction.recognise import Contraction, recognise
 from tensorad.codegen.contraction.reduce_blocks import blocks, in_block
-from tensorad.codegen.decisions import listening
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store
 from tensorad.codegen.loops.vector_loops import statements
+from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import ZERO, Const, Expr, axis, const, int_const, param, read, size_var
@@ -97,7 +97,7 @@ def body_of(e: Emitted) -> tuple[tuple[Stmt, ...], list[Tensor]]:
 def test_no_way_to_run_changes_the_sums(make: Callable[[], Tensor], choices: Choices) -> None:
     y = make()
     b = planned(y, choices)
-    with listening() as heard:
+    with listening(Decision) as heard:
         explain_blocking(b, b.contraction.nest)
     assert heard[0].what == "contraction"
     assert any(d.what.startswith("register tile") for d in heard)
