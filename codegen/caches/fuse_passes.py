@@ -18,7 +18,7 @@ from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Check, Fetch, Fold, For, If, Kernel, Stmt, Store
-from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.loops.rewrite import rewrite, storing
 from tensorad.codegen.loops.vector_loops import runs_in_lanes
 from tensorad.codegen.loops.visit import all_expressions, statements, targets
 from tensorad.codegen.nest.access import access
@@ -84,14 +84,12 @@ def _without_unread(kernel: Kernel) -> Kernel:
 def _storing(body: tuple[Stmt, ...], kept: Mapping[Tensor, None]) -> tuple[Stmt, ...]:
     """The statements with the stores of these tensors only, without loops that do nothing then."""
 
-    def statement(s: Stmt) -> Stmt | tuple[()] | None:
+    def statement(s: Stmt) -> list[Store] | None:
         match s:
             case For(body=()) | If(then=(), orelse=()):
-                return ()
-            case Store() if any(t not in kept for t in s.tensors):
-                pairs = [p for p in zip(s.tensors, s.values, strict=True) if p[0] in kept]
-                tensors, values = zip(*pairs, strict=True) if pairs else ((), ())
-                return replace(s, tensors=tensors, values=values) if pairs else ()
+                return []
+            case Store():
+                return storing(s, kept.__contains__)
         return None
 
     return rewrite(body, statement)

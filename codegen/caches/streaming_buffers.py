@@ -21,7 +21,7 @@ import numpy as np
 from tensorad.codegen.caches.prefetch_rows import digits
 from tensorad.codegen.loops.index_ranges import among, joined_digits
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, Stmt, Store
-from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.loops.rewrite import rewrite, storing
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import lanes_for
@@ -328,18 +328,12 @@ def _read_bytes(s: For, made: Collection[Tensor]) -> int:
 
 def _stored(
     s: Stmt, buffers: Mapping[Tensor, tuple[Stretch, Tensor, int]], first: Expr
-) -> list[Stmt] | None:
+) -> list[Store] | None:
     """A store to the outputs, with the elements of turn `first` at the start of the buffer."""
     if not isinstance(s, Store):
         return None
-    pairs = [*zip(s.tensors, s.values, strict=True)]
-    rest = [(t, v) for t, v in pairs if t not in buffers]
-    result: list[Stmt] = []
-    if rest:
-        result.append(
-            replace(s, tensors=tuple(t for t, _ in rest), values=tuple(v for _, v in rest))
-        )
-    for t, value in pairs:
+    result = storing(s, lambda t: t not in buffers)
+    for t, value in zip(s.tensors, s.values, strict=True):
         if t in buffers:
             x, into, lead = buffers[t]
             form = _offset(t, s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tensorad.codegen.llvm.math import functions
@@ -45,23 +46,14 @@ def _compare(w: Writer, op: str, x: str, y: str) -> str:
     return w.compare(("s" if w.dtype.kind == "int" else "u") + op, x, y)
 
 
-def _maximum(w: Writer, x: str, y: str) -> str:
-    """y if it is greater or NaN, otherwise x: the first wins, NaN in either comes through."""
+def _extremum(w: Writer, x: str, y: str, *, test: str, of_bools: str) -> str:
+    """y if it passes the test or is NaN, otherwise x: the first wins, NaN in either stays."""
     if w.dtype is BOOL:
-        return w.binary("or", x, y)
+        return w.binary(of_bools, x, y)
     if not w.dtype.is_float:
-        return w.select(_compare(w, "gt", y, x), y, x)
-    larger = w.select(w.compare("ogt", y, x), y, x)
-    return w.select(w.compare("uno", y, y), y, larger)
-
-
-def _minimum(w: Writer, x: str, y: str) -> str:
-    if w.dtype is BOOL:
-        return w.binary("and", x, y)
-    if not w.dtype.is_float:
-        return w.select(_compare(w, "lt", y, x), y, x)
-    smaller = w.select(w.compare("olt", y, x), y, x)
-    return w.select(w.compare("uno", y, y), y, smaller)
+        return w.select(_compare(w, test, y, x), y, x)
+    better = w.select(w.compare(f"o{test}", y, x), y, x)
+    return w.select(w.compare("uno", y, y), y, better)
 
 
 def _abs(w: Writer, x: str) -> str:
@@ -95,8 +87,8 @@ _SIMPLE: Final[dict[str, Callable[..., str]]] = {
     "neg": Writer.neg,
     "abs": _abs,
     "sign": _sign,
-    "maximum": _maximum,
-    "minimum": _minimum,
+    "maximum": partial(_extremum, test="gt", of_bools="or"),
+    "minimum": partial(_extremum, test="lt", of_bools="and"),
     "and": lambda w, x, y: w.binary("and", x, y),
     "or": lambda w, x, y: w.binary("or", x, y),
     "not": lambda w, x: w.binary("xor", x, w.const(True)),

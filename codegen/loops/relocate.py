@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tensorad.codegen.loops.ir import Check, Fetch, Stmt, Store
-from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.loops.rewrite import rewrite, storing
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr, Read, read
 from tensorad.ir.tensor import Tensor
@@ -43,7 +43,7 @@ def moved(body: tuple[Stmt, ...], places: Mapping[Tensor, Place]) -> tuple[Stmt,
         place = places.get(e.tensor) if isinstance(e, Read) else None
         return None if place is None else read(place.tensor, place.indices(e.indices))  # type: ignore[attr-defined]
 
-    def statement(s: Stmt) -> list[Stmt] | None:
+    def statement(s: Stmt) -> list[Store] | None:
         match s:
             case Store() if any(t in places for t in s.tensors):
                 return _stores(s, places)
@@ -56,15 +56,10 @@ def moved(body: tuple[Stmt, ...], places: Mapping[Tensor, Place]) -> tuple[Stmt,
     return rewrite(body, statement, rewriter(read_there)) if places else body
 
 
-def _stores(s: Store, places: Mapping[Tensor, Place]) -> list[Stmt]:
+def _stores(s: Store, places: Mapping[Tensor, Place]) -> list[Store]:
     """One store per place; no value reads what the statement stores."""
-    pairs = [*zip(s.tensors, s.values, strict=True)]
-    stay = [(t, v) for t, v in pairs if t not in places or places[t].beside]
-    result: list[Stmt] = []
-    if stay:
-        tensors, values = zip(*stay, strict=True)
-        result.append(replace(s, tensors=tensors, values=values))
-    for t, v in pairs:
+    made = storing(s, lambda t: t not in places or places[t].beside)
+    for t, v in zip(s.tensors, s.values, strict=True):
         if t in places:
-            result.append(Store((places[t].tensor,), places[t].indices(s.indices), (v,)))
-    return result
+            made.append(Store((places[t].tensor,), places[t].indices(s.indices), (v,)))
+    return made

@@ -12,6 +12,7 @@ from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr, axis
+from tensorad.ir.tensor import Tensor
 
 Block = tuple[Stmt, ...]
 Rule = Callable[[Stmt], Stmt | Sequence[Stmt] | None]
@@ -46,6 +47,15 @@ def rewrite(
 def mapped(s: _S, image: Image) -> _S:
     """One statement with all it evaluates replaced: of the same kind."""
     return static_cast(_S, _inside(s, None, image))
+
+
+def storing(s: Store, kept: Callable[[Tensor], bool]) -> list[Store]:
+    """The store to the tensors that are kept; none where there are none."""
+    pairs = [(t, v) for t, v in zip(s.tensors, s.values, strict=True) if kept(t)]
+    if not pairs:
+        return []
+    tensors, values = zip(*pairs, strict=True)
+    return [s if len(pairs) == len(s.tensors) else replace(s, tensors=tensors, values=values)]
 
 
 def _inside(s: Stmt, rule: Rule | None, image: Image | None) -> Stmt:

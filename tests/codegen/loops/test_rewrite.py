@@ -9,7 +9,8 @@ from typing import get_args
 import pytest
 
 from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store, Visit
-from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.loops.rewrite import rewrite, storing
+from tensorad.codegen.loops.scratch import buffer
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul, param
@@ -129,3 +130,13 @@ def test_axes_are_renewed_where_bounds_change_and_there_only() -> None:
     (store,) = third.body
     assert isinstance(store, Store) and store.indices[1] is add(second.axis, loop.axis)
     assert store.values[0] is k
+
+
+def test_a_store_is_left_to_the_tensors_that_are_kept() -> None:
+    i, other = axis("i", 0, 8), buffer("other", (8, 8), INT64)
+    both = Store((T, other), (i, i), (X, Y), streaming=True)
+    assert storing(both, lambda t: True) == [both]
+    assert storing(both, lambda t: False) == []
+    (made,) = storing(both, lambda t: t is other)
+    assert made.tensors == (other,) and made.values == (Y,)
+    assert made.indices is both.indices and made.streaming
