@@ -306,3 +306,14 @@ def test_a_component_that_does_not_move_has_no_adjoint() -> None:
     assert "dM.1" not in ta.PrintTensorRecursively(dx)
     assert ta.work(dx).iterations <= bound(y, [x])
     assert ta.gradcheck(y, x)
+
+
+def test_a_tuple_of_two_folds_with_one_combiner() -> None:
+    x, k = te.placeholder((3, 4), "float64", name="X"), te.reduce_axis(4, name="k")
+    horner = ta.comm_reducer(lambda a, b: a * 0.5 + b, lambda t: 0.0, name="horner")
+
+    def folded(i: Any) -> Any:
+        return horner(x[i, k], axis=k), horner(x[i, k] * x[i, k], axis=k)
+
+    for y in te.compute((3,), folded, name="T"):
+        assert ta.gradcheck(y, x, order=2)

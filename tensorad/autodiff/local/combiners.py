@@ -14,10 +14,8 @@ from weakref import WeakKeyDictionary
 
 from tensorad.autodiff.local.box import Box
 from tensorad.autodiff.local.folds import (
-    FoldKey,
     additive_terms,
     closure,
-    fold_key,
     fold_outputs,
     fold_terms,
 )
@@ -26,6 +24,7 @@ from tensorad.autodiff.local.rescaled import rescaled, sum_terms
 from tensorad.autodiff.local.selections import Selection, selected_components, selection
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.decisions import Decision, note
+from tensorad.ir.analysis.levels import fold_key
 from tensorad.ir.expr import (
     Expr,
     Read,
@@ -115,7 +114,7 @@ def fold_groups(op: Compute) -> list[tuple[Reduce, dict[int, int], dict[int, int
     Both dicts go from the fold's component to the number of the output; the second has
     components that the swept ones depend on, which a sweep differentiates at no extra cost.
     """
-    groups: dict[FoldKey, tuple[Reduce, dict[int, int], dict[int, int]]] = {}
+    groups: dict[Expr, tuple[Reduce, dict[int, int], dict[int, int]]] = {}
     for n, e in enumerate(op.bodies):
         if isinstance(e, Reduce) and e.dtype.is_float:
             first, swept, beside = groups.setdefault(fold_key(e), (e, {}, {}))
@@ -135,7 +134,7 @@ def _reduction(op: Compute, component: int) -> Reduce:
     return e
 
 
-_winners: WeakKeyDictionary[Compute, dict[FoldKey, tuple[Tensor, ...]]] = WeakKeyDictionary()
+_winners: WeakKeyDictionary[Compute, dict[Expr, tuple[Tensor, ...]]] = WeakKeyDictionary()
 
 
 def winners(op: Compute, e: Reduce, chosen: Selection) -> tuple[Tensor, ...]:

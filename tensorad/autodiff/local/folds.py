@@ -17,6 +17,7 @@ from tensorad.autodiff.local.scan_forms import traced_scan
 from tensorad.autodiff.local.scans import Head, Heads, reverse_sweep
 from tensorad.autodiff.local.steps import jacobian_entries
 from tensorad.ir.analysis.decisions import Decision, note
+from tensorad.ir.analysis.levels import fold_key
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
     TRUE,
@@ -51,21 +52,17 @@ class Fold:
     place: tuple[Expr, ...]
 
 
-FoldKey = tuple[object, ...]
+FoldKey = tuple[Expr, object]
+"""One fold (`fold_key`), and the components asked for."""
 _folds: WeakKeyDictionary[Compute, dict[FoldKey, Fold]] = WeakKeyDictionary()
 _factors: WeakKeyDictionary[Compute, dict[FoldKey, list[dict[int, Tensor]]]] = WeakKeyDictionary()
-
-
-def fold_key(e: Reduce) -> FoldKey:
-    """Equal for the components of one fold."""
-    return (e.combiner, e.sources, e.axes, e.condition)
 
 
 def fold_outputs(op: Compute, e: Reduce) -> dict[int, int]:
     """component -> the number of its output, for those of one fold that have one."""
     key = fold_key(e)
     return {
-        b.index: n for n, b in enumerate(op.bodies) if isinstance(b, Reduce) and fold_key(b) == key
+        b.index: n for n, b in enumerate(op.bodies) if isinstance(b, Reduce) and fold_key(b) is key
     }
 
 
@@ -73,7 +70,7 @@ def fold_terms(op: Compute, component: int, e: Reduce, wanted: Wanted) -> list[T
     """The linear terms of output `component`, the fold `e`: the head is still to come."""
     fold = _fold(op, e, (e.index,))
     known = _factors.setdefault(op, {})
-    key = (*fold_key(e), e.index)
+    key = (fold_key(e), e.index)
     if key not in known:
 
         def one(_: Sequence[Expr]) -> Expr:
@@ -137,7 +134,7 @@ def _smooth(e: Reduce, fold: Fold) -> list[int]:
 def _fold(op: Compute, e: Reduce, wanted: tuple[int, ...]) -> Fold:
     components = closure(e.combiner, wanted)
     known = _folds.setdefault(op, {})
-    key = (*fold_key(e), components)
+    key = (fold_key(e), components)
     if key not in known:
         known[key] = _make_fold(op, e, components)
     return known[key]
