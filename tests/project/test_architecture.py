@@ -12,6 +12,7 @@ import pytest
 from tests.support.import_graph import (
     cycle,
     graph,
+    has_functions,
     imported,
     imports,
     long_functions,
@@ -97,6 +98,22 @@ ORACLES = {
     },
 }
 """What the product is judged by, and who may show it: nobody decides by it."""
+
+_WRITES = "writes into a function under construction: machine code of whole kernels is run"
+_CALLED = "text of the driver, which every call runs"
+THROUGH_OTHERS = {
+    "codegen/caches/multiversion.py": "half of a pass each: test_versions runs them in the driver",
+    "codegen/fusion/emit.py": "groups and tiles come from fuse: test_fusion",
+    "codegen/llvm/far_rows.py": _WRITES,
+    "codegen/llvm/math/far_angles.py": _WRITES,
+    "codegen/llvm/math/powers.py": _WRITES,
+    "codegen/llvm/streaming.py": _WRITES,
+    "codegen/llvm/strided.py": _WRITES,
+    "codegen/runtime/memory_limit.py": "asks about whole calls: test_memory_limit",
+    "codegen/threads/driver_ir.py": _CALLED,
+    "codegen/threads/signals_ir.py": _CALLED,
+}
+"""Modules of codegen and simplify with public functions that no test imports, and why."""
 
 LATE = {
     ("building", "display"): "lowered loops display and report themselves: loaded when called",
@@ -272,6 +289,13 @@ def test_heavy_packages_stay_behind_their_bridges() -> None:
         for name, _ in imported(ast.parse((ROOT / file).read_text())):
             package = name.split(".")[0]
             assert package not in BRIDGES or file in BRIDGES[package], f"{file} imports {name}"
+
+
+def test_modules_have_tests_of_their_own() -> None:
+    tested = {target for source, target, _ in IMPORTS if source.startswith("tests/")}
+    every = [f for f in PRODUCT if f.startswith(("codegen/", "simplify/"))]
+    missing = [f for f in every if f not in tested and has_functions((ROOT / f).read_text())]
+    assert sorted(missing) == sorted(THROUGH_OTHERS), "test what the module's functions ensure"
 
 
 def test_nobody_decides_by_an_oracle() -> None:

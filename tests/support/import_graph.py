@@ -67,6 +67,12 @@ def imports(root: Path, files: Iterable[str]) -> list[Import]:
     return list(found)
 
 
+def has_functions(text: str) -> bool:
+    """Whether a file defines a function for others."""
+    found = [n for n in ast.parse(text).body if isinstance(n, _FUNCTIONS)]
+    return any(not n.name.startswith("_") for n in found)
+
+
 def long_functions(text: str, most: int) -> list[str]:
     """The functions of more than `most` lines, from `def` on."""
     found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, _FUNCTIONS)]

@@ -12,11 +12,13 @@ from tensorad import te
 from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.choose import plan_contraction
 from tensorad.codegen.contraction.digits import digits, digits_below, dim, merged, points, some
+from tensorad.codegen.contraction.emit.emitter import Emitter
 from tensorad.codegen.contraction.emit.pack import Emitted, fill, panel_nest
 from tensorad.codegen.contraction.emit.panel import position
 from tensorad.codegen.contraction.emit.prefetch import ahead_of
 from tensorad.codegen.contraction.emit.prefetch_gapped import panel_at
 from tensorad.codegen.contraction.emit.reduce_strips import in_strip, strips_of_tiles
+from tensorad.codegen.contraction.emit.shared_rows import shared_rows
 from tensorad.codegen.contraction.emit.unroll import Asked, reduce_loops, wait_for_operands
 from tensorad.codegen.contraction.emit.write import emit_contraction
 from tensorad.codegen.contraction.nonfinite_padding import added_up_again
@@ -103,6 +105,17 @@ def test_no_way_to_run_changes_the_sums(make: Callable[[], Tensor], choices: Cho
     assert any(d.what.startswith("register tile") for d in heard)
     body, scratch = body_of(emit_contraction(b, b.contraction.nest))
     check_stores(body, y, *MADE[make], scratch=scratch)
+
+
+def test_row_tiles_are_shared_with_all_lanes_inside() -> None:
+    y = product()
+    b = planned(y, FORCED[3])
+    b = replace(b, by_rows=True, parallel=True, panel=b.flat, split=0, block=K)
+    e = Emitter(b, b.contraction.nest)
+    body = (*e.copies(), *shared_rows(e))
+    (shared,) = [s for s in statements(body) if isinstance(s, For) and s.kind == "parallel"]
+    assert sum([isinstance(s, Store) for s in statements([shared])]) > 1
+    check_stores(body, y, A, B, scratch=[*e.made, *e.scratch])
 
 
 def test_blocks_of_reduce_axes_cover_them() -> None:
