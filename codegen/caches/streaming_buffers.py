@@ -20,12 +20,12 @@ import numpy as np
 
 from tensorad.codegen.caches.prefetch_rows import digits
 from tensorad.codegen.loops.index_ranges import among, joined_digits
-from tensorad.codegen.loops.ir import Assign, Check, Fold, For, Stmt, Store
+from tensorad.codegen.loops.ir import Check, For, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite, storing
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import lanes_for
-from tensorad.codegen.loops.visit import expressions, nested, params_of, statements
+from tensorad.codegen.loops.visit import expressions, nested, params_of, statements, targets
 from tensorad.codegen.nest.access import FAR, access, strides
 from tensorad.codegen.schedule.emit import strips
 from tensorad.ir.expr import (
@@ -142,8 +142,8 @@ def _set_for_the_other(first: For, s: For) -> bool:
     """Whether a register that one loop sets is used by the other."""
     own, its = ([*statements(x.body)] for x in (first, s))
     for some, others in ((own, its), (its, own)):
-        targets = {p: None for c in some if isinstance(c, (Assign, Fold)) for p in c.targets}
-        if any(p in targets for c in others for p in params_of(c)):
+        scalars = targets(some)
+        if any(p in scalars for c in others for p in params_of(c)):
             return True
     return False
 

@@ -14,7 +14,7 @@ from typing import Final
 from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, Store
 from tensorad.codegen.loops.vector_loops import registers_for
-from tensorad.codegen.loops.visit import all_expressions
+from tensorad.codegen.loops.visit import all_expressions, targets
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
 from tensorad.ir.expr import Call, Const, Expr, Param, Read, Select
@@ -90,7 +90,7 @@ def are_neighbours(s: For) -> bool:
     """
     if not all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body):
         return False
-    made = {p: None for c in s.body if isinstance(c, (Assign, Fold)) for p in c.targets}
+    made = targets(s.body)
     stored = [(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
     read = [(e.tensor, e.indices) for e in reads(*all_expressions(s.body))]
     for t, indices in (*stored, *read):

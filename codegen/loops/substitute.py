@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Assign, For, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
-from tensorad.codegen.loops.visit import expressions, statements
+from tensorad.codegen.loops.visit import all_expressions, statements
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Select, axis, logical_and, select
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.index.linear import linear_form
@@ -119,11 +119,7 @@ def _bound_leaves(a: Axis) -> dict[Expr, None]:
 
 
 def _uses(body: tuple[Stmt, ...], a: Axis) -> bool:
-    for s in statements(body):
-        bounds = _bound_leaves(s.axis) if isinstance(s, For) else {}
-        if a in bounds or a in free_leaves(*expressions(s)):
-            return True
-    return False
+    return a in free_leaves(*all_expressions(statements(body)))
 
 
 def where(condition: Expr, s: For, *, run: bool) -> For:

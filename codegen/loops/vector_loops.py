@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tensorad.codegen.loops.ir import Assign, Fold, For, If, Stmt, Store
-from tensorad.codegen.loops.visit import expressions, statements
+from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
+from tensorad.codegen.loops.visit import all_expressions, expressions, inside, statements, targets
 from tensorad.errors import InternalError
 from tensorad.ir.expr import ONE, Expr, Param
 from tensorad.ir.tensor import Tensor
@@ -85,39 +85,34 @@ class LaneUse:
         """Per statement: scalars set in it by any statement."""
         self.stored: dict[Stmt, dict[Tensor, None]] = {}
         order = list(statements(body))
-        inside = _vector_loops(order)
-        for loop in dict.fromkeys(loop for found in inside.values() for loop in found):
+        around = _vector_loops(order)
+        for loop in dict.fromkeys(loop for found in around.values() for loop in found):
             self.lanes[loop] = loop.lanes or lanes_for(_evaluated(loop))
         for s in reversed(order):
-            self._visit(s, inside.get(s, ()))
+            self._visit(s, around.get(s, ()))
 
     def _visit(self, s: Stmt, loops: Iterable[For]) -> None:
         folded: dict[tuple[Param, ...], InLanes] = {}
         used = dict.fromkeys(params_in(*expressions(s)))
-        assigned: dict[Param, None] = {}
-        stored: dict[Tensor, None] = {}
-        if isinstance(s, Store):
-            stored.update(dict.fromkeys(s.tensors))
+        assigned = targets((s,))
+        stored: dict[Tensor, None] = dict.fromkeys(s.tensors if isinstance(s, Store) else ())
         if isinstance(s, Assign):
-            assigned.update(dict.fromkeys(s.targets))
-            used.update(dict.fromkeys(s.targets))
+            used.update(assigned)
         if isinstance(s, Fold):
-            assigned.update(dict.fromkeys(s.targets))
             for loop in [x for x in loops if not _set_inside(s, x)]:
                 lanes = self.lanes[loop]
                 own = InLanes(s, lanes, registers_for(loop, lanes))
                 folded[s.targets] = own.beside(folded.get(s.targets))
             if not folded:
-                used.update(dict.fromkeys(s.targets))
-        inner = s.body if isinstance(s, For) else (*s.then, *s.orelse) if isinstance(s, If) else ()
-        for c in inner:
+                used.update(assigned)
+        for c in inside(s):
             used.update(self.used[c])
             assigned.update(self.assigned[c])
             stored.update(self.stored[c])
-            for targets, found in self.folded[c].items():
-                folded[targets] = found.beside(folded.get(targets))
+            for scalars, found in self.folded[c].items():
+                folded[scalars] = found.beside(folded.get(scalars))
         if runs_in_lanes(s):  # each iteration sets its own: nothing is carried in or out
-            for c in statements(inner):
+            for c in statements(inside(s)):
                 for p in c.targets if isinstance(c, Assign) else ():
                     used.pop(p, None)
                     assigned.pop(p, None)
@@ -127,22 +122,18 @@ class LaneUse:
 
 def _evaluated(loop: For) -> list[Expr]:
     """Everything that a loop evaluates or sets."""
-    roots: list[Expr] = []
-    for c in statements(loop.body):
-        roots.extend(expressions(c))
-        if isinstance(c, (Assign, Fold)):
-            roots.extend(c.targets)
-    return postorder(*roots)
+    inner = [*statements(loop.body)]
+    return postorder(*all_expressions(inner), *targets(inner))
 
 
 def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, list[For]]:
     """Each statement inside a vector loop, with the loop, or the several in which it stands."""
-    inside: dict[Stmt, list[For]] = {}
+    around: dict[Stmt, list[For]] = {}
     for s in order:
-        if isinstance(s, For) and runs_in_lanes(s) and s not in inside:
+        if isinstance(s, For) and runs_in_lanes(s) and s not in around:
             for c in statements(s.body):
-                inside.setdefault(c, []).append(s)
-    return inside
+                around.setdefault(c, []).append(s)
+    return around
 
 
 def _set_inside(fold: Fold, loop: For) -> bool:

@@ -16,11 +16,8 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
     while stack:
         s = stack.pop()
         yield s
-        if isinstance(s, For):
-            stack.extend(reversed(s.body))
-        elif isinstance(s, If):
-            stack.extend(reversed(s.orelse))
-            stack.extend(reversed(s.then))
+        if isinstance(s, (For, If)):
+            stack.extend(reversed(inside(s)))
 
 
 def nested(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, tuple[For | If, ...]]]:
@@ -30,8 +27,14 @@ def nested(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, tuple[For | If, ...]]]:
         s, around = stack.pop()
         yield s, around
         if isinstance(s, (For, If)):
-            inner = s.body if isinstance(s, For) else (*s.then, *s.orelse)
-            stack.extend([(c, (*around, s)) for c in reversed(inner)])
+            stack.extend([(c, (*around, s)) for c in reversed(inside(s))])
+
+
+def inside(s: Stmt) -> tuple[Stmt, ...]:
+    """The blocks of a statement: what stands in a loop, or on both sides of a branch."""
+    if isinstance(s, For):
+        return s.body
+    return (*s.then, *s.orelse) if isinstance(s, If) else ()
 
 
 def direct(body: Sequence[Stmt]) -> list[Stmt]:

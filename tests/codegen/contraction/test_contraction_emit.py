@@ -28,7 +28,7 @@ from tensorad.codegen.contraction.recognise import Contraction, recognise
 from tensorad.codegen.contraction.reduce_blocks import blocks, in_block
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store
-from tensorad.codegen.loops.vector_loops import statements
+from tensorad.codegen.loops.visit import statements
 from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import FLOAT64

@@ -12,6 +12,7 @@ from tensorad.codegen.loops.visit import (
     all_expressions,
     direct,
     expressions,
+    inside,
     nested,
     params_of,
     statements,
@@ -37,6 +38,9 @@ def test_statements_in_the_order_of_the_text() -> None:
     assert [*statements(BODY)] == [FIRST, OUTER, INNER, BRANCH, THEN, ELSE, LAST]
     assert [s for s, _ in nested(BODY)] == [*statements(BODY)]
     assert direct(BODY) == [FIRST]
+    assert inside(OUTER) == (INNER, LAST)
+    assert inside(BRANCH) == (THEN, ELSE)
+    assert inside(THEN) == ()
 
 
 def test_what_stands_around_a_statement() -> None:
