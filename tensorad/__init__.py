@@ -54,14 +54,18 @@ if TYPE_CHECKING:
     from tensorad.sparse import sparse_jacobian as sparse_jacobian
     from tensorad.te import abs as abs
     from tensorad.te import acos as acos
+    from tensorad.te import acosh as acosh
     from tensorad.te import all_of as all_of
     from tensorad.te import any_of as any_of
     from tensorad.te import argmax as argmax
     from tensorad.te import argmin as argmin
     from tensorad.te import asin as asin
+    from tensorad.te import asinh as asinh
     from tensorad.te import assume as assume
     from tensorad.te import atan as atan
     from tensorad.te import atan2 as atan2
+    from tensorad.te import atanh as atanh
+    from tensorad.te import cbrt as cbrt
     from tensorad.te import ceil as ceil
     from tensorad.te import comm_reducer as comm_reducer
     from tensorad.te import compute as compute
@@ -69,13 +73,17 @@ if TYPE_CHECKING:
     from tensorad.te import cos as cos
     from tensorad.te import cosh as cosh
     from tensorad.te import erf as erf
+    from tensorad.te import erfc as erfc
     from tensorad.te import exp as exp
+    from tensorad.te import exp2 as exp2
     from tensorad.te import expm1 as expm1
     from tensorad.te import floor as floor
     from tensorad.te import isfinite as isfinite
     from tensorad.te import isnan as isnan
     from tensorad.te import log as log
     from tensorad.te import log1p as log1p
+    from tensorad.te import log2 as log2
+    from tensorad.te import log10 as log10
     from tensorad.te import logsumexp as logsumexp
     from tensorad.te import max as max
     from tensorad.te import maximum as maximum
@@ -115,10 +123,11 @@ if TYPE_CHECKING:
 
 _HOME: Final = {
     "tensorad.te": (
-        "abs acos all_of any_of argmax argmin asin assume atan atan2 ceil comm_reducer compute "
-        "const cos cosh erf exp expm1 floor isfinite isnan log log1p logsumexp max maximum "
-        "min minimum placeholder pow prod reduce_axis round rsqrt scalar_function scan scatter "
-        "select sigmoid sign sin sinh size sqrt stop_gradient sum tan tanh trunc"
+        "abs acos acosh all_of any_of argmax argmin asin asinh assume atan atan2 atanh cbrt "
+        "ceil comm_reducer compute const cos cosh erf erfc exp exp2 expm1 floor isfinite isnan "
+        "log log10 log1p log2 logsumexp max maximum min minimum placeholder pow prod "
+        "reduce_axis round rsqrt scalar_function scan scatter select sigmoid sign sin sinh size "
+        "sqrt stop_gradient sum tan tanh trunc"
     ),
     "tensorad.autodiff": (
         "DerivativeRule InlineNonReductions Jacobian JacobianRecursive "

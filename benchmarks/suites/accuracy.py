@@ -104,18 +104,28 @@ def _pairs(dtype: str, count: int, rng: np.random.Generator) -> Iterator[tuple[A
 _FORMULAS: Final[Mapping[str, Callable[[Array], Array]]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: np.where(x > 0, 1, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x))),
-    "erf": np.vectorize(math.erf, otypes=[np.float64]),
 }
 _MPMATH: Final[Mapping[str, Callable[..., Any]]] = {
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
     "pow": mpmath.power,
+    "exp2": lambda x: mpmath.mpf(2) ** x,
+    "log2": lambda x: mpmath.log(x, 2),
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+    "erfc": lambda x: mpmath.erfc(min(max(x, -100), 100)),
 }
 
 
 def needs_mpmath(op: str, dtype: str) -> bool:
     """Whether no wider function is at hand."""
-    return dtype == "float64" and (op == "erf" or np.finfo(np.longdouble).nmant < 60)
+    known = op in _FORMULAS or numpy_function(op) is not None
+    return dtype == "float64" and (not known or np.finfo(np.longdouble).nmant < 60)
+
+
+def mpmath_function(op: str) -> Callable[..., Any]:
+    """mpmath's function, to as many digits as are asked for."""
+    found: Callable[..., Any] = _MPMATH.get(op) or getattr(mpmath, op)
+    return found
 
 
 def exact(op: str, args: Sequence[Array]) -> Array:
@@ -124,16 +134,14 @@ def exact(op: str, args: Sequence[Array]) -> Array:
     if needs_mpmath(op, dtype):
         return _by_mpmath(op, args)
     wide = np.float64 if dtype == "float32" else np.longdouble
-    found = _FORMULAS.get(op) or numpy_function(op)
-    if found is None:
-        raise KeyError(op)
+    found = _FORMULAS.get(op) or numpy_function(op) or FUNCTIONS[op].value
     with np.errstate(all="ignore"):
         return np.asarray(found(*[a.astype(wide) for a in args]))
 
 
 def _by_mpmath(op: str, args: Sequence[Array]) -> Array:
     """The value as the sum of two floats where long doubles are long; else rounded."""
-    formula = _MPMATH.get(op) or getattr(mpmath, op)
+    formula = mpmath_function(op)
     result = np.empty(len(args[0]), np.longdouble)
     with mpmath.workprec(120):
         for n, point in enumerate(zip(*[a.tolist() for a in args], strict=True)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator as op
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -32,12 +31,6 @@ def _unary(name: str, function: Callable[..., object]) -> Callable[[Tensor], Ten
     return operator
 
 
-UNARY: Final = (
-    "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos",
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "abs", "sign", "floor", "ceil", "round",
-    "trunc", "isnan", "isfinite",
-)  # fmt: skip
-
 exp = _unary("exp", te.exp)
 log = _unary("log", te.log)
 log1p = _unary("log1p", te.log1p)
@@ -55,6 +48,14 @@ acos = _unary("acos", te.acos)
 atan = _unary("atan", te.atan)
 sinh = _unary("sinh", te.sinh)
 cosh = _unary("cosh", te.cosh)
+exp2 = _unary("exp2", te.exp2)
+log2 = _unary("log2", te.log2)
+log10 = _unary("log10", te.log10)
+cbrt = _unary("cbrt", te.cbrt)
+asinh = _unary("asinh", te.asinh)
+acosh = _unary("acosh", te.acosh)
+atanh = _unary("atanh", te.atanh)
+erfc = _unary("erfc", te.erfc)
 abs = _unary("abs", te.abs)
 sign = _unary("sign", te.sign)
 floor = _unary("floor", te.floor)

@@ -111,7 +111,8 @@ def reduced(reducer: Callable[..., Any]) -> Callable[[Tensor], Tensor]:
 
 
 SMOOTH: Final = (
-    "exp", "expm1", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "atan", "sinh", "cosh",
+    "exp", "exp2", "expm1", "tanh", "sigmoid", "erf", "erfc", "sin", "cos", "tan", "atan", "sinh",
+    "cosh", "asinh",
     "negative", "square", "silu", "gelu", "softplus", "log_sigmoid",
 )  # fmt: skip
 POSITIVE: Final = tuple([v for v in LINE if v > 0])
@@ -123,8 +124,13 @@ STEP: Final = "a jump of the value"
 
 ELEMENTS: Final[dict[str, Case]] = {
     **{name: one(getattr(topi, name)) for name in SMOOTH},
-    **{name: one(getattr(topi, name), line=POSITIVE) for name in ("log", "sqrt", "rsqrt")},
-    **{name: one(getattr(topi, name), line=INSIDE) for name in ("log1p", "asin", "acos")},
+    **{
+        name: one(getattr(topi, name), line=POSITIVE)
+        for name in ("log", "log2", "log10", "sqrt", "rsqrt")
+    },
+    **{name: one(getattr(topi, name), line=INSIDE) for name in ("log1p", "asin", "acos", "atanh")},
+    "cbrt": one(topi.cbrt, line=NONZERO),
+    "acosh": one(topi.acosh, line=tuple([v for v in LINE if v > 1])),
     "abs": one(topi.abs, ZEROS),
     "sign": one(topi.sign, ZEROS, reason=STEP),
     "floor": one(topi.floor, WHOLE, reason=STEP),

@@ -1,4 +1,4 @@
-"""The error function."""
+"""The error function and its complement."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from tensorad.ir.elementary.steps import (
     LOG2E,
     MAGIC,
     absolute,
+    at_least,
     at_most,
     copy_sign,
+    exp_of_sum,
     horner,
     scale_within,
+    steps_of_ln2,
 )
 from tensorad.ir.elementary.table import Elementary, apply
+from tensorad.ir.elementary.two_floats import in_float64
 
 _TWO_BY_ROOT_PI: Final = 2 / math.sqrt(math.pi)
 
@@ -52,6 +56,24 @@ def _scaled_erfc(w: Emitter, a: str) -> str:
     return horner(w, w.div(w.sub(a, middle), w.add(a, middle)), table.ERFC64)
 
 
+@in_float64
+def erfc(w: Emitter, x: str) -> str:
+    """1 - erf(x) up to 1/2; beyond it exp(-x^2) times what changes slowly."""
+    one, a = w.const(1.0), at_most(w, at_least(w, x, 0.5), 28.0)
+    middle, square = w.const(3.75), w.mul(a, a)
+    slow = horner(w, w.div(w.sub(a, middle), w.add(a, middle)), table.ERFCX64)
+    slow = w.div(slow, w.fma(a, w.const(2.0), one))
+    shifted, r = steps_of_ln2(w, w.neg(square))
+    lost = w.neg(w.fma(a, a, w.neg(square)))
+    # scaled once by all of the power, so that subnormal results round once
+    tail = w.mul(w.mul(exp_of_sum(w, r, lost), slow), w.const(2.0**6))
+    less = w.sub(shifted, w.const(6.0))
+    tail = w.scaled(tail, less)
+    near = w.sub(one, erf(w, at_most(w, x, 0.5)))
+    found = w.select(w.compare("ogt", x, w.const(0.5)), tail, near)
+    return w.select(w.compare("uno", x, x), x, found)
+
+
 ROWS: Final = (
     Elementary(
         name="erf",
@@ -60,5 +82,13 @@ ROWS: Final = (
         partials=lambda y, x: (_TWO_BY_ROOT_PI * apply("exp", -(x * x)),),
         code=erf,
         sampled=(-6, 6),
+    ),
+    Elementary(
+        name="erfc",
+        meaning="1 - erf(x), exact where it is small.",
+        value=np.vectorize(math.erfc, otypes=[np.float64]),
+        partials=lambda y, x: (-_TWO_BY_ROOT_PI * apply("exp", -(x * x)),),
+        code=erfc,
+        sampled=(-6, 28),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -14,12 +15,14 @@ from tensorad.ir.elementary.emitter import Emitter
 from tensorad.ir.elementary.steps import (
     INF,
     LN2,
+    MAGIC,
     MANTISSA,
     NAN,
     absolute,
     at_least,
     at_most,
     bits_of,
+    copy_sign,
     exp_of_sum,
     exponent_field,
     from_bits,
@@ -32,9 +35,15 @@ from tensorad.ir.elementary.steps import (
     to_bits,
 )
 from tensorad.ir.elementary.table import Elementary, apply
+from tensorad.ir.elementary.two_floats import in_float64, log_two_floats, times
 
 _EXPM1_RANGE: Final = {FLOAT32: (-18.0, 89.0), FLOAT64: (-40.0, 710.0)}
 """Beyond these expm1 is -1 and inf."""
+_LN2: Final = (0.6931471805599453, 2.3190468138462996e-17)
+_LOG2E: Final = (1.4426950408889634, 2.0355273740931033e-17)
+_LOG10E: Final = (0.4342944819032518, 1.098319650216765e-17)
+"""In two floats."""
+_CBRT2: Final = 2 ** (1 / 3)
 _NEGLIGIBLE: Final = {FLOAT32: 2.0**-26, FLOAT64: 2.0**-55}
 
 
@@ -110,6 +119,55 @@ def _rsqrt(w: Emitter, x: str) -> str:
     return w.div(w.const(1.0), w.intrinsic("sqrt", x))
 
 
+@in_float64
+def _exp2(w: Emitter, x: str) -> str:
+    """2^n exp(r ln 2), the product in two floats."""
+    x, magic = at_most(w, at_least(w, x, -1080.0), 1030.0), w.const(MAGIC[FLOAT64])
+    shifted = w.add(x, magic)
+    r = w.sub(x, w.sub(shifted, magic))
+    high = w.mul(r, w.const(_LN2[0]))
+    low = w.fma(r, w.const(_LN2[1]), w.fma(r, w.const(_LN2[0]), w.neg(high)))
+    return w.scaled(exp_of_sum(w, high, low), shifted)
+
+
+def _log_by(high: float, low: float) -> Callable[..., str]:
+    """The logarithm times high + low."""
+
+    @in_float64
+    def code(w: Emitter, x: str) -> str:
+        return log_specials(w, x, times(w, log_two_floats(w, x), high, low))
+
+    return code
+
+
+@in_float64
+def _cbrt(w: Emitter, x: str) -> str:
+    """2^q m^(1/3) for m near 1: a parabola, two steps of Halley's, one of Newton's with the residue
+    in two floats."""
+    a, magic, three = absolute(w, x), w.const(MAGIC[FLOAT64]), w.const(3.0)
+    field, f = split_exponent(w, a)
+    e = w.mul(field, w.const(2.0**-52))
+    shifted = w.fma(e, w.const(1 / 3), magic)
+    s = w.fma(w.sub(shifted, magic), w.const(-3.0), e)
+    up, down = w.compare("ogt", s, w.const(0.5)), w.compare("olt", s, w.const(-0.5))
+    factor = w.select(up, w.const(2.0), w.select(down, w.const(0.5), w.const(1.0)))
+    root = w.select(up, w.const(_CBRT2), w.select(down, w.const(1 / _CBRT2), w.const(1.0)))
+    m = w.fma(f, factor, factor)
+    y = w.mul(root, horner(w, f, (1.0, 1 / 3, -1 / 9)))
+    for _ in range(2):
+        cube = w.mul(w.mul(y, y), y)
+        top, bottom = w.fma(m, w.const(2.0), cube), w.fma(cube, w.const(2.0), m)
+        y = w.mul(y, w.div(top, bottom))
+    square = w.mul(y, y)
+    rest = w.fma(y, y, w.neg(square))
+    residue = w.fma(rest, y, w.fma(square, y, w.neg(m)))
+    y = w.sub(y, w.div(residue, w.mul(three, square)))
+    result = copy_sign(w, w.scaled(y, shifted), x)
+    finite = w.compare("olt", a, w.const(INF))
+    result = w.select(finite, result, x)
+    return w.select(w.compare("oeq", a, w.const(0.0)), x, result)
+
+
 ROWS: Final = (
     Elementary(
         name="exp",
@@ -166,5 +224,43 @@ ROWS: Final = (
         sampled=(0, 1e9),
         slopes_at=(0.3, 2.0),
         cost=ROOT,
+    ),
+    Elementary(
+        name="exp2",
+        meaning="2 to the power x.",
+        value=np.exp2,
+        partials=lambda y, x: (_LN2[0] * y,),
+        code=_exp2,
+        sampled=(-150, 128),
+        latex="2^#",
+    ),
+    Elementary(
+        name="log2",
+        meaning="The logarithm to base 2; NaN below 0, -inf at 0.",
+        value=np.log2,
+        partials=lambda y, x: (_LOG2E[0] / x,),  # inf at 0
+        code=_log_by(*_LOG2E),
+        sampled=(0, 1e4),
+        slopes_at=(0.3, 2.0),
+        latex=r"\log_{2}",
+    ),
+    Elementary(
+        name="log10",
+        meaning="The logarithm to base 10; NaN below 0, -inf at 0.",
+        value=np.log10,
+        partials=lambda y, x: (_LOG10E[0] / x,),  # inf at 0
+        code=_log_by(*_LOG10E),
+        sampled=(0, 1e4),
+        slopes_at=(0.3, 2.0),
+        latex=r"\log_{10}",
+    ),
+    Elementary(
+        name="cbrt",
+        meaning="The cube root, negative below 0.",
+        value=np.cbrt,
+        partials=lambda y, x: (1 / (3 * y * y),),  # inf at 0
+        code=_cbrt,
+        sampled=(-1e9, 1e9),
+        latex="#^1/3",
     ),
 )

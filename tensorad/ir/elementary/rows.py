@@ -6,6 +6,7 @@ from tensorad.ir.elementary import (
     error_function,
     exponential,
     hyperbolic,
+    inverse_hyperbolic,
     inverse_trigonometric,
     trigonometric,
 )
@@ -18,6 +19,7 @@ for _subject in (
     error_function,
     trigonometric,
     inverse_trigonometric,
+    inverse_hyperbolic,
 ):
     for _row in _subject.ROWS:
         register(_row)
