@@ -34,14 +34,11 @@ from tensorad.codegen.contraction.register_tiles import (
     rows_by_registers,
     scale_of,
 )
-from tensorad.codegen.cost.memory_model import WAYS
 from tensorad.codegen.directives import OPEN, Choices
+from tensorad.codegen.model import MODEL, WAYS, Model, Processor
 from tensorad.codegen.target import machine
-from tensorad.codegen.target.machine import Machine
 from tensorad.ir.expr import Axis, Read
 
-MODEL: Final = Machine("model", l2=1 << 20, l3=16 << 20, vector_bytes=64, registers=32, cores=4)
-"""Decides whether a nest is run as a contraction, which must not depend on the machine."""
 LEAST_WORK: Final = 4096
 """Multiply-adds below which a nest is left to the ordinary plan."""
 THREADS_FROM: Final = 200_000
@@ -69,20 +66,20 @@ def plan_contraction(c: Contraction, width: int, choices: Choices = OPEN) -> Blo
     if choices.contract is None:
         if points < LEAST_WORK or c.depth < 4:
             return None
-        if not _pays(c, width, WORST * points / width):
+        if not _pays(c, width, WORST * points / width, MODEL):
             return None
     return _cheapest(c, width, machine.current(), choices)
 
 
-def _pays(c: Contraction, width: int, most: float) -> bool:
-    """Whether the cheapest way takes at most so many cycles on the model of a machine."""
-    for draft in _drafts(c, width, MODEL, OPEN):
-        if least_cycles(draft, MODEL) >= FAR * most:
+def _pays(c: Contraction, width: int, most: float, model: Model) -> bool:
+    """Whether the cheapest way takes at most so many cycles: it may not depend on the machine."""
+    for draft in _drafts(c, width, model, OPEN):
+        if least_cycles(draft, model) >= FAR * most:
             continue
-        if cycles_on(_completed(draft, MODEL, OPEN), MODEL) < FAR * most:
+        if cycles_on(_completed(draft, model, OPEN), model) < FAR * most:
             return True  # nor is the cheapest one dearer
-    model = _cheapest(c, width, MODEL, OPEN)
-    return model is not None and cycles_on(model, MODEL) <= most
+    found = _cheapest(c, width, model, OPEN)
+    return found is not None and cycles_on(found, model) <= most
 
 
 def plan_inside(c: Contraction, width: int, choices: Choices) -> Blocking | None:
@@ -92,7 +89,7 @@ def plan_inside(c: Contraction, width: int, choices: Choices) -> Blocking | None
 
 
 def _cheapest(
-    c: Contraction, width: int, target: Machine, choices: Choices, inside: bool = False
+    c: Contraction, width: int, target: Processor, choices: Choices, inside: bool = False
 ) -> Blocking | None:
     best: tuple[float, Blocking] | None = None
     for draft in _drafts(c, width, target, choices):
@@ -137,7 +134,7 @@ def _alike(b: Blocking) -> Blocking:
     return b
 
 
-def _drafts(c: Contraction, width: int, target: Machine, choices: Choices) -> Iterator[Blocking]:
+def _drafts(c: Contraction, width: int, target: Processor, choices: Choices) -> Iterator[Blocking]:
     """The sensible ways to run a contraction, without panels and blocks."""
     for rows, lanes in ((c.left, c.right), (c.right, c.left)):
         if not rows.axes or not lanes.axes:
@@ -195,12 +192,12 @@ def _rows_mode(c: Contraction, rows: Part) -> Mode:
     return "place"
 
 
-def _completed(draft: Blocking, target: Machine, choices: Choices) -> Blocking:
+def _completed(draft: Blocking, target: Processor, choices: Choices) -> Blocking:
     made = _with_gaps if draft.mode == "gaps" else _blocked
     return made(draft, target, choices)
 
 
-def _blocked(b: Blocking, target: Machine, choices: Choices) -> Blocking:
+def _blocked(b: Blocking, target: Processor, choices: Choices) -> Blocking:
     """The draft with blocks for the caches, panels, and loops for threads."""
     c, element = b.contraction, b.lanes.value.dtype.size_bytes
     unit = b.registers * b.width
@@ -247,7 +244,7 @@ def _cut(b: Blocking, sliced: bool, budget: int, choices: Choices) -> tuple[int,
     return 0, size(c.reduced[0])
 
 
-def _shared(b: Blocking, sliced: bool, step: int, target: Machine, choices: Choices) -> Blocking:
+def _shared(b: Blocking, sliced: bool, step: int, target: Processor, choices: Choices) -> Blocking:
     """The draft with blocks and enough loops for threads: row tiles, or smaller panels."""
     c, unit = b.contraction, b.registers * b.width
     undivided = (0, size(c.reduced[0]))
@@ -267,7 +264,7 @@ def _shared(b: Blocking, sliced: bool, step: int, target: Machine, choices: Choi
     return replace(b, panel=panel_lanes(b.flat, step, unit, most))
 
 
-def _with_gaps(b: Blocking, target: Machine, choices: Choices) -> Blocking:
+def _with_gaps(b: Blocking, target: Processor, choices: Choices) -> Blocking:
     """The draft with panels whose windows fit the second cache, and loops for threads."""
     c = b.contraction
     pitch = pitches(b.lanes, b.group, c)
@@ -293,7 +290,7 @@ def _is_sliced(b: Blocking) -> bool:
     return b.mode == "panel" and neighbours and not b.lanes.padded
 
 
-def _is_shallow(b: Blocking, target: Machine) -> bool:
+def _is_shallow(b: Blocking, target: Processor) -> bool:
     """Whether all lanes are packed once, for threads that share row tiles.
 
     Their results are whole rows then: short pieces of rows keep memory waiting, where the results
@@ -307,7 +304,7 @@ def _is_shallow(b: Blocking, target: Machine) -> bool:
     return shared and results > target.l2 and b.tile_rows >= 2 * enough(target)
 
 
-def _is_narrow(b: Blocking, target: Machine) -> bool:
+def _is_narrow(b: Blocking, target: Processor) -> bool:
     """Whether blocks of one sliver may be one panel a little beyond the second cache, packed once.
 
     Long rows from memory are then read from end to end, and no sums wait for a block. With one
@@ -324,7 +321,7 @@ def _is_narrow(b: Blocking, target: Machine) -> bool:
     return packed <= min(2 * target.l2, target.l3 // 4) and rows > target.l3
 
 
-def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
+def _together(b: Blocking, target: Processor, choices: Choices) -> Blocking:
     """Panels of the same rows side by side, where their blocks would come from the last cache.
 
     Taps of a window read nearly the same lanes, and all panels read the same rows.
@@ -346,7 +343,7 @@ def _together(b: Blocking, target: Machine, choices: Choices) -> Blocking:
     return replace(b, by_blocks=copies_by_blocks(b, target))
 
 
-def kept(target: Machine) -> int:
+def kept(target: Processor) -> int:
     """Bytes that stay in the second cache while rows and results pass it."""
     return min(3 * target.l2 // 4, max(BESIDE_KEPT, target.l2 // 2))
 

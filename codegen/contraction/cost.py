@@ -12,10 +12,8 @@ from tensorad.codegen.contraction.gapped_lanes import stretched
 from tensorad.codegen.contraction.operand_layout import in_place
 from tensorad.codegen.contraction.recognise import Part, size
 from tensorad.codegen.contraction.register_tiles import enough, even_rows, step_cycles
-from tensorad.codegen.cost.memory_model import PAGE, WAYS
 from tensorad.codegen.loops.index_ranges import Ranges, among
-from tensorad.codegen.target import machine
-from tensorad.codegen.target.machine import Machine
+from tensorad.codegen.model import PAGE, WAYS, Processor
 from tensorad.ir.analysis.sizes import assumed_elements
 from tensorad.ir.expr import Axis, Expr, Read, axis
 from tensorad.ir.visit import substitute
@@ -35,7 +33,7 @@ PER_PANEL: Final = 50.0
 """Cycles of loops around a short row that is copied, and around a panel."""
 
 
-def is_streamed(b: Blocking, target: Machine) -> bool:
+def is_streamed(b: Blocking, target: Processor) -> bool:
     """Whether the vectors come from memory, in long rows."""
     rows = in_place(b.lanes, b.group) and b.flat >= LONG_ROWS
     batch = prod(size(a) for a in b.contraction.batch)
@@ -57,13 +55,13 @@ def tile_cost(b: Blocking, lanes: int) -> float:
     return total / b.turns
 
 
-def _relaid(value: Read, target: Machine) -> float:
+def _relaid(value: Read, target: Processor) -> float:
     """Cycles of a copy of a tensor with other innermost lanes."""
     points = assumed_elements(value.tensor.shape)
     return points * (NEAR_COPY if points * value.dtype.size_bytes <= target.l2 else FAR_COPY)
 
 
-def copies_by_blocks(b: Blocking, target: Machine) -> bool:
+def copies_by_blocks(b: Blocking, target: Processor) -> bool:
     """Whether panels that take blocks together had better copy what each block reads.
 
     Each group of panels copies all blocks then, beside other groups; a copy made before is shared,
@@ -122,12 +120,7 @@ def _copied(rows: int, lanes: int, width: int) -> float:
     return rows * (PER_ROW + 2.0 * ceil(lanes / width))
 
 
-def cycles(b: Blocking) -> float:
-    """What a contraction takes, about."""
-    return cycles_on(b, machine.current())
-
-
-def cycles_on(b: Blocking, target: Machine) -> float:
+def cycles_on(b: Blocking, target: Processor) -> float:
     """Cycles, about."""
     flat, panel = b.flat, b.panel
     outer = prod(size(a) for a in b.outer)
@@ -140,7 +133,7 @@ def cycles_on(b: Blocking, target: Machine) -> float:
     return cost * (1.0 + 1.0 / shared**2) if b.parallel and shared < enough(target) else cost
 
 
-def least_cycles(draft: Blocking, target: Machine) -> float:
+def least_cycles(draft: Blocking, target: Processor) -> float:
     """No more than `cycles_on` a blocking that a draft becomes: its best tile for all lanes."""
     depth, rows = draft.contraction.depth, draft.rows.extent
     tiles = [(min(rows, draft.most[n]), n * draft.scale) for n in range(1, draft.registers + 1)]
@@ -155,7 +148,7 @@ def least_cycles(draft: Blocking, target: Machine) -> float:
     return max(sums, _columns(draft, target)) + _around_tiles(draft, target)
 
 
-def _around_tiles(b: Blocking, target: Machine) -> float:
+def _around_tiles(b: Blocking, target: Processor) -> float:
     """Cycles of copies, of waiting for memory, and of stores; a draft's are the least."""
     c, flat = b.contraction, b.flat
     outer = prod(size(a) for a in b.outer)
@@ -185,7 +178,7 @@ def _around_tiles(b: Blocking, target: Machine) -> float:
     return cost
 
 
-def _per_vector(b: Blocking, target: Machine) -> float:
+def _per_vector(b: Blocking, target: Processor) -> float:
     """Cycles for a vector of lanes that come from memory, until all row tiles have read it."""
     element = b.lanes.value.dtype.size_bytes
     in_stream = b.width * element / target.pace
@@ -195,12 +188,12 @@ def _per_vector(b: Blocking, target: Machine) -> float:
     return in_stream + again
 
 
-def few_rows(b: Blocking, steps: int, target: Machine) -> bool:
+def few_rows(b: Blocking, steps: int, target: Processor) -> bool:
     """Whether so many steps of all rows stay in the second cache."""
     return b.rows.extent * steps * b.lanes.value.dtype.size_bytes <= target.l2 // 2
 
 
-def _columns(b: Blocking, target: Machine) -> float:
+def _columns(b: Blocking, target: Processor) -> float:
     """Cycles in which columns of a matrix come from memory, a line at a time, beside the sums."""
     if not target.by_lines or column_of(b, target) is None:
         return 0.0

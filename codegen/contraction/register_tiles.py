@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final
 
-from tensorad.codegen.target.machine import Machine
+from tensorad.codegen.model import Processor
 from tensorad.ir.expr import ZERO, Const, Expr, add, call, floordiv, int_const, mul, sub
 
 MOST_REGISTERS: Final = 6
@@ -44,12 +44,12 @@ class Tile:
     covering: bool = False
 
 
-def scale_of(width: int, size_bytes: int, target: Machine) -> int:
+def scale_of(width: int, size_bytes: int, target: Processor) -> int:
     """Registers of the machine that one logical register takes."""
     return max(1, width * size_bytes // target.vector_bytes)
 
 
-def rows_by_registers(width: int, size_bytes: int, target: Machine) -> tuple[int, ...]:
+def rows_by_registers(width: int, size_bytes: int, target: Processor) -> tuple[int, ...]:
     """Rows of a tile at most by its registers: sums, one row of lanes and a broadcast fit."""
     scale = scale_of(width, size_bytes, target)
     room = target.registers - 1
@@ -177,7 +177,7 @@ def _longest(units: int, each: int, outer: int, cores: int) -> int:
     return (rounds + (left > 0)) * each + ceil(max(0, outer - beside) / cores) * last
 
 
-def enough(target: Machine) -> int:
+def enough(target: Processor) -> int:
     """How many parallel iterations keep all cores busy."""
     return 1 if target.cores == 1 else min(MOST_SHARED, 2 * target.cores)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tensorad.codegen.loops.index_ranges import Ranges, among
+from tensorad.codegen.model import MODEL, Model
 from tensorad.codegen.nest.access import Access, extent_of, fold_accesses, outer_accesses
 from tensorad.codegen.nest.ir import Nest
 from tensorad.ir.analysis.sizes import assumed_elements
@@ -41,7 +42,7 @@ def bytes_moved(nest: Nest) -> float:
     return sum(_footprint(x, sizes) for x in (*outer_accesses(nest), *fold_accesses(nest)))
 
 
-def best_order(nest: Nest, choice: Estimate) -> tuple[Axis, ...]:
+def best_order(nest: Nest, choice: Estimate, model: Model) -> tuple[Axis, ...]:
     """The output axes in the order that moves the fewest bytes through the caches."""
     base = [a for a in nest.axes if a is not choice.vector]
     if among(choice.vector, nest.axes):
@@ -50,13 +51,13 @@ def best_order(nest: Nest, choice: Estimate) -> tuple[Axis, ...]:
     for a in base[1:]:
         orders.append((a, *[b for b in base if b is not a]))
     accesses = fold_accesses(nest) + outer_accesses(nest)
-    costs = [_traffic(nest, o, choice, accesses) for o in orders]
+    costs = [_traffic(nest, o, choice, accesses, model) for o in orders]
     best = min(range(len(orders)), key=costs.__getitem__)
     return orders[best] if costs[best] < CLEARLY_LESS * costs[0] else orders[0]
 
 
 def _traffic(
-    nest: Nest, order: Sequence[Axis], choice: Estimate, accesses: Sequence[Access]
+    nest: Nest, order: Sequence[Axis], choice: Estimate, accesses: Sequence[Access], model: Model
 ) -> float:
     """Bytes from memory, and a quarter of those from the last cache."""
     reduced = [a for f in nest.folds for a in f.axes]
@@ -66,7 +67,7 @@ def _traffic(
     if choice.vector in steps:
         steps[choice.vector] = sizes[choice.vector] / max(1, choice.width)
     total = 0.0
-    for capacity, weight in ((8_000_000, 1.0), (600_000, 0.25)):
+    for capacity, weight in model.kept:
         trips = 1.0
         for depth in range(len(order) + 1):
             inside = {a: sizes[a] for a in [*order[depth:], *reduced]}
@@ -83,7 +84,7 @@ def _traffic(
 def _footprint(x: Access, extents: Mapping[Axis, int]) -> float:
     """Bytes an access touches while the axes run over these extents, in whole cache lines."""
     size = x.tensor.dtype.size_bytes
-    line = 64 // size
+    line = MODEL.line // size
     span, count, elements = 1, 1, 1.0
     for a, n in extents.items():
         if a not in x.uses:

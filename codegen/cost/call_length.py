@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt
-from tensorad.ir.analysis.sizes import size_value
+from tensorad.ir.analysis.sizes import ASSUMED_WAIT, size_value
 from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
 from tensorad.ir.visit import postorder
 
@@ -16,8 +16,6 @@ LONG_POINTS: Final = 1 << 14
 SLICE_POINTS: Final = 1 << 22
 """Statements run between two looks for signals, before a time was taken: .3 to 50 ms."""
 _LANES: Final = 8
-_UNKNOWN: Final = 1 << 12
-"""Iterations of a loop whose bounds follow from data."""
 _KNOWN: Final = (Axis, Call, Const, Select, Size)
 
 
@@ -52,7 +50,7 @@ def _walked(a: Axis, first: Mapping[Expr, int], last: Mapping[Expr, int]) -> tup
     """How often a loop runs at most, and the first and last value of its axis."""
     bounds = (a.lower, a.upper, a.step)
     if not all(isinstance(e, _KNOWN) for e in postorder(*bounds)):
-        return _UNKNOWN, 0, _UNKNOWN - 1
+        return ASSUMED_WAIT, 0, ASSUMED_WAIT - 1
     lower, upper, step = [size_value(e, first) for e in bounds]
     lower1, upper1, step1 = [size_value(e, last) for e in bounds]
     trips = max(0, -(-(upper - lower) // max(1, step)), -(-(upper1 - lower1) // max(1, step1)))

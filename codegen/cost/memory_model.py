@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-PAGE: Final = 4096
-"""Bytes after which the first cache uses the same places again, of which it has `WAYS`."""
-WAYS: Final = 8
 SHORTEST: Final = 1024
 """Bytes of a row from which its two ends, stored in parts of lines, do not cost too much."""
 ROWS_AHEAD: Final = 8

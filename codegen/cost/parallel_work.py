@@ -14,7 +14,7 @@ from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loops.substitute import walked_range
 from tensorad.codegen.loops.visit import all_expressions
 from tensorad.codegen.target import machine
-from tensorad.ir.analysis.sizes import elements_formula
+from tensorad.ir.analysis.sizes import ASSUMED_STEPS, elements_formula
 from tensorad.ir.expr import (
     ONE,
     ZERO,
@@ -46,8 +46,6 @@ _MOVED: Final = 2
 """Half cycles until a register is read, from a cache at hand; a store takes twice as long."""
 _CHAINED: Final = 8
 """Half cycles of a fold outside of lanes, which waits for the one before."""
-_UNKNOWN: Final = 16
-"""Iterations of a loop whose bounds come from data."""
 BYTES_PER_CYCLE: Final = 8
 """What one CPU brings from behind its second cache, about."""
 _SHARED: Final = 4096
@@ -201,7 +199,7 @@ def _trips(a: Axis, ranges: Ranges, outer: dict[Axis, Expr]) -> Expr:
         last = substitute(last, {axis: outer[axis]})
         first = substitute(first, {axis: axis.lower})
     if occurs(AXIS | PARAM | READ, first, last):
-        return int_const(_UNKNOWN)
+        return int_const(ASSUMED_STEPS)
     return _stepped(call("maximum", sub(last, first), ZERO), a)
 
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Stmt
 from tensorad.codegen.loops.substitute import walked_range
 from tensorad.codegen.loops.visit import expressions
-from tensorad.ir.analysis.sizes import bytes_of, size_value
+from tensorad.ir.analysis.sizes import ASSUMED_STEPS, bytes_of, size_value
 from tensorad.ir.expr import Axis, Call, Const, Expr, Param, Size, int_const
 from tensorad.ir.order import AXIS, PARAM, READ, occurs
 from tensorad.ir.visit import children, postorder, substitute
-
-ASSUMED: Final = 16
-"""Iterations of a loop whose bounds come from data."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ class _Counter:
         high = min(known, default=None)
         if low is None or high is None or not step:
             self.middle[a] = int_const(0 if low is None else low)
-            return ASSUMED
+            return ASSUMED_STEPS
         self.middle[a] = int_const(max(low, (low + high - 1) // 2))
         return max(0.0, (high - low) / step)
 

@@ -14,6 +14,7 @@ from tensorad.codegen.fusion.items import Epilogue, Item
 from tensorad.codegen.fusion.latest_start import Lateness
 from tensorad.codegen.fusion.steps import Step, item_step, may_fuse
 from tensorad.codegen.loops.index_ranges import COMPARES, substitutor
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import access, guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.plan import lanes_of
@@ -190,7 +191,7 @@ def _pays(before: Step, item: Item) -> bool:
         if plan.vector is not None and not inside:
             continue
         steps = max([extent_product(f.axes) for f in nest.folds], default=0.0)
-        if 4 * work * lanes_of(nest) > steps:
+        if 4 * work * lanes_of(nest, MODEL) > steps:
             return False
     return True
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.loops.ir import Stmt, Store, Visit
 from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.folds import lower_values
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.scatter import free_loops
@@ -28,6 +28,7 @@ from tensorad.codegen.splitting.blocked_sums import split_sums
 from tensorad.codegen.splitting.stages import split_stages, stage_uses
 from tensorad.codegen.splitting.term_parts import split_terms
 from tensorad.ir.analysis.decisions import Decision, note
+from tensorad.ir.analysis.sizes import ASSUMED_FOLDED
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import reads, substitute_all
@@ -94,10 +95,6 @@ class Item:
         return tuple(found)
 
 
-FOLDED: Final = 256
-"""Points that a fold of folds is taken to visit per element."""
-
-
 def items_of(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[Item]:
     """What a compute stores, in order: its stages, the last of which stores `live`."""
     stages, bodies = split_stages(op)
@@ -134,7 +131,7 @@ def in_blocks(item: Item) -> list[Item]:
     """The item, after the partial results of its sums where they are long."""
     if item.choices.blocks is False:
         return [item]
-    split = split_sums(item.name, item.axes, item.bodies, item.choices.blocks is True)
+    split = split_sums(item.name, item.axes, item.bodies, MODEL, item.choices.blocks is True)
     if split is None:
         return [item]
     stage, bodies = split
@@ -170,4 +167,4 @@ def serial_loops(
     before, values = lower_values(bodies)
     store = Store(tuple(live), axes, values)
     body = rewrite((*before, store), lambda s: () if isinstance(s, Visit) else None)
-    return free_loops(axes, extent_product(axes) * FOLDED, body, choices.parallel)
+    return free_loops(axes, extent_product(axes) * ASSUMED_FOLDED, body, choices.parallel)

@@ -12,9 +12,10 @@ from typing import Final
 
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
-from tensorad.codegen.loops.scratch import PAGE, buffer
+from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.visit import all_expressions, statements
+from tensorad.codegen.model import PAGE
 from tensorad.ir.expr import Axis, Const, Expr, Param, add, axis, int_const, read
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads

@@ -15,6 +15,7 @@ from tensorad.codegen.fusion.plan_cache import Plans, schedule_unit
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.loops.ir import Kernel
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import Access, fold_accesses, outer_accesses
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.chains import chain_of, scan_chains
@@ -152,7 +153,7 @@ def _part(step: Step, nest: Nest, plan: Plan) -> Part:
     points += sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
     calls = [e for e in postorder(*nest.expressions()) if isinstance(e, Call)]
     work = sum(1 for c in calls if c.dtype.is_float) + len(accesses)
-    return Part(step, nest, plan, accesses, points, points * work / lanes_of(nest))
+    return Part(step, nest, plan, accesses, points, points * work / lanes_of(nest, MODEL))
 
 
 def _from_zero(a: Axis) -> bool:

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, lcm, prod
 
-from tensorad.codegen.contraction.cost import cycles
+from tensorad.codegen.contraction.cost import cycles_on
 from tensorad.codegen.contraction.register_tiles import MOST_SHARED
 from tensorad.codegen.cost.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.fusion.row_groups import Group, Row
 from tensorad.codegen.fusion.steps import Part, Step
 from tensorad.codegen.loops.index_ranges import Ranges, among
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import Access, extent_of
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE, lanes_of
@@ -163,7 +164,7 @@ def _tiles(group: Group, depth: int, members: Sequence[Part]) -> Iterator[Tile]:
         block = lcm(block, m.plan.jam.get(last[m.step], 1))
     lanes = [m for m in members if last[m.step] is m.plan.vector]
     if sum(m.cost for m in (*lost, *lanes)) * MINOR > work:
-        block = max([block, *[max(m.plan.width, lanes_of(m.nest)) for m in lanes]])
+        block = max([block, *[max(m.plan.width, lanes_of(m.nest, MODEL)) for m in lanes]])
     size = last[group.steps[0]].extent
     parallel = _parallel(group, work)
     if size is None:
@@ -356,7 +357,7 @@ def is_private(t: Tensor, tile: Tile, group: Group, outside: Mapping[Tensor, Non
 
 def _repacking(tile: Tile, group: Group) -> float:
     """Cycles that contractions lose where they are given some rows at a time."""
-    lost = 0.0
+    lost, target = 0.0, machine.current()
     for s in group.steps:
         if s.blocking is None:
             continue
@@ -365,7 +366,7 @@ def _repacking(tile: Tile, group: Group) -> float:
         runs /= prod(t.block for t in chain)
         blocked = {t.rows[-1][s]: t.block for t in chain if t.block > 1}
         rows = tuple([row[s] for t in chain for row in t.rows])
-        lost += runs * cycles(s.in_rows(rows, blocked)) - cycles(s.blocking)
+        lost += runs * cycles_on(s.in_rows(rows, blocked), target) - cycles_on(s.blocking, target)
     return lost
 
 

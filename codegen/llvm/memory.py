@@ -14,7 +14,8 @@ from tensorad.codegen.llvm.ops import iota
 from tensorad.codegen.llvm.strided import load_strided, store_strided
 from tensorad.codegen.llvm.text import Value, memory_suffix, memory_type, type_text, vector_constant
 from tensorad.codegen.loops.index_ranges import joined_digits
-from tensorad.codegen.loops.scratch import ALIGNMENT, PAGE
+from tensorad.codegen.loops.scratch import ALIGNMENT
+from tensorad.codegen.model import PAGE
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr, Read, int_const, mul
 from tensorad.ir.tensor import Tensor, dim_expr

@@ -21,8 +21,8 @@ from tensorad.codegen.llvm.memory import Offset, side_by_side
 from tensorad.codegen.llvm.text import Code, Value, memory_type
 from tensorad.codegen.llvm.windows import of_axes
 from tensorad.codegen.loops.ir import Fetch, For, If, Store
-from tensorad.codegen.loops.scratch import PAGE
 from tensorad.codegen.loops.visit import all_expressions, direct, expressions, statements
+from tensorad.codegen.model import PAGE
 from tensorad.codegen.nest.access import access
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Call, Const, Expr, Read, Size, axis, int_const, mul, sub

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tensorad.codegen.loops.ir import Kernel
+from tensorad.codegen.model import PAGE
 from tensorad.ir.analysis.sizes import bytes_of, elements_formula, size_value
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, add, floordiv, int_const, mul
@@ -13,7 +14,6 @@ from tensorad.ir.tensor import Dim, Placeholder, Tensor
 
 ALIGNMENT: Final = 64
 """Of buffers, in bytes."""
-PAGE: Final = 4096
 STRIDE_BYTES: Final = PAGE
 """Blocks of threads are multiples of this, so that no two share a page."""
 

@@ -7,13 +7,11 @@ from typing import NamedTuple
 
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
 from tensorad.codegen.loops.visit import all_expressions, expressions, inside, statements, targets
+from tensorad.codegen.model import MODEL
 from tensorad.errors import InternalError
 from tensorad.ir.expr import ONE, Expr, Param
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import params_in, postorder, reads
-
-MAX_REGISTERS = 8
-"""Registers of one lane group at most."""
 
 
 def runs_in_lanes(s: Stmt) -> bool:
@@ -39,7 +37,7 @@ def store_run(body: Sequence[Stmt]) -> int:
 
 def lanes_for(values: Iterable[Expr | Tensor]) -> int:
     """Lanes of one register of a loop: fixed by the widest float, not by the machine."""
-    return 8 if any(_is_wide(e) for e in values) else 16
+    return MODEL.lanes(8 if any(_is_wide(e) for e in values) else 4)
 
 
 def _is_wide(e: Expr | Tensor) -> bool:
@@ -52,7 +50,7 @@ def registers_for(s: For, lanes: int) -> int:
     extent = s.axis.extent
     if extent is not None:
         wanted = min(wanted, max(1, extent // lanes))
-    return min(MAX_REGISTERS, wanted)
+    return min(MODEL.group, wanted)
 
 
 class InLanes(NamedTuple):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from math import gcd, prod
 
 from tensorad.codegen.cost.cache_traffic import extent_product
-from tensorad.codegen.cost.memory_model import PAGE, WAYS
 from tensorad.codegen.cost.parallel_work import SHARED_COST
 from tensorad.codegen.directives import Choices, lanes_allowed
 from tensorad.codegen.loops.index_ranges import Ranges, fold_by_ranges, substitutor
 from tensorad.codegen.loops.ir import For, If, Kernel, LoopKind, Stmt
 from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.model import PAGE, WAYS
 from tensorad.codegen.nest.access import guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.parts import lower_point

@@ -16,6 +16,7 @@ from tensorad.codegen.cost.operation_costs import operations
 from tensorad.codegen.directives import OPEN, Choices, lanes_allowed
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import access, guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
@@ -38,7 +39,6 @@ from tensorad.ir.visit import (
 
 REGISTERS: Final = 4
 """Registers of rows side by side: a function's operations wait for each other."""
-REGISTER_BYTES: Final = 64
 LONG: Final = 32
 """Rows side by side where each lane reads its own elements."""
 STRIPS: Final = (64, 32, 16)
@@ -254,7 +254,7 @@ class _Strips:
     def kernel(self, choices: Choices) -> Kernel:
         """All strips."""
         states = [p for op, _ in self.chain.scans for p in op.combiner.lhs]
-        lanes = REGISTER_BYTES // max([p.dtype.size_bytes for p in states])
+        lanes = MODEL.lanes(max([p.dtype.size_bytes for p in states]))
         width = min(self.width, REGISTERS * lanes)
         main = For(self.lane, moved(self.body, self.places), "vector", width)
         body = (*_copies(self.before), main, *_copies(self.after))

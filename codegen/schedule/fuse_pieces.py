@@ -16,6 +16,7 @@ from math import prod
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.index_ranges import among, substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import fold_accesses
 from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups, substitute_nest
 from tensorad.codegen.schedule.emit import fold_lanes
@@ -56,7 +57,7 @@ def planned_together(planned: Planned, choices: Choices) -> Planned:
         folds = sum(len(nest.folds) for nest, _ in members)
         for nest, plan in members:
             if len(members) > 1:
-                most = lanes_of(nest) * (1 << (max(1, CHAINS // folds).bit_length() - 1))
+                most = lanes_of(nest, MODEL) * (1 << (max(1, CHAINS // folds).bit_length() - 1))
                 plan = replace(plan, width=min(plan.width, most))
             result.append((nest, plan))
     return tuple(result)

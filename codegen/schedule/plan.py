@@ -1,7 +1,6 @@
 """Chooses a nest's plan: the lanes, the order, the register tile and the threads.
 
-The estimates assume 64-byte registers, 32 of them, two loads and one fused multiply-add per
-cycle. They use the formula and its sizes alone, so a plan is the same on every machine.
+Plans of folds fix the order of sums: they are estimated for a `Model`, the same on every machine.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from tensorad.codegen.cost.cache_traffic import Estimate, best_order, bytes_move
 from tensorad.codegen.cost.operation_costs import cost_of, operations
 from tensorad.codegen.directives import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loops.index_ranges import Ranges, among
+from tensorad.codegen.model import MODEL, Model
 from tensorad.codegen.nest.access import (
     Access,
     extent_of,
@@ -26,7 +26,6 @@ from tensorad.codegen.nest.ir import Nest, fold_groups
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.parallel_axis import on_threads
 from tensorad.codegen.schedule.register_loads import (
-    IN_FLIGHT,
     crowding,
     is_streaming,
     loaded,
@@ -46,9 +45,6 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr, Select
 from tensorad.ir.visit import children, free_leaves, postorder
 
-REGISTER_BYTES = 64
-MOST_ACCUMULATORS = 16
-"""Registers of accumulators at most; the other half holds operands."""
 BYTES_PER_CYCLE = 16
 """What memory beyond the second cache delivers to one thread, about."""
 SWEPT_OPERATIONS = 8
@@ -59,10 +55,6 @@ UNROLLED_FOLDS = 64
 """Most folds written out, over all copies of a register tile."""
 WRITTEN_NODES = 3000
 """Expression nodes written out for one register tile, about: it bounds compile time."""
-STEP_CYCLES = 4.0
-"""Until the result of one operation can be used."""
-MASK_CYCLES = 5.0
-"""Until a comparison or a choice by one can be used."""
 FAIR_SHARE = 0.3
 """Part of the operations that are the same along a short axis from which it is written out."""
 JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
@@ -100,18 +92,18 @@ def plan_nest(nest: Nest, choices: Choices = OPEN) -> Plan:
     that may be evaluated in every lane.
     """
     if nest.folds:
-        return _plan_folds(nest, choices)
-    return _plan_elementwise(nest, choices)
+        return _plan_folds(nest, choices, MODEL)
+    return _plan_elementwise(nest, choices, MODEL)
 
 
-def lanes_of(nest: Nest) -> int:
+def lanes_of(nest: Nest, model: Model) -> int:
     """Elements per register: by the widest folded or stored dtype.
 
     Whole numbers that are stored after a fold take more registers, once, than there are lanes.
     """
     folded = [p.dtype for f in nest.folds for p in f.accumulators]
     stored = [t.dtype for t in nest.tensors if t.dtype.is_float or not folded]
-    return REGISTER_BYTES // max(1, max(d.size_bytes for d in [*folded, *stored]))
+    return model.lanes(max(d.size_bytes for d in [*folded, *stored]))
 
 
 def _unit(stride: int | None, lanes: int) -> float:
@@ -130,10 +122,10 @@ def _filled(extent: int, step: int) -> float:
     return extent / (step * ceil(extent / step)) if extent else 1.0
 
 
-def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
+def _plan_elementwise(nest: Nest, choices: Choices, model: Model) -> Plan:
     if not nest.axes:
         return Plan(())
-    lanes = lanes_of(nest)
+    lanes = lanes_of(nest, model)
     accesses = outer_accesses(nest)
     best: tuple[float, Axis | None] = (0.0, None)
     if choices.vector is not False and not unsafe_reads(nest):
@@ -147,7 +139,7 @@ def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
         cost, _, a = min(costs, key=lambda c: c[:2])
         best = (cost, a)
     vector = best[1]
-    rows, vectors = choices.tile or (MOST_ACCUMULATORS, 0)
+    rows, vectors = choices.tile or (model.accumulators, 0)
     jam = _replicated(nest, vector, rows)
     order = [a for a in nest.axes if a is not vector and a not in jam]
     order += [a for a in nest.axes if a in jam and a is not vector]
@@ -164,12 +156,12 @@ def _plan_elementwise(nest: Nest, choices: Choices) -> Plan:
     together = 1 if vector is None else lanes
     cost = extent_product(nest.axes) * (len(accesses) + operations(nest.values)) / together
     cost = max(cost, bytes_moved(nest) / BYTES_PER_CYCLE)
-    return on_threads(nest, plan, lanes_of(nest), cost, choices.parallel)
+    return on_threads(nest, plan, lanes_of(nest, model), cost, choices.parallel)
 
 
-def preferred_axis(nest: Nest) -> Axis | None:
+def preferred_axis(nest: Nest, model: Model) -> Axis | None:
     """The output axis that would be best in lanes if nothing stood in its way."""
-    lanes = lanes_of(nest)
+    lanes = lanes_of(nest, model)
     accesses = [*outer_accesses(nest), *fold_accesses(nest)]
     costs = [
         (
@@ -206,23 +198,23 @@ def _shared_share(nest: Nest, a: Axis, vector: Axis) -> float:
     return same / max(1.0, sum([cost_of(e).cycles for e in lanes]))
 
 
-def _plan_folds(nest: Nest, choices: Choices) -> Plan:
+def _plan_folds(nest: Nest, choices: Choices, model: Model) -> Plan:
     unroll = _unrolled(nest) if choices.unroll is not False else frozenset()
-    best = _best(list(_estimates(nest, unroll, choices)), choices, lanes_of(nest))
-    order = reordered(best_order(nest, best), best.vector, choices.order)
+    best = _best(list(_estimates(nest, unroll, choices, model)), choices, lanes_of(nest, model))
+    order = reordered(best_order(nest, best, model), best.vector, choices.order)
     if choices.unroll:
         unroll = _movable(nest, set(unroll) - {best.vector}, best.vector)
     else:
         unroll = _affordable(nest, unroll, best)
-    plan = _swept(nest, Plan(order, best.vector, best.width, best.jam, unroll), choices)
+    plan = _swept(nest, Plan(order, best.vector, best.width, best.jam, unroll), choices, model)
     if choices.tile is None:
-        plan = collected_singly(nest, plan, lanes_of(nest))
+        plan = collected_singly(nest, plan, lanes_of(nest, model))
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
     cost = max(steps * best.cost, bytes_moved(nest) / BYTES_PER_CYCLE)
-    return on_threads(nest, plan, lanes_of(nest), cost, choices.parallel)
+    return on_threads(nest, plan, lanes_of(nest, model), cost, choices.parallel)
 
 
-def _swept(nest: Nest, plan: Plan, choices: Choices) -> Plan:
+def _swept(nest: Nest, plan: Plan, choices: Choices, model: Model) -> Plan:
     """The plan with its lanes inside of the reduce loops, where rows are long and read once.
 
     Then no other output axis may lie inside of the lanes.
@@ -237,7 +229,7 @@ def _swept(nest: Nest, plan: Plan, choices: Choices) -> Plan:
     steps = [x.stride(lane) for x in reads]
     if any(n not in (0, 1, -1) for n in steps) or not any(steps):
         return plan
-    if not choices.rows and extent_of(lane) < 4 * max(plan.width, lanes_of(nest)):
+    if not choices.rows and extent_of(lane) < 4 * max(plan.width, lanes_of(nest, model)):
         return plan
     if any(a in plan.unroll for f in nest.folds for a in f.axes):
         return plan
@@ -313,21 +305,24 @@ def most_copies(nest: Nest) -> int:
     return max(1, WRITTEN_NODES // len(postorder(*roots, *nest.indices)))
 
 
-def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterator[Estimate]:
+def _estimates(
+    nest: Nest, unroll: frozenset[Axis], choices: Choices, model: Model
+) -> Iterator[Estimate]:
     """Every sensible choice with its cost per fold step."""
     reads = fold_accesses(nest)
     work = max(1, operations([s for f in nest.folds for s in f.sources]))
-    busiest = work + sum(_combining(f.combiner)[0] for f in nest.folds)
-    latency = max([_combining(f.combiner)[1] for f in nest.folds], default=0.0)
+    combining = [_combining(f.combiner) for f in nest.folds]
+    busiest = work + sum(cycles for cycles, _ in combining)
+    latency = model.mask_cycles * max([masks for _, masks in combining], default=0)
     components = sum(len(f.accumulators) for f in nest.folds)
-    lanes = lanes_of(nest)
+    lanes = lanes_of(nest, model)
     written = [a for a in unroll if a.extent]
     steps = max(1.0, min([extent_product(f.axes) for f in nest.folds], default=1.0))
     yield Estimate(4.0 + len(reads) + work, None, 0, {})
     if choices.vector is False:
         return
     tile = choices.tile or (0, 0)
-    few_uses = is_streaming(nest)
+    few_uses = is_streaming(nest, model)
     ranges = Ranges([*nest.axes, *[a for f in nest.folds for a in f.axes]])
     short = all(a in unroll for f in nest.folds for a in f.axes)
     for vector in vector_candidates(nest):
@@ -344,17 +339,16 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
             if inside and vector in unroll and extent < lanes:
                 continue
             filled = _filled(extent, lanes * registers)
-            for jam in _jams(nest, reads, vector, registers * components, tile):
+            room = model.accumulators // (registers * components)
+            for jam in _jams(nest, reads, vector, room, tile):
                 copies = prod(jam.values())
                 together = [registers if vector in x.uses else 1 for x in reads]
-                loads = sum(
-                    unit * n
-                    for unit, n in zip(strides_, loaded(reads, jam, written, together), strict=True)
-                )
+                each = loaded(reads, jam, written, together, model.held)
+                loads = sum(unit * n for unit, n in zip(strides_, each, strict=True))
                 busy = copies * registers * busiest
-                chain = max(4.0 * components, latency)
+                chain = max(model.step_cycles * components, latency)
                 if not inside and short:
-                    chain /= max(1.0, IN_FLIGHT / (steps * copies * registers))
+                    chain /= max(1.0, model.in_flight / (steps * copies * registers))
                 cost = max(loads * 0.5, busy, chain) + 0.15 * loads + 0.5 / len(unroll or (1,))
                 if inside:
                     cost += copies * registers * 12.0 * lanes / steps
@@ -366,24 +360,24 @@ def _estimates(nest: Nest, unroll: frozenset[Axis], choices: Choices) -> Iterato
 
 
 @per_combiner
-def _combining(c: Combiner) -> tuple[float, float]:
-    """(cycles of work, cycles until the state is back) of a step beside its source's operations.
+def _combining(c: Combiner) -> tuple[float, int]:
+    """(cycles of work, masks that wait for each other) of a step beside its source's operations.
 
     An operation that folds in lanes is one instruction, counted with the source. Masks are
     combined by the comparisons that make them, and two instructions start at a time.
     """
     if folds_in_lanes(c):
-        return 0.0, STEP_CYCLES
-    depth: dict[Expr, float] = {}
+        return 0.0, 0
+    depth: dict[Expr, int] = {}
     count = 0
     for e in postorder(*c.results):
         if not isinstance(e, (Call, Select)):
             continue
         free = isinstance(e, Call) and e.op == "not"
-        before = max([depth.get(x, 0.0) for x in children(e)], default=0.0)
-        depth[e] = before + (0.0 if free else MASK_CYCLES)
+        before = max([depth.get(x, 0) for x in children(e)], default=0)
+        depth[e] = before + (not free)
         count += not (isinstance(e, Call) and e.op in ("and", "or", "not"))
-    return count / 2, max(depth.values(), default=STEP_CYCLES)
+    return count / 2, max(depth.values(), default=0)
 
 
 def _outer_cost(nest: Nest, vector: Axis, lanes: int) -> float:
@@ -407,7 +401,7 @@ def _step_one(a: Axis) -> bool:
 
 
 def _jams(
-    nest: Nest, reads: Sequence[Access], vector: Axis, registers: int, tile: tuple[int, int]
+    nest: Nest, reads: Sequence[Access], vector: Axis, copies: int, tile: tuple[int, int]
 ) -> Iterator[dict[Axis, int]]:
     """Register tiles over at most two output axes along which some read stays the same."""
     yield {}
@@ -427,7 +421,7 @@ def _jams(
         and any(a in x.uses for x in reads)
     ]
     able = sorted(able, key=lambda a: -min(extent_of(a), 8))[:4]
-    most = min(max(MOST_ACCUMULATORS // registers, tile[0]), most_copies(nest))
+    most = min(max(copies, tile[0]), most_copies(nest))
     for position, a in enumerate(able):
         for f in _factors(a, tile[0]):
             if 1 < f <= most:

@@ -7,24 +7,18 @@ from math import prod
 
 from tensorad.codegen.cost.cache_traffic import bytes_moved, extent_product
 from tensorad.codegen.cost.memory_model import LONGEST
+from tensorad.codegen.model import PAGE, Model
 from tensorad.codegen.nest.access import Access, extent_of
 from tensorad.codegen.nest.ir import Nest
 from tensorad.ir.expr import Axis
 
-NEAR_BYTES = 1 << 20
-"""What is surely not all in a core's own cache."""
 FEW_USES = 4
 """Steps per byte up to which memory is what a nest waits for."""
-PAGE = 4096
 STREAM_COST = 0.1
 """What another place in memory to read from costs, as a part of everything: processors foresee
 a few, and places that are pages apart fall to the same lines of a cache."""
 PAGES_COST = 1.05
 """What lanes on pages of their own cost: the last choice among equals."""
-IN_FLIGHT = 128
-"""Operations that a processor works on at a time: the next tile starts before short folds end."""
-HELD = 24
-"""Registers that a register tile may hold at a time, with what its copies share."""
 SPILL = 1.5
 """Loads instead of one, where registers are too few."""
 
@@ -34,11 +28,11 @@ PLACES = 8
 """Places that such a pass reads from where rows are long: sums are loaded less often."""
 
 
-def is_streaming(nest: Nest) -> bool:
-    """Whether a nest reads much more than a cache holds, and uses each of it a few times."""
+def is_streaming(nest: Nest, model: Model) -> bool:
+    """Whether a nest reads more than a core's own cache holds, and uses each of it a few times."""
     moved = bytes_moved(nest)
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
-    return moved > NEAR_BYTES and steps <= FEW_USES * moved
+    return moved > model.l2 and steps <= FEW_USES * moved
 
 
 def crowding(reads: Sequence[Access], jam: Mapping[Axis, int]) -> float:
@@ -68,11 +62,12 @@ def loaded(
     jam: Mapping[Axis, int],
     written: Sequence[Axis],
     registers: Sequence[int],
+    held: int,
 ) -> list[float]:
     """Loads of each access for all copies, per step, registers counted.
 
     Windows of neighbouring copies overlap where reduce axes are written out: what several need is
-    loaded once, as long as there are registers for all of it.
+    loaded once, as long as `held` registers have room for all of it.
     """
     every = prod(jam.values())
     steps = prod(a.extent or 1 for a in written)
@@ -86,7 +81,7 @@ def loaded(
     if all(s >= p for s, p in zip(shared, plain, strict=True)):
         return plain
     live = sum(len(o) * r for o, r in zip(offsets, registers, strict=True) if o is not None)
-    if live + every * max(registers) > HELD:
+    if live + every * max(registers) > held:
         return [SPILL * n for n in plain]
     return shared
 

@@ -12,6 +12,7 @@ from math import isqrt, prod
 from typing import Final
 
 from tensorad.codegen.loops.index_ranges import Ranges
+from tensorad.codegen.model import Model
 from tensorad.codegen.nest.access import Access, extent_of, fold_accesses
 from tensorad.codegen.nest.folds import FoldLoop, component, fold_loops
 from tensorad.codegen.nest.ir import Nest
@@ -43,40 +44,23 @@ from tensorad.ir.visit import (
     substitute_all,
 )
 
-BLOCK: Final = 16_384
-"""Points that one block should visit at least, over all elements it adds up."""
-LONG: Final = 1 << 18
-"""Points from which a sum is split."""
-FEW_OUTPUTS: Final = 16
-"""Elements apart from those in lanes that are enough for several threads."""
-LONG_ALONE: Final = 1 << 20
-"""Terms of one sum from which it is split for its accuracy alone."""
-FEWEST_ROWS: Final = 128
-FEWEST_BLOCKS: Final = 4
-STRIP: Final = 8
-"""Rows that loops over rows may take at a time."""
-SLICE_BLOCKS: Final = 8
-"""Blocks of whole slices of what is read, about: threads share these."""
-SLICED: Final = 8
-"""Times the partial sums of slices that what is read has in elements, at least."""
-SMALL: Final = 64
-"""A tensor of a smaller part of all that is read stays in the cache of each thread."""
 SHORTEST: Final = 2
 """Terms of a block where blocks are asked for."""
 
 
 def split_sums(
-    name: str, axes: Sequence[Axis], bodies: Sequence[Expr], forced: bool = False
+    name: str, axes: Sequence[Axis], bodies: Sequence[Expr], model: Model, forced: bool = False
 ) -> tuple[Compute, tuple[Expr, ...]] | None:
     """The compute of all partial sums and the bodies over them; None where sums stay whole.
 
     Args:
+        model: what blocks are cut by; they depend on nothing else.
         forced: whether sums are split that are not long, too.
     """
     folds = _folds(bodies)
     if not folds or not all(type(a.extent) is int and a.extent for a in axes):
         return None
-    choice = _choice(axes, folds, forced)
+    choice = _choice(axes, folds, model, forced)
     if choice is None:
         return None
     position, size = choice
@@ -122,23 +106,25 @@ def _range(a: Axis) -> int | None:
 
 
 def _choice(
-    axes: Sequence[Axis], folds: Sequence[FoldLoop], forced: bool
+    axes: Sequence[Axis], folds: Sequence[FoldLoop], model: Model, forced: bool
 ) -> tuple[int, int] | None:
     """Which reduce axis is cut, and the length of its blocks."""
-    found = _slices(axes, folds)
+    found = _slices(axes, folds, model)
     sizes = [_range(a) or 0 for a in folds[0].axes]
     if all(sizes):
-        blocks = max(sizes) // SHORTEST if forced else _blocks(axes, folds)
-        if blocks >= FEWEST_BLOCKS:
+        blocks = max(sizes) // SHORTEST if forced else _blocks(axes, folds, model)
+        if blocks >= model.fewest_blocks:
             found = max(range(len(sizes)), key=lambda n: (min(sizes[n], blocks), -n)), blocks
     if found is None:
         return None
     position, blocks = found
-    size = _even(sizes[position], min(blocks, sizes[position]))
-    return (position, size) if sizes[position] > (FEWEST_BLOCKS - 1) * size else None
+    size = _even(sizes[position], min(blocks, sizes[position]), model.strip)
+    return (position, size) if sizes[position] > (model.fewest_blocks - 1) * size else None
 
 
-def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] | None:
+def _slices(
+    axes: Sequence[Axis], folds: Sequence[FoldLoop], model: Model
+) -> tuple[int, int] | None:
     """The reduce axis that is the first dimension of all that is read, and its blocks.
 
     Small tensors that are multiplied with each other do not count. Who makes the others shares
@@ -147,29 +133,29 @@ def _slices(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> tuple[int, int] 
     """
     every = [x for f in folds for x in fold_accesses(Nest((), (f,), (), (), ()))]
     own = [a for a in axes if a.extent != 1]
-    few = prod(a.extent or 1 for a in own) < FEW_OUTPUTS
+    few = prod(a.extent or 1 for a in own) < model.few_outputs
     if not _is_contraction(every, own) and (not few or (own and _contiguous(every, own[-1]))):
         return None
     ranges = Ranges([*axes, *[a for f in folds for a in f.axes]])
     points = prod(extent_of(a, ranges) for a in (*axes, *folds[0].axes))
-    partial = SLICE_BLOCKS * len(folds) * prod(extent_of(a) for a in axes)
+    partial = model.slices * len(folds) * prod(extent_of(a) for a in axes)
     tensors = dict.fromkeys(x.tensor for x in every)
     elements = sum([assumed_elements(t.shape, unknown=0) for t in tensors])
-    if points < SLICE_BLOCKS * BLOCK or SLICED * partial > elements:
+    if points < model.slices * model.block or model.sliced * partial > elements:
         return None
-    small = _multiplied(folds, every, elements)
-    long = [n for n, a in enumerate(folds[0].axes) if (_range(a) or 0) >= SLICE_BLOCKS]
+    small = _multiplied(folds, every, elements, model)
+    long = [n for n, a in enumerate(folds[0].axes) if (_range(a) or 0) >= model.slices]
     long = [n for n in long if not any(_bounds_another(f, n) for f in folds)]
     for position in long:
         if all(_by_slices(f, position, small) for f in folds):
-            return position, SLICE_BLOCKS
+            return position, model.slices
     if small and long and all(isinstance(t.op, Placeholder) for t in tensors if t not in small):
-        return long[0], SLICE_BLOCKS  # no thread wrote those tensors
+        return long[0], model.slices  # no thread wrote those tensors
     return None
 
 
 def _multiplied(
-    folds: Sequence[FoldLoop], every: Sequence[Access], elements: int
+    folds: Sequence[FoldLoop], every: Sequence[Access], elements: int, model: Model
 ) -> dict[Tensor, None]:
     """Small tensors that are two or more factors, whose product over all reduce axes is long.
 
@@ -178,7 +164,8 @@ def _multiplied(
     reduced = folds[0].axes
     factors = [x for x in every if x.tensor.dtype.is_float]  # the others are indices
     used = [x for x in factors if any(a in x.uses for a in reduced)]
-    small = [x for x in used if SMALL * assumed_elements(x.tensor.shape, unknown=0) < elements]
+    sizes = [assumed_elements(x.tensor.shape, unknown=0) for x in used]
+    small = [x for x, n in zip(used, sizes, strict=True) if model.small * n < elements]
     whole = any(all(a in x.uses for a in reduced) for x in small)
     found = dict.fromkeys([x.tensor for x in small])
     return found if len(folds) == 1 and len(small) > 1 and not whole else {}
@@ -200,12 +187,12 @@ def _by_slices(f: FoldLoop, position: int, besides: Mapping[Tensor, None]) -> bo
     )
 
 
-def _blocks(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> int:
+def _blocks(axes: Sequence[Axis], folds: Sequence[FoldLoop], model: Model) -> int:
     """About how many blocks are worth it."""
     reduced = folds[0].axes
     terms = prod(a.extent or 1 for a in reduced)
     points = terms * prod(a.extent or 1 for a in axes)
-    if points < LONG:
+    if points < model.long:
         return 0
     every = [x for f in folds for x in fold_accesses(Nest((), (f,), (), (), ()))]
     reads = [x for x in every if any(a in x.uses for a in reduced)]
@@ -215,11 +202,11 @@ def _blocks(axes: Sequence[Axis], folds: Sequence[FoldLoop]) -> int:
     lane = own[-1] if own and _contiguous(reads, own[-1]) else None
     others = prod(a.extent or 1 for a in own if a is not lane)
     if lane is None:
-        short = others >= FEW_OUTPUTS and terms < LONG_ALONE
-        return 0 if short else terms // BLOCK
-    if terms < FEWEST_ROWS or others >= FEW_OUTPUTS:
+        short = others >= model.few_outputs and terms < model.long_alone
+        return 0 if short else terms // model.block
+    if terms < model.fewest_rows or others >= model.few_outputs:
         return 0
-    return min(1 << (isqrt(terms).bit_length() - 1), points // BLOCK)
+    return min(1 << (isqrt(terms).bit_length() - 1), points // model.block)
 
 
 def _is_contraction(reads: Sequence[Access], own: Sequence[Axis]) -> bool:
@@ -233,7 +220,7 @@ def _contiguous(reads: Sequence[Access], a: Axis) -> bool:
     return all(n in (0, 1, -1) for n in steps) and any(steps)
 
 
-def _even(extent: int, blocks: int) -> int:
+def _even(extent: int, blocks: int, strip: int) -> int:
     """A block length for about this many blocks, one that leaves no rest if there is one.
 
     Otherwise strips of rows fill all blocks but the last.
@@ -242,7 +229,7 @@ def _even(extent: int, blocks: int) -> int:
     for n in range(size, min(2 * size, extent) + 1):
         if extent % n == 0:
             return n
-    return size if size < STRIP else -(-size // STRIP) * STRIP
+    return size if size < strip else -(-size // strip) * strip
 
 
 def _part(fold: FoldLoop, position: int, block: Axis, size: int) -> Expr:

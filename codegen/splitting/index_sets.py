@@ -11,6 +11,7 @@ from functools import cache, partial
 from math import gcd, prod
 
 from tensorad.codegen.loops.index_ranges import COMPARES, Ranges, among, substitutor
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import extent_of
 from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest, map_fold, simplify_nest
@@ -240,7 +241,7 @@ def _next_cut(nest: Nest, seen: dict[Expr, None], floor: int) -> Cut | None:
     Args:
         floor: nests of fewer points are not cut into single values.
     """
-    target = cache(partial(preferred_axis, nest))
+    target = cache(partial(preferred_axis, nest, MODEL))
     reduced = [a for f in nest.folds for a in f.axes]
     ranges = Ranges([*nest.axes, *reduced])
     everywhere, only_target = ([e for e in found if e not in seen] for found in _located(nest))
@@ -264,7 +265,7 @@ def _targets(nest: Nest, target: Axis | None) -> list[Axis]:
         return []
     others = tuple([a for a in nest.axes if a is not target])
     stuck = target in _bound_leaves(nest) and target.extent is not None and target.extent <= SHORT
-    second = preferred_axis(replace(nest, axes=others)) if stuck else None
+    second = preferred_axis(replace(nest, axes=others), MODEL) if stuck else None
     return [target] if second is None else [target, second]
 
 

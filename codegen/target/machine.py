@@ -1,7 +1,7 @@
 """The machine that code is compiled for: caches, vector registers, threads.
 
-Only choices that leave the order of every sum alone may read it: results have the same bits on
-every machine.
+Only choices that leave the order of every sum alone may read it; the others take a `Model`
+(`codegen/model.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tensorad import config
+from tensorad.codegen.model import USUAL_PACE
 from tensorad.codegen.target import object_code
 from tensorad.errors import DefinitionError
 
@@ -34,8 +35,6 @@ COUNTED_ON: Final = 32 << 20
 
 One core reaches the rest hardly faster than memory, and others use it. The flag may say more.
 """
-USUAL_PACE: Final = 5.5
-"""Bytes that one core reads from memory in a cycle, about: three machines have 5.3 to 7.3."""
 _VECTORS: Final = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 """Names of vector registers of x86, and their bytes."""
 _ONE_UNIT: Final = (

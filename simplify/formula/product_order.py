@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import prod
 from operator import or_
-from typing import Final
 from weakref import WeakKeyDictionary
 
 from tensorad.ir.analysis.levels import split_condition
 from tensorad.ir.analysis.points import count_points, evaluate
+from tensorad.ir.analysis.sizes import TYPICAL_EXTENT
 from tensorad.ir.combiner import max_combiner, min_combiner, sum_combiner
 from tensorad.ir.expr import (
     ONE,
@@ -46,9 +46,6 @@ from tensorad.ir.visit import (
 from tensorad.simplify.bounds.reads import classify_reads, size_conditions
 from tensorad.simplify.formula.contraction_order import Step, best_order, iterations, steps
 from tensorad.simplify.formula.invariant_factors import may_be_empty
-
-_TYPICAL: Final = 16
-"""What a symbolic size counts as when orders are compared."""
 
 _written: WeakKeyDictionary[Compute, Expr] = WeakKeyDictionary()
 
@@ -95,7 +92,9 @@ def _repeated(name: str, axes: Sequence[Axis], e: Reduce) -> Expr | None:
     bounds = [b for a in e.axes for b in (a.lower, a.upper, a.step)]
     if len(used) == len(axes) or occurs(READ | REDUCE, *bounds):
         return None
-    sizes: dict[Expr, int] = dict.fromkeys(sizes_in(e, *bounds, *[a.upper for a in axes]), _TYPICAL)
+    sizes: dict[Expr, int] = dict.fromkeys(
+        sizes_in(e, *bounds, *[a.upper for a in axes]), TYPICAL_EXTENT
+    )
     guard, _ = split_condition(e.condition, e.axes)
     inner = [i for i in (guard, *e.axes) if i is not TRUE]
     once = count_points([*used, *inner], sizes) + count_points(axes, sizes)
@@ -258,5 +257,5 @@ def _is_box(a: Axis) -> bool:
 def _extent(a: Axis) -> int:
     if a.extent is not None:
         return a.extent
-    sizes: dict[Expr, int] = dict.fromkeys(sizes_in(a.upper), _TYPICAL)
+    sizes: dict[Expr, int] = dict.fromkeys(sizes_in(a.upper), TYPICAL_EXTENT)
     return max(0, int(evaluate((sub(a.upper, a.lower),), {}, sizes)[0]))

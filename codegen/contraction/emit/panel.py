@@ -9,12 +9,12 @@ from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.digits import Mapping, digits
 from tensorad.codegen.contraction.emit.pack import Window, panel_nest
 from tensorad.codegen.contraction.emit.prefetch import steps_ahead
-from tensorad.codegen.contraction.emit.reduce_strips import PAGE
 from tensorad.codegen.contraction.operand_layout import in_place
 from tensorad.codegen.contraction.recognise import size
 from tensorad.codegen.loops.index_ranges import Ranges, substitutor
 from tensorad.codegen.loops.ir import Stmt
 from tensorad.codegen.loops.scratch import buffer
+from tensorad.codegen.model import PAGE
 from tensorad.ir.expr import Axis, Expr, Read, add, axis, floordiv, int_const, mul, read
 from tensorad.ir.tensor import Tensor
 

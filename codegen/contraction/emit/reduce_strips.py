@@ -18,14 +18,12 @@ from tensorad.codegen.contraction.reduce_blocks import blocks
 from tensorad.codegen.contraction.register_tiles import RowTiles, enough, first_row
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.loops.ir import For, LoopKind, Stmt
+from tensorad.codegen.model import PAGE, Processor
 from tensorad.codegen.nest.access import access
-from tensorad.codegen.target.machine import Machine
 from tensorad.ir.analysis.sizes import fixed_bytes
 from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, call, int_const, mul, sub
 from tensorad.ir.visit import free_leaves
 
-PAGE: Final = 4096
-"""Bytes within which the processor foresees what is read."""
 PART: Final = 2
 """The part of the second cache that holds what a tile reads, and what it asks for."""
 WAITING: Final = 4
@@ -35,7 +33,7 @@ LEAST_TILES: Final = 16
 Tiled = Callable[[Expr, Expr, Expr], tuple[Stmt, ...]]
 
 
-def column_of(b: Blocking, target: Machine) -> int | None:
+def column_of(b: Blocking, target: Processor) -> int | None:
     """The dimension along which rows of a large operand lie side by side, steps on other pages.
 
     None where rows are something else: streams, copies, or in the second cache.
@@ -52,7 +50,7 @@ def column_of(b: Blocking, target: Machine) -> int | None:
     return place[0] if whole is not None and whole > target.l2 else None
 
 
-def in_strips(b: Blocking, target: Machine) -> Blocking:
+def in_strips(b: Blocking, target: Processor) -> Blocking:
     """With strips of which two tiles' lines and all lanes take half of the second cache."""
     c = b.contraction
     if not b.whole or b.outer or len(c.reduced) > 1 or is_symbolic((*c.reduced, *b.rows.axes)):

@@ -13,8 +13,16 @@ from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size, int_const, m
 from tensorad.ir.tensor import Shape, Tensor, format_shape
 from tensorad.ir.visit import postorder
 
-ASSUMED_EXTENT = 1024
-"""What a symbolic extent counts as in estimates."""
+ASSUMED_EXTENT: Final = 1024
+"""What a symbolic extent counts as in estimates: programs are written for large tensors."""
+TYPICAL_EXTENT: Final = 16
+"""The same where orders of a product are compared, before anyone knows what is large."""
+ASSUMED_STEPS: Final = 16
+"""Iterations of a loop whose bounds come from data: lists of neighbours are short."""
+ASSUMED_WAIT: Final = 4096
+"""The same where a call taken for short would keep other Python threads waiting."""
+ASSUMED_FOLDED: Final = 256
+"""Points that a fold of folds is taken to visit per element."""
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

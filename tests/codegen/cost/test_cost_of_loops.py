@@ -8,6 +8,7 @@ from tensorad import te
 from tensorad.codegen.cost.cache_traffic import Estimate, best_order, bytes_moved, extent_product
 from tensorad.codegen.cost.store_groups import are_neighbours, group_of
 from tensorad.codegen.loops.ir import For, Store
+from tensorad.codegen.model import MODEL
 from tensorad.ir.expr import Expr, axis, call, read
 from tests.support.machines import described
 from tests.support.small_loops import nest_for
@@ -27,12 +28,12 @@ def test_bytes_count_each_access_once() -> None:
 def test_lanes_stay_innermost_and_rows_outermost() -> None:
     nest = nest_for(te.compute((64, 96), lambda i, j: X[i, j] + V[j]))
     i, j = nest.axes
-    assert best_order(nest, Estimate(1.0, j, 16, {})) == (i, j)
+    assert best_order(nest, Estimate(1.0, j, 16, {}), MODEL) == (i, j)
     k = te.reduce_axis(96, name="k")
     big = te.placeholder((4096, 96), name="B")
     few = nest_for(te.compute((2, 4096), lambda a, b: te.sum(X[a, k] * big[b, k], axis=k)))
     a, b = few.axes
-    assert set(best_order(few, Estimate(1.0, None, 0, {}))) == {a, b}
+    assert set(best_order(few, Estimate(1.0, None, 0, {}), MODEL)) == {a, b}
 
 
 def lanes(value: Expr, j: Expr, *, width: int = 0) -> For:

@@ -13,9 +13,10 @@ from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Assign, For, Kernel, LoopKind, LoopProgram, Store
 from tensorad.codegen.loops.printer import format_loops
-from tensorad.codegen.loops.scratch import PAGE, STRIDE_BYTES, scratch_bytes
+from tensorad.codegen.loops.scratch import STRIDE_BYTES, scratch_bytes
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
+from tensorad.codegen.model import PAGE
 from tensorad.codegen.runtime.executable import Executable
 from tensorad.codegen.runtime.kernel_cache import kernel_text
 from tensorad.config import override

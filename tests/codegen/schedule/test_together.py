@@ -12,9 +12,10 @@ from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fold, For, LoopProgram
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import Access
 from tensorad.codegen.schedule import fuse_pieces
-from tensorad.codegen.schedule.register_loads import HELD, SPILL, loaded
+from tensorad.codegen.schedule.register_loads import SPILL, loaded
 from tensorad.config import override
 from tensorad.ir.expr import axis
 from tensorad.ir.tensor import Tensor
@@ -112,8 +113,8 @@ def test_windows_of_neighbouring_copies_load_what_they_share_once() -> None:
     x = te.placeholder((64, 64), name="X")
     y, ky, kx, lane = axis("y", 0, 64), axis("ky", 0, 3), axis("kx", 0, 3), axis("x", 0, 60)
     read = Access(x, {y: 64, ky: 64, kx: 1, lane: 1})
-    assert loaded([read], {}, [ky, kx], [1]) == [1]
-    assert loaded([read], {y: 2}, [ky, kx], [1]) == [12 / 9]  # four rows of three
-    assert loaded([read], {y: 2}, [], [1]) == [2]
-    assert 3 * (8 + 2) > HELD - 8
-    assert loaded([read], {y: 8}, [ky, kx], [1]) == [SPILL * 8]
+    assert loaded([read], {}, [ky, kx], [1], MODEL.held) == [1]
+    assert loaded([read], {y: 2}, [ky, kx], [1], MODEL.held) == [12 / 9]  # four rows of three
+    assert loaded([read], {y: 2}, [], [1], MODEL.held) == [2]
+    assert 3 * (8 + 2) > MODEL.held - 8
+    assert loaded([read], {y: 8}, [ky, kx], [1], MODEL.held) == [SPILL * 8]
