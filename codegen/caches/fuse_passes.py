@@ -14,6 +14,7 @@ from typing import Final
 
 from tensorad.codegen.caches.hints import SHORT_ROWS, far_tensors
 from tensorad.codegen.caches.pass_legality import only_computes, same_bounds, with_pass
+from tensorad.codegen.cost.memory_model import AHEAD
 from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import substitutor
@@ -37,8 +38,6 @@ from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads
 
-AHEAD: Final = 8192
-"""Bytes of the rows between one and the one that is asked for."""
 LANES: Final = 64
 """Most elements that a pass of unknown width asks for at a time."""
 ROW_PART: Final = 8

@@ -20,14 +20,13 @@ from tensorad.codegen.caches.prefetch_rows import (
     rows_of_next_turn,
     with_rows_asked,
 )
+from tensorad.codegen.cost.memory_model import BYTES_PER_CYCLE, LINE, MAX_STRIDE
 from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store
 from tensorad.codegen.loops.vector_loops import runs_in_lanes
 from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.codegen.nest.access import access
-from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
-from tensorad.codegen.schedule.transpose import FAR_APART
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import (
     ASSUMED_EXTENT,
@@ -40,11 +39,9 @@ from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
 
-LINE: Final = 64
-"""Bytes that go to memory at once."""
 ELSEWHERE: Final = 8192
 """Bytes between rows from which what lies behind one of them is not read soon."""
-SHORTEST: Final = 1024
+LONG_BUFFER: Final = 1024
 """Bytes of a buffer that is read while stores wait."""
 SHORT_ROWS: Final = 2048
 """Rows of at least this many bytes are fetched ahead by the processor itself."""
@@ -74,7 +71,7 @@ def _apart(kernel: Kernel, streamed: Sequence[Tensor]) -> Tensor | None:
     """The tensor whose stores wait for memory while loads of scratch are compared with them."""
     own = dict.fromkeys([t for t, _ in kernel.beside])
     sizes = [fixed_bytes(t) for t in kernel.scratch if t not in own]
-    rows = any(n is None or n >= SHORTEST for n in sizes)
+    rows = any(n is None or n >= LONG_BUFFER for n in sizes)
     return streamed[0] if streamed and rows else None
 
 
@@ -241,7 +238,7 @@ def _end_to_end(s: For, places: Sequence[Read], around: Axis | None) -> bool:
 
 def _is_across(s: For, e: Read) -> bool:
     stride = access(e.tensor, e.indices).stride(s.axis)
-    return stride is not None and abs(stride) > FAR_APART
+    return stride is not None and abs(stride) > MAX_STRIDE
 
 
 def _row_by_row(s: For) -> list[For]:

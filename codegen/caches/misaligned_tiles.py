@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from tensorad.codegen.caches.prefetch_rows import offset
+from tensorad.codegen.cost.memory_model import LINE
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import For, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
@@ -23,8 +24,6 @@ from tensorad.ir.expr import Axis, Call, Expr, axis, call, int_const, read, sub
 from tensorad.ir.tensor import Tensor
 from tensorad.simplify.index.linear import Linear, linear_form
 
-LINE: Final = 64
-"""Bytes that go to memory at once."""
 REGISTERS: Final = 4
 """Registers that are copied at a time."""
 

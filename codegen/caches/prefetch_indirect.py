@@ -20,7 +20,7 @@ from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, reads
 
-AHEAD: Final = 4096
+PICKED_AHEAD: Final = 4096
 """Bytes of rows between the turn that asks for a row and the one that needs it."""
 FEWEST, MOST = 2, 32
 """Turns between them."""
@@ -63,8 +63,8 @@ def with_rows_ahead(loop: For, far: Mapping[Tensor, None]) -> For:
 def _later(t: Tensor, indices: tuple[Expr, ...], s: For, around: Axis) -> Fetch:
     """The same lanes of the row of a later turn, or of the last one."""
     row = t.shape[-1]
-    size_bytes = row * t.dtype.size_bytes if isinstance(row, int) else AHEAD
-    turns = min(MOST, max(FEWEST, AHEAD // max(1, size_bytes)))
+    size_bytes = row * t.dtype.size_bytes if isinstance(row, int) else PICKED_AHEAD
+    turns = min(MOST, max(FEWEST, PICKED_AHEAD // max(1, size_bytes)))
     later = call("minimum", add(around, int_const(turns)), sub(around.upper, ONE))
     image = substitutor({around: later})
     return Fetch(t, tuple([image(i) for i in indices]), s.width or lanes_for([t]))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from tensorad.codegen.cost.memory_model import LONGEST, MAX_STRIDE
+from tensorad.codegen.cost.memory_model import AHEAD, LONGEST, MAX_STRIDE
 from tensorad.codegen.loops.index_ranges import joined_digits, substitutor
 from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store
 from tensorad.codegen.loops.vector_loops import lanes_for, runs_in_lanes
@@ -43,8 +43,6 @@ from tensorad.simplify.index.linear import Linear, linear_form
 
 SHARE = 4
 """The part of the first cache that a band may fill, and of the second that rows of a turn may."""
-AHEAD = 8192
-"""Bytes at least between rows that lanes take and those that they ask for."""
 OPERATIONS = 4
 """What one of several passes may compute for each line of a band that it loads: with more it
 computes for longer than memory takes, and asks for lines."""

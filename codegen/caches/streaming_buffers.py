@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from tensorad.codegen.caches.prefetch_rows import digits
+from tensorad.codegen.cost.memory_model import LINE
 from tensorad.codegen.loops.index_ranges import among, joined_digits
 from tensorad.codegen.loops.ir import Check, For, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite, storing
@@ -45,7 +46,6 @@ from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, substitute
 from tensorad.simplify.index.linear import Linear, linear_form
 
-LINE: Final = 64
 ALONE: Final = 1024
 """Bytes of aligned rows from which they stream by themselves."""
 LEAST: Final = 256

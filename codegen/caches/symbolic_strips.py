@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tensorad.codegen.caches.misaligned_tiles import copied, may_be_copied
+from tensorad.codegen.cost.memory_model import LINE
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import For, Stmt, Store
 from tensorad.codegen.loops.rewrite import mapped
@@ -22,7 +23,6 @@ from tensorad.codegen.schedule.emit import strips
 from tensorad.codegen.schedule.transpose import (
     BUFFERED_STRIP,
     FEWEST_STRIPS,
-    LINE,
     SHORTEST_STRIP,
     are_followed,
     short_strip,

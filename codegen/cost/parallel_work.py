@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, TypeGuard
 
+from tensorad.codegen.cost.memory_model import SHARED_BYTES_PER_CYCLE
 from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import Ranges
@@ -46,8 +47,6 @@ _MOVED: Final = 2
 """Half cycles until a register is read, from a cache at hand; a store takes twice as long."""
 _CHAINED: Final = 8
 """Half cycles of a fold outside of lanes, which waits for the one before."""
-BYTES_PER_CYCLE: Final = 8
-"""What one CPU brings from behind its second cache, about."""
 _SHARED: Final = 4096
 """Most expression nodes looked at."""
 
@@ -96,7 +95,7 @@ def _cycles_of_memory(loop: For) -> Expr:
         reached = call("minimum", touched, elements_formula(tensor.shape))
         total = add(total, mul(reached, int_const(tensor.dtype.size_bytes)))
     beyond = call("gt", total, int_const(machine.current().l2))
-    return select(beyond, floordiv(total, int_const(BYTES_PER_CYCLE)), ZERO)
+    return select(beyond, floordiv(total, int_const(SHARED_BYTES_PER_CYCLE)), ZERO)
 
 
 def _places(body: Sequence[Stmt]) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:

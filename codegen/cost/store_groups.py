@@ -24,7 +24,7 @@ from tensorad.ir.visit import children, free_leaves, postorder, reads
 
 GROUPS: Final = (4, 2)
 """Registers at a time that are tried; more gain nothing."""
-SHORTEST: Final = 16
+LEAST_REGISTERS: Final = 16
 """Registers of a loop that is worth the longer code."""
 MOST_CALLS: Final = 16
 """Operations of a loop; a longer one computes while it waits, and takes long to compile."""
@@ -65,7 +65,7 @@ def _only_stores(s: For, lanes: int) -> bool:
     stores = [c for c in s.body if isinstance(c, Store)]
     if s.axis.extent is None:
         return bool(stores) and all(c.streaming for c in stores)
-    return bool(stores) and s.axis.extent >= SHORTEST * lanes
+    return bool(stores) and s.axis.extent >= LEAST_REGISTERS * lanes
 
 
 def _side_by_side(s: For, order: Sequence[Expr]) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
+from tensorad.codegen.cost.memory_model import BYTES_PER_CYCLE
 from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.fusion.steps import Step, may_fuse
@@ -22,7 +23,6 @@ from tensorad.codegen.loops.relocate import Place, moved
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.visit import all_expressions, params_of, statements
-from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import bytes_text, fixed_bytes

@@ -12,6 +12,7 @@ from math import ceil, lcm, prod
 
 from tensorad.codegen.contraction.cost import cycles_on
 from tensorad.codegen.contraction.register_tiles import MOST_SHARED
+from tensorad.codegen.cost.memory_model import BYTES_PER_CYCLE
 from tensorad.codegen.cost.parallel_work import PARALLEL_COST, SHARED_COST
 from tensorad.codegen.fusion.row_groups import Group, Row
 from tensorad.codegen.fusion.steps import Part, Step
@@ -19,7 +20,7 @@ from tensorad.codegen.loops.index_ranges import Ranges, among
 from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import Access, extent_of
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.schedule.plan import BYTES_PER_CYCLE, lanes_of
+from tensorad.codegen.schedule.plan import lanes_of
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import assumed_bytes, bytes_text
 from tensorad.ir.expr import Axis

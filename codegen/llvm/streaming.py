@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
-from tensorad.codegen.cost.memory_model import ROWS_AHEAD, SHORTEST
+from tensorad.codegen.cost.memory_model import AHEAD, LINE, ROWS_AHEAD, SHORTEST
 from tensorad.codegen.cost.store_groups import are_neighbours
 from tensorad.codegen.llvm.context import Lanes
 from tensorad.codegen.llvm.expressions import Expressions
@@ -24,15 +24,12 @@ from tensorad.codegen.loops.ir import Fetch, For, If, Store
 from tensorad.codegen.loops.visit import all_expressions, direct, expressions, statements
 from tensorad.codegen.model import PAGE
 from tensorad.codegen.nest.access import access
+from tensorad.codegen.target import machine
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Call, Const, Expr, Read, Size, axis, int_const, mul, sub
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import postorder, reads, substitute
 
-LINE: Final = 64
-"""Bytes that go to memory at once."""
-AHEAD: Final = 8192
-"""Bytes between a read and what is asked for."""
 SHORTEST_COMPUTED: Final = 2048
 """The same where loops inside compute each register: an end takes as long as a whole one."""
 NEAR: Final = 2
@@ -241,7 +238,9 @@ def ask_for_stores(values: Expressions, s: For) -> None:
         place = memory.place(t, indices)
         if place.offsets is not None or place.stride != 1:
             continue
-        for at in range(0, lanes.lanes * lanes.count, LINE // t.dtype.size_bytes):
+        for at in range(
+            0, lanes.lanes * lanes.count, max(1, machine.current().line // t.dtype.size_bytes)
+        ):
             where = values.shifted(t, place.pointer.name, place.constant + at, code.depth)
             prefetch(code, where, write=True)
 
@@ -273,7 +272,7 @@ def _ask(values: Expressions, s: For, e: Read, constants: Sequence[int], stride:
     if place.offsets is not None:
         return
     count = lanes.lanes * lanes.count
-    line = LINE // size
+    line = max(1, machine.current().line // size)
     code, pointer = values.code, place.pointer.name
 
     def ask(row: int, at: int) -> None:
@@ -316,7 +315,7 @@ def fetch(values: Expressions, s: Fetch) -> None:
     place, count = memory.place(s.tensor, s.indices), s.count
     if lanes is not None and place.stride:
         count = min(count, abs(place.stride) * lanes.lanes * lanes.count)
-    step = LINE // s.tensor.dtype.size_bytes
+    step = max(1, machine.current().line // s.tensor.dtype.size_bytes)
     if s.now:
         where = values.shifted(s.tensor, place.pointer.name, place.constant, code.depth)
         code.put(f"load volatile {memory_type(s.tensor.dtype)}, ptr {where}")

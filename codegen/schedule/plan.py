@@ -11,6 +11,7 @@ from itertools import product
 from math import ceil, prod
 
 from tensorad.codegen.cost.cache_traffic import Estimate, best_order, bytes_moved, extent_product
+from tensorad.codegen.cost.memory_model import BYTES_PER_CYCLE
 from tensorad.codegen.cost.operation_costs import cost_of, operations
 from tensorad.codegen.directives import OPEN, Choices, is_part, preferred, reordered
 from tensorad.codegen.loops.index_ranges import Ranges, among
@@ -45,8 +46,6 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr, Select
 from tensorad.ir.visit import children, free_leaves, postorder
 
-BYTES_PER_CYCLE = 16
-"""What memory beyond the second cache delivers to one thread, about."""
 SWEPT_OPERATIONS = 8
 """Operations per term from which one row is enough for a pass."""
 UNROLLED_STEPS = 12

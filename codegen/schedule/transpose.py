@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from tensorad.codegen.cost.cache_traffic import bytes_moved
+from tensorad.codegen.cost.memory_model import LINE, MAX_STRIDE
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.loops.vector_loops import lanes_for
@@ -23,8 +24,6 @@ from tensorad.ir.expr import ONE, Axis, Const
 from tensorad.ir.order import reads
 from tensorad.ir.visit import free_leaves, postorder
 
-FAR_APART: Final = 4
-"""Lanes closer than this share vectors anyway."""
 SHORTEST_STRIP: Final = 4
 """Registers of a strip of lanes at least."""
 LONGEST_STRIP: Final = 16
@@ -38,8 +37,6 @@ FEWEST_LINES: Final = 2
 """The same for other elements: single lines are stored at half of the pace."""
 BUFFERED_STRIP: Final = 8
 """Registers of a strip whose rows are stored by way of a buffer (`schedule_ragged`)."""
-LINE: Final = 64
-"""Bytes that go to memory at once."""
 FEWEST_STRIPS: Final = 8
 """Strips that threads share."""
 EXCHANGED: Final = 5.0
@@ -119,7 +116,7 @@ def _in_whole_lines(x: Access, across: Axis) -> bool:
 
 
 def _is_far(stride: int | None) -> bool:
-    return stride is not None and abs(stride) > FAR_APART
+    return stride is not None and abs(stride) > MAX_STRIDE
 
 
 def collected_singly(nest: Nest, plan: Plan, lanes: int) -> Plan:
@@ -131,5 +128,5 @@ def collected_singly(nest: Nest, plan: Plan, lanes: int) -> Plan:
     if lane is None or plan.sweep or plan.width <= lanes or not among(lane, nest.axes):
         return plan
     strides = [x.stride(lane) for x in fold_accesses(nest)]
-    far = any(n is None or abs(n) > FAR_APART for n in strides)
+    far = any(n is None or abs(n) > MAX_STRIDE for n in strides)
     return replace(plan, width=lanes) if far else plan

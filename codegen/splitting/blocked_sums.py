@@ -44,7 +44,7 @@ from tensorad.ir.visit import (
     substitute_all,
 )
 
-SHORTEST: Final = 2
+LEAST_TERMS: Final = 2
 """Terms of a block where blocks are asked for."""
 
 
@@ -112,7 +112,7 @@ def _choice(
     found = _slices(axes, folds, model)
     sizes = [_range(a) or 0 for a in folds[0].axes]
     if all(sizes):
-        blocks = max(sizes) // SHORTEST if forced else _blocks(axes, folds, model)
+        blocks = max(sizes) // LEAST_TERMS if forced else _blocks(axes, folds, model)
         if blocks >= model.fewest_blocks:
             found = max(range(len(sizes)), key=lambda n: (min(sizes[n], blocks), -n)), blocks
     if found is None:

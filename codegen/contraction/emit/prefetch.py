@@ -15,6 +15,7 @@ from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.digits import Mapping, digits
 from tensorad.codegen.contraction.emit.reduce_strips import column_of
 from tensorad.codegen.contraction.recognise import is_symbolic
+from tensorad.codegen.cost.memory_model import AHEAD
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Fetch, For, Stmt
 from tensorad.codegen.loops.vector_loops import runs_in_lanes
@@ -35,8 +36,6 @@ BESIDE: Final = 2
 """The part of the second cache that a panel and rows leave to the operand it is packed from."""
 FOLLOWED: Final = 8192
 """Bytes of a piece of a row from which the processor foresees most of it: two pages."""
-PACKED_AHEAD: Final = 8192
-"""Bytes of a panel's operand between what is asked for and what is packed."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,7 @@ def _asking(s: For, step: Axis, lanes: int) -> For:
     for e in reads(*all_expressions(s.body)):
         piece = lanes * e.tensor.dtype.size_bytes
         if (fixed_bytes(e.tensor) or LARGE) > machine.current().l2 // BESIDE:
-            later = substitutor({step: add(step, int_const(PACKED_AHEAD // piece))})
+            later = substitutor({step: add(step, int_const(AHEAD // piece))})
             count = s.axis.extent or lanes
             found.append(Fetch(e.tensor, tuple([later(i) for i in e.indices]), count))
     return replace(s, body=(*found, *s.body))

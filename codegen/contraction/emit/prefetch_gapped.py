@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Final
 
 from tensorad.codegen.contraction.blocking import Blocking, store_stride
 from tensorad.codegen.contraction.digits import Mapping, digits
@@ -35,9 +34,6 @@ from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves
 from tensorad.simplify.index.linear import linear_form
 
-LINE: Final = 64
-"""Bytes that come from memory at once."""
-
 
 def _is_far(t: Tensor) -> bool:
     """Whether a tensor would hardly stay in the second cache."""
@@ -51,7 +47,7 @@ def ask_for_results(
     """The lines of `many` registers of results in some rows, a part in each reduce step."""
     if store_stride(b) != 1 or not any(_is_far(t) for t in nest.tensors):
         return []
-    line = LINE // nest.tensors[0].dtype.size_bytes
+    line = machine.current().line // nest.tensors[0].dtype.size_bytes
     each = ceil(many * b.width / line)
     found: list[Fetch] = []
     part = ceil(rows * each / size(step))
@@ -79,7 +75,7 @@ def ask_for_operand(
     leading = free_leaves(*value.indices[: -len(b.group)])
     if not _is_far(value.tensor) or any(a in leading for a in others):
         return []
-    line = LINE // value.dtype.size_bytes
+    line = machine.current().line // value.dtype.size_bytes
     each = ceil(many * b.width / line)
     part = ceil(each / b.tile_rows)
     mapping: Mapping = {**panel, outermost: step}

@@ -11,6 +11,7 @@ import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
 from tensorad.codegen.caches import prefetch_rows, streaming_buffers
+from tensorad.codegen.cost.memory_model import AHEAD
 from tensorad.codegen.loops.index_ranges import joined_digits
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
@@ -193,7 +194,7 @@ def test_bands_of_loops_that_compute_much_are_asked_for_in_the_order_of_memory()
     where = joined_digits(prefetch_rows.offset(x, band.indices))
     assert (where.terms[rows.axis], where.constant, band.count) == (
         4,
-        prefetch_rows.AHEAD // 4,
+        AHEAD // 4,
         559,
     )
     assert rows.ahead == (head,)  # the processor follows no row beside what is asked for
