@@ -13,6 +13,7 @@ from typing import Final
 
 from tensorad import config
 from tensorad.errors import InternalError
+from tensorad.ir.analysis.alike import Key, Numbering
 from tensorad.ir.analysis.decisions import note
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import ONE, TRUE, Apply, Axis, Expr, Param, Read, Reduce, Size
@@ -21,7 +22,7 @@ from tensorad.process import on_forget
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.certify.proofs import WAYS
 from tensorad.simplify.domain.elimination import Elimination
-from tensorad.simplify.domain.solution import Piece, Solution, structure
+from tensorad.simplify.domain.solution import Piece, Solution
 
 _MOST_KNOWN: Final = 4096
 _known: dict[object, Verdict] = {}
@@ -139,7 +140,7 @@ def check(e: Elimination) -> Verdict:
     return verdict
 
 
-def _key(e: Elimination) -> object | None:
+def _key(e: Elimination) -> Key | None:
     """What decides the verdict, up to the identity of axes; None if data is read."""
     loops = [a for p in e.solution.pieces for a in p.axes]
     roots = [b for a in (*e.outer, *e.inner, *loops) for b in (a.lower, a.upper, a.step)]
@@ -150,14 +151,15 @@ def _key(e: Elimination) -> object | None:
     order = postorder(e.condition, *roots)
     sizes = dict.fromkeys(x for x in order if isinstance(x, Size))
     roots += facts_about(sizes)
-    leaves: dict[Expr, int] = {}
-    for a in (*e.outer, *e.inner, *loops):
-        leaves.setdefault(a, len(leaves))
+    axes = dict.fromkeys((*e.outer, *e.inner, *loops))
     if any(isinstance(x, (Read, Reduce, Param, Apply)) for x in order):
         return None
-    if any(isinstance(x, Axis) and x not in leaves for x in order):
+    if any(isinstance(x, Axis) and x not in axes for x in order):
         return None
-    return (*counts, structure([e.condition, *roots], leaves))
+    numbering = Numbering(named=False)
+    numbering.axes(tuple(axes))
+    places = tuple([numbering.names[a] for a in (*e.outer, *e.inner, *loops)])
+    return numbering.key(*counts, places, numbering.expressions((e.condition, *roots)))
 
 
 def _check(e: Elimination) -> Verdict:

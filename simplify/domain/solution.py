@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorad import config
-from tensorad.ir.expr import TRUE, Axis, Call, Cast, Const, Expr, Reduce, Select, Size, axis
-from tensorad.ir.visit import children, free_leaves, postorder, substitute
+from tensorad.ir.analysis.alike import Numbering, as_itself
+from tensorad.ir.expr import TRUE, Axis, Expr, axis
+from tensorad.ir.visit import free_leaves, substitute
 from tensorad.process import Guard, on_forget
 
 
@@ -70,29 +71,6 @@ def _is_loop_of(a: Axis, old: Expr, value: Expr) -> bool:
     return isinstance(old, Axis) and old.name == a.name and a in free_leaves(value)
 
 
-def structure(roots: Sequence[Expr], leaves: Mapping[Expr, int]) -> tuple[object, ...]:
-    """A hashable description of expressions up to the identity of their leaves."""
-    number: dict[Expr, int] = {}
-    found: list[object] = []
-    for e in postorder(*roots):
-        number[e] = len(number)
-        below = tuple([number[c] for c in children(e)])
-        match e:
-            case Axis():
-                found.append(("axis", leaves[e]))
-            case Size():
-                found.append(("size", e.name))
-            case Const():
-                found.append((e.dtype, repr(e.value)))
-            case Call():
-                found.append((e.op, below))
-            case Select() | Cast() | Reduce():
-                found.append((type(e).__name__, e.dtype, below))
-            case _:
-                found.append((id(e), below))
-    return (*found, tuple([number[r] for r in roots]))
-
-
 class PlanMemory:
     """Solutions by the structure of their problem; the oldest are forgotten."""
 
@@ -112,10 +90,10 @@ class PlanMemory:
     ) -> Solution:
         """The remembered solution over these axes, or the solver's."""
         axes = (*outer, *inner)
-        leaves: dict[Expr, int] = {a: n for n, a in enumerate(axes)}
-        bounds = [b for a in axes for b in (a.lower, a.upper, a.step)]
-        budget = config.current().isl_operations
-        key = (budget, len(outer), structure([*bounds, *conditions, facts], leaves))
+        numbering = Numbering(as_itself, named=False)
+        numbering.axes(axes)
+        roots = numbering.expressions((*conditions, facts))
+        key = numbering.key(config.current().isl_operations, len(outer), len(inner), roots)
         with self._guard.lock:
             known = self._known.get(key)
         if known is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from tensorad.ir.analysis.alike import Key, Numbering
+from tensorad.ir.analysis.alike import Key, Numbering, as_itself
 from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Compute, Op, Tensor, outputs
 from tensorad.ir.visit import op_inputs, topological_ops
@@ -64,6 +64,6 @@ def _first_equal(t: Tensor, others: Sequence[Tensor]) -> Tensor | None:
 def _key(t: Tensor) -> Key:
     """What tells the formula of a tensor apart, which is read from the same tensors."""
     assert isinstance(t.op, Compute)
-    numbering = Numbering(lambda read: read)
+    numbering = Numbering(as_itself)
     numbering.axes(t.op.axes)
     return numbering.key(len(t.op.axes), *numbering.expressions((t.op.bodies[t.index],)))

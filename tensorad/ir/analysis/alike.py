@@ -25,6 +25,11 @@ def as_operand(t: Tensor) -> object:
     return (t.index, t.shape, t.dtype, t if isinstance(t.op, Constant) else None)
 
 
+def as_itself(t: Tensor) -> object:
+    """Only the same tensor is equal."""
+    return t
+
+
 def as_value(t: Tensor) -> object:
     """The same, and integers are themselves: what they may be decides about loops."""
     return as_operand(t) if t.dtype.is_float else t
@@ -37,15 +42,18 @@ _THEMSELVES: Final = frozenset((Const, Size, Param))
 class Numbering:
     """A key under construction.
 
-    Sizes, numbers, combiners and functions are themselves in it; so are names of axes, which
-    show in results.
+    Sizes, numbers, combiners and functions are themselves in it.
 
     Args:
         describe: what the key says of a tensor.
+        named: whether names of axes are in it: they show in results.
     """
 
-    def __init__(self, describe: Callable[[Tensor], object] = as_operand) -> None:
+    def __init__(
+        self, describe: Callable[[Tensor], object] = as_operand, *, named: bool = True
+    ) -> None:
         self.describe = describe
+        self.named = named
         self.names: dict[Expr, object] = {}
         """What stands for a node in the key: its number, or itself."""
         self.numbered: dict[Tensor, int] = {}
@@ -67,7 +75,7 @@ class Numbering:
             if a not in self.names:
                 bounds = self.expressions((a.lower, a.upper, a.step))
                 self.names[a] = -1 - len(self.names)
-                self.parts.append((Axis, a.name, *bounds))
+                self.parts.append((Axis, a.name if self.named else "", *bounds))
 
     def expressions(self, roots: Sequence[Expr]) -> tuple[object, ...]:
         """The names of expressions, after what they are made of."""
