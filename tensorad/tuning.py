@@ -18,8 +18,8 @@ import numpy as np
 from tensorad import config
 from tensorad.codegen.cost.predict import predict
 from tensorad.codegen.directives import REORDERING, Choices, Schedules, switches
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import LoopProgram
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.runtime.arena import Array
 from tensorad.codegen.target import machine
 from tensorad.compiled import CompiledFunction
@@ -93,7 +93,7 @@ def forget() -> None:
 
 def key_of(task: Task) -> str:
     """What the result of a search depends on: loops, names, decisions made, machine, threads."""
-    parts = [kernel_key(k)[0] for k in task.program.kernels]
+    parts = [repr(kernel_key(k)[0]) for k in task.program.kernels]
     parts += [f"{op.name} {task.given.of(op.name)}" for op in task.ops]
     parts += [str(machine.current()), str(config.current().num_threads), str(_FORMAT)]
     return hashlib.sha256("\n\n".join(parts).encode()).hexdigest()

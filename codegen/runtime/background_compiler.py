@@ -19,6 +19,7 @@ from tensorad import config
 from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.runtime.kernel_cache import CompiledKernel, Job, job_of, load_together
 from tensorad.codegen.target import link
+from tensorad.ir.analysis.alike import Key
 from tensorad.ir.tensor import Tensor
 from tensorad.process import Setting
 
@@ -49,7 +50,7 @@ class Compiler:
         """`first`: what may be done beside the work that comes before the first kernel."""
         self._first = first
         self._begun: dict[Kernel, tuple[Job, tuple[Tensor, ...]]] = {}
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[Key, Job] = {}
         """Those begun here, by key."""
         self._gathered: list[Job] = []
         """The next module."""

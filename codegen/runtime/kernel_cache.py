@@ -11,11 +11,12 @@ from typing import Final
 
 from tensorad.codegen.llvm.loops import FunctionText
 from tensorad.codegen.llvm.phases import function_text, phases
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import Check, Kernel
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.target import link, machine
 from tensorad.errors import InternalError
+from tensorad.ir.analysis.alike import Key
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
 from tensorad.process import Guard
@@ -60,7 +61,7 @@ class CompiledKernel:
 class Job:
     """A kernel on its way to machine code."""
 
-    def __init__(self, key: str, made: CompiledKernel | None = None) -> None:
+    def __init__(self, key: Key, made: CompiledKernel | None = None) -> None:
         self.key = key
         self.made = made
         self.cpu = ""
@@ -81,7 +82,7 @@ class Job:
     def compiled(self) -> CompiledKernel:
         """The code, which is there by now; it is remembered."""
         if self.made is None:
-            raise InternalError(f"a kernel was not compiled:\n{self.key[:20000]}")
+            raise InternalError(f"a kernel was not compiled:\n{repr(self.key)[:20000]}")
         with _guard.lock:
             found = _compiled.setdefault(self.key, self.made)
             _recent[self.key] = found
@@ -93,13 +94,13 @@ class Job:
 
 _guard = Guard()
 """Reentrant, as finalizers and handlers of signals may build."""
-_compiled: weakref.WeakValueDictionary[str, CompiledKernel] = weakref.WeakValueDictionary()
-_recent: OrderedDict[str, CompiledKernel] = OrderedDict()
+_compiled: weakref.WeakValueDictionary[Key, CompiledKernel] = weakref.WeakValueDictionary()
+_recent: OrderedDict[Key, CompiledKernel] = OrderedDict()
 _codes: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
 """Code by what its text is: kernels that differ in how they came about may share it."""
 
 
-def job_of(kernel: Kernel, begun: Mapping[str, Job]) -> tuple[Job, tuple[Tensor, ...]]:
+def job_of(kernel: Kernel, begun: Mapping[Key, Job]) -> tuple[Job, tuple[Tensor, ...]]:
     """The kernel's text, or code that is there, and its tensors in the order the code wants them.
 
     Args:
@@ -108,7 +109,7 @@ def job_of(kernel: Kernel, begun: Mapping[str, Job]) -> tuple[Job, tuple[Tensor,
     cpu = machine.target()
     key, tensors = kernel_key(kernel)
     if cpu:
-        key = f"{cpu}\n{key}"
+        key = (cpu, *key)
     if key in begun:
         return begun[key], tensors
     with _guard.lock:

@@ -11,8 +11,15 @@ import numpy as np
 import pytest
 
 from tensorad import te
-from tensorad.ir.analysis.alike import Form, Formula, form_of
-from tensorad.ir.expr import Expr
+from tensorad.ir.analysis.alike import (
+    Form,
+    Formula,
+    Numbering,
+    as_itself,
+    as_operand,
+    form_of,
+)
+from tensorad.ir.expr import Expr, axis
 from tensorad.ir.tensor import Compute, Placeholder, Scan, Scatter, Tensor
 
 TABLE = te.const(np.array([2, 0, 1]), "int64")
@@ -164,3 +171,29 @@ def test_threads_find_the_same_forms() -> None:
     for t in threads:
         t.join()
     assert all(own == found[0] for own in found) and len(set(found[0])) == 40
+
+
+def test_keys_tell_names_of_axes_and_tensors_apart_if_asked() -> None:
+    x, y = inputs()[:2]
+
+    def key(t: Tensor, name: str, **options: bool) -> object:
+        i = axis(name, 0, 3)
+        numbering = Numbering(as_itself if options.pop("same", False) else as_operand, **options)
+        return numbering.key(*numbering.expressions((t[i, 0],)))
+
+    assert key(x, "i") == key(y, "i") != key(x, "j")
+    assert key(x, "i", named=False) == key(x, "j", named=False)
+    assert key(x, "i", same=True) == key(x, "i", same=True) != key(y, "i", same=True)
+
+
+def test_numbering_goes_on_from_what_is_numbered() -> None:
+    """Many roots over one graph cost what the graph has; deep ones need no recursion."""
+    x = inputs()[0]
+    i = axis("i", 0, 3)
+    roots: list[Expr] = [x[i, 0]]
+    for _ in range(20_000):
+        roots.append(roots[-1] * roots[-1])
+    numbering = Numbering()
+    names = [numbering.expressions((r,))[0] for r in roots]
+    assert len(set(names)) == len(roots)
+    assert len(numbering.parts) < len(roots) + 10

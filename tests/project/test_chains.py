@@ -13,8 +13,8 @@ from tensorad.autodiff.reverse import vjp
 from tensorad.codegen import lower
 from tensorad.codegen.fusion import fuse, horizontal, plan_cache
 from tensorad.codegen.fusion.latest_start import Lateness
-from tensorad.codegen.loops import canonical_text as keys
-from tensorad.codegen.loops.canonical_text import kernel_key
+from tensorad.codegen.loops import kernel_key as keys
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
 from tensorad.process import forget

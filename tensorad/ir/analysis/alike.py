@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Select, Size
 from tensorad.ir.tensor import Compute, Constant, Scan, Scatter, Tensor, dim_expr
-from tensorad.ir.visit import op_expressions, postorder
+from tensorad.ir.visit import children, op_expressions
 from tensorad.process import Guard
 
 Key = tuple[object, ...]
@@ -35,8 +35,7 @@ def as_value(t: Tensor) -> object:
     return as_operand(t) if t.dtype.is_float else t
 
 
-_THEMSELVES: Final = frozenset((Const, Size, Param))
-"""Nodes that stand for themselves."""
+_LEAVES: Final = frozenset((Const, Size, Param))
 
 
 class Numbering:
@@ -80,19 +79,29 @@ class Numbering:
     def expressions(self, roots: Sequence[Expr]) -> tuple[object, ...]:
         """The names of expressions, after what they are made of."""
         names, parts = self.names, self.parts
-        for e in postorder(*roots):
+        stack = list(roots[::-1])
+        while stack:
+            e = stack[-1]
+            missing = () if e in names else [c for c in children(e) if c not in names]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
             if e in names:
                 continue
             if type(e) is Axis:
                 self.axes((e,))
-                continue
-            if type(e) in _THEMSELVES:
-                names[e] = e
-                continue
-            part = self._part(e)
-            names[e] = len(parts)
-            parts.append(part)
+            elif type(e) in _LEAVES:
+                names[e] = self.leaf(e)
+            else:
+                part = self._part(e)
+                names[e] = len(parts)
+                parts.append(part)
         return tuple([names[r] for r in roots])
+
+    def leaf(self, e: Expr) -> object:
+        """What stands for a number, a size or a scalar in the key: itself."""
+        return e
 
     def _part(self, e: Expr) -> tuple[object, ...]:
         """A node over the names of its operands."""

@@ -13,9 +13,9 @@ from tensorad import te, topi
 from tensorad.building import build
 from tensorad.codegen.caches.streaming_buffers import through_buffers
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Assign, For, Kernel, LoopProgram, Store
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text

@@ -14,10 +14,10 @@ from tensorad import topi
 from tensorad.codegen.contraction.recognise import Contraction, recognise
 from tensorad.codegen.contraction.register_tiles import even_rows, lane_tiles, rows_by_registers
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.index_ranges import joined_digits
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fold, For, If, LoopProgram
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program

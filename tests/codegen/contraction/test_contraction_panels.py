@@ -19,8 +19,8 @@ from tensorad.codegen.contraction.register_tiles import (
     even_lanes,
 )
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import Fetch, Fold, For, If, Kernel, Stmt, Store
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program

@@ -9,8 +9,8 @@ import tensorad as ta
 from tensorad import topi
 from tensorad.autodiff import vjp
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import Fetch, For
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program

@@ -11,9 +11,9 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.interpret import checks_made
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, LoopProgram, Stmt, Store
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text

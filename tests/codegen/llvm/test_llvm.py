@@ -12,9 +12,9 @@ import pytest
 import tensorad as ta
 from tensorad import te
 from tensorad.building import build
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Kernel, LoopProgram, Stmt, Store
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import compiled_kernel, kernel_text
 from tensorad.compiled import CompiledFunction

@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
-from tensorad.codegen.loops.canonical_text import kernel_key
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text
 from tensorad.ir.expr import Expr

@@ -10,7 +10,7 @@ import pytest
 
 from tensorad import config, te
 from tensorad.building import build
-from tensorad.codegen.loops.canonical_text import kernel_key
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text
 from tensorad.codegen.target import machine, object_code

@@ -14,8 +14,8 @@ import pytest
 from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.llvm.call_block import MOST
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import Kernel
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.scratch import scratch_bytes
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.executable import constant_array

@@ -11,9 +11,9 @@ import pytest
 
 from tensorad import te
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.printer import format_loops
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tensorad import Schedule
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Assign, For, Kernel, LoopKind, LoopProgram, Store
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.printer import format_loops
 from tensorad.codegen.loops.scratch import STRIDE_BYTES, scratch_bytes
 from tensorad.codegen.loops.verify import verify_loops

@@ -10,7 +10,7 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.codegen.contraction.register_tiles import row_tiles
-from tensorad.codegen.loops.canonical_text import kernel_key
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.nest import access as accesses
 from tensorad.codegen.runtime.kernel_cache import kernel_text

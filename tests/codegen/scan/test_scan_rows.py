@@ -9,9 +9,9 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fold, For
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text

@@ -10,8 +10,8 @@ import tensorad as ta
 from tensorad import te
 from tensorad.codegen.contraction import claim
 from tensorad.codegen.fusion import plan_cache
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.ir import LoopProgram
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.tensor import Tensor

@@ -10,9 +10,9 @@ import pytest
 
 import tensorad as ta
 from tensorad import te, topi
-from tensorad.codegen.loops.canonical_text import kernel_key
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fetch, Fold, For, LoopProgram, Stmt, Store
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text

@@ -9,7 +9,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
-from tensorad.codegen.loops.canonical_text import kernel_key
+from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.splitting.term_parts import MOST_TERMS, TERMS, split_terms
 from tensorad.ir.expr import Expr
