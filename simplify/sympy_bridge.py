@@ -90,9 +90,9 @@ def _operation(op: str, args: list[Any]) -> Any:
 
 def _function(row: Elementary, args: list[Any]) -> Any:
     """name(args), or a power with # for the argument."""
-    base, _, exponent = row.latex.partition("^")
-    if not exponent:
+    if "#" not in row.latex:
         return sympy.Function(row.latex or row.name)(*args)
+    base, exponent = row.latex.split("^")
     known = {"#": args[0], "e": sympy.E}
     return sympy.Pow(
         *[known.get(part) or sympy.Rational(part) for part in (base, exponent)], evaluate=False

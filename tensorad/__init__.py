@@ -74,10 +74,12 @@ if TYPE_CHECKING:
     from tensorad.te import cosh as cosh
     from tensorad.te import erf as erf
     from tensorad.te import erfc as erfc
+    from tensorad.te import erfinv as erfinv
     from tensorad.te import exp as exp
     from tensorad.te import exp2 as exp2
     from tensorad.te import expm1 as expm1
     from tensorad.te import floor as floor
+    from tensorad.te import fmod as fmod
     from tensorad.te import isfinite as isfinite
     from tensorad.te import isnan as isnan
     from tensorad.te import log as log
@@ -124,10 +126,10 @@ if TYPE_CHECKING:
 _HOME: Final = {
     "tensorad.te": (
         "abs acos acosh all_of any_of argmax argmin asin asinh assume atan atan2 atanh cbrt "
-        "ceil comm_reducer compute const cos cosh erf erfc exp exp2 expm1 floor isfinite isnan "
-        "log log10 log1p log2 logsumexp max maximum min minimum placeholder pow prod "
-        "reduce_axis round rsqrt scalar_function scan scatter select sigmoid sign sin sinh size "
-        "sqrt stop_gradient sum tan tanh trunc"
+        "ceil comm_reducer compute const cos cosh erf erfc erfinv exp exp2 expm1 floor fmod "
+        "isfinite isnan log log10 log1p log2 logsumexp max maximum min minimum placeholder pow "
+        "prod reduce_axis round rsqrt scalar_function scan scatter select sigmoid sign sin sinh "
+        "size sqrt stop_gradient sum tan tanh trunc"
     ),
     "tensorad.autodiff": (
         "DerivativeRule InlineNonReductions Jacobian JacobianRecursive "

@@ -112,6 +112,8 @@ _MPMATH: Final[Mapping[str, Callable[..., Any]]] = {
     "exp2": lambda x: mpmath.mpf(2) ** x,
     "log2": lambda x: mpmath.log(x, 2),
     "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+    "fmod": math.fmod,
+    "erfinv": lambda x: mpmath.erfinv(x) if abs(x) <= 1 else mpmath.nan,
     "erfc": lambda x: mpmath.erfc(min(max(x, -100), 100)),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -258,3 +259,20 @@ class Writer:
         self.code.declare(name, *[self.type] * 4, mask, "i32")
         operands = f"{self.type} {x}, {self.type} {n}, {self.type} {x}, {mask} -1, i32 4"
         return self.put(f"call {self.type} @{name}({operands})")
+
+    def repeated(self, x: str, step: Callable[[str], tuple[str, str]]) -> str:
+        """What `step` makes of x until it asks to go on in no lane; begins blocks."""
+        code = self.code
+        again, done, state = code.fresh("again"), code.fresh("done"), f"%{code.fresh('x')}"
+        before, lines = code.region.label, code.region.lines
+        code.line(f"br label %{again}")
+        code.start_block(again)
+        at = len(lines)
+        after, more = step(state)
+        lines.insert(at, f"{state} = phi {self.type} [{x}, %{before}], [{after}, %{again}]")
+        if self.lanes:
+            bits = self.put(f"bitcast <{self.lanes} x i1> {more} to i{self.lanes}")
+            more = self.put(f"icmp ne i{self.lanes} {bits}, 0")
+        code.line(f"br i1 {more}, label %{again}, label %{done}")
+        code.start_block(done)
+        return after

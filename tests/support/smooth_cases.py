@@ -128,7 +128,10 @@ ELEMENTS: Final[dict[str, Case]] = {
         name: one(getattr(topi, name), line=POSITIVE)
         for name in ("log", "log2", "log10", "sqrt", "rsqrt")
     },
-    **{name: one(getattr(topi, name), line=INSIDE) for name in ("log1p", "asin", "acos", "atanh")},
+    **{
+        name: one(getattr(topi, name), line=INSIDE)
+        for name in ("log1p", "asin", "acos", "atanh", "erfinv")
+    },
     "cbrt": one(topi.cbrt, line=NONZERO),
     "acosh": one(topi.acosh, line=tuple([v for v in LINE if v > 1])),
     "abs": one(topi.abs, ZEROS),
@@ -182,6 +185,7 @@ PAIRS: Final[dict[str, Case]] = {
     "maximum": two(topi.maximum, BASES, FEW, lambda a, b: a == b),
     "minimum": two(topi.minimum, BASES, FEW, lambda a, b: a == b),
     "atan2": two(topi.atan2, (1.0, -1.0, 2.0), FEW),
+    "fmod": two(topi.fmod, (1.0, -1.0, 5.5), (2.0, -2.0, 3.5)),
     "where": two(lambda a, b: topi.where(te.const(np.arange(30) % 2 == 0), a, b), BASES, FEW),
     "l1_loss": two(topi.l1_loss, BASES, FEW, lambda a, b: a == b),
     "mse_loss": two(topi.mse_loss, BASES, FEW),

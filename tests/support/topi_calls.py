@@ -25,14 +25,14 @@ GATES: Final = _t(16, 4, name="G")
 
 ONE: Final = (
     "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
-    "exp2", "log2", "log10", "cbrt", "asinh", "acosh", "atanh", "erfc",
+    "exp2", "log2", "log10", "cbrt", "asinh", "acosh", "atanh", "erfc", "erfinv",
     "asin", "acos", "atan", "sinh", "cosh", "abs", "sign", "floor", "ceil", "round", "trunc",
     "isnan", "isfinite", "negative", "square", "relu", "relu6", "selu", "silu", "log_sigmoid",
     "hard_sigmoid", "flatten",
 )  # fmt: skip
 TWO: Final = (
-    "add", "subtract", "multiply", "divide", "pow", "power", "maximum", "minimum", "atan2", "less",
-    "less_equal", "greater", "greater_equal", "equal", "not_equal", "matmul",
+    "add", "subtract", "multiply", "divide", "pow", "power", "maximum", "minimum", "atan2", "fmod",
+    "less",    "less_equal", "greater", "greater_equal", "equal", "not_equal", "matmul",
 )  # fmt: skip
 REDUCTIONS: Final = ("max", "min", "mean", "argmax", "argmin", "logsumexp")
 CONVOLUTION: Final = {"strides": 1, "padding": 1, "dilation": 1, "groups": 2}

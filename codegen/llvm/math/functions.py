@@ -18,7 +18,7 @@ def call(w: Writer, op: str, args: tuple[str, ...]) -> str:
     row = FUNCTIONS.get(op)
     if row is not None and row.cost.flops == 1:
         return row.code(w, *args)
-    if w.code.inlined >= INLINE_CALLS or (row is not None and row.far is not None):
+    if w.code.inlined >= INLINE_CALLS or (row is not None and (row.loops or row.far is not None)):
         return _helper(w, op, args)
     w.code.inlined += 1
     return _formula(w, op, args)

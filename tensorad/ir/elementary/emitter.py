@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from tensorad.ir.dtypes import DType
@@ -49,4 +50,12 @@ class Emitter(Protocol):
 
     def scaled(self, x: str, shifted: str) -> str:
         """x 2^n for 1/2 < x < 2 and the n in the low bits of `shifted`, rounded once."""
+        ...
+
+    def repeated(self, x: str, step: Callable[[str], tuple[str, str]]) -> str:
+        """What `step` makes of x, at least once and until it asks to go on in no lane.
+
+        A lane that is ready is given to further steps and must stay as it is. Only in functions
+        whose row has `loops`.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The error function and its complement."""
+"""The error function, its complement and its inverse."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.elementary import polynomials as table
 from tensorad.ir.elementary.emitter import Emitter
-from tensorad.ir.elementary.exponential import exp
+from tensorad.ir.elementary.exponential import exp, log
 from tensorad.ir.elementary.steps import (
+    INF,
     LOG2E,
     MAGIC,
+    NAN,
     absolute,
     at_least,
     at_most,
@@ -27,6 +29,9 @@ from tensorad.ir.elementary.table import Elementary, apply
 from tensorad.ir.elementary.two_floats import in_float64
 
 _TWO_BY_ROOT_PI: Final = 2 / math.sqrt(math.pi)
+_MIDDLE: Final = 1.6640625
+_FAR: Final = 4.296875
+"""Where the pieces of erfinv beyond 1/2 are expanded."""
 
 
 def erf(w: Emitter, x: str) -> str:
@@ -74,6 +79,40 @@ def erfc(w: Emitter, x: str) -> str:
     return w.select(w.compare("uno", x, x), x, found)
 
 
+@in_float64
+def _erfinv(w: Emitter, x: str) -> str:
+    """x P(x^2) up to 1/2; beyond it s Q(s) with s^2 = -log(1 - |x|), Q in two pieces."""
+    a, one = absolute(w, x), w.const(1.0)
+    near = w.mul(x, horner(w, w.mul(x, x), table.ERFINV64))
+    s = w.intrinsic("sqrt", w.neg(log(w, w.sub(one, at_least(w, a, 0.5)))))
+    far = w.compare("ogt", s, w.const(2.5))
+    t = w.sub(s, w.select(far, w.const(_FAR), w.const(_MIDDLE)))
+    tail = w.const(0.0)
+    pairs = zip(table.ERFINV_MIDDLE64, table.ERFINV_FAR64, strict=True)
+    for middle, beyond in reversed(list(pairs)):
+        tail = w.fma(tail, t, w.select(far, w.const(beyond), w.const(middle)))
+    tail = copy_sign(w, w.mul(s, tail), x)
+    found = w.select(w.compare("ogt", a, w.const(0.5)), tail, near)
+    edge = copy_sign(w, w.const(INF), x)
+    found = w.select(w.compare("oeq", a, one), edge, found)
+    return w.select(w.compare("ole", a, one), found, w.const(NAN))
+
+
+def _inverse(x: float) -> float:
+    """By Newton's method, on erf near 0 and on erfc where 1 - |x| is small."""
+    a = abs(x)
+    if not a < 1:
+        return math.copysign(math.inf, x) if a == 1 else math.nan
+    z = a if a < 0.5 else math.sqrt(-math.log(1 - a))
+    for _ in range(50):
+        lost = math.erf(z) - a if a < 0.5 else (1 - a) - math.erfc(z)
+        step = lost * math.exp(z * z) / _TWO_BY_ROOT_PI
+        z -= step / (1 + z * step)
+        if abs(step) <= 1e-16 * z:
+            break
+    return math.copysign(z, x)
+
+
 ROWS: Final = (
     Elementary(
         name="erf",
@@ -90,5 +129,14 @@ ROWS: Final = (
         partials=lambda y, x: (-_TWO_BY_ROOT_PI * apply("exp", -(x * x)),),
         code=erfc,
         sampled=(-6, 28),
+    ),
+    Elementary(
+        name="erfinv",
+        meaning="The number whose error function is x; NaN where |x| > 1.",
+        value=np.vectorize(_inverse, otypes=[np.float64]),
+        partials=lambda y, x: (apply("exp", y * y) / _TWO_BY_ROOT_PI,),  # inf at |x| = 1
+        code=_erfinv,
+        sampled=(-1, 1),
+        slopes_at=(-0.6, 0.4, 0.9),
     ),
 )

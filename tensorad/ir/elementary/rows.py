@@ -8,6 +8,7 @@ from tensorad.ir.elementary import (
     hyperbolic,
     inverse_hyperbolic,
     inverse_trigonometric,
+    remainder,
     trigonometric,
 )
 from tensorad.ir.elementary.table import FUNCTIONS as FUNCTIONS
@@ -20,6 +21,7 @@ for _subject in (
     trigonometric,
     inverse_trigonometric,
     inverse_hyperbolic,
+    remainder,
 ):
     for _row in _subject.ROWS:
         register(_row)

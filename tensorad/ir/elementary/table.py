@@ -49,6 +49,7 @@ class Elementary:
         cost: of one value; one that is a single flop is written out, never called.
         latex: its name in LaTeX, or base^exponent with # for the argument; as `name` unless given.
         ufunc: NumPy's name of it; as `name` unless given.
+        loops: whether its code has loops: then it is a helper function always.
         far: of an angle, how large ones are treated.
     """
 
@@ -63,6 +64,7 @@ class Elementary:
     cost: OperationCost = FUNCTION
     latex: str = ""
     ufunc: str = ""
+    loops: bool = False
     far: FarAngles | None = None
 
 

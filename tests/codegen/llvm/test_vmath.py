@@ -105,6 +105,7 @@ SPECIAL = {
     "acosh": [NAN, NAN, INF, NAN, NAN],
     "atanh": [0.0, -0.0, NAN, NAN, NAN],
     "erfc": [1, 1, 0, 2, NAN],
+    "erfinv": [0.0, -0.0, NAN, NAN, NAN],
 }
 
 
@@ -125,9 +126,23 @@ def test_what_is_exact_stays_exact(dtype: str) -> None:
     np.testing.assert_array_equal(apply("log2", dtype, 2.0**whole), whole)
     np.testing.assert_array_equal(apply("log10", dtype, 10.0 ** np.arange(11)), np.arange(11))
     np.testing.assert_array_equal(apply("cbrt", dtype, whole**3.0), whole)
-    edges = apply("atanh", dtype, [1, -1, 1.5, -1.5])
-    np.testing.assert_array_equal(edges, [INF, -INF, NAN, NAN])
+    for op in ("atanh", "erfinv"):
+        edges = apply(op, dtype, [1, -1, 1.5, -1.5])
+        np.testing.assert_array_equal(edges, [INF, -INF, NAN, NAN])
     np.testing.assert_array_equal(apply("acosh", dtype, [1, 0.99, -2, -1e30]), [0, NAN, NAN, NAN])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_are_exact(dtype: str) -> None:
+    """Of quotients of any size, subnormal divisors among them."""
+    info, rng = np.finfo(dtype), np.random.default_rng(2)
+    bits = rng.integers(0, 1 << (info.bits - 1), (2, 4001))
+    x, y = bits.astype(f"uint{info.bits}").view(dtype)
+    with np.errstate(all="ignore"):
+        x[::2] *= -1
+        y[::5] *= info.smallest_normal
+        y[1::7] = x[1::7] * rng.choice(np.array([0.1, 1, 1 / 3, 3], dtype), len(x[1::7]))
+        np.testing.assert_array_equal(apply("fmod", dtype, x, y), np.fmod(x, y))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -137,7 +152,7 @@ def test_special_values_of_two_arguments(op: str, dtype: str) -> None:
     x, y = (a.ravel().astype(dtype) for a in np.meshgrid(some, some))
     got = apply(op, dtype, x, y)
     with np.errstate(all="ignore"):
-        want = (np.power if op == "pow" else np.arctan2)(x, y)
+        want = {"pow": np.power, "atan2": np.arctan2, "fmod": np.fmod}[op](x, y)
     np.testing.assert_allclose(got, want, rtol=4 * float(np.finfo(dtype).eps))
     known = want == want
     np.testing.assert_array_equal(np.signbit(got[known]), np.signbit(want[known]))
