@@ -23,9 +23,10 @@ def own_part(guard: Expr, used: Sequence[Axis]) -> Expr:
 
 
 def reached(guard: Expr, used: Sequence[Axis], context: Sequence[Axis]) -> Expr | None:
-    """Where, over the axes `used`, the guard holds for some values of the other axes around.
+    """Where, over the axes `used`, the guard may hold for some values of the other axes around.
 
-    None if that is not known exactly.
+    It holds nowhere else; where a piece's loops over the others are empty, it does not hold
+    either. None if the guard was not solved exactly.
 
     Requires: a guard of index conditions.
     """

@@ -121,7 +121,7 @@ def test_equal_steps_are_keyed_once(name: str, monkeypatch: pytest.MonkeyPatch) 
     for steps in (64, 128):
         outputs = gradient(name, steps)
         written = count_calls(monkeypatch, keys, "_written")
-        finished = count_calls(monkeypatch, lower, "_finished")
+        finished = count_calls(monkeypatch, lower, "finished_kernel")
         for k in lower_program(*outputs).kernels:
             kernel_key(k)
         counts.append((len(written), len(finished)))
