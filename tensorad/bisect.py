@@ -56,7 +56,7 @@ def first_wrong_pass(is_right: Callable[[], object]) -> Culprit | None:
 
     def run(limit: int | None) -> tuple[bool, str]:
         count_again()
-        with config.override(bisect=limit):
+        with config.override(bisect=sys.maxsize if limit is None else limit):  # nothing is kept
             try:
                 right = bool(is_right())
             except _FAILURES:

@@ -102,7 +102,6 @@ ORACLES = {
 _WRITES = "writes into a function under construction: machine code of whole kernels is run"
 _CALLED = "text of the driver, which every call runs"
 THROUGH_OTHERS = {
-    "codegen/caches/multiversion.py": "half of a pass each: test_versions runs them in the driver",
     "codegen/fusion/emit.py": "groups and tiles come from fuse: test_fusion",
     "codegen/llvm/far_rows.py": _WRITES,
     "codegen/llvm/math/far_angles.py": _WRITES,

@@ -17,7 +17,7 @@ from tensorad.ir.verify import verify
 from tensorad.ir.visit import copy_bodies, op_expressions, op_inputs, postorder, topological_ops
 from tensorad.passes import Form, NotComparedError
 
-MOST_POINTS: Final = 20_000
+MOST_POINTS: Final = 50_000
 """Points that are visited to compare values, about."""
 SIZE: Final = 5
 """What symbolic sizes are then."""

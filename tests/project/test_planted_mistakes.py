@@ -1,0 +1,64 @@
+"""A mistake in any pass is found: by comparing around passes, and by bisecting a program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorad import config
+from tensorad.bisect import first_wrong_pass
+from tensorad.errors import InternalError
+from tensorad.passes import Pass
+from tests.support.machines import described
+from tests.support.planted import PLANTED, Mistake, Program, planted
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONAL = [(p, m) for p, m in PLANTED if not p.required]
+
+
+def _named(pairs: list[tuple[Pass[Any, Any], Mistake]]) -> list[str]:
+    return [f"{p.name}-{mistake.__name__}" for p, mistake in pairs]
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return Program()
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize(("p", "mistake"), PLANTED, ids=_named(PLANTED))
+@described()
+def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: Program) -> None:
+    told = pytest.raises(InternalError, match=rf"^the pass {p.name} changed values: ")
+    with planted(p, mistake), config.override(debug=("check",)), told:
+        program.is_right()
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize(("p", "mistake"), OPTIONAL, ids=_named(OPTIONAL))
+@described()
+def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: Program) -> None:
+    assert program.is_right()
+    with planted(p, mistake):
+        found = first_wrong_pass(program.is_right)
+    assert found is not None
+    assert found.name == p.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["solve_domains", "split_conditions", "mark_memory"])
+def test_the_command_names_the_pass(name: str) -> None:
+    script = str(ROOT / "tests" / "support" / "planted.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "tensorad.bisect", script, name],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-2].startswith(f"the first wrong pass is {name}, number ")

@@ -1,0 +1,172 @@
+"""Mistakes planted in passes, and a program that each of them breaks.
+
+`python tests/support/planted.py PASS` plants one and fails, which `python -m tensorad.bisect` runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+import tensorad as ta
+from tensorad.codegen.caches.kernel_passes import KERNEL_PASSES
+from tensorad.codegen.caches.multiversion import Versions
+from tensorad.codegen.loops.ir import For, Stmt, Store
+from tensorad.codegen.loops.substitute import placed
+from tensorad.codegen.nest.ir import substitute_nest
+from tensorad.codegen.splitting.nest_passes import NEST_PASSES, Pieces
+from tensorad.ir.expr import ONE, Axis, Expr, add, axis, const, sub
+from tensorad.ir.reference.interpret import interpret
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import substitute
+from tensorad.passes import Pass
+from tensorad.simplify.zeros.passes import NONZERO_PASSES
+
+Mistake = Callable[[Any, Any], Any]
+"""(context, what a pass makes) -> something else."""
+
+
+def other_constant(axes: Sequence[Axis], body: Expr) -> Expr:
+    """One more."""
+    return _plus(body)
+
+
+def _plus(e: Expr) -> Expr:
+    return add(e, const(1, e.dtype))
+
+
+def mirrored(axes: Sequence[Axis], body: Expr) -> Expr:
+    """The last element's formula for the first."""
+    return substitute(body, {a: sub(add(a.lower, a.upper), a + 1) for a in axes[:1]})
+
+
+def other_sum(may_cut: bool, pieces: Pieces) -> Pieces:
+    """One more, where the first piece stores."""
+    first, *others = pieces.parts
+    values = tuple([_plus(v) for v in first.values])
+    return replace(pieces, parts=(replace(first, values=values), *others))
+
+
+def lost_row(may_cut: bool, pieces: Pieces) -> Pieces:
+    """The last piece with axes without its last row."""
+    at = max([n for n, p in enumerate(pieces.parts) if p.axes])
+    nest = pieces.parts[at]
+    a, *others = nest.axes
+    short = axis(a.name, a.lower, sub(a.upper, ONE))
+    shorter = substitute_nest(nest, {a: short}, (short, *others))
+    return replace(pieces, parts=(*pieces.parts[:at], shorter, *pieces.parts[at + 1 :]))
+
+
+def other_store(schedules: object, versions: Versions) -> Versions:
+    """One more, wherever a kernel stores."""
+    return _with_bodies(versions, _plus_one)
+
+
+def lost_loop(schedules: object, versions: Versions) -> Versions:
+    """The last loop makes no turn."""
+    return _with_bodies(versions, _without_turns)
+
+
+def _with_bodies(
+    versions: Versions, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]
+) -> Versions:
+    kernels = [replace(v.kernel, body=change(v.kernel.body)) for v in versions]
+    return tuple([replace(v, kernel=k) for v, k in zip(versions, kernels, strict=True)])
+
+
+def _plus_one(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    made: list[Stmt] = []
+    for s in body:
+        if isinstance(s, For):
+            made.append(replace(s, body=_plus_one(s.body)))
+        elif isinstance(s, Store):
+            made.append(replace(s, values=tuple([_plus(v) for v in s.values])))
+        else:
+            made.append(s)
+    return tuple(made)
+
+
+def _without_turns(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    *others, last = body
+    if not isinstance(last, For):
+        return _plus_one(body)
+    never = axis(last.axis.name, last.axis.upper, last.axis.upper)
+    inside = placed(last.body, {last.axis: never})
+    return (*others, replace(last, axis=never, body=inside))
+
+
+MISTAKES: Final[tuple[tuple[Sequence[Pass[Any, Any]], tuple[Mistake, Mistake]], ...]] = (
+    (NONZERO_PASSES, (other_constant, mirrored)),
+    (NEST_PASSES, (other_sum, lost_row)),
+    (KERNEL_PASSES, (other_store, lost_loop)),
+)
+PLANTED: Final = [(p, m) for passes, mistakes in MISTAKES for p in passes for m in mistakes]
+
+
+@contextmanager
+def planted(p: Pass[Any, Any], mistake: Mistake) -> Iterator[None]:
+    """Have a pass make a mistake inside of the block."""
+    right = p.run
+    object.__setattr__(p, "run", lambda context, state: mistake(context, right(context, state)))
+    try:
+        yield
+    finally:
+        object.__setattr__(p, "run", right)
+
+
+X = ta.placeholder((9, 12), "float64", name="X")
+W = ta.placeholder((4,), "float64", name="W")
+H = ta.placeholder((9, 9), "float64", name="H")
+
+
+def windows() -> Tensor:
+    """Y[i, j] = the sum of X[i, j + k]*W[k]."""
+    k = ta.reduce_axis(4, name="k")
+    return ta.compute((9, 9), lambda i, j: ta.sum(X[i, j + k] * W[k], axis=k), name="Y")
+
+
+def picked() -> Tensor:
+    """T[i] = the sum of X[k, m] where k == i and m == i, left to its one point."""
+    k, m = ta.reduce_axis(9, name="k"), ta.reduce_axis(9, name="m")
+
+    def term(i: Expr) -> Expr:
+        return ta.sum(ta.select((k == i) & (m == i), X[k, m], 0.0), axis=[k, m])
+
+    return ta.OptimizeAndLiftNonzeronessConditions(ta.compute((9,), term, name="T"))
+
+
+class Program:
+    """Sums over windows and their gradient, and what has been expected of them all along."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.arrays = {t: rng.standard_normal([int(n) for n in t.shape]) for t in (X, W, H)}
+        self.want = interpret(self.outputs(), self.arrays)
+
+    def outputs(self) -> list[Tensor]:
+        """All that is built, derived again."""
+        return [picked(), windows(), *ta.vjp(windows(), [X, W], H)]
+
+    def is_right(self) -> bool:
+        """Derives, builds and runs it, onto memory that holds no earlier result."""
+        f = ta.build(self.outputs(), list(self.arrays))
+        found = [np.full(a.shape, np.nan) for a in self.want]
+        f(*self.arrays.values(), out=found)
+        return all(np.allclose(a, b) for a, b in zip(found, self.want, strict=True))
+
+
+def main(name: str) -> int:
+    """Plants the first mistake in a pass; 1 where results are wrong."""
+    program = Program()
+    p, mistake = next(pair for pair in PLANTED if pair[0].name == name)
+    with planted(p, mistake):
+        return 0 if program.is_right() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
