@@ -19,7 +19,7 @@ def test_functions_are_within_four_ulps(op: str, dtype: str) -> None:
     found = accuracy.worst(op, dtype, count)
     assert found.ulps <= MOST_ULPS, found
     assert found.count >= 3 * count
-    assert op == "sqrt" or found.ulps > 0.49, "no error at all: compared with itself?"
+    assert op in ("sqrt", "fmod") or found.ulps > 0.49, "no error at all: compared with itself?"
 
 
 @pytest.mark.slow
