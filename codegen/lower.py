@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from tensorad import config
 from tensorad.codegen.caches.kernel_order import in_memory_order
@@ -12,6 +13,7 @@ from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.fusion.fuse import fuse_units
 from tensorad.codegen.in_place_scatters import Unit, join
 from tensorad.codegen.index_checks.insert import with_checks
+from tensorad.codegen.loops.forms import PROGRAM
 from tensorad.codegen.loops.ir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
 from tensorad.codegen.loops.printer import format_loops
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
@@ -23,6 +25,7 @@ from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
 from tensorad.ir.functions import without_functions
+from tensorad.ir.reference.forms import TENSORS
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -36,7 +39,16 @@ from tensorad.ir.tensor import (
     outputs as outputs_of,
 )
 from tensorad.ir.visit import op_expressions, op_inputs, postorder
+from tensorad.passes import Pass, run_passes
 from tensorad.simplify.formula.common_reductions import computed_once
+
+PROGRAM_PASSES: Final[tuple[Pass[object, LoopProgram], ...]] = (
+    Pass(
+        "order_kernels",
+        lambda context, program: in_memory_order(program),
+        "last: which kernels there are is known",
+    ),
+)
 
 
 def lower_program(
@@ -65,7 +77,13 @@ def lower_program(
     chosen = schedules(choices)
     distinct = _separate_outputs(outputs, inputs)
     if schedule:
-        distinct = computed_once(distinct, inputs, chosen.named)
+        once: Pass[Sequence[Tensor], Sequence[Tensor]] = Pass(
+            "compute_once",
+            lambda given, results: computed_once(results, given, chosen.named),
+            "on formulas, before they are cut into units",
+        )
+        found: Sequence[Tensor] = run_passes((once,), inputs, distinct, TENSORS)
+        distinct = list(found)
     units = needed_units(distinct, inputs)
     ops = [op for unit in units for op in unit.parts]
     own, folded = _by_name(ops, _own_axes), _by_name(ops, _folded_axes)
@@ -79,7 +97,7 @@ def lower_program(
             made(k)
     program = LoopProgram(tuple(inputs), tuple(distinct), tuple(kernels))
     if schedule:
-        program = in_memory_order(program)
+        program = run_passes(PROGRAM_PASSES, None, program, PROGRAM)
     if debug:
         _inspect(program, debug)
     return program
