@@ -29,7 +29,7 @@ class Choices:
     """
 
     vector: str | Literal[False] | None = None
-    """The axis run in lanes, by name; False: none. A reduce axis in lanes reorders its fold."""
+    """The vectorised axis, by name; False: none. A vectorised reduce axis reorders its fold."""
     tile: tuple[int, int] | None = None
     """(rows, vectors): copies of the loop body side by side, and registers of lanes in each.
     Where an axis is shorter, or a contraction's sums need more registers than there are, the tile
@@ -121,7 +121,7 @@ class Choices:
 REORDERING: Final = ("vector", "split", "unroll", "contract", "blocks", "siblings", "together")
 """Decisions that may change in which order sums are added: measurements never try them.
 
-A tile may as well, where a reduce axis is in lanes. Measurements try tiles, and keep none
+A tile may as well, where a reduce axis is vectorised. Measurements try tiles, and keep none
 with which a bit of a result is another.
 """
 Schedule = Choices
@@ -196,15 +196,15 @@ def preferred(
     return [c for c in candidates if is_part(c[1], name)] or candidates
 
 
-def lanes_allowed(choices: Choices, a: Axis) -> bool:
-    """Whether the axis may be run in lanes as far as the choices go."""
+def may_vectorise(choices: Choices, a: Axis) -> bool:
+    """Whether the axis may be vectorised as far as the choices go."""
     return choices.vector is None or is_part(a, choices.vector)
 
 
 def reordered(
     order: Sequence[Axis], vector: Axis | None, names: Sequence[str] | None
 ) -> tuple[Axis, ...]:
-    """The named axes outermost; the axis in lanes stays where it is."""
+    """The named axes outermost; the vectorised axis stays where it is."""
     others = [a for a in order if a is not vector]
     first = [a for n in names or () for a in others if is_part(a, n) or a.name == f"{n}o"]
     moved = list(dict.fromkeys([*first, *others]))

@@ -1,4 +1,4 @@
-"""Tensors to loops: one kernel per operation, producers first."""
+"""Tensors to kernels: `lower_program` runs the stages in order; `lower_op` writes plain loops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from tensorad import config
-from tensorad.codegen.caches.kernel_order import in_memory_order
+from tensorad.codegen.caches.kernel_order import in_peak_memory_order
 from tensorad.codegen.caches.kernel_passes import finished_kernel
 from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.fusion.fuse import fuse_units
@@ -45,7 +45,7 @@ from tensorad.simplify.formula.common_reductions import computed_once
 PROGRAM_PASSES: Final[tuple[Pass[object, LoopProgram], ...]] = (
     Pass(
         "order_kernels",
-        lambda context, program: in_memory_order(program),
+        lambda context, program: in_peak_memory_order(program),
         "last: which kernels there are is known",
     ),
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tensorad.ir.analysis.alike import Form, Formula, form_of
 from tensorad.ir.analysis.flow import flow, flowing_components, scanned, values_in_partials, walks
-from tensorad.ir.analysis.levels import FoldSite, Level, every_operand, fold_key, loop_levels
+from tensorad.ir.analysis.levels import FoldSite, Level, every_operand, first_component, loop_levels
 from tensorad.ir.analysis.points import count_points, depends_on_data, evaluate, possible
 from tensorad.ir.expr import TRUE, Axis, Expr, Read, Reduce, size_var
 from tensorad.ir.tensor import (
@@ -269,7 +269,7 @@ class _Yardstick:
         for level in levels:
             for e in level.need:
                 if isinstance(e, Reduce):
-                    components.setdefault(fold_key(e), {})[e.index] = None
+                    components.setdefault(first_component(e), {})[e.index] = None
         again: dict[Expr, int] = {}
         for site in sites:
             assert isinstance(site.key, Reduce)
@@ -283,7 +283,7 @@ class _Yardstick:
             if isinstance(e, Read):
                 to.needed[e.tensor] = None
             elif isinstance(e, Reduce):
-                to.folds[fold_key(e)] = None
+                to.folds[first_component(e)] = None
 
     # The three terms
 

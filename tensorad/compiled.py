@@ -13,7 +13,7 @@ import numpy as np
 from tensorad import config
 from tensorad.autodiff.counting.dense import check_dense_shape
 from tensorad.codegen.entry.checks_ir import MAX_OUTPUTS
-from tensorad.codegen.entry.native_type import Binding, NativeType, Record, is_known, native_type
+from tensorad.codegen.entry.native_type import Binding, NativeType, Record, is_memoised, native_type
 from tensorad.codegen.loops.ir import LoopProgram
 from tensorad.codegen.runtime.arena import LARGE_BYTES, Array, OutputBlocks
 from tensorad.codegen.runtime.arguments import (
@@ -22,7 +22,7 @@ from tensorad.codegen.runtime.arguments import (
     Parameter,
     SizeBinding,
     addresses_of,
-    are_apart,
+    are_disjoint,
     check_output,
     check_overlap,
 )
@@ -31,7 +31,7 @@ from tensorad.codegen.runtime.executable import Executable, Layout
 from tensorad.codegen.runtime.memory_limit import check_memory
 from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use
 from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
-from tensorad.codegen.threads.settings_epoch import epoch
+from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import BindError, InternalError, ShapeError
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.sizes import bytes_of, shape_values, size_value
@@ -99,14 +99,14 @@ class Fixed:
         found = addresses_of(arrays)  # type: ignore[arg-type]  # all seen to be arrays
         if targets:
             ends = list(map(add, found, self.size_bytes))
-            if not are_apart(found, ends, len(found) - targets):
+            if not are_disjoint(found, ends, len(found) - targets):
                 return None
         return found
 
 
 def preparation() -> Callable[[], object] | None:
     """What the first build of a process needs for its calls, whatever its formulas are."""
-    if is_known(CompiledFunction) or not config.current().native_calls:
+    if is_memoised(CompiledFunction) or not config.current().native_calls:
         return None
     return partial(native_type, CompiledFunction)
 
@@ -165,7 +165,8 @@ class CompiledFunction:
         self._blocks = [OutputBlocks(np.dtype(str(t.dtype))) for t in outputs]
         self._record = self._connected()
         self._roomy = 0
-        """The epoch in which calls without symbolic sizes were found to be within the limit."""
+        """The version of the settings in which calls without symbolic sizes were found to be within
+        the limit."""
         self._fixed: Fixed | None = None
         if not self._sizes:
             shapes = [self._output_shape(t, {}) for t in outputs]
@@ -231,7 +232,7 @@ class CompiledFunction:
         fixed = self._fixed
         if fixed is None or sizes or len(arrays) != fixed.count:
             return self._call_slowly(arrays, out, sizes)
-        then = epoch()
+        then = current_version()
         if self._roomy != then:
             self._roomy = then * self._has_room(fixed.layout, arrays, fixed.shapes, out)
         results: list[Any]
@@ -271,7 +272,7 @@ class CompiledFunction:
         """The same with arguments that need conversion, symbolic sizes or `out`."""
         if len(arrays) != len(self._parameters):
             raise self._wrong_count(len(arrays))
-        then = epoch()
+        then = current_version()
         accepted = [p.accepted(a) for p, a in zip(self._parameters, arrays, strict=True)]
         sizes = self._binding.bind(accepted, given)
         self._check_facts(sizes)

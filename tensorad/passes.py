@@ -84,7 +84,7 @@ def run_passes(
     Raises:
         InternalError: with `verify` or `check`, the first pass that is wrong.
     """
-    if not is_watched():
+    if not bypasses_memo():
         for p in passes:
             state = p.run(context, state)
         return state
@@ -94,7 +94,7 @@ def run_passes(
     return state
 
 
-def is_watched() -> bool:
+def bypasses_memo() -> bool:
     """Whether somebody wants to see the passes run: then nothing is left out or remembered."""
     settings = config.current()
     if not settings.debug:

@@ -99,7 +99,7 @@ def on_forget(clear: Action) -> None:
 
 
 def forget() -> None:
-    """Empty every memory of results: what is asked next is derived anew (for measurements)."""
+    """Empty every memo: what is asked next is derived anew (for measurements)."""
     for clear in _memories:
         clear()
 

@@ -208,8 +208,8 @@ def Derivative(expr: Expr, var: Expr) -> Expr:
 def RemoveUnusedDimsRecursively(tensors: Tensor | Sequence[Tensor]) -> Any:
     """The tensors over intermediates without axes that their formulas do not use.
 
-    Maps to `simplify.unused.drop_unused_axes`; given tensors keep their shapes. A tensor for a
-    tensor, a list for a list.
+    Maps to `simplify.formula.unused_axes.drop_unused_axes`; given tensors keep their shapes. A
+    tensor for a tensor, a list for a list.
     """
     made = drop_unused_axes(check_tensors(tensors, "RemoveUnusedDimsRecursively"))
     return made[0] if isinstance(tensors, Tensor) else made

@@ -1,9 +1,8 @@
-"""Passes over the rows of one loop: neighbours that read each other become one, and the next
-row is asked for while this one is computed.
+"""Fuses passes over one row (`pass_legality` decides) and prefetches the next row meanwhile.
 
 The loops and the order of every sum are given. What is stored and read again at the same place
 stays in a register; a row that several passes read comes from memory in the first of them, which
-would wait for it: passes that compute much ask for the row after it, each for some of the tensors.
+would wait for it: passes that compute much prefetch the row after it, each for some of the tensors.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tensorad.codegen.caches.hints import SHORT_ROWS, far_tensors
+from tensorad.codegen.caches.cache_hints import SHORT_ROWS, tensors_beyond_l2
 from tensorad.codegen.caches.pass_legality import only_computes, same_bounds, with_pass
-from tensorad.codegen.cost.memory_model import AHEAD
+from tensorad.codegen.cost.memory_model import PREFETCH_DISTANCE
 from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Check, Fetch, Fold, For, If, Kernel, Stmt, Store
+from tensorad.codegen.loops.ir import Check, Fold, For, If, Kernel, Prefetch, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite, storing
-from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.vector_loops import is_vectorised
 from tensorad.codegen.loops.visit import all_expressions, statements, targets
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
@@ -39,13 +38,13 @@ from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads
 
 LANES: Final = 64
-"""Most elements that a pass of unknown width asks for at a time."""
+"""Most elements that a pass of unknown width prefetches at a time."""
 ROW_PART: Final = 8
-"""The part of the second cache that a row asked for ahead may fill."""
+"""The part of the second cache that a prefetched row may fill."""
 
 
 def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
-    """The kernel with neighbouring passes joined and the next rows asked for.
+    """The kernel with neighbouring passes fused and the next rows prefetched.
 
     Rows of tensors of unknown size, too: in a cache that costs nothing that can be measured.
     """
@@ -56,8 +55,8 @@ def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
     if made.joined:
         why = "one reads what the other stores or reads at the same place"
         note(Decision(kernel.writes, "passes over a row as one", why))
-    if made.fetched:
-        names = ", ".join([t.name for t in made.fetched])
+    if made.prefetched:
+        names = ", ".join([t.name for t in made.prefetched])
         note(
             Decision(
                 kernel.writes, f"the next row of {names} is fetched", "several passes read a row"
@@ -65,7 +64,7 @@ def with_row_passes(kernel: Kernel, schedules: Schedules) -> Kernel:
         )
     if made.joined:
         return _without_unread(replace(kernel, body=body))
-    return replace(kernel, body=body) if made.fetched else kernel
+    return replace(kernel, body=body) if made.prefetched else kernel
 
 
 def _without_unread(kernel: Kernel) -> Kernel:
@@ -95,7 +94,7 @@ def _storing(body: tuple[Stmt, ...], kept: Mapping[Tensor, None]) -> tuple[Stmt,
 
 
 def _has_passes(s: Stmt) -> bool:
-    return isinstance(s, For) and sum(runs_in_lanes(c) for c in s.body) > 1
+    return isinstance(s, For) and sum(is_vectorised(c) for c in s.body) > 1
 
 
 class _Passes:
@@ -104,16 +103,16 @@ class _Passes:
     def __init__(self, kernel: Kernel, schedules: Schedules) -> None:
         self.schedules = schedules
         self.joined = 0
-        self.fetched: dict[Tensor, None] = {}
+        self.prefetched: dict[Tensor, None] = {}
         written = dict.fromkeys(kernel.writes)
-        far = dict.fromkeys(far_tensors(kernel, beyond=True))
-        self.far = [t for t in kernel.reads if t not in written and t in far]
+        beyond_l2 = dict.fromkeys(tensors_beyond_l2(kernel, assume_large=True))
+        self.beyond_l2 = [t for t in kernel.reads if t not in written and t in beyond_l2]
 
     def statement(self, s: Stmt) -> Stmt | None:
         """A loop around passes, whose inner loops are changed."""
         if not isinstance(s, For) or not _has_passes(s):
             return None
-        return replace(s, body=self.ask_ahead(s.axis, self.join(s.body)))
+        return replace(s, body=self.prefetch_next_row(s.axis, self.join(s.body)))
 
     def join(self, body: Sequence[Stmt]) -> list[Stmt]:
         """Every pass that may run with one before it does."""
@@ -129,18 +128,18 @@ class _Passes:
             result = [*result, s] if together is None else together
         return result
 
-    def ask_ahead(self, row: Axis, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-        """The passes, each of which may ask for what others read in the next row."""
-        passes = [s for s in body if isinstance(s, For) and runs_in_lanes(s)]
+    def prefetch_next_row(self, row: Axis, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        """The passes, each of which may prefetch what others read in the next row."""
+        passes = [s for s in body if isinstance(s, For) and is_vectorised(s)]
         if len(passes) < 2:
             return tuple(body)
-        wanted: dict[For, dict[Fetch, None]] = {}
-        for t in self.far:
-            asked = _row_after(t, row, passes, wanted)
-            if asked is not None:
-                loop, fetch = asked
-                wanted.setdefault(loop, {})[fetch] = None
-                self.fetched[t] = None
+        wanted: dict[For, dict[Prefetch, None]] = {}
+        for t in self.beyond_l2:
+            prefetches = _row_after(t, row, passes, wanted)
+            if prefetches is not None:
+                loop, prefetch = prefetches
+                wanted.setdefault(loop, {})[prefetch] = None
+                self.prefetched[t] = None
         found: list[Stmt] = []
         for s in body:
             more = wanted.get(s) if isinstance(s, For) else None
@@ -152,9 +151,9 @@ class _Passes:
 
 
 def _row_after(
-    t: Tensor, row: Axis, passes: Sequence[For], asked: Mapping[For, Mapping[Fetch, None]]
-) -> tuple[For, Fetch] | None:
-    """The pass that asks for a later row of a tensor, and what each of its steps asks for."""
+    t: Tensor, row: Axis, passes: Sequence[For], prefetches: Mapping[For, Mapping[Prefetch, None]]
+) -> tuple[For, Prefetch] | None:
+    """The pass that prefetches a later row of a tensor, and what each of its steps prefetches."""
     found = [(s, e) for s in passes for e in reads(*all_expressions(s.body)) if e.tensor is t]
     if not found or not _is_row(found[0][1], found[0][0], row):
         return None
@@ -162,12 +161,12 @@ def _row_after(
     able = [s for s in passes if only_computes(s) and same_bounds(s.axis, first.axis)]
     if not able:
         return None
-    loop = max(able, key=lambda s: _ease(s, len(asked.get(s, ()))))
+    loop = max(able, key=lambda s: _ease(s, len(prefetches.get(s, ()))))
     size_bytes = (first.axis.extent or 1) * t.dtype.size_bytes
-    further = mul(int_const(-(-AHEAD // size_bytes)), row.step)
+    further = mul(int_const(-(-PREFETCH_DISTANCE // size_bytes)), row.step)
     image = substitutor({row: add(row, further), first.axis: loop.axis})
     indices = tuple([image(i) for i in e.indices])
-    return loop, Fetch(t, indices, loop.width or LANES)
+    return loop, Prefetch(t, indices, loop.width or LANES)
 
 
 def _is_row(e: Read, loop: For, row: Axis) -> bool:
@@ -183,13 +182,13 @@ def _is_row(e: Read, loop: For, row: Axis) -> bool:
     return fits and where.stride(loop.axis) == 1 and bool(where.stride(row))
 
 
-def _ease(s: For, asked: int) -> float:
-    """What a pass computes for each line that it moves once it asks for one more.
+def _ease(s: For, prefetches: int) -> float:
+    """What a pass computes for each line that it moves once it prefetches one more.
 
     A store that streams moves a line, too, but nothing waits for its arrival: it counts half.
     """
     streams = sum(isinstance(c, Store) and c.streaming for c in s.body)
-    return _work(s) / (1 + asked + streams / 2)
+    return _work(s) / (1 + prefetches + streams / 2)
 
 
 def _work(s: For) -> int:

@@ -18,7 +18,7 @@ from tensorad.ir.analysis.sizes import assumed_bytes
 from tensorad.ir.tensor import Constant, Tensor
 
 
-def in_memory_order(program: LoopProgram) -> LoopProgram:
+def in_peak_memory_order(program: LoopProgram) -> LoopProgram:
     """The program with its kernels in an order in which temporaries take less memory at once.
 
     Next runs what frees at least what it makes, first of all what makes least, and checks, which

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tensorad.codegen.caches.cache_hints import is_memory_bound, streamed_tensors, with_cache_hints
 from tensorad.codegen.caches.fuse_passes import with_row_passes
-from tensorad.codegen.caches.hints import streamed_tensors, waits_for_memory, with_memory_hints
-from tensorad.codegen.caches.misaligned_tiles import through_strips
+from tensorad.codegen.caches.misaligned_tiles import with_tile_buffers
 from tensorad.codegen.caches.multiversion import Version, Versions, join_versions, split_versions
 from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
 from tensorad.codegen.caches.pipeline_stores import with_rows_overlapped
-from tensorad.codegen.caches.streaming_buffers import through_buffers
-from tensorad.codegen.caches.symbolic_strips import in_strips
+from tensorad.codegen.caches.symbolic_strips import with_symbolic_strips
+from tensorad.codegen.caches.write_combining import with_write_combining
 from tensorad.codegen.cost.parallel_work import with_work
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.forms import alone, loops_differ
@@ -63,11 +63,12 @@ def _with_kernel(v: Version, kernel: Kernel) -> Version:
     return v if kernel is v.kernel else replace(v, kernel=kernel)
 
 
-def _by_buffers(change: _Buffered, *, beyond: bool = False) -> Callable[..., Versions]:
-    """A change of versions whose streamed stores wait for memory; `beyond`: only of the second."""
+def _by_buffers(change: _Buffered, *, assume_large: bool = False) -> Callable[..., Versions]:
+    """A change of versions whose streamed stores wait for memory; `assume_large`: only of the
+    second."""
 
     def run(schedules: Schedules, v: Version) -> Version:
-        if not v.waits or (beyond and not v.beyond):
+        if not v.waits or (assume_large and not v.assume_large):
             return v
         body, made = change(v.kernel.body, dict.fromkeys(v.streamed), v.kernel.scratch)
         return replace(v, kernel=replace(v.kernel, body=body, scratch=(*v.kernel.scratch, *made)))
@@ -76,16 +77,16 @@ def _by_buffers(change: _Buffered, *, beyond: bool = False) -> Callable[..., Ver
 
 
 def _with_streams(schedules: Schedules, v: Version) -> Version:
-    streamed = tuple(streamed_tensors(v.kernel, schedules, beyond=v.beyond))
+    streamed = tuple(streamed_tensors(v.kernel, schedules, assume_large=v.assume_large))
     if not streamed:
         return v
     why = "they exceed the last cache with what is read"
     note(Decision(streamed, "streaming stores", why))
-    return replace(v, streamed=streamed, waits=waits_for_memory(v.kernel))
+    return replace(v, streamed=streamed, waits=is_memory_bound(v.kernel))
 
 
 def _marked(schedules: Schedules, v: Version) -> Version:
-    return _with_kernel(v, with_memory_hints(v.kernel, v.streamed, beyond=v.beyond))
+    return _with_kernel(v, with_cache_hints(v.kernel, v.streamed, assume_large=v.assume_large))
 
 
 KERNEL_PASSES: Final[tuple[KernelPass, ...]] = (
@@ -98,17 +99,19 @@ KERNEL_PASSES: Final[tuple[KernelPass, ...]] = (
     Pass("choose_streams", _each(_with_streams), "on plain loops, whose work says what waits"),
     Pass(
         "buffer_streams",
-        _by_buffers(through_buffers),
+        _by_buffers(with_write_combining),
         "before strips: it takes whole loops, strips are single ones",
     ),
     Pass(
         "buffer_ragged_strips",
-        _by_buffers(lambda body, streamed, scratch: through_strips(body, streamed)),
+        _by_buffers(lambda body, streamed, scratch: with_tile_buffers(body, streamed)),
         "on strips of the schedule, before others are made",
     ),
     Pass(
         "strip_symbolic_tiles",
-        _by_buffers(lambda body, streamed, scratch: in_strips(body, streamed), beyond=True),
+        _by_buffers(
+            lambda body, streamed, scratch: with_symbolic_strips(body, streamed), assume_large=True
+        ),
         "on tiles that are left; before marks, which its stores get too",
     ),
     Pass("mark_memory", _each(_marked), "once loops stand: what is asked for depends on them"),

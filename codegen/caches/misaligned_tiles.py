@@ -28,7 +28,7 @@ REGISTERS: Final = 4
 """Registers that are copied at a time."""
 
 
-def through_strips(
+def with_tile_buffers(
     body: Sequence[Stmt], streamed: Collection[Tensor]
 ) -> tuple[tuple[Stmt, ...], list[Tensor]]:
     """The loops whose strips stream to such rows, stored by way of buffers, and the buffers."""

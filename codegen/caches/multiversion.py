@@ -1,8 +1,8 @@
 """Loops in two versions where a call's sizes decide whether what they store leaves the caches.
 
-Streaming stores, blocks of whole lines and loads of bands pay beyond the caches and cost time in
+Streaming stores, blocks of whole lines and preloaded rows pay beyond the caches and cost time in
 them. With symbolic sizes a kernel that mostly waits for memory gets the loops of both: they stand
-one after the other, and those that a call's sizes do not ask for make no iteration. They store
+one after the other, and those that a call's sizes do not choose make no iteration. They store
 the same bits.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
-from tensorad.codegen.caches.hints import LARGE, largest_unknown, waits_for_memory
+from tensorad.codegen.caches.cache_hints import LARGE, is_memory_bound, largest_unknown
 from tensorad.codegen.cost.memory_model import SHORTEST
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import Check, For, Kernel, Store
@@ -33,13 +33,13 @@ class Version:
     """A kernel, or its loops for sizes on one side of the last cache.
 
     Attributes:
-        beyond: whether symbolic sizes are taken for so large that no cache holds a tensor.
+        assume_large: whether symbolic sizes are taken for so large that no cache holds a tensor.
         streamed: what its stores are to take past the caches.
         waits: whether these stores wait for memory, so that buffers pay.
     """
 
     kernel: Kernel
-    beyond: bool = False
+    assume_large: bool = False
     streamed: tuple[Tensor, ...] = ()
     waits: bool = False
 
@@ -53,24 +53,32 @@ def split_versions(schedules: Schedules, versions: Versions) -> Versions:
     (only,) = versions
     if not _may_leave(only.kernel, schedules):
         return versions
-    return only, replace(only, beyond=True)
+    return only, replace(only, assume_large=True)
 
 
 def join_versions(schedules: Schedules, versions: Versions) -> Versions:
     """One kernel of both, guarded by sizes; the first alone if the other never streams."""
-    near, *others = versions
+    in_caches, *others = versions
     if not others:
         return versions
-    (far,) = others
-    if not any(_streams(s) for s in statements(far.kernel.body) if isinstance(s, For)):
-        return (near,)
-    leaves = _leaves_caches(near.kernel)
+    (beyond_caches,) = others
+    if not any(_streams(s) for s in statements(beyond_caches.kernel.body) if isinstance(s, For)):
+        return (in_caches,)
+    leaves = _leaves_caches(in_caches.kernel)
     why = f"used where {leaves}"
-    note(Decision(far.streamed, "streaming stores in loops of their own", why))
-    parts = _where(leaves, near.kernel, run=False), _where(leaves, far.kernel, run=True)
-    scratch = tuple(dict.fromkeys((*near.kernel.scratch, *far.kernel.scratch)))
+    note(Decision(beyond_caches.streamed, "streaming stores in loops of their own", why))
+    parts = (
+        _where(leaves, in_caches.kernel, run=False),
+        _where(leaves, beyond_caches.kernel, run=True),
+    )
+    scratch = tuple(dict.fromkeys((*in_caches.kernel.scratch, *beyond_caches.kernel.scratch)))
     body = tuple([s for part in parts for s in part])
-    kernel = replace(near.kernel, body=body, scratch=scratch, apart=far.kernel.apart)
+    kernel = replace(
+        in_caches.kernel,
+        body=body,
+        scratch=scratch,
+        unaliased_with=beyond_caches.kernel.unaliased_with,
+    )
     return (Version(kernel),)
 
 
@@ -83,7 +91,7 @@ def _may_leave(kernel: Kernel, schedules: Schedules) -> bool:
         return False
     if any(isinstance(s, Check) for s in statements(kernel.body)):
         return False
-    return waits_for_memory(kernel, SHARE)
+    return is_memory_bound(kernel, SHARE)
 
 
 def _streams(s: For) -> bool:

@@ -1,4 +1,4 @@
-"""Two passes over a row as one: what the first stores the second reads, or both read the same.
+"""Decides whether two loops over a row may be fused: dependences, registers, and what it saves.
 
 No sum changes its order: lanes and registers of a loop that folds stay as they are.
 """
@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from tensorad.codegen.cost.operation_costs import takes_long
-from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, Stmt, Store
+from tensorad.codegen.loops.ir import Assign, Check, Fold, For, Prefetch, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
-from tensorad.codegen.loops.vector_loops import lanes_for, registers_for, runs_in_lanes
+from tensorad.codegen.loops.vector_loops import is_vectorised, lanes_for, registers_for
 from tensorad.codegen.loops.visit import (
     all_expressions,
     params_of,
@@ -45,11 +45,11 @@ def with_pass(before: Sequence[Stmt], s: For, free: bool) -> list[Stmt] | None:
             return [*before[:at], *before[at + 1 :], together]
     for at in range(len(before) - 1, -1, -1):
         first = before[at]
-        if not (isinstance(first, For) and runs_in_lanes(first)):
+        if not (isinstance(first, For) and is_vectorised(first)):
             continue
         starts = [c for c in before[at + 1 :] if _starts_sums_of(s, c)]
         between = [c for c in before[at:] if c not in starts]
-        if not _is_independent(between, s):
+        if not _has_no_dependence(between, s):
             return None
         together = _side_by_side(first, s, free)
         if together is not None:
@@ -80,14 +80,14 @@ def same_bounds(a: Axis, b: Axis) -> bool:
 
 
 def is_simple(s: For) -> bool:
-    """Whether it runs in lanes and only computes, folds, and stores to the caches."""
+    """Whether it is vectorised and only computes, folds, and stores to the caches."""
     return only_computes(s) and not any(isinstance(c, Store) and c.streaming for c in s.body)
 
 
 def only_computes(s: For) -> bool:
-    """Whether it runs in lanes and only computes, folds, stores, and asks for lines."""
-    plain = runs_in_lanes(s) and s.within is None
-    return plain and all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body)
+    """Whether it is vectorised and only computes, folds, stores, and prefetches."""
+    plain = is_vectorised(s) and s.within is None
+    return plain and all(isinstance(c, (Assign, Fold, Store, Prefetch)) for c in s.body)
 
 
 def lanes_of_loop(s: For) -> int:
@@ -131,9 +131,9 @@ def _stored_and_read(first: For, second: For) -> For | None:
 
 
 def _both(first: For, second: For, body: tuple[Stmt, ...], width: int) -> For:
-    ahead = tuple(dict.fromkeys((*first.ahead, *second.ahead)))
+    prefetched = tuple(dict.fromkeys((*first.prefetched, *second.prefetched)))
     lanes = max(first.lanes, second.lanes)
-    return For(first.axis, body, "vector", width, ahead=ahead, lanes=lanes)
+    return For(first.axis, body, "vector", width, prefetched=prefetched, lanes=lanes)
 
 
 def _common_width(first: For, second: For) -> int | None:
@@ -195,10 +195,10 @@ def _with_scalars(
 # Both read the same
 
 
-def _is_independent(before: Sequence[Stmt], s: For) -> bool:
+def _has_no_dependence(before: Sequence[Stmt], s: For) -> bool:
     """Whether a loop may run before other statements."""
     every = [*statements(before)]
-    if any(isinstance(c, Check) or (isinstance(c, Fetch) and c.now) for c in every):
+    if any(isinstance(c, Check) or (isinstance(c, Prefetch) and c.now) for c in every):
         return False
     mine = [*statements(s.body)]
     for part, rest in ((mine, every), (every, mine)):

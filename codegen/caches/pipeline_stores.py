@@ -16,9 +16,9 @@ from tensorad.codegen.cost.memory_model import ROWS_AHEAD
 from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.cost.store_groups import group_of
 from tensorad.codegen.directives import Schedules
-from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, Kernel, Stmt, Store
+from tensorad.codegen.loops.ir import Assign, Check, Fold, For, Kernel, Prefetch, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
-from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.vector_loops import is_vectorised
 from tensorad.codegen.loops.visit import all_expressions, params_of, statements, targets
 from tensorad.codegen.nest.access import access
 from tensorad.ir.analysis.decisions import Decision, note
@@ -95,7 +95,7 @@ def _parts(s: For) -> _Parts | None:
 
 def _streams(last: For, store: Store) -> bool:
     """Whether a pass only stores a long row of one tensor, past the caches."""
-    if not runs_in_lanes(last) or len(last.body) > 1 or last.within is not None or last.ahead:
+    if not is_vectorised(last) or len(last.body) > 1 or last.within is not None or last.prefetched:
         return False
     if not store.streaming or len(store.tensors) > 1 or last.axis.extent is None:
         return False
@@ -107,9 +107,9 @@ def _streams(last: For, store: Store) -> bool:
 
 def _is_long(s: For, last: For) -> bool:
     """Whether a pass over the same elements computes for as long as memory needs for them."""
-    if not runs_in_lanes(s) or s.within is not None or not same_bounds(s.axis, last.axis):
+    if not is_vectorised(s) or s.within is not None or not same_bounds(s.axis, last.axis):
         return False
-    if not all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body):
+    if not all(isinstance(c, (Assign, Fold, Store, Prefetch)) for c in s.body):
         return False
     order = postorder(*all_expressions(s.body))
     return any(isinstance(e, Call) and takes_long(e) for e in order)
@@ -170,7 +170,7 @@ def _next_row(p: _Parts, row: Expr) -> tuple[Stmt, ...]:
     later: dict[Expr, Expr] = {a: add(row, int_const(ROWS_AHEAD)), p.last.axis: lower}
     beside = (_stored(p, sub(row, ONE), size, add(number, ONE)), _piece(p, row, size, number))
     return (
-        *placed((Fetch(p.out, p.store.indices, 1),), later),
+        *placed((Prefetch(p.out, p.store.indices, 1),), later),
         *placed(p.before, {a: row}),
         _stored(p, sub(row, ONE), size, int_const(0)),
         For(number, beside),

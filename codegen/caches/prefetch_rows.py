@@ -1,9 +1,9 @@
-"""Bands of rows: what a loop reads from several rows side by side is loaded row by row before.
+"""Prefetching of several rows that a loop reads side by side: row by row, as they lie in memory.
 
 A processor's prefetcher follows one row to its end and goes on with the next; hops from row to row
 stop it. So where a vector loop reads rows of a large tensor at the same time, each of its lines is
 loaded once before, in the order of memory. One of several passes that computes much for each line
-asks for later ones instead, in the same order. No value depends on it.
+prefetches later ones instead, in the same order. No value depends on it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
-from tensorad.codegen.cost.memory_model import AHEAD, LONGEST, MAX_STRIDE
+from tensorad.codegen.cost.memory_model import LONGEST, MAX_STRIDE, PREFETCH_DISTANCE
 from tensorad.codegen.loops.index_ranges import joined_digits, substitutor
-from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store
-from tensorad.codegen.loops.vector_loops import lanes_for, runs_in_lanes
+from tensorad.codegen.loops.ir import Assign, Fold, For, If, Prefetch, Stmt, Store
+from tensorad.codegen.loops.vector_loops import is_vectorised, lanes_for
 from tensorad.codegen.loops.visit import all_expressions, direct, expressions, nested
 from tensorad.codegen.nest.access import FAR, strides
 from tensorad.codegen.target import machine
@@ -42,60 +42,65 @@ from tensorad.ir.visit import free_leaves, postorder, reads
 from tensorad.simplify.index.linear import Linear, linear_form
 
 SHARE = 4
-"""The part of the first cache that a band may fill, and of the second that rows of a turn may."""
+"""The part of the first cache that rows side by side may fill, and of the second that those of an
+iteration may."""
 OPERATIONS = 4
-"""What one of several passes may compute for each line of a band that it loads: with more it
-computes for longer than memory takes, and asks for lines."""
+"""What one of several passes may compute for each line that it loads: with more it computes for
+longer than memory takes, and prefetches."""
 FEW_LINES = 5
 """Rows of fewer lines are loaded before whatever registers hold: a loop that hops between such rows
 is followed through none of them."""
 
 
-def bands(s: For, far: Mapping[Tensor, None], around: Sequence[Axis]) -> dict[Tensor, list[Stmt]]:
-    """Per tensor of which a loop reads a band: loads of one element of each line.
+def row_preloads(
+    s: For, beyond_l2: Mapping[Tensor, None], around: Sequence[Axis]
+) -> dict[Tensor, list[Stmt]]:
+    """Per tensor of which a loop reads rows side by side: loads of one element of each line.
 
-    Not where the next turn of a loop `around` it, the innermost last, reads some of the rows again:
-    there is more to compute for each line, and those that are asked for arrive meanwhile. Nor
-    where a line of longer rows fills several registers: what is computed for it takes as many
+    Not where the next iteration of a loop `around` it, the innermost last, reads some of the rows
+    again: there is more to compute for each line, and those that are prefetched arrive meanwhile.
+    Nor where a line of longer rows fills several registers: what is computed for it takes as many
     times as long, and nothing else is loaded then.
     """
     found: dict[Tensor, list[Stmt]] = {}
     m = machine.current()
-    for t, places in direct_reads(s, far).items():
+    for t, places in direct_reads(s, beyond_l2).items():
         rows, stride = _rows(s, t, places, around)
         length = (s.axis.extent or 0) * stride * t.dtype.size_bytes
-        waits = m.vector_bytes >= m.line or length < FEW_LINES * m.line or not runs_in_lanes(s)
+        waits = m.vector_bytes >= m.line or length < FEW_LINES * m.line or not is_vectorised(s)
         if len(rows) > 1 and waits:
             found[t] = _lines(s, rows, stride)
     return found
 
 
-def bands_ahead(
-    s: For, far: Mapping[Tensor, None], around: Sequence[Axis]
+def row_prefetches(
+    s: For, beyond_l2: Mapping[Tensor, None], around: Sequence[Axis]
 ) -> dict[Tensor, list[Stmt]]:
-    """Per tensor of which a loop in lanes reads a band without gaps: asks for a later one, each
-    register for its part of all lines, in the order of memory.
+    """Per tensor of which a vectorised loop reads rows without gaps: prefetches of later ones, by
+    each register of its part of all lines, in the order of memory.
 
     Only where much is computed for each line: loads that are waited for would keep the processor
-    from computing, and requests arrive meanwhile.
+    from computing, and prefetched lines arrive meanwhile.
     """
     found: dict[Tensor, list[Stmt]] = {}
     extent = s.axis.extent
-    if not (runs_in_lanes(s) and extent) or any(isinstance(c, (For, If)) for c in s.body):
+    if not (is_vectorised(s) and extent) or any(isinstance(c, (For, If)) for c in s.body):
         return found
     computed = sum([_operations(c) for c in s.body])
-    for t, places in direct_reads(s, far).items():
+    for t, places in direct_reads(s, beyond_l2).items():
         rows, stride = _rows(s, t, places, around)
-        band = _without_gaps(s, rows, stride) if len(rows) > 1 else None
-        if band is None:
+        stretch = _without_gaps(s, rows, stride) if len(rows) > 1 else None
+        if stretch is None:
             continue
-        first, total = band
+        first, total = stretch
         each = -(-total // extent)
         lines = each * lanes_for([t]) * t.dtype.size_bytes / machine.current().line
         if computed > OPERATIONS * lines:
-            turn = linear_form(sub(s.axis, s.axis.lower))
-            where = first.plus(turn, each).plus(Linear({}, AHEAD // t.dtype.size_bytes))
-            found[t] = [Fetch(t, digits(joined_digits(where).to_expr(), t), total)]
+            iteration = linear_form(sub(s.axis, s.axis.lower))
+            where = first.plus(iteration, each).plus(
+                Linear({}, PREFETCH_DISTANCE // t.dtype.size_bytes)
+            )
+            found[t] = [Prefetch(t, digits(joined_digits(where).to_expr(), t), total)]
     return found
 
 
@@ -107,17 +112,18 @@ def _operations(s: Stmt) -> int:
     return sum([isinstance(e, (Call, Select)) for e in nodes])
 
 
-def rows_of_next_turn(
+def next_iteration_prefetches(
     s: For, large: Mapping[Tensor, None], around: Axis | None
 ) -> dict[Tensor, list[Stmt]]:
-    """Per tensor of which a vector loop reads rows side by side: asks for those of the next turn
-    of the loop `around` where this one reads, since each row is followed only a short way ahead.
+    """Per tensor of which a vector loop reads rows side by side: prefetches of those of the next
+    iteration of the loop `around` where this one reads, since each row is followed only a short way
+    ahead.
 
-    The last turn asks for what lies behind its rows, in the tensor or not. Rows that are stored
-    to memory side by side may become loops of their own: nothing is asked for there.
+    The last iteration prefetches what lies behind its rows, in the tensor or not. Rows that are
+    stored to memory side by side may become loops of their own: nothing is prefetched there.
     """
     streams = any(isinstance(c, Store) and c.streaming for c in s.body)
-    if around is None or streams or not runs_in_lanes(s):
+    if around is None or streams or not is_vectorised(s):
         return {}
     image = substitutor({around: add(around, around.step)})
     return {
@@ -127,29 +133,29 @@ def rows_of_next_turn(
     }
 
 
-def _later(s: For, t: Tensor, indices: tuple[Expr, ...]) -> Fetch:
-    return Fetch(t, indices, s.width or lanes_for([t]))
+def _later(s: For, t: Tensor, indices: tuple[Expr, ...]) -> Prefetch:
+    return Prefetch(t, indices, s.width or lanes_for([t]))
 
 
 def _follow_each_other(s: For, t: Tensor, places: Sequence[Read], around: Axis) -> bool:
-    """Whether the places are several long rows, the next turn's rows come behind them, and the
+    """Whether the places are several long rows, the next iteration's rows come behind them, and the
     second cache has room for both."""
     forms = [offset(t, e.indices) for e in places]
     starts = sorted([f.constant for f in forms])
-    turn = forms[0].terms.get(around, 0) * _step(around)
+    advance = forms[0].terms.get(around, 0) * _step(around)
     if s.axis.extent is None or any(i.kinds & READ for e in places for i in e.indices):
         return False
     size = t.dtype.size_bytes
     alike = all(f.terms == forms[0].terms for f in forms) and forms[0].terms.get(s.axis) == 1
     long = s.axis.extent * size >= LONGEST
     apart = all(low + s.axis.extent <= high for low, high in pairwise(starts))
-    behind = len(starts) > 1 and starts[-1] - starts[0] < turn
-    fits = SHARE * turn * size <= machine.current().l2
+    behind = len(starts) > 1 and starts[-1] - starts[0] < advance
+    fits = SHARE * advance * size <= machine.current().l2
     return alike and long and apart and behind and fits
 
 
 def is_plain(s: For) -> bool:
-    """Whether a loop outside of lanes makes all of its reads, one element after the other."""
+    """Whether a loop that is not vectorised makes all of its reads, one element after the other."""
     if s.kind != "serial" or s.axis.step is not ONE:
         return False
     if not all(isinstance(c, (Assign, Fold, Store)) for c in s.body):
@@ -159,12 +165,12 @@ def is_plain(s: For) -> bool:
     return not (any(e.kinds & SELECT for e in every) or any(i.kinds & PARAM for i in indices))
 
 
-def direct_reads(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, list[Read]]:
+def direct_reads(s: For, beyond_l2: Mapping[Tensor, None]) -> dict[Tensor, list[Read]]:
     """What a loop reads itself of large tensors, not in further loops or branches."""
     found: dict[Tensor, dict[Read, None]] = {}
     for c in direct(s.body):
         for e in reads(*expressions(c)):
-            if e.tensor in far:
+            if e.tensor in beyond_l2:
                 found.setdefault(e.tensor, {})[e] = None
     return {t: [*places] for t, places in found.items()}
 
@@ -201,7 +207,7 @@ Places = dict[tuple[Expr, ...], tuple[Axis, ...]]
 """Indices of elements, each with the axes of the loops that it is read or stored in."""
 
 
-def _used_inside(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, Places]:
+def _used_inside(s: For, beyond_l2: Mapping[Tensor, None]) -> dict[Tensor, Places]:
     """What a loop with others inside surely reads and stores, if the bounds are constant."""
     found: dict[Tensor, Places] = {}
     if not any(isinstance(c, For) for c in s.body):
@@ -218,34 +224,36 @@ def _used_inside(s: For, far: Mapping[Tensor, None]) -> dict[Tensor, Places]:
         if isinstance(c, Store) and not c.streaming:
             used += [(t, c.indices) for t in c.tensors]
         for t, indices in used:
-            if t in far:
+            if t in beyond_l2:
                 axes = [x.axis for x in around if isinstance(x, For)]
                 found.setdefault(t, {})[indices] = tuple(axes)
     return found
 
 
-def with_rows_asked(s: For, far: Mapping[Tensor, None]) -> For:
-    """The loop, if its lanes take rows from end to end, asking for the rows of later turns.
+def with_row_prefetches(s: For, beyond_l2: Mapping[Tensor, None]) -> For:
+    """The loop, prefetching rows of later iterations if its lanes take rows from end to end.
 
-    Each turn of the loop inside asks for the next few lines, in the order of memory: no
+    Each iteration of the loop inside prefetches the next few lines, in the order of memory: no
     prefetcher follows as many rows as there are lanes.
     """
     inside = next((c for c in s.body if isinstance(c, For) and c.axis.extent), None)
     if inside is None:
         return s
-    asked: list[Stmt] = []
-    for t, places in _used_inside(s, far).items():
+    prefetches: list[Stmt] = []
+    for t, places in _used_inside(s, beyond_l2).items():
         found = _whole_rows(s, t, places)
         if found is not None:
             first, total = found
             line = max(1, machine.current().line // t.dtype.size_bytes)
             part = -(-total // (inside.axis.extent or 1) // line) * line
-            turns = -(-AHEAD // (total * t.dtype.size_bytes))
-            turn = linear_form(sub(inside.axis, inside.axis.lower))
-            where = first.plus(turn, part).plus(Linear({}, turns * total))
-            asked.append(Fetch(t, digits(joined_digits(where).to_expr(), t), part))
-    again = replace(inside, body=(*asked, *inside.body))
-    return replace(s, body=tuple([again if c is inside else c for c in s.body])) if asked else s
+            iterations = -(-PREFETCH_DISTANCE // (total * t.dtype.size_bytes))
+            iteration = linear_form(sub(inside.axis, inside.axis.lower))
+            where = first.plus(iteration, part).plus(Linear({}, iterations * total))
+            prefetches.append(Prefetch(t, digits(joined_digits(where).to_expr(), t), part))
+    again = replace(inside, body=(*prefetches, *inside.body))
+    return (
+        replace(s, body=tuple([again if c is inside else c for c in s.body])) if prefetches else s
+    )
 
 
 def _whole_rows(s: For, t: Tensor, places: Places) -> tuple[Linear, int] | None:
@@ -280,7 +288,7 @@ def _ends(a: Expr) -> tuple[int, int]:
 
 
 def _comes_again(t: Tensor, where: Linear, reach: int, around: Sequence[Axis]) -> bool:
-    """Whether a later turn of a loop around reads rows again that are still in the second cache.
+    """Whether a later iteration of an outer loop reads rows again that are in the second cache.
 
     `reach` is how many elements the first of the rows and the last are apart.
     """
@@ -308,14 +316,14 @@ def _lines(s: For, rows: Sequence[Read], stride: int) -> list[Stmt]:
     """Load an element of each line of all rows, as one stretch if little lies between them."""
     t = rows[0].tensor
     step = max(1, machine.current().line // (stride * t.dtype.size_bytes))
-    band = _without_gaps(s, rows, stride)
-    if band is not None:
-        return [_stretch(t, *band, stride)]
+    stretch = _without_gaps(s, rows, stride)
+    if stretch is not None:
+        return [_stretch(t, *stretch, stride)]
     found: list[Stmt] = []
     for e in rows:
         at = axis(s.axis.name, s.axis.lower, s.axis.upper, step)
         inside = substitutor({s.axis: at})
-        found.append(For(at, (Fetch(t, tuple([inside(i) for i in e.indices]), 1, now=True),)))
+        found.append(For(at, (Prefetch(t, tuple([inside(i) for i in e.indices]), 1, now=True),)))
     return found
 
 
@@ -335,7 +343,7 @@ def _stretch(t: Tensor, first: Linear, total: int, stride: int) -> For:
     step = max(1, machine.current().line // (stride * t.dtype.size_bytes))
     k = axis("k", 0, total, step * stride)
     where = digits(joined_digits(first.plus(Linear({k: 1}, 0))).to_expr(), t)
-    return For(k, (Fetch(t, where, 1, now=True),))
+    return For(k, (Prefetch(t, where, 1, now=True),))
 
 
 def digits(number: Expr, t: Tensor) -> tuple[Expr, ...]:

@@ -1,9 +1,9 @@
-"""Strips of copies across whose extents are symbolic, where a call's sizes leave the caches.
+"""Strip-mines transposing copies of symbolic extents, where a call's sizes leave the caches.
 
-Tiles across rows of fixed extents are planned in strips (`schedule_cross`). With symbolic extents
-loops that stay in the caches need none; those for tensors beyond them get theirs here: few rows
-are read side by side from end to end, each line once, and whole lines are stored. Where a call's
-extents are too short for that, the loops run as they were. No value changes.
+Those of fixed extents are strip-mined by their plan (`transpose.strip_width`). With symbolic
+extents loops that stay in the caches need none; those for tensors beyond them get theirs here: few
+rows are read side by side from end to end, each line once, and whole lines are stored. Where a
+call's extents are too short for that, the loops run as they were. No value changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import For, Stmt, Store
 from tensorad.codegen.loops.rewrite import mapped
 from tensorad.codegen.loops.substitute import placed, where
-from tensorad.codegen.loops.vector_loops import lanes_for, runs_in_lanes
+from tensorad.codegen.loops.vector_loops import is_vectorised, lanes_for
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.schedule.emit import strips
 from tensorad.codegen.schedule.transpose import (
@@ -46,12 +46,12 @@ from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, reads
 
 
-def in_strips(
+def with_symbolic_strips(
     body: Sequence[Stmt], streamed: Collection[Tensor]
 ) -> tuple[tuple[Stmt, ...], list[Tensor]]:
     """The loops, tiles across rows of symbolic extents that stream in strips, and their buffers.
 
-    Requires: loops as `schedule_emit` writes them, whole tiles first, then the rows left.
+    Requires: loops as `schedule.emit` writes them, whole tiles first, then the rows left.
     """
     made: list[Tensor] = []
     return _looked_into(body, streamed, made), made
@@ -85,7 +85,7 @@ def _looked_into(
 def _tile(s: For, streamed: Collection[Tensor]) -> list[Store]:
     """The rows of a tile: the only statements in its lanes, alike but for the row; or none."""
     inner = s.body[0]
-    if len(s.body) > 1 or not isinstance(inner, For) or not runs_in_lanes(inner) or s.covering:
+    if len(s.body) > 1 or not isinstance(inner, For) or not is_vectorised(inner) or s.covering:
         return []
     lane, rows = inner.axis, [c for c in inner.body if isinstance(c, Store)]
     symbolic = lane.extent is None or not isinstance(s.axis.upper, Const)

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from tensorad.codegen.contraction.gapped_lanes import stretched
 from tensorad.codegen.contraction.operand_layout import in_place
-from tensorad.codegen.contraction.recognise import Contraction, Part, is_symbolic, size
+from tensorad.codegen.contraction.recognise import Contraction, Operand, is_symbolic, size
 from tensorad.codegen.contraction.register_tiles import Tile, covering_tile, lane_tiles
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.ir.expr import Axis
@@ -55,8 +55,8 @@ class Blocking:
     """
 
     contraction: Contraction
-    rows: Part
-    lanes: Part
+    rows: Operand
+    lanes: Operand
     group: tuple[Axis, ...]
     width: int
     panel: int
@@ -141,7 +141,7 @@ class Blocking:
         return self.contraction.depth * prod(size(a) for a in self.contraction.nest.axes)
 
     @property
-    def turns(self) -> int:
+    def issue_cycles(self) -> int:
         """Cycles in which the machine begins multiply-adds of one of our registers, at least."""
         return max(1, self.scale // self.units)
 

@@ -1,4 +1,4 @@
-"""Chooses how a contraction runs: which operand lies in lanes, register tile, packing, blocks.
+"""Decides how a contraction runs: the vectorised operand, register tile, packing, blocks.
 
 None of it changes a bit of the result: every element is one sum in the order of its reduce axes.
 """
@@ -16,15 +16,15 @@ from tensorad.codegen.contraction.cost import (
     copies_by_blocks,
     cycles_on,
     few_rows,
+    from_memory,
     gaps_cost,
-    is_streamed,
     least_cycles,
     rows_collide,
 )
-from tensorad.codegen.contraction.emit.reduce_strips import in_strips
+from tensorad.codegen.contraction.emit.reduce_strips import with_reduce_strips
 from tensorad.codegen.contraction.gapped_lanes import pitches, slab, steps_of_panel
 from tensorad.codegen.contraction.operand_layout import are_same, can_relayout, in_place, tap_groups
-from tensorad.codegen.contraction.recognise import Contraction, Part, is_symbolic, size
+from tensorad.codegen.contraction.recognise import Contraction, Operand, is_symbolic, size
 from tensorad.codegen.contraction.register_tiles import (
     LEAST_DEPTH,
     block_depth,
@@ -113,7 +113,7 @@ def _cheapest(
         if prod(size(a) for a in b.outer) * ceil(b.flat / b.panel) > 1:
             return replace(b, parallel=True)
         b = replace(b, rows_awake=_may_share_rows(b))
-    return b if choices.block is not None else in_strips(b, target)
+    return b if choices.block is not None else with_reduce_strips(b, target)
 
 
 def _may_share_rows(b: Blocking) -> bool:
@@ -170,7 +170,7 @@ def _drafts(c: Contraction, width: int, target: Processor, choices: Choices) -> 
                         yield replace(draft, most=fewer)
 
 
-def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:
+def _modes(c: Contraction, lanes: Operand, group: tuple[Axis, ...]) -> list[Mode]:
     """Where vectors may come from."""
     modes: list[Mode] = ["place", "panel"] if in_place(lanes, group) else ["panel"]
     alone = len(group) == 1 or any(are_same(group, g) for g in tap_groups(lanes, c))
@@ -181,7 +181,7 @@ def _modes(c: Contraction, lanes: Part, group: tuple[Axis, ...]) -> list[Mode]:
     return modes
 
 
-def _rows_mode(c: Contraction, rows: Part) -> Mode:
+def _rows_mode(c: Contraction, rows: Operand) -> Mode:
     """The broadcast operand is read where it lies if its address is affine in the loops."""
     value = rows.value
     if not isinstance(value, Read):
@@ -211,10 +211,10 @@ def _blocked(b: Blocking, target: Processor, choices: Choices) -> Blocking:
     lanes = max(unit, budget // row_bytes)
     outer = prod(size(a) for a in b.outer)
     rows = b.rows.extent * row_bytes
-    whole = outer > 1 and b.flat <= lanes and rows <= target.l2 // 4  # the next one is asked for
+    whole = outer > 1 and b.flat <= lanes and rows <= target.l2 // 4  # the next one is prefetched
     if sliced and few_rows(b, row_bytes // element, target) and not whole:
         lanes = unit  # all rows and a sliver stay in the second cache
-        if is_streamed(b, target):  # long pieces; what they are packed from passes that cache, too
+        if from_memory(b, target):  # long pieces; what they are packed from passes that cache, too
             lanes = ceil(2 * LONG_PIECE / (unit * element)) * unit
             if choices.block is None:
                 split, block = _split(c, kept(target) // (2 * lanes * element))

@@ -10,7 +10,7 @@ from tensorad.codegen.contraction.blocking import Blocking, store_stride
 from tensorad.codegen.contraction.emit.reduce_strips import column_of
 from tensorad.codegen.contraction.gapped_lanes import stretched
 from tensorad.codegen.contraction.operand_layout import in_place
-from tensorad.codegen.contraction.recognise import Part, size
+from tensorad.codegen.contraction.recognise import Operand, size
 from tensorad.codegen.contraction.register_tiles import enough, even_rows, step_cycles
 from tensorad.codegen.loops.index_ranges import Ranges, among
 from tensorad.codegen.model import PAGE, WAYS, Processor
@@ -33,7 +33,7 @@ PER_PANEL: Final = 50.0
 """Cycles of loops around a short row that is copied, and around a panel."""
 
 
-def is_streamed(b: Blocking, target: Processor) -> bool:
+def from_memory(b: Blocking, target: Processor) -> bool:
     """Whether the vectors come from memory, in long rows."""
     rows = in_place(b.lanes, b.group) and b.flat >= LONG_ROWS
     batch = prod(size(a) for a in b.contraction.batch)
@@ -52,7 +52,7 @@ def tile_cost(b: Blocking, lanes: int) -> float:
             if collide and step > WAYS:
                 busy += 1.3 * step
             total += groups * ((stop - start) // step) * (busy + 20.0 / b.depth)
-    return total / b.turns
+    return total / b.issue_cycles
 
 
 def _relaid(value: Read, target: Processor) -> float:
@@ -74,12 +74,12 @@ def copies_by_blocks(b: Blocking, target: Processor) -> bool:
     own = axis(split.name, 0, b.block)
     part = _places([substitute(i, {split: own}) for i in value.indices], (own, *inner), b.lanes)
     whole = _places(value.indices, (*c.batch, *c.reduced), b.lanes)
-    turns = ceil(b.shared / target.cores)
+    rounds = ceil(b.shared / target.cores)
     near = part * value.dtype.size_bytes <= target.l2 // 3
-    return near and NEAR_COPY * part * b.blocks * turns <= FAR_COPY * whole / target.cores
+    return near and NEAR_COPY * part * b.blocks * rounds <= FAR_COPY * whole / target.cores
 
 
-def _places(indices: Sequence[Expr], reduced: Sequence[Axis], part: Part) -> int:
+def _places(indices: Sequence[Expr], reduced: Sequence[Axis], part: Operand) -> int:
     """Elements of the box that an operand reads, whatever axes beside these are."""
     axes = (*reduced, *part.axes)
     ranges, found = Ranges(axes), 1
@@ -138,7 +138,7 @@ def least_cycles(draft: Blocking, target: Processor) -> float:
     depth, rows = draft.contraction.depth, draft.rows.extent
     tiles = [(min(rows, draft.most[n]), n * draft.scale) for n in range(1, draft.registers + 1)]
     steps = [(step_cycles(n, m, draft.units) + 20.0 / depth, n * m) for n, m in tiles]
-    each = [cycles / sums * draft.scale / draft.turns for cycles, sums in steps]
+    each = [cycles / sums * draft.scale / draft.issue_cycles for cycles, sums in steps]
     registers, full = draft.flat / draft.width, 0
     if draft.mode != "gaps" and (draft.mode != "panel" or in_place(draft.lanes, draft.group)):
         full = draft.flat // (draft.registers * draft.width) * draft.registers  # in any panels
@@ -169,7 +169,7 @@ def _around_tiles(b: Blocking, target: Processor) -> float:
         cost += copied + 0.25 * vectors
     elif b.flat * c.depth * element > target.l2 // 4 and b.tile_rows > 4:
         cost += 0.5 * vectors * b.tile_rows  # rows far apart, read again for every tile
-    if (b.mode != "relayout" or target.by_lines) and is_streamed(b, target):
+    if (b.mode != "relayout" or target.by_lines) and from_memory(b, target):
         cost += vectors * _per_vector(b, target)
     if b.rows_mode != "place":
         cost += 3.0 * b.rows.extent * c.depth * prod(size(a) for a in c.batch)
@@ -203,7 +203,7 @@ def _columns(b: Blocking, target: Processor) -> float:
     return target.by_lines * panels * read / target.pace if batch * read > target.l3 else 0.0
 
 
-def _unit_stride(part: Part, group: Sequence[Axis], width: int) -> bool:
+def _unit_stride(part: Operand, group: Sequence[Axis], width: int) -> bool:
     """Whether the innermost lane axis is contiguous in every read that uses it."""
     if size(group[-1]) < width // 2 and len(group) > 1:
         return False

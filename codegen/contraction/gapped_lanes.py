@@ -12,7 +12,13 @@ from math import ceil, prod
 
 from tensorad.codegen.contraction.digits import digits
 from tensorad.codegen.contraction.operand_layout import are_same
-from tensorad.codegen.contraction.recognise import Contraction, Part, is_affine, is_symbolic, size
+from tensorad.codegen.contraction.recognise import (
+    Contraction,
+    Operand,
+    is_affine,
+    is_symbolic,
+    size,
+)
 from tensorad.codegen.loops.index_ranges import Ranges, among
 from tensorad.ir.expr import ZERO, Axis, Expr, Read, add, axis, int_const, mul, read
 from tensorad.ir.tensor import dim_expr
@@ -20,7 +26,7 @@ from tensorad.ir.visit import substitute
 from tensorad.simplify.index.linear import Linear, linear_form
 
 
-def pitches(part: Part, group: Sequence[Axis], c: Contraction) -> tuple[int, ...] | None:
+def pitches(part: Operand, group: Sequence[Axis], c: Contraction) -> tuple[int, ...] | None:
     """Elements between neighbours along each lane axis where the operand lies, or its window.
 
     None where the axes are not, in this order, the last dimensions of a tensor.
@@ -60,7 +66,7 @@ def _span(index: Expr, group: Sequence[Axis], c: Contraction) -> int:
     return int(high) - int(low) + 1
 
 
-def shared_columns(part: Part, group: Sequence[Axis], c: Contraction) -> int:
+def shared_columns(part: Operand, group: Sequence[Axis], c: Contraction) -> int:
     """Zeros after each row of a window that those before the next row can stand for.
 
     No more than leave the lanes of two rows apart.

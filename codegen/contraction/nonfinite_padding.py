@@ -13,7 +13,7 @@ from math import prod
 from typing import Final
 
 from tensorad.codegen.contraction.digits import digits
-from tensorad.codegen.contraction.recognise import Contraction, Part
+from tensorad.codegen.contraction.recognise import Contraction, Operand
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.ir import If, Stmt
@@ -66,7 +66,7 @@ def added_up_again(c: Contraction, nest: Nest) -> tuple[tuple[Stmt, ...], list[T
     return tuple(body), flags
 
 
-def _looked_at(c: Contraction, other: Part, nest: Nest) -> tuple[Sequence[Axis], Expr]:
+def _looked_at(c: Contraction, other: Operand, nest: Nest) -> tuple[Sequence[Axis], Expr]:
     """The points to look at, and the condition that is not to hold there."""
     axes = _axes(c, other)
     plain = len(nest.tensors) == 1 and nest.values[0] is c.fold.accumulators[0]
@@ -112,7 +112,7 @@ def _unusual(value: Expr) -> Expr:
     return logical_not(call("isfinite", value))
 
 
-def _axes(c: Contraction, part: Part) -> list[Axis]:
+def _axes(c: Contraction, part: Operand) -> list[Axis]:
     """Those that an operand varies along."""
     used = free_leaves(part.value)
     return [a for a in (*c.batch, *part.axes, *c.reduced) if a in used]

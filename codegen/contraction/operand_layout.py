@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.codegen.contraction.recognise import Contraction, Part, is_affine, size
+from tensorad.codegen.contraction.recognise import Contraction, Operand, is_affine, size
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.ir.expr import Axis, Read
 from tensorad.ir.visit import postorder
 from tensorad.simplify.index.linear import linear_form
 
 
-def in_place(part: Part, group: Sequence[Axis]) -> bool:
+def in_place(part: Operand, group: Sequence[Axis]) -> bool:
     """Whether the flattened axes are neighbours in memory."""
     if part.padded or not isinstance(part.value, Read) or len(part.accesses) > 1:
         return False
@@ -24,7 +24,7 @@ def in_place(part: Part, group: Sequence[Axis]) -> bool:
     return True
 
 
-def can_relayout(part: Part, lane: Axis | None, c: Contraction) -> bool:
+def can_relayout(part: Operand, lane: Axis | None, c: Contraction) -> bool:
     """Whether the tensor can be copied with zeros around it and the lane axis innermost.
 
     The batch may share its dimension: groups of channels follow one another.
@@ -45,7 +45,7 @@ def can_relayout(part: Part, lane: Axis | None, c: Contraction) -> bool:
     return terms.pop(lane, 0) == 1 and all(among(a, c.batch) for a in terms)
 
 
-def tap_groups(lanes: Part, c: Contraction) -> list[tuple[Axis, ...]]:
+def tap_groups(lanes: Operand, c: Contraction) -> list[tuple[Axis, ...]]:
     """(tap, channel): neighbours in a copy with the channels innermost, next to what taps move."""
     value = lanes.value
     if not isinstance(value, Read) or len(lanes.axes) < 2:

@@ -50,7 +50,7 @@ Combine = Callable[[Expr, Expr], Expr]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Operand:
     """One operand: a value over output axes of its own, the batch and the reduce axes.
 
     Attributes:
@@ -83,8 +83,8 @@ class Contraction:
     fold: FoldLoop
     batch: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
-    left: Part
-    right: Part
+    left: Operand
+    right: Operand
     combine: Combine
 
     @cached_property
@@ -151,7 +151,7 @@ def recognise(nest: Nest) -> Contraction | None:
         padded = _padded(value, mine, (*own, *batch, *axes))
         if padded is None:
             return None
-        parts.append(Part(own, value, padded, any(g in left_out for g in mine)))
+        parts.append(Operand(own, value, padded, any(g in left_out for g in mine)))
     if not all(any(_belongs(g, s, batch, axes) for s in sides) for g in guards):
         return None
     return Contraction(nest, fold, batch, axes, parts[0], parts[1], combine)

@@ -194,7 +194,7 @@ def even_rows(count: int, most: int) -> list[tuple[int, int, int]]:
     return parts
 
 
-def lanes_of(t: Tile, width: int) -> int:
+def lanes_of_tile(t: Tile, width: int) -> int:
     """Lanes side by side; a short rest takes a part of a register."""
     if t.stop - t.start > width // 2:
         return t.registers * width

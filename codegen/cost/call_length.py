@@ -20,7 +20,7 @@ _KNOWN: Final = (Axis, Call, Const, Select, Size)
 
 
 def points_run(kernels: Iterable[Kernel], sizes: Mapping[Expr, int]) -> int:
-    """Statements that the kernels run, about; those of vector loops in lanes."""
+    """Statements that the kernels run, about; those of vector loops by registers."""
     return sum([_points(k.body, sizes, sizes, 1) for k in kernels])
 
 

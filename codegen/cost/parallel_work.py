@@ -46,7 +46,7 @@ _LANES: Final = 16
 _MOVED: Final = 2
 """Half cycles until a register is read, from a cache at hand; a store takes twice as long."""
 _CHAINED: Final = 8
-"""Half cycles of a fold outside of lanes, which waits for the one before."""
+"""Half cycles of a fold that is not vectorised, which waits for the one before."""
 _SHARED: Final = 4096
 """Most expression nodes looked at."""
 
@@ -114,8 +114,8 @@ class _Body:
 
     Attributes:
         trips: the iterations of each loop around them.
-        times: how often they run, those in lanes once for each register.
-        lane: the axis that is in lanes, if one is.
+        times: how often they run, vectorised ones once for each register.
+        lane: the vectorised axis, if there is one.
     """
 
     simple: list[Stmt]
@@ -163,7 +163,7 @@ def _flat(body: Sequence[Stmt]) -> list[Stmt]:
 
 
 def _half_cycles(body: Sequence[Stmt], lane: Axis | None) -> int:
-    """Of the statements of one body, for one register of lanes where they run in lanes."""
+    """Of the statements of one body, for one register of lanes where they are vectorised."""
     total = 0
     fused: dict[Expr, None] = {}
     for s in body:

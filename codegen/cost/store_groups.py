@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.codegen.cost.operation_costs import takes_long
-from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, Store
+from tensorad.codegen.loops.ir import Assign, Fold, For, Prefetch, Store
 from tensorad.codegen.loops.vector_loops import registers_for
 from tensorad.codegen.loops.visit import all_expressions, targets
 from tensorad.codegen.nest.access import access
@@ -58,10 +58,10 @@ def _only_stores(s: For, lanes: int) -> bool:
     their own."""
     made = {p: None for c in s.body if isinstance(c, Assign) for p in c.targets}
     folds = [c for c in s.body if isinstance(c, Fold)]
-    if not all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body):
+    if not all(isinstance(c, (Assign, Fold, Store, Prefetch)) for c in s.body):
         return False
     if any(p not in made for c in folds for p in c.targets):
-        return False  # sums in lanes: the schedule says how many
+        return False  # vectorised sums: the schedule says how many
     stores = [c for c in s.body if isinstance(c, Store)]
     if s.axis.extent is None:
         return bool(stores) and all(c.streaming for c in stores)
@@ -88,7 +88,7 @@ def are_neighbours(s: For) -> bool:
     Where the first of them is must be known before the loop: not by what an iteration computes,
     nor by elements that are there only if the loop runs.
     """
-    if not all(isinstance(c, (Assign, Fold, Store, Fetch)) for c in s.body):
+    if not all(isinstance(c, (Assign, Fold, Store, Prefetch)) for c in s.body):
         return False
     made = targets(s.body)
     stored = [(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]

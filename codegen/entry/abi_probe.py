@@ -35,7 +35,7 @@ def _is_cpython() -> bool:
     )
 
 
-def _arrays_are_known(probe: np.ndarray[Any, Any]) -> bool:
+def _arrays_match(probe: np.ndarray[Any, Any]) -> bool:
     """Whether an array's fields lie where the entry reads them.
 
     Addresses are followed only after all that is known beforehand was found in its place.
@@ -59,7 +59,7 @@ def _words_at(address: int, count: int) -> tuple[int, ...]:
     return tuple(_words(address, count)) if plausible else ()
 
 
-def _layouts_are_known() -> bool:
+def _layouts_match() -> bool:
     """Whether arrays, lists and tuples look in memory as the entry expects."""
     whole = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
     fixed = whole[1:, ::2, 1:4]
@@ -68,8 +68,8 @@ def _layouts_are_known() -> bool:
     held = tuple(items)
     want = tuple([id(o) for o in items])
     return (
-        _arrays_are_known(whole[0:2])
-        and _arrays_are_known(fixed)
+        _arrays_match(whole[0:2])
+        and _arrays_match(fixed)
         and _words(id(items) + HEAD, 1) == [3]
         and _words_at(_words(id(items) + LIST_ITEMS, 1)[0], 3) == want
         and _words(id(held) + HEAD, 1) == [3]
@@ -93,4 +93,4 @@ def new_array_address() -> int | None:
 @lru_cache(maxsize=1)
 def is_supported() -> bool:
     """Whether native calls are possible in this process."""
-    return _is_cpython() and _layouts_are_known() and new_array_address() is not None
+    return _is_cpython() and _layouts_match() and new_array_address() is not None

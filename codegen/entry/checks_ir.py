@@ -1,6 +1,6 @@
 """The native entry's own functions, as LLVM IR: what arrays must be, and which binding fits.
 
-Tables are 64-bit words that Python fills in (`stub.py`).
+Tables are 64-bit words that Python fills in (`native_type.py`).
 
 record (one per function)
     inputs, outputs, address of the bindings' list, then `PARAMETER_WORDS` per parameter.
@@ -22,7 +22,7 @@ MAX_FRAMES: Final = 8
 INPUTS, OUTPUTS, BINDINGS, PARAMETERS = range(4)
 DTYPE, RANK, FLAGS, IS_BOOL = range(4)
 PARAMETER_WORDS: Final = 4
-BINDING_EPOCH, ALLOCATES, RELEASES, FRAMES, EXTENTS, BYTES = range(6)
+BINDING_VERSION, ALLOCATES, RELEASES, FRAMES, EXTENTS, BYTES = range(6)
 BINDING_WORDS: Final = 6
 
 HEAD: Final = object.__basicsize__
@@ -177,7 +177,7 @@ define internal ptr @find(ptr %record, ptr %args, ptr %outs, i64 %count) nounwin
 entry:
   {load_at("%inputs", "i64", "%record", 8 * INPUTS)}
   {load_at("%bindings", "ptr", "%record", 8 * BINDINGS)}
-  %now = load i64, ptr @epoch
+  %now = load i64, ptr @settings_version
   {at_offset("%parameters", "%record", 8 * PARAMETERS)}
   br label %head
 head:
@@ -189,7 +189,7 @@ again:
   %b1 = add i64 %b, 1
   br label %head
 try:
-  {load_at("%then", "i64", "%binding", 8 * BINDING_EPOCH)}
+  {load_at("%then", "i64", "%binding", 8 * BINDING_VERSION)}
   {load_at("%extents0", "ptr", "%binding", 8 * EXTENTS)}
   {load_at("%bytes", "ptr", "%binding", 8 * BYTES)}
   %current = icmp eq i64 %then, %now
@@ -226,7 +226,7 @@ none:
   ret ptr null
 }}"""
 
-APART: Final = f"""
+DISJOINT: Final = f"""
 define internal i1 @apart(ptr %args, i64 %inputs, ptr %outs, i64 %count, ptr %bytes) nounwind {{
 entry:
   br label %outer
@@ -270,4 +270,4 @@ no:
   ret i1 false
 }}"""
 
-FUNCTIONS: Final = (FITS, SAME, BOOLS, TAKE, DROP, FIND, APART)
+FUNCTIONS: Final = (FITS, SAME, BOOLS, TAKE, DROP, FIND, DISJOINT)

@@ -30,7 +30,7 @@ from tensorad.codegen.entry.checks_ir import (
     item,
     load_at,
 )
-from tensorad.codegen.llvm.call_block import BUSY, EPOCH, SLOTS
+from tensorad.codegen.llvm.call_block import BUSY, SLOTS, VERSION
 from tensorad.codegen.threads.signals_ir import INTERRUPTED
 
 IMPORTS: Final = (
@@ -43,7 +43,7 @@ IMPORTS: Final = (
 )
 """What the text calls of Python itself; `ADDRESSES` it is given besides."""
 ADDRESSES: Final = (
-    "ndarray", "list", "tuple", "none", "out_name", "slow", "epoch", "new_array", "run",
+    "ndarray", "list", "tuple", "none", "out_name", "slow", "settings_version", "new_array", "run",
     "released",
 )  # fmt: skip
 
@@ -72,7 +72,7 @@ _DECLARATIONS: Final = "\n".join(
             f"@{name} = external global i8"
             for name in ("ndarray", "list", "tuple", "none", "out_name", "slow")
         ],
-        "@epoch = external global i64",
+        "@settings_version = external global i64",
     ]
 )
 
@@ -208,8 +208,8 @@ reserve:
   br i1 %crowded, label %slow, label %reserved
 reserved:
   {at_offset("%busy", "%frame", 8 * BUSY)}
-  {load_at("%made", "i64", "%frame", 8 * EPOCH)}
-  %now = load i64, ptr @epoch
+  {load_at("%made", "i64", "%frame", 8 * VERSION)}
+  %now = load i64, ptr @settings_version
   %fresh = icmp eq i64 %made, %now
   br i1 %fresh, label %prepare, label %stale
 stale:

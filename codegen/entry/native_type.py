@@ -1,6 +1,6 @@
 """Calls without Python: a type whose objects enter native code directly, and their tables.
 
-The entry (`stub_text.py`) takes calls whose arrays need no conversion and whose sizes were seen
+The entry (`entry_ir.py`) takes calls whose arrays need no conversion and whose sizes were seen
 before; all others, and all that fail, go to the Python path, which converts or explains.
 """
 
@@ -19,7 +19,7 @@ from tensorad.codegen.entry import entry_ir
 from tensorad.codegen.entry.abi_probe import is_supported, new_array_address
 from tensorad.codegen.entry.checks_ir import BINDING_WORDS, PARAMETER_WORDS
 from tensorad.codegen.target import link
-from tensorad.codegen.threads import settings_epoch
+from tensorad.codegen.threads import settings_version
 from tensorad.codegen.threads.pool import driver
 from tensorad.process import Guard
 
@@ -119,7 +119,7 @@ def _entry(base: type, record_offset: int, new_array: int) -> link.Library:
     }
     _kept.extend([*objects.values(), base])
     addresses.update({n: id(o) for n, o in objects.items()})
-    addresses["epoch"] = settings_epoch.ADDRESS
+    addresses["settings_version"] = settings_version.ADDRESS
     addresses["new_array"] = new_array
     for name in ("run", "released"):
         addresses[name] = driver().library.addresses[name]
@@ -149,8 +149,9 @@ class Binding:
     def __init__(
         self, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], frames: Frames, then: int
     ) -> None:
-        """`sizes`: bytes of one element, by array; `then`: the epoch in which all was checked."""
-        self.epoch = then
+        """`sizes`: bytes of one element, by array; `then`: the version of the settings when all was
+        checked."""
+        self.version = then
         self.shapes = tuple(shapes)
         self.frames = frames
         extents = [n for shape in shapes for n in shape]
@@ -161,7 +162,7 @@ class Binding:
         self.words[words.FRAMES] = frames.table
         self.words[words.EXTENTS] = ctypes.addressof(self._extents)
         self.words[words.BYTES] = ctypes.addressof(self._bytes)
-        self.words[words.BINDING_EPOCH] = then
+        self.words[words.BINDING_VERSION] = then
 
     def allow(self, *, allocates: bool, releases: bool) -> None:
         """Whether native calls may make the outputs and give the interpreter's lock away."""
@@ -206,7 +207,7 @@ class Record:
 
     def knows(self, frames: Frames, then: int) -> bool:
         """Whether native calls use these frames already."""
-        return any(b.frames is frames and b.epoch == then for b in self._bindings)
+        return any(b.frames is frames and b.version == then for b in self._bindings)
 
     def learn(self, binding: Binding) -> None:
         """Let native calls use a binding, in place of an older one of the same shapes."""
@@ -232,7 +233,7 @@ _guard = Guard()
 _types: Final[dict[type, NativeType | None]] = {}
 
 
-def is_known(of: type) -> bool:
+def is_memoised(of: type) -> bool:
     """Whether `native_type` has its answer already."""
     return of in _types
 

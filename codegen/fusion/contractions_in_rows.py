@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.choose import plan_inside
-from tensorad.codegen.contraction.claim import Claim
 from tensorad.codegen.contraction.emit.pack import Emitted
 from tensorad.codegen.contraction.emit.write import emit_contraction
+from tensorad.codegen.contraction.plan_pieces import ContractionPlan
 from tensorad.codegen.contraction.reasons import explain_blocking
 from tensorad.codegen.contraction.recognise import Contraction
 from tensorad.codegen.fusion.items import Item
@@ -25,10 +25,10 @@ from tensorad.ir.order import reads
 from tensorad.ir.visit import free_leaves
 
 
-def in_rows(claim: Claim | None) -> Blocking | None:
-    """How a claim runs that may be computed for some rows at a time: one piece, no padding, and
-    no symbolic size but those of its batch."""
-    blocking = claim[0][1] if claim is not None and len(claim) == 1 else None
+def in_rows(plan: ContractionPlan | None) -> Blocking | None:
+    """How a contraction runs that may be computed for some rows at a time: one piece, no padding,
+    and no symbolic size but those of its batch."""
+    blocking = plan[0][1] if plan is not None and len(plan) == 1 else None
     if blocking is None:
         return None
     c = blocking.contraction

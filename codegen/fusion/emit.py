@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorad.codegen.caches.hints import is_large
+from tensorad.codegen.caches.cache_hints import is_large
 from tensorad.codegen.contraction.emit.pack import Emitted
 from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.fusion.contractions_in_rows import emit_rows, plan_rows
@@ -181,9 +181,9 @@ class _Writer:
         blocking = plan_rows(s.item, s.blocking.contraction, rows, left)
         emitted = emit_rows(s.item, blocking)
         self.panels.extend(emitted.scratch)
-        return self.ahead(chain[-1], emitted, free_leaves(blocking.lanes.value))
+        return self.hoisted_packing(chain[-1], emitted, free_leaves(blocking.lanes.value))
 
-    def ahead(self, run: _Run, made: Emitted, used: Mapping[Expr, None]) -> Written:
+    def hoisted_packing(self, run: _Run, made: Emitted, used: Mapping[Expr, None]) -> Written:
         """What is packed stands before the last loop where it is the same in all its runs."""
         shared = run.tile.parallel and len(run.tile.rows) == 1
         if shared or any(e in used for e in free_leaves(run.at[-1])):
@@ -272,7 +272,7 @@ def _in_rows(
     flat = flattened(placed, choices)
     if flat is not placed:
         return emit_nest(flat, replace(plan_nest(flat, choices), parallel=False))
-    if plan.vector is not None and among(plan.vector, rows):  # no fold runs in lanes
+    if plan.vector is not None and among(plan.vector, rows):  # no fold is vectorised
         other = plan_nest(placed, choices)
         if other.vector is None or among(other.vector, placed.axes):
             return emit_nest(placed, replace(other, parallel=False))

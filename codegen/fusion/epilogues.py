@@ -17,7 +17,7 @@ from tensorad.codegen.loops.index_ranges import COMPARES, substitutor
 from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import access, guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.schedule.plan import lanes_of
+from tensorad.codegen.schedule.plan import lanes_of_nest
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Call, Expr, Reduce
@@ -137,7 +137,7 @@ class _Joiner:
 def _takes(before: Step, step: Step) -> bool:
     """Whether the nest of a step may end with the formula of another."""
     assert before.item is not None and step.item is not None  # chosen by the caller
-    if not before.claimed and not before.planned:
+    if not before.is_contraction and not before.planned:
         return False
     forced = bool(before.item.choices.fuse and step.item.choices.fuse)
     return forced or _pays(before, step.item)
@@ -177,12 +177,12 @@ def at_own_place(before: Step, step: Step) -> bool:
 
 
 def _pays(before: Step, item: Item) -> bool:
-    """Whether no lanes are lost: where sums run in lanes, one element at a time is stored."""
-    if before.claimed:
+    """Whether no lanes are lost: where sums are vectorised, one element at a time is stored."""
+    if before.is_contraction:
         return True  # its lanes are those of the result
     calls = [e for e in postorder(*item.bodies) if isinstance(e, Call) and e.dtype.is_float]
     work = sum(20 if len(c.args) == 1 else 1 for c in calls)  # cycles of a call, of an operation
-    if any(plan.sweep for _, plan in before.planned):
+    if any(plan.rows_per_pass for _, plan in before.planned):
         return False  # the sums lie where the result would
     for nest, plan in before.planned:
         if plan.vector is not None and not _in_a_row(item, before, nest, plan.vector):
@@ -191,7 +191,7 @@ def _pays(before: Step, item: Item) -> bool:
         if plan.vector is not None and not inside:
             continue
         steps = max([extent_product(f.axes) for f in nest.folds], default=0.0)
-        if 4 * work * lanes_of(nest, MODEL) > steps:
+        if 4 * work * lanes_of_nest(nest, MODEL) > steps:
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""Which operations share one kernel: computes whose rows depend on each other's same rows only.
+"""Fuses operations into kernels: `fuse_units` orders the ways, `_Graph.merge` joins by rows.
 
 A step is what one kernel used to run. Steps are merged along the reads between them while the
 order of all steps stays possible; `row_groups` says whether their rows match, `tile` whether a
@@ -13,13 +13,13 @@ from tensorad.codegen.directives import Schedules
 from tensorad.codegen.fusion.emit import write_group
 from tensorad.codegen.fusion.epilogues import with_epilogues
 from tensorad.codegen.fusion.equal_groups import pair_key
+from tensorad.codegen.fusion.fused_stores import fuse_stores
 from tensorad.codegen.fusion.horizontal import join_siblings
 from tensorad.codegen.fusion.latest_start import Lateness
 from tensorad.codegen.fusion.overlapped_tiling import join_stencils
+from tensorad.codegen.fusion.row_block_fusion import fuse_row_blocks
 from tensorad.codegen.fusion.row_groups import Group, in_order, joined, lone, may_join
 from tensorad.codegen.fusion.steps import Step, all_steps
-from tensorad.codegen.fusion.stores_beside_sums import take_riders
-from tensorad.codegen.fusion.sums_beside_rows import join_strips
 from tensorad.codegen.fusion.tile import Tile, best_tile, may_pay, may_save, reason
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.loops.ir import Kernel
@@ -45,10 +45,10 @@ def fuse_units(
         schedules: choices; `fuse` says True wherever rows allow it, False nowhere.
     """
     wanted = tuple(wanted)
-    steps = take_riders(join_siblings(all_steps(units, wanted, schedules)))
+    steps = fuse_stores(join_siblings(all_steps(units, wanted, schedules)))
     kept = dict.fromkeys(wanted)
     steps = with_epilogues(steps, kept)
-    return join_stencils(join_strips(_fused(steps, kept), schedules), steps, kept, schedules)
+    return join_stencils(fuse_row_blocks(_fused(steps, kept), schedules), steps, kept, schedules)
 
 
 def _fused(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
@@ -153,9 +153,11 @@ class _Graph:
 
     def _between(self, first: Group, last: Group) -> bool:
         """Whether something outside of both runs after one and before the other."""
-        return self._leads_around(first, last) or self._leads_around(last, first)
+        return self._has_indirect_dependence(first, last) or self._has_indirect_dependence(
+            last, first
+        )
 
-    def _leads_around(self, start: Group, end: Group) -> bool:
+    def _has_indirect_dependence(self, start: Group, end: Group) -> bool:
         """Whether what `end` needs beside `start` needs that one, too."""
         others = self._inputs(end, (start, end))
         return self.late.leads_to(others, start, lambda g: self._inputs(g, (end, g)))
@@ -190,7 +192,7 @@ class _Graph:
     def in_order(self) -> list[Group]:
         """All groups, each after those it needs; results that leave all caches come last.
 
-        What runs before them may have its temporaries in their memory (`temporaries_inside`).
+        What runs before them may have its temporaries in their memory (`alias_temporaries`).
         """
         done: dict[Group, None] = {}
         groups = dict.fromkeys(self.group[s] for s in self.steps)

@@ -1,4 +1,4 @@
-"""Siblings: folds of different computes over the same points run in one loop.
+"""Horizontal fusion: folds of different computes over the same points in one loop (siblings).
 
 The gradients by a scale and by a shift, or a mean and a mean of squares, read the same elements
 and share most of their formulas; as one compute of several tensors they are read and worked out

@@ -1,7 +1,7 @@
-"""The schedule: from an operation to the loops that are compiled.
+"""Items: what a compute stores, the pieces that its nest is cut into, and their loops.
 
 Each step is a pure function. What a compute stores becomes items (its stages, then itself), an
-item becomes pieces, and each piece gets a plan (`planning` keeps what is made on the way);
+item becomes pieces, and each piece gets a plan (`plan_cache` keeps what is made on the way);
 `fusion` runs several items in one loop.
 """
 
@@ -22,9 +22,9 @@ from tensorad.codegen.schedule.borders import emit_bordered
 from tensorad.codegen.schedule.emit import emit_nest
 from tensorad.codegen.schedule.flatten import flattened
 from tensorad.codegen.schedule.fuse_pieces import emit_together, together
-from tensorad.codegen.schedule.nest_plan import Plan
+from tensorad.codegen.schedule.nest_plan import PlannedPieces
 from tensorad.codegen.schedule.plan import plan_nest
-from tensorad.codegen.splitting.blocked_sums import split_sums
+from tensorad.codegen.splitting.blocked_sums import block_sums
 from tensorad.codegen.splitting.stages import split_stages, stage_uses
 from tensorad.codegen.splitting.term_parts import split_terms
 from tensorad.ir.analysis.decisions import Decision, note
@@ -33,7 +33,6 @@ from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import reads, substitute_all
 
-Planned = tuple[tuple[Nest, Plan], ...]
 """Pieces with their plans."""
 
 
@@ -131,7 +130,7 @@ def in_blocks(item: Item) -> list[Item]:
     """The item, after the partial results of its sums where they are long."""
     if item.choices.blocks is False:
         return [item]
-    split = split_sums(item.name, item.axes, item.bodies, MODEL, item.choices.blocks is True)
+    split = block_sums(item.name, item.axes, item.bodies, MODEL, item.choices.blocks is True)
     if split is None:
         return [item]
     stage, bodies = split
@@ -140,7 +139,7 @@ def in_blocks(item: Item) -> list[Item]:
     return [first, replace(item, bodies=bodies)]
 
 
-def emit_pieces(item: Item, planned: Planned | None) -> tuple[Stmt, ...]:
+def emit_pieces(item: Item, planned: PlannedPieces | None) -> tuple[Stmt, ...]:
     """The loops of one item: pieces, each run by a plan of its own; None: loops as written."""
     if planned is None:
         return serial_loops(item.axes, item.bodies, item.live, item.choices)

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tensorad.codegen.contraction.claim import Claim, claimed_pieces, emit_claim
+from tensorad.codegen.contraction.plan_pieces import (
+    ContractionPlan,
+    emit_contraction_pieces,
+    plan_contraction_pieces,
+)
 from tensorad.codegen.directives import Choices, Schedules
 from tensorad.codegen.fusion.item_key import item_key
-from tensorad.codegen.fusion.items import Item, Planned, emit_pieces, items_of
+from tensorad.codegen.fusion.items import Item, emit_pieces, items_of
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
@@ -21,9 +25,9 @@ from tensorad.codegen.nest.ir import Nest, nest_of
 from tensorad.codegen.scan.scatter import schedule_scatter, schedule_updates
 from tensorad.codegen.scan.schedule import schedule_scan
 from tensorad.codegen.schedule.fuse_pieces import planned_together
-from tensorad.codegen.schedule.nest_plan import Plan
+from tensorad.codegen.schedule.nest_plan import Plan, PlannedPieces
 from tensorad.codegen.schedule.plan import plan_nest
-from tensorad.codegen.schedule.user_directives import check_lanes
+from tensorad.codegen.schedule.user_directives import check_vector_axis
 from tensorad.codegen.splitting.nest_passes import pieces_of
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.alike import Key
@@ -40,10 +44,10 @@ class Plans:
         self._nests: dict[Core, Nest | None] = {}
         self._pieces: dict[Core, tuple[Nest, ...]] = {}
         self._plans: dict[Nest, Plan] = {}
-        self._claims: dict[Core, Claim | None] = {}
+        self._contraction_plans: dict[Core, ContractionPlan | None] = {}
         self._keys: dict[Item, tuple[Key, tuple[Tensor, ...]]] = {}
         self._kernels: dict[Key, tuple[Kernel, tuple[Tensor, ...]]] = {}
-        self._claimed: dict[Key, bool] = {}
+        self._contractions: dict[Key, bool] = {}
         self._answers: dict[Key, bool] = {}
 
     def nest(self, item: Item) -> Nest | None:
@@ -53,24 +57,26 @@ class Plans:
             self._nests[core] = nest_of(item.axes, item.live, item.bodies)
         return self._nests[core]
 
-    def claim(self, item: Item) -> Claim | None:
+    def contraction_plan(self, item: Item) -> ContractionPlan | None:
         """How it runs as a contraction, if it is one worth its own kernel."""
         core = _core(item)
-        if core not in self._claims:
+        if core not in self._contraction_plans:
             nest = self.nest(item)
-            self._claims[core] = None if nest is None else claimed_pieces(nest, item.choices)
-        return self._claims[core]
+            self._contraction_plans[core] = (
+                None if nest is None else plan_contraction_pieces(nest, item.choices)
+            )
+        return self._contraction_plans[core]
 
-    def is_claimed(self, item: Item) -> bool:
+    def is_contraction(self, item: Item) -> bool:
         """Whether it runs as a contraction; asked once of equal items."""
         keyed = self._key(item)
         if keyed is None:
-            return self.claim(item) is not None
-        if keyed[0] not in self._claimed:
-            self._claimed[keyed[0]] = self.claim(item) is not None
-        return self._claimed[keyed[0]]
+            return self.contraction_plan(item) is not None
+        if keyed[0] not in self._contractions:
+            self._contractions[keyed[0]] = self.contraction_plan(item) is not None
+        return self._contractions[keyed[0]]
 
-    def planned(self, item: Item) -> Planned | None:
+    def planned(self, item: Item) -> PlannedPieces | None:
         """The pieces of an item with their plans; None where a fold holds folds.
 
         Epilogues have no say in a plan with folds: the order of a sum is the same without them.
@@ -85,9 +91,9 @@ class Plans:
         finished = [item.finished(piece) for piece in pieces]
         decided = [p if p.folds else q for p, q in zip(pieces, finished, strict=True)]
         plans = [self._plan(piece, item) for piece in decided]
-        check_lanes(item.name, nest, plans, item.choices)
+        check_vector_axis(item.name, nest, plans, item.choices)
         if item.epilogues:
-            plans = [replace(p, sweep=0) for p in plans]
+            plans = [replace(p, rows_per_pass=0) for p in plans]
         narrowed = planned_together(tuple(zip(decided, plans, strict=True)), item.choices)
         return tuple([(nest, plan) for nest, (_, plan) in zip(finished, narrowed, strict=True)])
 
@@ -110,11 +116,11 @@ class Plans:
         return with_tensors(kernel, item.name, with_buffers(kernel, mapping))
 
     def _scheduled(self, item: Item) -> Kernel:
-        claim = self.claim(item)
-        if claim is None:
+        contraction_plan = self.contraction_plan(item)
+        if contraction_plan is None:
             body = emit_pieces(item, self.planned(item))
             return Kernel(item.name, body, item.writes, item.reads())
-        made = emit_claim(claim, item.finished)
+        made = emit_contraction_pieces(contraction_plan, item.finished)
         return Kernel(
             item.name, made.body, (*item.writes, *made.copies), item.reads(), made.scratch
         )

@@ -10,7 +10,7 @@ from tensorad.codegen.contraction.recognise import Contraction
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.directives import Choices, Schedules
 from tensorad.codegen.fusion.contractions_in_rows import in_rows, plan_rows
-from tensorad.codegen.fusion.items import Item, Planned, items_of
+from tensorad.codegen.fusion.items import Item, items_of
 from tensorad.codegen.fusion.plan_cache import Plans, schedule_unit
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.loops.index_ranges import among
@@ -21,8 +21,8 @@ from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.chains import chain_of, scan_chains
 from tensorad.codegen.scan.inline_sources import with_sources
 from tensorad.codegen.scan.schedule import schedule_chain
-from tensorad.codegen.schedule.nest_plan import Plan
-from tensorad.codegen.schedule.plan import lanes_of
+from tensorad.codegen.schedule.nest_plan import Plan, PlannedPieces
+from tensorad.codegen.schedule.plan import lanes_of_nest
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, add, axis
 from tensorad.ir.tensor import Compute, Tensor
@@ -40,7 +40,7 @@ class Part:
     points: float
     """What it visits, folds included."""
     cost: float
-    """In cycles, with everything in lanes."""
+    """In cycles, with everything vectorised."""
     contraction: Contraction | None = None
 
     def own(self, a: Axis) -> int:
@@ -69,21 +69,21 @@ class Step:
     after: tuple[Step, ...] = ()
 
     @cached_property
-    def planned(self) -> Planned:
+    def planned(self) -> PlannedPieces:
         """The compute's pieces, each with the plan it has alone; none where it has no nest."""
         return (None if self.item is None else self.plans.planned(self.item)) or ()
 
     @property
-    def claimed(self) -> bool:
+    def is_contraction(self) -> bool:
         """Whether it runs as a contraction."""
-        return self.item is not None and self.plans.is_claimed(self.item)
+        return self.item is not None and self.plans.is_contraction(self.item)
 
     @cached_property
     def blocking(self) -> Blocking | None:
         """How it runs alone as a contraction that may also run for some rows at a time."""
-        if self.item is None or not self.claimed:
+        if self.item is None or not self.is_contraction:
             return None
-        return in_rows(self.plans.claim(self.item))
+        return in_rows(self.plans.contraction_plan(self.item))
 
     @cached_property
     def rows(self) -> tuple[Axis, ...]:
@@ -91,7 +91,7 @@ class Step:
         item = self.item
         if item is None or item.blocks or not may_fuse(item.choices):
             return ()
-        if self.claimed:
+        if self.is_contraction:
             whole = () if self.blocking is None else self.blocking.contraction.nest.axes
             return tuple([a for a in item.axes if among(a, whole)])
         if not self.planned:
@@ -153,7 +153,7 @@ def _part(step: Step, nest: Nest, plan: Plan) -> Part:
     points += sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
     calls = [e for e in postorder(*nest.expressions()) if isinstance(e, Call)]
     work = sum(1 for c in calls if c.dtype.is_float) + len(accesses)
-    return Part(step, nest, plan, accesses, points, points * work / lanes_of(nest, MODEL))
+    return Part(step, nest, plan, accesses, points, points * work / lanes_of_nest(nest, MODEL))
 
 
 def _from_zero(a: Axis) -> bool:

@@ -1,4 +1,4 @@
-"""The loop over rows of a group: which rows it runs over, in what blocks, and whether it pays.
+"""Whether a group pays, over which rows and blocks its loop runs: `best_tile` decides.
 
 All numbers are estimates from index sets and sizes: bytes that no longer move between kernels,
 against lanes, register tiles and caches that a loop over rows would spoil.
@@ -20,7 +20,7 @@ from tensorad.codegen.loops.index_ranges import Ranges, among
 from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import Access, extent_of
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.schedule.plan import lanes_of
+from tensorad.codegen.schedule.plan import lanes_of_nest
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import assumed_bytes, bytes_text
 from tensorad.ir.expr import Axis
@@ -165,7 +165,7 @@ def _tiles(group: Group, depth: int, members: Sequence[Part]) -> Iterator[Tile]:
         block = lcm(block, m.plan.jam.get(last[m.step], 1))
     lanes = [m for m in members if last[m.step] is m.plan.vector]
     if sum(m.cost for m in (*lost, *lanes)) * MINOR > work:
-        block = max([block, *[max(m.plan.width, lanes_of(m.nest, MODEL)) for m in lanes]])
+        block = max([block, *[max(m.plan.width, lanes_of_nest(m.nest, MODEL)) for m in lanes]])
     size = last[group.steps[0]].extent
     parallel = _parallel(group, work)
     if size is None:

@@ -85,7 +85,7 @@ class Fact:
     @property
     def guard(self) -> Expr:
         """The guards as one condition."""
-        return in_turn(self.guards)
+        return short_circuit_and(self.guards)
 
     def roots(self) -> tuple[Expr, ...]:
         """All that its loops evaluate."""
@@ -250,7 +250,7 @@ def _both(first: Expr, second: Expr) -> Expr:
     return first if second is TRUE else select(first, second, FALSE)
 
 
-def in_turn(guards: Sequence[Expr]) -> Expr:
+def short_circuit_and(guards: Sequence[Expr]) -> Expr:
     """Conditions as one, each evaluated only where those before it hold."""
     condition: Expr = TRUE
     for g in guards:

@@ -196,10 +196,10 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
 def _nest(
     axes: Sequence[Axis], block: tuple[Stmt, ...], only: Stmt, index: Expr
 ) -> tuple[Stmt, ...]:
-    """Loops around a block, in lanes where `only` looks at an index that suits them."""
+    """Loops around a block, vectorised where `only` looks at an index that suits them."""
     lanes = LANES if isinstance(only, Fold) else 0
     for a in reversed(axes):
-        if block == (only,) and _suits_lanes(index, a):
+        if block == (only,) and _is_vectorisable(index, a):
             block = (For(a, block, "vector", lanes=lanes),)
         else:
             block = (For(a, block),)
@@ -229,7 +229,7 @@ def _rows_in_one(check: Check, axes: Sequence[Axis]) -> tuple[Stmt, ...] | None:
     following = substitute(row.lower, {outer: outer + 1})
     if following is not row.upper or outer.step is not ONE or row.step is not ONE:
         return None
-    if outer in free_leaves(check.index) or not _suits_lanes(check.index, row):
+    if outer in free_leaves(check.index) or not _is_vectorisable(check.index, row):
         return None
     ends = [substitute(row.lower, {outer: b}) for b in (outer.lower, outer.upper)]
     all_rows = axis(row.name, *ends)
@@ -269,7 +269,7 @@ def _ends(check: Check, a: Axis) -> tuple[Stmt, ...]:
     return both if filled is TRUE else (If(filled, both),)
 
 
-def _suits_lanes(index: Expr, a: Axis) -> bool:
+def _is_vectorisable(index: Expr, a: Axis) -> bool:
     """Whether lanes look at neighbouring indices: all are read, none by another."""
     nested = any(occurs(READ, *r.indices) for r in reads(index))
     moves = a in free_leaves(index)

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from tensorad.codegen.index_checks.facts import Elements, Fact, Form, counts, elements_of, in_turn
+from tensorad.codegen.index_checks.facts import (
+    Elements,
+    Fact,
+    Form,
+    counts,
+    elements_of,
+    short_circuit_and,
+)
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import ZERO, Axis, Expr, axis, read
 from tensorad.ir.visit import free_leaves
@@ -45,7 +52,7 @@ class Joint:
     @property
     def guard(self) -> Expr:
         """The guards as one condition."""
-        return in_turn(self.guards)
+        return short_circuit_and(self.guards)
 
     @cached_property
     def form(self) -> Form:

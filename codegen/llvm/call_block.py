@@ -22,7 +22,7 @@ nanoseconds of the long call before it, 0 if there was none."""
 CALL_WORDS: Final = 20
 SCRATCH_WORD: Final = SCRATCH - VALUE
 """Where a kernel finds its thread's block: in words after the two that hold an error."""
-BUSY, EPOCH = CALL_WORDS - 2, CALL_WORDS - 1
+BUSY, VERSION = CALL_WORDS - 2, CALL_WORDS - 1
 """Words of the native entry: whether a call uses the block, and the settings it was made for."""
 MAX_WORKERS: Final = 255
 OPEN: Final = 1 << 16

@@ -44,7 +44,7 @@ class Lanes:
 
 
 @dataclass(frozen=True)
-class Place:
+class Address:
     """Where the elements are: a scalar pointer, and how the lanes lie around it."""
 
     pointer: Value
@@ -77,7 +77,7 @@ class Lowering:
         """Where a thread's own buffers are in its block, in bytes."""
         self.beside = dict(kernel.beside)
         """Those that begin inside of a line where another tensor does."""
-        self.apart = kernel.apart
+        self.unaliased_with = kernel.unaliased_with
         """What scratch is kept away from in its page."""
         self.slots = {t: n for n, t in enumerate(tensors)}
         self.sizes: dict[Size, int] = {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tensorad.codegen.llvm.addresses import Addresses
 from tensorad.codegen.llvm.context import Lanes, Lowering
-from tensorad.codegen.llvm.memory import Memory
 from tensorad.codegen.llvm.ops import CHEAP, conversion, iota, operation, splat_operand
 from tensorad.codegen.llvm.text import Code, Value, Writer, constant_text, type_text
 from tensorad.codegen.loops.ir import Kernel
@@ -23,7 +23,7 @@ class Expressions(Lowering):
         self, code: Code, tensors: Iterable[Tensor], written: Iterable[Tensor], kernel: Kernel
     ) -> None:
         super().__init__(code, tensors, written, kernel)
-        self.memory = Memory(self)
+        self.addresses = Addresses(self)
 
     def value(self, root: Expr) -> Value:
         """The value of an expression here; operands before users, without recursion."""
@@ -55,7 +55,7 @@ class Expressions(Lowering):
     def _operands(self, e: Expr) -> tuple[Expr, ...]:
         if isinstance(e, Read):
             guard = self.guards.get(e)
-            parts = self.memory.operands(e.tensor, e.indices)
+            parts = self.addresses.operands(e.tensor, e.indices)
             return parts if guard is None else (*parts, guard)
         return children(e)
 
@@ -67,7 +67,7 @@ class Expressions(Lowering):
             case Size():
                 self._size(e)
             case Read():
-                self.keep(e, self.memory.load(e, self.guards.get(e)))
+                self.keep(e, self.addresses.load(e, self.guards.get(e)))
             case Call():
                 self._call(e)
             case Select():
@@ -125,8 +125,8 @@ class Expressions(Lowering):
         return True
 
     def _each(self, e: Expr, args: tuple[Value, ...], write: object) -> Value:
-        """One result per register from the operands, placed by `_place`."""
-        level, mask = self._place(e, args)
+        """One result per register from the operands, placed by `_hoist_level`."""
+        level, mask = self._hoist_level(e, args)
         lanes = max([a.lanes for a in args])
         count = max([len(a.names) for a in args])
         spread = [self.spread(a, lanes, count).names if lanes else a.names for a in args]
@@ -136,7 +136,7 @@ class Expressions(Lowering):
 
     def _select(self, e: Select) -> None:
         cond, then, orelse = (self.cache[c] for c in (e.cond, e.then, e.orelse))
-        level, mask = self._place(e, (cond, then, orelse))
+        level, mask = self._hoist_level(e, (cond, then, orelse))
         lanes = max(cond.lanes, then.lanes, orelse.lanes)
         count = max(len(v.names) for v in (cond, then, orelse))
         if lanes:
@@ -152,7 +152,7 @@ class Expressions(Lowering):
         ]
         self.keep(e, Value(tuple(names), e.dtype, lanes, level, mask))
 
-    def _place(self, e: Expr, operands: Iterable[Value]) -> tuple[int, int]:
+    def _hoist_level(self, e: Expr, operands: Iterable[Value]) -> tuple[int, int]:
         """The outermost level `e` may be computed at, and its mask."""
         level, mask = 0, 0
         for v in operands:

@@ -14,15 +14,15 @@ from tensorad.codegen.llvm.statements import PARAMETERS, Statements
 from tensorad.codegen.llvm.streaming import (
     Stream,
     ahead_of_line,
-    ask_ahead,
-    ask_for_stores,
     head_length,
+    prefetch_ahead,
+    prefetch_stores,
     start_of_head,
     streams_of,
 )  # fmt: skip
 from tensorad.codegen.llvm.text import Region, Value, Writer, type_text
 from tensorad.codegen.loops.ir import For
-from tensorad.codegen.loops.vector_loops import registers_for, runs_in_lanes
+from tensorad.codegen.loops.vector_loops import is_vectorised, registers_for
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Axis, Param, Size, axis
 
@@ -94,7 +94,7 @@ class Loops(Statements):
     def loop(self, s: For) -> None:
         """Emit a loop of any kind."""
         self.axes[s.axis] = None
-        if runs_in_lanes(s) and self.values.vector is None:
+        if is_vectorised(s) and self.values.vector is None:
             self._vector_loop(s)
         elif s.covering:
             self._covering_loop(s)
@@ -263,9 +263,9 @@ class Loops(Statements):
         width = stage.lanes or self.width
         values.vector = Lanes(s.axis, base, width, stage.count, mask, left, level)
         values.vector.streams = {stream.tensor: stream.align for stream in stage.streams}
-        if s.ahead:
-            ask_ahead(values, s)
-            ask_for_stores(values, s)
+        if s.prefetched:
+            prefetch_ahead(values, s)
+            prefetch_stores(values, s)
         self.block(s.body)
         values.vector = None
 

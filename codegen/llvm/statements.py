@@ -10,17 +10,17 @@ from tensorad.codegen.llvm.expressions import Expressions
 from tensorad.codegen.llvm.guarded_reads import guarded_reads
 from tensorad.codegen.llvm.nan_extrema import is_extremum, of_numbers, step, with_nan
 from tensorad.codegen.llvm.ops import is_constant
-from tensorad.codegen.llvm.streaming import fetch
+from tensorad.codegen.llvm.streaming import emit_prefetch
 from tensorad.codegen.llvm.text import Code, Region, Value, Writer, type_text, vector_constant
 from tensorad.codegen.llvm.windows import find_windows
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
-    Fetch,
     Fold,
     For,
     If,
     Kernel,
+    Prefetch,
     Stmt,
     Store,
     Visit,
@@ -76,7 +76,7 @@ class Statements:
         before = dict.fromkeys(self.partials)
         if self.values.vector is not None:
             stored = {t for s in body for t in self.use.stored[s]}
-            self.values.memory.windows.update(find_windows(self.values, body, stored))
+            self.values.addresses.windows.update(find_windows(self.values, body, stored))
         at = 0
         while at < len(body):
             run = store_run(body[at:]) if self.values.vector is not None else 1
@@ -114,8 +114,8 @@ class Statements:
                 self._store(s)
             case Check():
                 self._check(s)
-            case Fetch():
-                fetch(self.values, s)
+            case Prefetch():
+                emit_prefetch(self.values, s)
             case Visit():
                 pass
             case _:
@@ -128,23 +128,23 @@ class Statements:
     def _store(self, s: Store) -> None:
         results = [self.values.value(v) for v in s.values]
         for t, v in zip(s.tensors, results, strict=True):
-            self.values.memory.store(t, s.indices, v)
+            self.values.addresses.store(t, s.indices, v)
         for t in s.tensors:
             self.values.stored(t)
 
     def _store_run(self, run: Sequence[Store]) -> None:
         """Stores to one tensor, those that fill neighbouring elements in turn as groups."""
-        t, memory = run[0].tensors[0], self.values.memory
+        t, addresses = run[0].tensors[0], self.values.addresses
         results = [self.values.value(s.values[0]) for s in run]
-        plans = [memory.plan(t, s.indices) for s in run]
+        plans = [addresses.plan(t, s.indices) for s in run]
         if any(self.values.value(unit).lanes for plan in plans for unit in plan.units):
             plans = []
-        for group in memory.store_groups(t, plans) or [[n] for n in range(len(run))]:
+        for group in addresses.store_groups(t, plans) or [[n] for n in range(len(run))]:
             if len(group) > 1:
                 indices = [run[n].indices for n in group]
-                memory.store_group(t, indices, [results[n] for n in group])
+                addresses.store_group(t, indices, [results[n] for n in group])
             else:
-                memory.store(t, run[group[0]].indices, results[group[0]])
+                addresses.store(t, run[group[0]].indices, results[group[0]])
         self.values.stored(t)
 
     def _set(self, targets: Sequence[Param], results: Sequence[Value]) -> None:

@@ -1,4 +1,4 @@
-"""Vector loops over memory behind the caches: stores that stream, and reads asked for ahead.
+"""Vector loops over memory behind the caches: stores that stream, and reads that are prefetched.
 
 A store that streams must be aligned, or it is slower than a plain one. So the loop starts with
 a masked register up to the first aligned element, found at run time; where the addresses of
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
-from tensorad.codegen.cost.memory_model import AHEAD, LINE, ROWS_AHEAD, SHORTEST
+from tensorad.codegen.cost.memory_model import LINE, PREFETCH_DISTANCE, ROWS_AHEAD, SHORTEST
 from tensorad.codegen.cost.store_groups import are_neighbours
+from tensorad.codegen.llvm.addresses import Offset, side_by_side
 from tensorad.codegen.llvm.context import Lanes
 from tensorad.codegen.llvm.expressions import Expressions
-from tensorad.codegen.llvm.far_rows import row_pointer
-from tensorad.codegen.llvm.memory import Offset, side_by_side
+from tensorad.codegen.llvm.row_transposes import row_pointer
 from tensorad.codegen.llvm.text import Code, Value, memory_type
 from tensorad.codegen.llvm.windows import of_axes
-from tensorad.codegen.loops.ir import Fetch, For, If, Store
+from tensorad.codegen.loops.ir import For, If, Prefetch, Store
 from tensorad.codegen.loops.visit import all_expressions, direct, expressions, statements
 from tensorad.codegen.model import PAGE
 from tensorad.codegen.nest.access import access
@@ -33,12 +33,12 @@ from tensorad.ir.visit import postorder, reads, substitute
 SHORTEST_COMPUTED: Final = 2048
 """The same where loops inside compute each register: an end takes as long as a whole one."""
 NEAR: Final = 2
-"""The cache that short rows are asked into: more of them are on their way to the second than the
-first can wait for."""
+"""The cache that short rows are prefetched into: more of them are on their way to the second than
+the first can wait for."""
 LINES_AHEAD: Final = 4
-"""Lines of a row between a read one and what is asked for where rows are read side by side."""
+"""Lines of a row between a read one and what is prefetched where rows are read side by side."""
 AHEAD_ROWS: Final = 2
-"""Registers of rows between a read across rows and what is asked for."""
+"""Registers of rows between a read across rows and what is prefetched."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def streams_of(values: Expressions, s: For, width: int) -> list[Stream]:
     for t, stores in where.items():
         if t in elsewhere:
             continue
-        stream = _stream(t, stores, [values.memory.plan(t, i) for i in stores], width)
+        stream = _stream(t, stores, [values.addresses.plan(t, i) for i in stores], width)
         if stream is not None and (s.axis.extent or shortest) * stream.step >= shortest:
             found.append(stream)
     values.vector = None
@@ -127,7 +127,7 @@ def head_length(values: Expressions, s: For, streams: Sequence[Stream], extent: 
     for number, stream in enumerate(streams):
         start: dict[Expr, Expr] = {s.axis: s.axis.lower if s.within is None else s.within.lower}
         indices = tuple([substitute(i, start) for i in stream.first])
-        place = values.memory.place(stream.tensor, indices)
+        place = values.addresses.place(stream.tensor, indices)
         pointer = values.shifted(
             stream.tensor, place.pointer.name, place.constant, values.code.depth
         )
@@ -139,8 +139,8 @@ def head_length(values: Expressions, s: For, streams: Sequence[Stream], extent: 
         if number == 0:
             missing = put(f"and i64 {put(f'sub i64 0, {address}')}, {LINE - 1}")
             head = put(f"udiv i64 {missing}, {stream.step}")
-        ahead = put(f"mul i64 {head}, {stream.step}")
-        rest = put(f"and i64 {put(f'add i64 {address}, {ahead}')}, {stream.align - 1}")
+        skipped = put(f"mul i64 {head}, {stream.step}")
+        rest = put(f"and i64 {put(f'add i64 {address}, {skipped}')}, {stream.align - 1}")
         for length in stream.rows:
             size_bytes = put(
                 f"mul i64 {values.value(length).name}, {stream.tensor.dtype.size_bytes}"
@@ -162,7 +162,7 @@ def start_of_head(values: Expressions, s: For, lower: str, start: str, lanes: in
     if it holds all of the part. Masked lanes in a page that is not there take 200 ns: what may be
     read at the same place for many rows must not cross into the page before.
     """
-    put, memory = values.code.put, values.memory
+    put, addresses = values.code.put, values.addresses
     if not are_neighbours(s):
         return lower
     head = put(f"sub i64 {start}, {lower}")
@@ -174,7 +174,7 @@ def start_of_head(values: Expressions, s: For, lower: str, start: str, lanes: in
     for e in reads(*all_expressions(s.body)):
         if not access(e.tensor, e.indices).stride(s.axis) or _moves_with_rows(e, s):
             continue
-        place = memory.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))
+        place = addresses.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))
         pointer = values.shifted(e.tensor, place.pointer.name, place.constant, values.code.depth)
         size = e.tensor.dtype.size_bytes
         address = put(
@@ -190,7 +190,8 @@ def start_of_head(values: Expressions, s: For, lower: str, start: str, lanes: in
 def _moves_with_rows(e: Read, s: For) -> bool:
     """Whether a read goes on to another row with each row that is stored.
 
-    Not where some loops leave it at its row, which may be the first one, nor where data picks it.
+    Not where some loops leave it at its row, which may be the first one, nor where an index from
+    data names it.
     """
     stored = [access(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
     rows = dict.fromkeys([x for a in stored for x in a.uses if x is not s.axis])
@@ -201,14 +202,14 @@ def _moves_with_rows(e: Read, s: For) -> bool:
 def ahead_of_line(values: Expressions, s: For, step: str) -> str:
     """How many elements before its lower bound a covering loop starts, so that rows are read by
     whole lines; 0 where rows start at different places of a line."""
-    put, memory = values.code.put, values.memory
+    put, addresses = values.code.put, values.addresses
     lane = next((c for c in s.body if isinstance(c, For) and c.kind == "vector"), None)
     found = None if lane is None else _across(s, lane)
     if lane is None or found is None:
         return "0"
     start: dict[Expr, Expr] = {s.axis: s.axis.lower, lane.axis: lane.axis.lower}
     indices = tuple([substitute(i, start) for i in found.indices])
-    place, size = memory.place(found.tensor, indices), found.tensor.dtype.size_bytes
+    place, size = addresses.place(found.tensor, indices), found.tensor.dtype.size_bytes
     pointer = values.shifted(found.tensor, place.pointer.name, place.constant, values.code.depth)
     address = put(f"ptrtoint ptr {pointer} to i64")
     past = put(f"lshr i64 {put(f'and i64 {address}, {LINE - 1}')}, {size.bit_length() - 1}")
@@ -226,16 +227,16 @@ def _across(s: For, lane: For) -> Read | None:
     return None
 
 
-def ask_for_stores(values: Expressions, s: For) -> None:
-    """Fetch, before a register group's inner loops, the lines that it stores after them."""
-    lanes, memory, code = values.vector, values.memory, values.code
-    wanted = dict.fromkeys(s.ahead)
+def prefetch_stores(values: Expressions, s: For) -> None:
+    """Prefetch, before a register group's inner loops, the lines that it stores after them."""
+    lanes, addresses, code = values.vector, values.addresses, values.code
+    wanted = dict.fromkeys(s.prefetched)
     assert lanes is not None  # the loop's lanes are set
     stores = [c for c in direct(s.body) if isinstance(c, Store)]
     for t, indices in [(t, c.indices) for c in stores for t in c.tensors if t in wanted]:
-        if not all(of_axes(unit) for unit in memory.plan(t, indices).units):
+        if not all(of_axes(unit) for unit in addresses.plan(t, indices).units):
             continue
-        place = memory.place(t, indices)
+        place = addresses.place(t, indices)
         if place.offsets is not None or place.stride != 1:
             continue
         for at in range(
@@ -245,74 +246,76 @@ def ask_for_stores(values: Expressions, s: For) -> None:
             prefetch(code, where, write=True)
 
 
-def ask_ahead(values: Expressions, s: For) -> None:
+def prefetch_ahead(values: Expressions, s: For) -> None:
     """Prefetch, at the start of a register group, the lines that a later one will read."""
-    lanes, memory = values.vector, values.memory
-    wanted = dict.fromkeys(s.ahead)
+    lanes, addresses = values.vector, values.addresses
+    wanted = dict.fromkeys(s.prefetched)
     assert lanes is not None  # the loop's lanes are set
     spans: dict[object, tuple[Read, list[int], int]] = {}
     for c in direct(s.body):
         for e in reads(*expressions(c)) if wanted else ():
             if e.tensor not in wanted:
                 continue
-            plan = memory.plan(e.tensor, e.indices)
-            if (plan.stride or plan.is_far) and all(of_axes(unit) for unit in plan.units):
+            plan = addresses.plan(e.tensor, e.indices)
+            if (plan.stride or plan.has_row_per_lane) and all(of_axes(unit) for unit in plan.units):
                 key = (e.tensor, tuple(plan.units.items()), plan.stride)
                 spans.setdefault(key, (e, [], plan.stride))[1].append(plan.constant)
     for e, constants, stride in spans.values():
-        _ask(values, s, e, sorted(dict.fromkeys(constants)), stride)
+        _prefetch_read(values, s, e, sorted(dict.fromkeys(constants)), stride)
 
 
-def _ask(values: Expressions, s: For, e: Read, constants: Sequence[int], stride: int) -> None:
-    memory, lanes = values.memory, values.vector
+def _prefetch_read(
+    values: Expressions, s: For, e: Read, constants: Sequence[int], stride: int
+) -> None:
+    addresses, lanes = values.addresses, values.vector
     assert lanes is not None
     size = e.tensor.dtype.size_bytes
-    far = memory.plan(e.tensor, e.indices).is_far
-    place = memory.place(e.tensor, e.indices) if stride else memory.rows_apart(e)
+    far = addresses.plan(e.tensor, e.indices).has_row_per_lane
+    place = addresses.place(e.tensor, e.indices) if stride else addresses.rows_apart(e)
     if place.offsets is not None:
         return
     count = lanes.lanes * lanes.count
     line = max(1, machine.current().line // size)
     code, pointer = values.code, place.pointer.name
 
-    def ask(row: int, at: int) -> None:
+    def prefetch_at(row: int, at: int) -> None:
         start = row_pointer(values, e.tensor, pointer, place, row, code.depth)
         prefetch(code, values.shifted(e.tensor, start, at, code.depth), near=NEAR)
 
     few = s.axis.extent is not None and s.axis.extent <= 2 * AHEAD_ROWS * count
     if far and (few or s.within is not None):  # what follows in each row
         for lane in range(count):
-            ask(lane, constants[0] + LINES_AHEAD * line)
+            prefetch_at(lane, constants[0] + LINES_AHEAD * line)
     elif far:  # a line of every row that comes AHEAD_ROWS registers later
         for lane in range(count):
-            ask(AHEAD_ROWS * count + lane, constants[-1])
+            prefetch_at(AHEAD_ROWS * count + lane, constants[-1])
     else:
-        bands = _bands(constants, abs(stride) * count)
+        stretches = _stretches(constants, abs(stride) * count)
         first = constants[0] if stride > 0 else constants[-1] - (count - 1) * -stride
-        reach = (AHEAD // size) * (1 if stride > 0 else -1)
-        wanted = [first + reach + at for at in range(0, bands * abs(stride) * count, line)]
-        if bands > 1:  # all rows of the band, one after the other
-            more = _further(values, s, (bands - 1) * stride)
+        reach = (PREFETCH_DISTANCE // size) * (1 if stride > 0 else -1)
+        wanted = [first + reach + at for at in range(0, stretches * abs(stride) * count, line)]
+        if stretches > 1:  # all of these rows, one after the other
+            more = _further(values, s, (stretches - 1) * stride)
             pointer = code.put(
                 f"getelementptr {memory_type(e.tensor.dtype)}, ptr {pointer}, i64 {more}"
             )
         for at in wanted:
-            ask(0, at)
+            prefetch_at(0, at)
 
 
-def fetch(values: Expressions, s: Fetch) -> None:
-    """Ask for the lines of a `Fetch`, into the second cache, or load its first element now.
+def emit_prefetch(values: Expressions, s: Prefetch) -> None:
+    """Prefetch the lines of a `Prefetch`, into the second cache, or load its first element now.
 
-    Each line is asked for at its last element: in rows that begin inside of a line, the line of the
-    first element was asked for with the row before, and nobody else asks for that of the last.
-    None of what the loop stores past the caches is brought into one. Where lanes move,
-    no more is asked for than the registers that are filled at a time: the rest of a loop takes
-    fewer of them.
+    Each line is prefetched at its last element: in rows that begin inside of a line, the line of
+    the first element was prefetched with the row before, and nobody else prefetches that of the
+    last. None of what the loop stores past the caches is brought into one. Where lanes move, no
+    more is prefetched than the registers that are filled at a time: the rest of a loop takes fewer
+    of them.
     """
-    lanes, memory, code = values.vector, values.memory, values.code
+    lanes, addresses, code = values.vector, values.addresses, values.code
     if lanes is not None and s.tensor in lanes.streams:
         return
-    place, count = memory.place(s.tensor, s.indices), s.count
+    place, count = addresses.place(s.tensor, s.indices), s.count
     if lanes is not None and place.stride:
         count = min(count, abs(place.stride) * lanes.lanes * lanes.count)
     step = max(1, machine.current().line // s.tensor.dtype.size_bytes)
@@ -327,12 +330,12 @@ def fetch(values: Expressions, s: Fetch) -> None:
 
 
 def prefetch(code: Code, pointer: str, write: bool = False, near: int = 3) -> None:
-    """Ask for a line, into the first cache (3) or the second (2); it never faults."""
+    """Prefetch a line, into the first cache (3) or the second (2); it never faults."""
     code.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
     code.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {near}, i32 1)")
 
 
-def _bands(constants: Sequence[int], width: int) -> int:
+def _stretches(constants: Sequence[int], width: int) -> int:
     """How many separate stretches of `width` elements the offsets start."""
     starts = [c for n, c in enumerate(constants) if n == 0 or c - constants[n - 1] >= width]
     return len(starts)

@@ -11,9 +11,9 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from tensorad.codegen.cost.memory_model import MAX_STRIDE
+from tensorad.codegen.llvm.addresses import Offset
 from tensorad.codegen.llvm.expressions import Expressions
-from tensorad.codegen.llvm.far_rows import Window
-from tensorad.codegen.llvm.memory import Offset
+from tensorad.codegen.llvm.row_transposes import OffsetWindow
 from tensorad.codegen.loops.ir import Stmt
 from tensorad.codegen.loops.visit import all_expressions, direct
 from tensorad.ir.expr import Axis, Call, Const, Expr, Read, Size
@@ -33,7 +33,7 @@ def of_axes(unit: Expr) -> bool:
 
 def find_windows(
     values: Expressions, body: Sequence[Stmt], stored: Container[Tensor]
-) -> dict[Read, Window]:
+) -> dict[Read, OffsetWindow]:
     """The windows of more than one offset among the reads a block itself makes in lanes.
 
     Of tensors that the kernel writes only those that are transposed, where no store comes between.
@@ -41,28 +41,28 @@ def find_windows(
     Args:
         stored: the tensors that the block writes, its loops included.
     """
-    memory = values.memory
-    for known in [r for r in memory.windows if r.tensor in stored]:
-        del memory.windows[known]
+    addresses = values.addresses
+    for known in [r for r in addresses.windows if r.tensor in stored]:
+        del addresses.windows[known]
     groups: dict[object, tuple[Offset, dict[int, list[Read]]]] = {}
     for e in reads(*all_expressions(direct(body))):
-        memory.windows.pop(e, None)  # of an earlier loop, which may have had more lanes
+        addresses.windows.pop(e, None)  # of an earlier loop, which may have had more lanes
         if e.tensor in stored:
             continue
-        plan = memory.plan(e.tensor, e.indices)
+        plan = addresses.plan(e.tensor, e.indices)
         if plan.stride in (0, 1) and plan.rows is None:
             continue
         if not all(of_axes(unit) for unit in plan.units):
             continue
-        if e.tensor in values.written_level and not plan.is_far:
+        if e.tensor in values.written_level and not plan.has_row_per_lane:
             continue
         key = (e.tensor, tuple(plan.units.items()), plan.stride)
         constants = groups.setdefault(key, (plan, {}))[1]
         constants.setdefault(plan.constant, []).append(e)
-    found: dict[Read, Window] = {}
+    found: dict[Read, OffsetWindow] = {}
     for plan, constants in groups.values():
         most = plan.stride if 0 < plan.stride <= MAX_STRIDE else _lanes(values)
-        for window in _clusters(constants, most, plan.is_far):
+        for window in _clusters(constants, most, plan.has_row_per_lane):
             found.update({e: window for same in window.reads.values() for e in same})
     return found
 
@@ -72,9 +72,9 @@ def _lanes(values: Expressions) -> int:
     return values.vector.lanes
 
 
-def _clusters(constants: dict[int, list[Read]], most: int, dense: bool) -> list[Window]:
+def _clusters(constants: dict[int, list[Read]], most: int, dense: bool) -> list[OffsetWindow]:
     """Runs of offsets of at most `most` values; `dense` ones have no gaps and several rows."""
-    result: list[Window] = []
+    result: list[OffsetWindow] = []
     rest = sorted(constants)
     while rest:
         low, count = rest[0], 1
@@ -84,5 +84,5 @@ def _clusters(constants: dict[int, list[Read]], most: int, dense: bool) -> list[
             count += 1
         run, rest = rest[:count], rest[count:]
         if count >= (FEWEST_ROWS if dense else 2):
-            result.append(Window(low, run[-1], {c: constants[c] for c in run}))
+            result.append(OffsetWindow(low, run[-1], {c: constants[c] for c in run}))
     return result

@@ -25,7 +25,7 @@ SIZES: Final = (67, 9, 2)
 """What symbolic sizes are, the first with which a call is short enough and in range."""
 MOST_ELEMENTS: Final = 1 << 20
 """Elements of all tensors of a call."""
-MOST_TURNS: Final = 20_000
+MOST_ITERATIONS: Final = 20_000
 """Turns of all loops of a call."""
 
 
@@ -38,12 +38,12 @@ def loops_differ(before: LoopProgram, after: LoopProgram) -> str:
     reason = ""
     for sizes, arrays in _calls(before):
         try:
-            want, _ = interpret_loops(before, arrays, sizes, MOST_TURNS)
+            want, _ = interpret_loops(before, arrays, sizes, MOST_ITERATIONS)
         except (BoundsError, TooLongError) as error:
             reason = str(error)
             continue
         try:
-            have, _ = interpret_loops(after, arrays, sizes, 4 * MOST_TURNS)
+            have, _ = interpret_loops(after, arrays, sizes, 4 * MOST_ITERATIONS)
         except TooLongError as error:
             raise NotComparedError(str(error)) from error
         except (BoundsError, InternalError) as error:

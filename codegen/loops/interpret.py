@@ -11,12 +11,12 @@ import numpy as np
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
-    Fetch,
     Fold,
     For,
     If,
     Kernel,
     LoopProgram,
+    Prefetch,
     Stmt,
     Store,
     Visit,
@@ -44,7 +44,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class TooLongError(Exception):
-    """Loops take more turns than they were given."""
+    """Loops take more iterations than they were given."""
 
 
 def interpret_loops(
@@ -58,10 +58,10 @@ def interpret_loops(
     Inside a vector loop both sides of a `Select` are evaluated, as lanes do.
 
     Args:
-        most: turns of all loops together.
+        most: iterations of all loops together.
     Raises:
         BoundsError: a read, a write or a `Check` lies outside its tensor.
-        TooLongError: loops take more turns.
+        TooLongError: loops take more iterations.
     """
     run = _run(program, arrays, sizes or {}, most)
     return [run.buffer(t) for t in program.outputs], run.visits
@@ -108,7 +108,7 @@ class _Run:
 
     def __init__(self, scalars: Environment, most: float = math.inf) -> None:
         self.scalars = scalars
-        self.turns_left = most
+        self.iterations_left = most
         self.buffers: dict[Tensor, Array] = {}
         self.visits = 0
         self.checks = 0
@@ -162,7 +162,7 @@ class _Run:
                     array[where] = v
             case Visit():
                 self.visits += 1
-            case Fetch():
+            case Prefetch():
                 pass
             case Check():
                 self.checks += 1
@@ -179,8 +179,8 @@ class _Run:
         lower, upper, step = (int(self.value(b)) for b in (s.axis.lower, s.axis.upper, s.axis.step))
         eager = self.eager
         self.eager = eager or s.kind == "vector"
-        self.turns_left -= max(0, upper - lower) // step
-        if self.turns_left < 0:
+        self.iterations_left -= max(0, upper - lower) // step
+        if self.iterations_left < 0:
             raise TooLongError("the loops take too many turns")
         starts = [*range(lower, upper, step)]
         if s.covering and starts[-1:] != [upper - 1]:

@@ -17,10 +17,10 @@ from tensorad.ir.tensor import Tensor
 LoopKind = Literal["serial", "parallel", "vector"]
 """parallel: iterations are independent and may run on several threads (outermost only).
 vector: iterations are independent, or only `Fold` into scalars set outside; the code generator
-runs them in lanes. Promises of the schedule about a vector loop: no other vector loop inside or
-around it; bounds of loops inside and `If` conditions do not depend on the lane; every read is in
-bounds in every lane even under a `Select` (both sides may be evaluated); stores of different
-iterations never overlap."""
+vectorises them. Promises of the schedule about a vector loop: no other vector loop inside or around
+it; bounds of loops inside and `If` conditions do not depend on the lane; every read is in bounds in
+every lane even under a `Select` (both sides may be evaluated); stores of different iterations never
+overlap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class For:
 
     `width` (vector loops only) is how many iterations the schedule would like side by side:
     a power of two, usually a multiple of the machine's lanes (several registers are then in
-    flight; a loop that is shorter than a register may ask for a part of one); 0 leaves it to the
+    flight; a loop that is shorter than a register may take a part of one); 0 leaves it to the
     code generator. Iterations beyond a multiple of it are a
     masked or narrower tail.
 
@@ -50,9 +50,9 @@ class For:
     """Serial loops in steps: each step takes as many values, and the axis ends at the last start
     of a whole one, so that the bounds hold for starts. Steps may overlap, and start elsewhere,
     as long as all values are taken: an element is then stored again, equal."""
-    ahead: tuple[Tensor, ...] = ()
-    """Vector loops: tensors whose elements are asked for some time before they are read, or
-    before the loops inside if they are stored after them."""
+    prefetched: tuple[Tensor, ...] = ()
+    """Vector loops: tensors whose elements are prefetched some time before they are read, or before
+    the loops inside if they are stored after them."""
     lanes: int = 0
     work: Expr | None = None
     """Parallel loops: cycles of all iterations, about; what starts threads goes by it. None:
@@ -133,8 +133,8 @@ class Check:
 
 
 @dataclass(frozen=True, eq=False)
-class Fetch:
-    """Ask for elements that will be read soon: `count` neighbours from `indices` on, or, where
+class Prefetch:
+    """Prefetch elements that will be read soon: `count` neighbours from `indices` on, or, where
     lanes move, those of them that its registers reach.
 
     A hint: no value depends on it, and it may reach outside of the tensor, but not with `now`:
@@ -147,7 +147,7 @@ class Fetch:
     now: bool = False
 
 
-Stmt = For | If | Assign | Fold | Store | Visit | Check | Fetch
+Stmt = For | If | Assign | Fold | Store | Visit | Check | Prefetch
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +160,8 @@ class Kernel:
             and after it.
         beside: scratch that begins inside of a line where another tensor does, and elsewhere in its
             page: pairs of both. It is a page longer than what is stored, so that it may.
-        apart: the tensor from which all scratch begins a part of a page away; None: anywhere.
+        unaliased_with: the tensor from which all scratch begins a part of a page away; None:
+            anywhere.
         like: a kernel of which these are the loops, and the tensors here for each tensor there; a
             kernel that is changed is like none.
     """
@@ -171,7 +172,7 @@ class Kernel:
     reads: tuple[Tensor, ...]
     scratch: tuple[Tensor, ...] = ()
     beside: tuple[tuple[Tensor, Tensor], ...] = ()
-    apart: Tensor | None = None
+    unaliased_with: Tensor | None = None
     like: tuple[Kernel, Mapping[Tensor, Tensor]] | None = field(default=None, init=False)
 
 

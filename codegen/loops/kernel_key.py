@@ -7,11 +7,11 @@ from weakref import WeakKeyDictionary
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
-    Fetch,
     Fold,
     For,
     If,
     Kernel,
+    Prefetch,
     Stmt,
     Store,
     Visit,
@@ -45,9 +45,11 @@ def _written(kernel: Kernel) -> tuple[Key, tuple[Tensor, ...]]:
     numbering = _KernelNumbering()
     numbering.tensors(kernel.scratch)  # no argument stands for them
     beside = tuple([numbering.tensors(pair) for pair in kernel.beside])
-    apart = None if kernel.apart is None else numbering.tensor(kernel.apart)
+    unaliased_with = (
+        None if kernel.unaliased_with is None else numbering.tensor(kernel.unaliased_with)
+    )
     numbering.block(kernel.body)
-    key = numbering.key(len(kernel.scratch), beside, apart)
+    key = numbering.key(len(kernel.scratch), beside, unaliased_with)
     return key, tuple(numbering.numbered)[len(kernel.scratch) :]
 
 
@@ -82,11 +84,11 @@ class _KernelNumbering(Numbering):
     def statement(self, s: Stmt) -> None:
         match s:
             case For():
-                ahead = self.tensors(s.ahead)
+                prefetched = self.tensors(s.prefetched)
                 within = () if s.within is None else (s.within.lower, s.within.upper)
                 work = () if s.work is None else (s.work,)
                 used = [self.expressions(part) for part in (within, work, (s.axis,))]
-                self.parts.append(("for", s.kind, s.covering, s.width, s.lanes, ahead, *used))
+                self.parts.append(("for", s.kind, s.covering, s.width, s.lanes, prefetched, *used))
                 self.block(s.body)
             case If():
                 self.parts.append(("if", *self.expressions((s.cond,))))
@@ -107,7 +109,7 @@ class _KernelNumbering(Numbering):
                 pass
             case Check():
                 self.parts.append(("check", *self.expressions((s.index, s.extent))))
-            case Fetch():
+            case Prefetch():
                 tensor, where = self.tensor(s.tensor), self.expressions(s.indices)
                 self.parts.append(("fetch", tensor, where, s.count, s.now))
             case _:

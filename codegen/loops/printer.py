@@ -8,12 +8,12 @@ from typing import Final
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
-    Fetch,
     Fold,
     For,
     If,
     Kernel,
     LoopProgram,
+    Prefetch,
     Stmt,
     Store,
     Visit,
@@ -98,8 +98,8 @@ class _Printer:
         for t in kernel.scratch:
             other = "".join([f" beside {self.tensor(o)}" for s, o in kernel.beside if s is t])
             self.lines.append(f"# scratch {self.tensor(t)} : {self.declare(t)}{other}")
-        if kernel.apart is not None:
-            self.lines.append(f"# scratch apart from {self.tensor(kernel.apart)}")
+        if kernel.unaliased_with is not None:
+            self.lines.append(f"# scratch apart from {self.tensor(kernel.unaliased_with)}")
         self.lines.extend(comments)
         self.block(kernel.body, 0)
 
@@ -140,7 +140,7 @@ class _Printer:
                 targets = ", ".join([f"{self.tensor(t)}[{where}]" for t in s.tensors])
                 how = "  # streaming" if s.streaming else ""
                 self.line(depth, f"{targets} = {values}{how}")
-            case Fetch():
+            case Prefetch():
                 where = ", ".join(self.exprs(s.indices, depth))
                 how = "load" if s.now else f"fetch {s.count} from"
                 self.line(depth, f"{how} {self.tensor(s.tensor)}[{where}]")

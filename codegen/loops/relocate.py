@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tensorad.codegen.loops.ir import Check, Fetch, Stmt, Store
+from tensorad.codegen.loops.ir import Check, Prefetch, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite, storing
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr, Read, read
@@ -47,7 +47,7 @@ def moved(body: tuple[Stmt, ...], places: Mapping[Tensor, Place]) -> tuple[Stmt,
         match s:
             case Store() if any(t in places for t in s.tensors):
                 return _stores(s, places)
-            case Fetch() if s.tensor in places:  # what is in scratch needs no asking for
+            case Prefetch() if s.tensor in places:  # what is in scratch needs no prefetch
                 return []
             case Check():
                 raise InternalError("a check stands in rows")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from tensorad.codegen.loops.ir import Fetch, For, Kernel, Stmt, Store
+from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.ir.tensor import Placeholder, Tensor
 from tensorad.ir.visit import reading
@@ -22,10 +22,10 @@ def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) ->
         match s:
             case Store():
                 return replace(s, tensors=tensors(s.tensors))
-            case Fetch():
+            case Prefetch():
                 return replace(s, tensor=mapping[s.tensor])
-            case For() if s.ahead:
-                return replace(s, ahead=tensors(s.ahead))
+            case For() if s.prefetched:
+                return replace(s, prefetched=tensors(s.prefetched))
         return None
 
     made = Kernel(
@@ -35,7 +35,7 @@ def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) ->
         tensors(kernel.reads),
         tensors(kernel.scratch),
         tuple([(mapping[t], mapping[other]) for t, other in kernel.beside]),
-        None if kernel.apart is None else mapping[kernel.apart],
+        None if kernel.unaliased_with is None else mapping[kernel.unaliased_with],
     )
     object.__setattr__(made, "like", (kernel, mapping))
     return made

@@ -9,7 +9,7 @@ from typing import TypeVar
 from typing import cast as static_cast
 
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Prefetch, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr, axis
 from tensorad.ir.tensor import Tensor
@@ -78,7 +78,7 @@ def _inside(s: Stmt, rule: Rule | None, image: Image | None) -> Stmt:
                 return s
             looked_at = None if s.looked_at is None else image(s.looked_at)
             return _with(s, read=image(s.read), extent=image(s.extent), looked_at=looked_at)
-        case Fetch():
+        case Prefetch():
             return s if image is None else _with(s, indices=_images(s.indices, image))
         case Visit():
             return s

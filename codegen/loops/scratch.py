@@ -41,7 +41,7 @@ def scratch_bytes(kernel: Kernel, sizes: Mapping[Expr, int]) -> int:
     for t in kernel.scratch:
         bytes_of(t, sizes)
     used = size_value(scratch_offsets(kernel.scratch)[1], sizes)
-    used += PAGE if kernel.apart is not None else 0
+    used += PAGE if kernel.unaliased_with is not None else 0
     return -(-used // STRIDE_BYTES) * STRIDE_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Which loops run in lanes, how wide, and which scalars are folded in lanes around them."""
+"""Which loops are vectorised, how wide, and which scalars they fold in lanes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import params_in, postorder, reads
 
 
-def runs_in_lanes(s: Stmt) -> bool:
+def is_vectorised(s: Stmt) -> bool:
     """Whether a loop is executed as vectors."""
     return isinstance(s, For) and s.kind == "vector" and s.axis.step is ONE
 
@@ -60,7 +60,7 @@ class InLanes(NamedTuple):
     lanes: int
     registers: int
 
-    def beside(self, other: InLanes | None) -> InLanes:
+    def merged_with(self, other: InLanes | None) -> InLanes:
         """For this loop and another one that goes on with the same lanes."""
         if other is None:
             return self
@@ -100,7 +100,7 @@ class LaneUse:
             for loop in [x for x in loops if not _set_inside(s, x)]:
                 lanes = self.lanes[loop]
                 own = InLanes(s, lanes, registers_for(loop, lanes))
-                folded[s.targets] = own.beside(folded.get(s.targets))
+                folded[s.targets] = own.merged_with(folded.get(s.targets))
             if not folded:
                 used.update(assigned)
         for c in inside(s):
@@ -108,8 +108,8 @@ class LaneUse:
             assigned.update(self.assigned[c])
             stored.update(self.stored[c])
             for scalars, found in self.folded[c].items():
-                folded[scalars] = found.beside(folded.get(scalars))
-        if runs_in_lanes(s):  # each iteration sets its own: nothing is carried in or out
+                folded[scalars] = found.merged_with(folded.get(scalars))
+        if is_vectorised(s):  # each iteration sets its own: nothing is carried in or out
             for c in statements(inside(s)):
                 for p in c.targets if isinstance(c, Assign) else ():
                     used.pop(p, None)
@@ -128,7 +128,7 @@ def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, list[For]]:
     """Each statement inside a vector loop, with the loop, or the several in which it stands."""
     around: dict[Stmt, list[For]] = {}
     for s in order:
-        if isinstance(s, For) and runs_in_lanes(s) and s not in around:
+        if isinstance(s, For) and is_vectorised(s) and s not in around:
             for c in statements(s.body):
                 around.setdefault(c, []).append(s)
     return around

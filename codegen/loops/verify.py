@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
-    Fetch,
     Fold,
     For,
     If,
     Kernel,
     LoopProgram,
+    Prefetch,
     Stmt,
     Store,
     Visit,
@@ -69,8 +69,11 @@ class _Verifier:
         for t, other in self.kernel.beside:
             if t not in self.kernel.scratch or other in self.kernel.scratch:
                 raise _problem(self.kernel, f"{t.name} cannot begin where {other.name} does")
-        if self.kernel.apart is not None and self.kernel.apart not in self.kernel.writes:
-            raise _problem(self.kernel, f"{self.kernel.apart.name} is not stored")
+        if (
+            self.kernel.unaliased_with is not None
+            and self.kernel.unaliased_with not in self.kernel.writes
+        ):
+            raise _problem(self.kernel, f"{self.kernel.unaliased_with.name} is not stored")
         self.block(self.kernel.body, {}, ())
         for t in self.kernel.writes:
             empty = any(isinstance(n, int) and n == 0 for n in t.shape)
@@ -103,7 +106,7 @@ class _Verifier:
                 self.store(s)
             case Check():
                 self.exprs((s.index, s.extent), scope)
-            case Fetch():
+            case Prefetch():
                 self.exprs(s.indices, scope)
             case Visit():
                 pass
@@ -125,10 +128,10 @@ class _Verifier:
         if s.covering and (s.kind != "serial" or self.folds(s)):
             raise _problem(self.kernel, f"the loop over {s.axis.name} may not repeat values")
         if s.kind == "vector":
-            self.folded_in_lanes(s, scope)
+            self.vector_fold(s, scope)
         self.block(s.body, {**scope, s.axis: None}, (*loops, s))
 
-    def folded_in_lanes(self, s: For, outside: dict[Expr, None]) -> None:
+    def vector_fold(self, s: For, outside: dict[Expr, None]) -> None:
         """What the order of a sum depends on is stated, alike in all loops that go on with it."""
         inner = [*statements(s.body)]
         own = dict.fromkeys([p for c in inner if isinstance(c, Assign) for p in c.targets])

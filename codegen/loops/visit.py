@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tensorad.codegen.loops.ir import Assign, Check, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Prefetch, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr, Param
 from tensorad.ir.visit import params_in
@@ -55,7 +55,7 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
             return (s.cond,)
         case Check():
             return (s.index, s.extent)
-        case Fetch():
+        case Prefetch():
             return s.indices
         case Visit():
             return ()

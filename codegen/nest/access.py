@@ -107,7 +107,7 @@ def unsafe_reads(nest: Nest, lanes: Axis | None = None) -> bool:
     along an output axis, one that does not use it; along a reduce axis, one that uses none.
 
     Args:
-        lanes: the axis that runs in lanes; None: any.
+        lanes: the vectorised axis; None: any.
     """
     axes = [*nest.axes]
     if guarded_unsafe(nest.values, axes, guarded=False):

@@ -25,7 +25,7 @@ from tensorad.ir.visit import reads
 
 
 @dataclass(frozen=True)
-class Inside:
+class OutputAlias:
     """Where a temporary lies: from the first line of the output behind so many bytes on."""
 
     output: Tensor
@@ -36,7 +36,7 @@ Rows = dict[Tensor, float]
 """How many rows of the first dimension, from the first on, hold all elements that are used."""
 
 
-def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
+def alias_temporaries(program: LoopProgram) -> dict[Tensor, OutputAlias]:
     """The temporaries that outputs have room for while nothing of their own is there.
 
     Looks at the kernels phase by phase: between them all threads wait.
@@ -52,7 +52,7 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
     most = {
         o: [*accumulate([u.get(o, 0.0) for u in used], max, initial=0.0)] for o in program.outputs
     }
-    found: dict[Tensor, Inside] = {}
+    found: dict[Tensor, OutputAlias] = {}
     taken: dict[Tensor, int] = {}
     for t in large:
         need = fixed_bytes(t) or 0
@@ -62,7 +62,7 @@ def temporaries_inside(program: LoopProgram) -> dict[Tensor, Inside]:
                 continue
             start = max(_written(o, room, most[o][last.get(t, 0)]), taken.get(o, 0))
             if start + need + ALIGNMENT <= room:
-                found[t] = Inside(o, start)
+                found[t] = OutputAlias(o, start)
                 taken[o] = start + need + ALIGNMENT
                 break
     return found

@@ -38,14 +38,14 @@ def _by_interface(arrays: Iterable[Array]) -> list[int]:
 
 
 @cache
-def layout_is_known() -> bool:
+def layout_matches() -> bool:
     """Whether array objects look in memory as `DATA_OFFSET` says."""
     probe = np.arange(7.0)[3:]
     return _by_layout([probe]) == _by_interface([probe])
 
 
 word_at: Final = ctypes.c_ssize_t.from_address
-addresses_of: Final = _by_layout if layout_is_known() else _by_interface
+addresses_of: Final = _by_layout if layout_matches() else _by_interface
 
 
 class Parameter:
@@ -345,7 +345,7 @@ def _overlaps_itself(array: Array) -> bool:
     return False
 
 
-def are_apart(begins: Sequence[int], ends: Sequence[int], first: int) -> bool:
+def are_disjoint(begins: Sequence[int], ends: Sequence[int], first: int) -> bool:
     """Whether the byte ranges from number `first` on lie apart from all before them."""
     for n in range(first, len(begins)):
         begin, end = begins[n], ends[n]

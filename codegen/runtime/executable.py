@@ -16,7 +16,7 @@ from tensorad.codegen.entry.checks_ir import MAX_FRAMES
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import Kernel, LoopProgram
 from tensorad.codegen.loops.scratch import scratch_bytes
-from tensorad.codegen.runtime.alias_outputs import Inside, temporaries_inside
+from tensorad.codegen.runtime.alias_outputs import OutputAlias, alias_temporaries
 from tensorad.codegen.runtime.arena import (
     Array,
     Lifetime,
@@ -28,7 +28,7 @@ from tensorad.codegen.runtime.arena import (
 from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.codegen.runtime.kernel_cache import checks_of
 from tensorad.codegen.threads.pool import driver, pool_for
-from tensorad.codegen.threads.settings_epoch import epoch
+from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.expr import Expr, Size
@@ -225,7 +225,7 @@ class Executable:
                 raise InternalError(f"{t.name} is given two slots of one call")
             self._slots[t] = len(self._slots)
         self.n_arguments = len(self._slots)
-        inside = temporaries_inside(program)
+        inside = alias_temporaries(program)
         self.constants, self.temporaries = self._find_buffers(program.kernels, inside)
         self.inside = self._places(inside)
         self.with_scratch = [k for k in program.kernels if k.scratch]
@@ -240,7 +240,7 @@ class Executable:
         self.kernels = program.kernels
         self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
 
-    def _places(self, inside: Mapping[Tensor, Inside]) -> Array:
+    def _places(self, inside: Mapping[Tensor, OutputAlias]) -> Array:
         """What the driver needs to place the temporaries that lie in outputs."""
         words = [len(inside)]
         for t, place in inside.items():
@@ -249,7 +249,7 @@ class Executable:
         return np.array(words, np.int64)
 
     def _find_buffers(
-        self, kernels: Sequence[Kernel], inside: Mapping[Tensor, Inside]
+        self, kernels: Sequence[Kernel], inside: Mapping[Tensor, OutputAlias]
     ) -> tuple[list[Array], list[Lifetime]]:
         lifetimes: dict[Tensor, Lifetime] = {}
         constants: dict[Tensor, None] = {}
@@ -317,16 +317,16 @@ class Executable:
         """Run all steps on arrays at these addresses (inputs, then outputs).
 
         Args:
-            now: the epoch when the call began, if it began before this.
+            now: the version of the settings when the call began, if it began before this.
         Raises:
             BoundsError: a data-dependent index lies outside its tensor.
         """
         if now is None:
-            now = epoch()
+            now = current_version()
         frame = layout.take()
         frame.slots[: self.n_arguments] = addresses  # type: ignore[assignment]  # invariant lists
         call = frame.call
-        if call[block.EPOCH] != now:
+        if call[block.VERSION] != now:
             self.prepare(layout.scratch_bytes, frame, now)
         try:
             if self.driver.run(frame.address):
@@ -341,7 +341,7 @@ class Executable:
         frame.call[block.POOL] = pool_for(threads)
         if scratch_bytes:
             frame.reserve(max(1, threads) * scratch_bytes)
-        frame.call[block.EPOCH] = now
+        frame.call[block.VERSION] = now
 
     def fail(self, frame: Frame) -> None:
         """Raise what a call found."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.codegen.llvm.call_block import EPOCH
-from tensorad.codegen.runtime.arguments import DATA_OFFSET, layout_is_known, word_at
+from tensorad.codegen.llvm.call_block import VERSION
+from tensorad.codegen.runtime.arguments import DATA_OFFSET, layout_matches, word_at
 from tensorad.codegen.runtime.executable import Steps
 
 MOST: Final = 12
@@ -22,7 +22,7 @@ MOST: Final = 12
 Wanted = tuple[np.dtype[Any], tuple[int, ...], int]
 """The dtype object, the shape and the flags of an array."""
 Run = Callable[[int, Sequence[object], Sequence[object]], bool]
-"""Run on inputs and results, after the epoch when the call began; False: they do not fit."""
+"""Run on inputs and results, given the version of the settings at the start; False: no fit."""
 
 
 def written_out(
@@ -45,7 +45,7 @@ def written_out(
 
 def can_be_written_out(count: int) -> bool:
     """Whether `written_out` is there for so many arrays."""
-    return 0 < count <= MOST and layout_is_known()
+    return 0 < count <= MOST and layout_matches()
 
 
 @lru_cache(maxsize=64)
@@ -91,7 +91,7 @@ def call_text(count: int, results: int, *, given: bool) -> str:
             "        except IndexError: frame = new()",
             "        slots = frame.slots",
             *[f"        slots[{n}] = p{n}" for n in numbers],
-            f"        if frame.call[{EPOCH}] != then: prepare(frame, then)",
+            f"        if frame.call[{VERSION}] != then: prepare(frame, then)",
             "        try:",
             "            if run(frame.address): fail(frame)",
             "        finally: give(frame)",

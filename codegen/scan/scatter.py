@@ -7,7 +7,7 @@ from math import gcd, prod
 
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.cost.parallel_work import SHARED_COST
-from tensorad.codegen.directives import Choices, lanes_allowed
+from tensorad.codegen.directives import Choices, may_vectorise
 from tensorad.codegen.loops.index_ranges import Ranges, fold_by_ranges, substitutor
 from tensorad.codegen.loops.ir import For, If, Kernel, LoopKind, Stmt
 from tensorad.codegen.loops.rewrite import rewrite
@@ -15,7 +15,7 @@ from tensorad.codegen.model import PAGE, WAYS
 from tensorad.codegen.nest.access import guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.parts import lower_point
-from tensorad.codegen.scan.scatter_ranges import picked_row, shared_by_rows
+from tensorad.codegen.scan.scatter_ranges import indirect_row, shared_by_rows
 from tensorad.codegen.schedule.emit import emit_nest, strips
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.target import machine
@@ -32,7 +32,7 @@ STRIP = 64
 
 
 def schedule_scatter(op: Scatter, out: Tensor, choices: Choices) -> Kernel:
-    """The fill in lanes; updates free along axes that index the output directly."""
+    """The fill, vectorised; updates free along axes that index the output directly."""
     axes = compute_axes(op.shape)
     start = op.combiner.identity[0] if op.init is None else read(op.init, axes)
     fill = Nest(axes, (), (out,), axes, (start,))
@@ -54,13 +54,13 @@ def schedule_updates(
         body = _mapped(body, lambda e: fold_by_ranges(e, ranges, memo))
     free = _free_axes(op)
     points = extent_product(op.axes)
-    able = [a for a in reversed(op.axes) if a in free and _fits_lanes(op, a)]
-    lane = next((a for a in able if lanes_allowed(choices, a)), None)
+    able = [a for a in reversed(op.axes) if a in free and _is_vectorisable(op, a)]
+    lane = next((a for a in able if may_vectorise(choices, a)), None)
     outside = [a for a in op.axes if a in free and a is not lane and _is_outermost(a)]
     moved = dict.fromkeys(outside if lane is None else (*outside, lane))
     ordered = [a for a in op.axes if a not in moved]
     wide = wants_threads(points, choices.parallel)
-    apart = lanes_apart(op, lane) if lane is not None and _is_outermost(lane) else 0
+    apart = conflict_free_strip(op, lane) if lane is not None and _is_outermost(lane) else 0
     if lane is not None and apart:
         outer = axis(f"{lane.name}o", 0, (lane.extent or 0) // apart)
         inner = axis(lane.name, 0, apart)
@@ -78,7 +78,7 @@ def schedule_updates(
             return (For(outer, body, "parallel"),), ()
         return free_loops(others, points, body, choices.parallel), ()
     if lane is not None and not outside and _is_outermost(lane) and wide:
-        row = picked_row(op, lane)
+        row = indirect_row(op, lane)
         if row is not None and len(ordered) == 1:
             loop, scratch = shared_by_rows(out, row, ordered[0], For(lane, body, "vector"))
             return (loop,), tuple(scratch)
@@ -90,7 +90,7 @@ def schedule_updates(
     return free_loops(outside, points, serial(ordered, body), choices.parallel), ()
 
 
-def lanes_apart(op: Scatter, lane: Axis) -> int:
+def conflict_free_strip(op: Scatter, lane: Axis) -> int:
     """Into strips of how many lanes an axis is cut whose rows share places of the first cache.
 
     Rows a multiple of a large power of two apart have few places there: with 32 lanes on as many
@@ -155,7 +155,7 @@ def _is_outermost(a: Axis) -> bool:
     return not any(isinstance(e, Axis) for e in free_leaves(a.lower, a.upper, a.step))
 
 
-def _fits_lanes(op: Scatter, a: Axis) -> bool:
+def _is_vectorisable(op: Scatter, a: Axis) -> bool:
     """Whether conditions are the same in all lanes and reads are safe in each."""
     if not isinstance(a.step, Const) or a.step.value != 1:
         return False

@@ -1,4 +1,4 @@
-"""Updates of rows that data picks, shared by ranges of rows: who fills a row also updates it."""
+"""Indirect updates of whole rows, shared by ranges of rows: who fills a row also updates it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ WALK: Final = 1024
 """Points that are looked at before those in the range are updated."""
 
 
-def picked_row(op: Scatter, lane: Axis) -> Expr | None:
-    """The row that data picks for each point, where all updates are of long rows picked so."""
+def indirect_row(op: Scatter, lane: Axis) -> Expr | None:
+    """The row that data names for each point, where all updates are of long rows named so."""
     rows, width = op.shape[0], op.shape[-1]
     if not isinstance(rows, int) or not isinstance(width, int) or rows < _ranges():
         return None

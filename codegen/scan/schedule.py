@@ -1,7 +1,7 @@
 """Scans: rows are free, so several of them are walked side by side.
 
 One row waits for itself at every step; four rows in one loop do not. Where a row's elements lie
-apart in memory and those of its neighbours side by side, rows run in lanes instead.
+apart in memory and those of its neighbours side by side, rows are vectorised instead.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tensorad.codegen.cost.cache_traffic import extent_product
-from tensorad.codegen.directives import Choices, lanes_allowed
+from tensorad.codegen.directives import Choices, may_vectorise
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
@@ -19,7 +19,12 @@ from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
 from tensorad.codegen.scan.scatter import STRIP, free_loops, serial, wants_threads
 from tensorad.codegen.scan.vector_blocks import block_loops, rest_rows, takes_blocks
-from tensorad.codegen.scan.vector_rows import Chain, schedule_strips, steps_of_rows, takes_lanes
+from tensorad.codegen.scan.vector_rows import (
+    Chain,
+    can_vectorise_rows,
+    schedule_row_tiles,
+    steps_of_rows,
+)
 from tensorad.codegen.schedule.emit import strips
 from tensorad.codegen.schedule.plan import WRITTEN_NODES
 from tensorad.ir.expr import (
@@ -46,7 +51,7 @@ from tensorad.ir.visit import (
 )
 
 LANES: Final = 64
-"""Rows in lanes at a time: whole lines of memory, several registers."""
+"""Vectorised rows at a time: whole lines of memory, several registers."""
 ROWS: Final = 4
 """Rows side by side: a step comes back after about as many cycles, and more streams of memory are
 harder to foresee."""
@@ -66,7 +71,7 @@ def schedule_scan(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> Kerne
         return Kernel(op.name, loops, parts.writes, tuple(op_inputs(op)))
     points = extent_product([*op.axes, *op.along])
     others = list(op.axes)
-    if others and _rows_fit_lanes(op, parts) and lanes_allowed(choices, op.axes[-1]):
+    if others and _rows_are_vectorisable(op, parts) and may_vectorise(choices, op.axes[-1]):
         row = others.pop()
         if others or not wants_threads(points, choices.parallel):
             body: tuple[Stmt, ...] = (For(row, steps_of_rows(parts), "vector", LANES),)
@@ -77,7 +82,7 @@ def schedule_scan(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> Kerne
             body = (For(lane, steps_of_rows(inner), "vector", LANES),)
             loops = (For(outer, body, "parallel"),)
     else:
-        found = schedule_strips(Chain(((op, live),), ()), choices)
+        found = schedule_row_tiles(Chain(((op, live),), ()), choices)
         if found is not None:
             return found
         rows = Rows((steps_of_rows(parts),), rows_together(op, parts, choices))
@@ -92,8 +97,8 @@ def schedule_scan(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> Kerne
 
 
 def schedule_chain(chain: Chain, choices: Choices) -> Kernel | None:
-    """Scans over the same rows in one loop, what only they read in scratch; None in lanes."""
-    found = schedule_strips(chain, choices)
+    """Scans over the same rows in one loop, what only they read in scratch; None if vectorised."""
+    found = schedule_row_tiles(chain, choices)
     if found is not None:
         return found
     axes = chain.scans[0][0].axes
@@ -102,7 +107,7 @@ def schedule_chain(chain: Chain, choices: Choices) -> Kernel | None:
     for op, live in chain.scans:
         op = over_rows(op, axes)
         parts = scan_parts(op, live)
-        if _rows_fit_lanes(op, parts):
+        if _rows_are_vectorisable(op, parts):
             return None
         bodies.append(steps_of_rows(parts))
         together = min(together, rows_together(op, parts, choices))
@@ -143,12 +148,12 @@ def over_rows(op: Scan, axes: tuple[Axis, ...]) -> Scan:
     )
 
 
-def _rows_fit_lanes(op: Scan, parts: ScanParts) -> bool:
+def _rows_are_vectorisable(op: Scan, parts: ScanParts) -> bool:
     """Whether the last row axis is the fastest in memory, and its lanes take the same steps."""
     lane = op.axes[-1]
     if not op.indices or op.indices[-1] is not lane:
         return False
-    return takes_lanes(op, parts, lane)
+    return can_vectorise_rows(op, parts, lane)
 
 
 def rows_together(op: Scan, parts: ScanParts, choices: Choices) -> int:

@@ -1,4 +1,4 @@
-"""Scans with rows in lanes, a few elements of every row at a time.
+"""Vectorises scans over rows, a few elements of every row at a time.
 
 Rows whose elements lie together are read and stored in pieces, one row per lane: blocks that are
 transposed in registers on the way in and out. A step of cheap operations takes one instruction for
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorad.codegen.cost.memory_model import MAX_STRIDE
-from tensorad.codegen.directives import Choices, lanes_allowed
+from tensorad.codegen.directives import Choices, may_vectorise
 from tensorad.codegen.loops.ir import Assign, Fold, For, LoopKind, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.nest.access import FAR, access, strides
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
 from tensorad.codegen.scan.scatter import free_loops, wants_threads
-from tensorad.codegen.scan.vector_rows import takes_lanes
+from tensorad.codegen.scan.vector_rows import can_vectorise_rows
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import (
     ONE,
@@ -51,13 +51,13 @@ SIZES: Final = (4, 8)
 
 
 def takes_blocks(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> bool:
-    """Whether the rows of a scan may stand in lanes so, their elements lying together."""
+    """Whether the rows of a scan may be vectorised so, their elements lying together."""
     parts = scan_parts(op, live)
     if not op.axes or len(parts.steps) != 1 or choices.tile is not None:
         return False
     row, along = op.axes[-1], parts.steps[0]
     enough = row.extent is None or row.extent >= ROWS
-    if not lanes_allowed(choices, row) or not enough or along.step is not ONE:
+    if not may_vectorise(choices, row) or not enough or along.step is not ONE:
         return False
     if not along.extent or not isinstance(along.lower, Const):
         return False
@@ -66,7 +66,7 @@ def takes_blocks(op: Scan, live: tuple[Tensor, ...], choices: Choices) -> bool:
         return False
     if parts.condition is not TRUE or parts.outer is not TRUE or row.step is not ONE:
         return False
-    if occurs(REDUCE, *op_expressions(op)) or not takes_lanes(op, parts, row):
+    if occurs(REDUCE, *op_expressions(op)) or not can_vectorise_rows(op, parts, row):
         return False
     if any(isinstance(e, Axis) for e in free_leaves(row.lower, row.upper)):
         return False

@@ -1,6 +1,6 @@
-"""Scans with rows in lanes whose elements lie apart in memory: strips of rows are transposed.
+"""Vectorises scans over rows whose elements lie apart in memory: tiles of rows are transposed.
 
-What the steps of a strip read is copied to scratch first, neighbouring rows side by side; what
+What the steps of a tile read is copied to scratch first, neighbouring rows side by side; what
 they keep goes the other way afterwards. Copies across cost little beside steps that take
 functions, and one register then walks as many rows as it has lanes.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.cost.operation_costs import operations
-from tensorad.codegen.directives import OPEN, Choices, lanes_allowed
+from tensorad.codegen.directives import OPEN, Choices, may_vectorise
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
 from tensorad.codegen.model import MODEL
@@ -41,12 +41,12 @@ REGISTERS: Final = 4
 """Registers of rows side by side: a function's operations wait for each other."""
 LONG: Final = 32
 """Rows side by side where each lane reads its own elements."""
-STRIPS: Final = (64, 32, 16)
+TILE_ROWS: Final = (64, 32, 16)
 """Rows whose elements are in scratch at a time."""
 MOST_BYTES: Final = 1 << 18
-"""Scratch of one strip."""
+"""Scratch of one tile."""
 MOST_STATES: Final = 1 << 21
-"""Scratch of one strip of long rows: the states between two scans of a chain."""
+"""Scratch of one tile of long rows: the states between two scans of a chain."""
 LEAST_WORK: Final = 12
 """Operations of a step from which copies across pay; fewer do where states stay in scratch, since
 a store for each element of each scan costs as much as the copies."""
@@ -73,7 +73,7 @@ def steps_of_rows(parts: ScanParts) -> tuple[Stmt, ...]:
     return (parts.begin, *inner, *parts.end)
 
 
-def takes_lanes(op: Scan, parts: ScanParts, lane: Axis) -> bool:
+def can_vectorise_rows(op: Scan, parts: ScanParts, lane: Axis) -> bool:
     """Whether rows along an axis take the same steps, with reads that are safe in each lane."""
     bounds = [b for a in parts.steps for b in (a.lower, a.upper, a.step)]
     if lane in free_leaves(parts.outer, parts.condition, *bounds):
@@ -86,10 +86,10 @@ def takes_lanes(op: Scan, parts: ScanParts, lane: Axis) -> bool:
     )
 
 
-def schedule_strips(chain: Chain, choices: Choices) -> Kernel | None:
-    """The scans of a chain with rows in lanes; None where that is not possible or does not pay."""
+def schedule_row_tiles(chain: Chain, choices: Choices) -> Kernel | None:
+    """The scans of a chain with vectorised rows; None where that cannot be or does not pay."""
     axes = chain.scans[0][0].axes
-    if not axes or not lanes_allowed(choices, axes[-1]) or choices.tile is not None:
+    if not axes or not may_vectorise(choices, axes[-1]) or choices.tile is not None:
         return None
     if not all(_fits(op, live) for op, live in chain.scans):
         return None
@@ -97,11 +97,11 @@ def schedule_strips(chain: Chain, choices: Choices) -> Kernel | None:
     if not heavy and not (chain.inside and all(_is_long(op) for op, _ in chain.scans)):
         return None
     rows = axes[-1].extent
-    for width in STRIPS if heavy else STRIPS[-1:]:
-        made = _Strips(chain, width)
+    for width in TILE_ROWS if heavy else TILE_ROWS[-1:]:
+        made = _RowTiles(chain, width)
         if made.fits(MOST_BYTES) and (rows is None or rows >= width):
             return made.kernel(choices)
-    made = _Strips(chain, LONG, across=False)
+    made = _RowTiles(chain, LONG, across=False)
     if heavy and made.fits(MOST_STATES) and (rows is None or rows >= LONG):
         return made.kernel(choices)
     return None
@@ -113,7 +113,7 @@ def _fits(op: Scan, live: tuple[Tensor, ...]) -> bool:
         return False
     if any(isinstance(e, Axis) for e in free_leaves(lane.lower, lane.upper)):
         return False
-    return op.condition is TRUE and takes_lanes(op, scan_parts(op, live), lane)
+    return op.condition is TRUE and can_vectorise_rows(op, scan_parts(op, live), lane)
 
 
 def _work(op: Scan) -> int:
@@ -123,12 +123,12 @@ def _work(op: Scan) -> int:
 
 def _is_long(op: Scan) -> bool:
     """Whether a row has as many elements along every axis as are moved across at a time."""
-    return all((a.extent or 0) >= STRIPS[-1] for a in op.along)
+    return all((a.extent or 0) >= TILE_ROWS[-1] for a in op.along)
 
 
 @dataclass(eq=False)
-class _Strips:
-    """The loops of one strip of rows under construction.
+class _RowTiles:
+    """The loops of one tile of rows under construction.
 
     `across`: elements that lie apart are copied; otherwise each lane reads and writes its own.
     """
@@ -159,7 +159,7 @@ class _Strips:
         self.body = tuple(body)
 
     def fits(self, most: int) -> bool:
-        """Whether the strip's scratch is known and takes at most so many bytes."""
+        """Whether the tile's scratch is known and takes at most so many bytes."""
         return self.known and sum(map(assumed_bytes, self._scratch())) <= most
 
     def _scratch(self) -> list[Tensor]:
@@ -252,7 +252,7 @@ class _Strips:
         return read(self.staged[key], tuple([sub(a, a.lower) for a in (*steps, self.lane)]))
 
     def kernel(self, choices: Choices) -> Kernel:
-        """All strips."""
+        """All tiles."""
         states = [p for op, _ in self.chain.scans for p in op.combiner.lhs]
         lanes = MODEL.lanes(max([p.dtype.size_bytes for p in states]))
         width = min(self.width, REGISTERS * lanes)

@@ -1,6 +1,6 @@
 """Thin border pieces run inside the loops of the piece they surround.
 
-A border along the axis in lanes is a column: alone it walks through all of memory again, one
+A border along the vectorised axis is a column: alone it walks through all of memory again, one
 line per element. Within the core's outer loops its lines are at hand, and so few elements need
 no lanes. Every element is computed as in a loop of its own.
 """
@@ -17,7 +17,7 @@ from tensorad.codegen.loops.ir import For, LoopKind, Stmt
 from tensorad.codegen.nest.access import extent_of
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.emit import emit_nest
-from tensorad.codegen.schedule.nest_plan import Plan
+from tensorad.codegen.schedule.nest_plan import Plan, PlannedPieces
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.expr import TRUE, Axis
@@ -27,10 +27,8 @@ THIN = 6
 FEW_RUNS = 8
 """Runs of the shared loops that several threads should find."""
 
-Planned = tuple[tuple[Nest, Plan], ...]
 
-
-def emit_bordered(planned: Planned, choices: Choices) -> tuple[Stmt, ...] | None:
+def emit_bordered(planned: PlannedPieces, choices: Choices) -> tuple[Stmt, ...] | None:
     """One loop nest for the core and the borders that share its loops, then the other pieces.
 
     None where that is not better.
@@ -38,7 +36,7 @@ def emit_bordered(planned: Planned, choices: Choices) -> tuple[Stmt, ...] | None
     decided = choices.borders is None and (choices.vector is not None or choices.order is not None)
     if len(planned) < 2 or choices.borders is False or decided:
         return None
-    if any(p.sweep for _, p in planned):
+    if any(p.rows_per_pass for _, p in planned):
         return None
     core, plan = max(planned, key=lambda p: extent_product(p[0].axes))
     shared = _shared(planned, core, plan)
@@ -46,7 +44,7 @@ def emit_bordered(planned: Planned, choices: Choices) -> tuple[Stmt, ...] | None
     if not shared or not (large or choices.borders):
         return None
     members = tuple([p for p in planned if _has(p[0], shared)])
-    strided = [p for p in members if p[0] is not core and _loses_lanes(p[1], shared)]
+    strided = [p for p in members if p[0] is not core and _loses_vector_axis(p[1], shared)]
     if any(f.condition is not TRUE for nest, _ in strided for f in nest.folds):
         return None  # lanes and single elements add what a condition leaves out differently
     points = extent_product(core.axes)
@@ -70,13 +68,13 @@ def emit_bordered(planned: Planned, choices: Choices) -> tuple[Stmt, ...] | None
     return tuple(body)
 
 
-def _shared(planned: Planned, core: Nest, plan: Plan) -> list[Axis]:
+def _shared(planned: PlannedPieces, core: Nest, plan: Plan) -> list[Axis]:
     """Output axes of the core, in its order: those of every piece, or else of its borders."""
     free = [a for a in plan.order if a is not plan.vector and a not in plan.jam]
     found = [a for a in free if all(among(a, nest.axes) for nest, _ in planned)]
     if found:
         return found
-    borders = [n for n, p in planned if n is not core and _loses_lanes(p, free)]
+    borders = [n for n, p in planned if n is not core and _loses_vector_axis(p, free)]
     return [a for a in free if borders and all(among(a, n.axes) for n in borders)]
 
 
@@ -84,7 +82,7 @@ def _has(nest: Nest, shared: Sequence[Axis]) -> bool:
     return all(among(a, nest.axes) for a in shared)
 
 
-def _loses_lanes(plan: Plan, shared: Sequence[Axis]) -> bool:
+def _loses_vector_axis(plan: Plan, shared: Sequence[Axis]) -> bool:
     return plan.vector is not None and among(plan.vector, shared)
 
 
@@ -93,6 +91,6 @@ def _inside(nest: Nest, plan: Plan, shared: Sequence[Axis]) -> tuple[Nest, Plan]
     order = tuple([a for a in plan.order if not among(a, shared)])
     jam = {a: f for a, f in plan.jam.items() if not among(a, shared)}
     inside = replace(nest, axes=tuple([a for a in nest.axes if not among(a, shared)]))
-    if _loses_lanes(plan, shared):
+    if _loses_vector_axis(plan, shared):
         plan = replace(plan, vector=None, width=0)
     return inside, replace(plan, order=order, jam=jam, parallel=False)

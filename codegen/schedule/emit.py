@@ -12,7 +12,7 @@ from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.reasons import explain_plan
-from tensorad.codegen.schedule.row_sums import emit_sweep
+from tensorad.codegen.schedule.sums_in_memory import emit_sums_in_memory
 from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.expr import (
     FALSE,
@@ -68,13 +68,15 @@ class _Emitter:
         factor = self.plan.jam.get(a, 1)
         if factor == 1:
             return (For(a, self.level(depth + 1, copies), kind),)
-        return self.jammed(a, factor, depth, copies, kind)
+        return self.unroll_and_jam(a, factor, depth, copies, kind)
 
     def lanes(self, a: Axis, depth: int, copies: list[Copy], kind: LoopKind) -> tuple[Stmt, ...]:
         """The vector loop; cut into strips where it is also the parallel one."""
         width = self.plan.width
-        if self.plan.sweep:
-            return emit_sweep(self.nest, a, width, self.plan.sweep, self.plan.riders)
+        if self.plan.rows_per_pass:
+            return emit_sums_in_memory(
+                self.nest, a, width, self.plan.rows_per_pass, self.plan.fused_stores
+            )
         if self.plan.strip:
             lane = self.strip_of(a, copies)
             body = self.level(depth + 1, copies)
@@ -103,7 +105,7 @@ class _Emitter:
         assert isinstance(lane, Axis)  # `across` has put the strip there
         return lane
 
-    def jammed(
+    def unroll_and_jam(
         self, a: Axis, factor: int, depth: int, copies: list[Copy], kind: LoopKind
     ) -> tuple[Stmt, ...]:
         """A loop over whole tiles of `factor` values, then the rest."""

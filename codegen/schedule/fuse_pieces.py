@@ -20,8 +20,8 @@ from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import fold_accesses
 from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups, substitute_nest
 from tensorad.codegen.schedule.emit import fold_lanes
-from tensorad.codegen.schedule.nest_plan import Plan
-from tensorad.codegen.schedule.plan import folds_in_lanes, lanes_of
+from tensorad.codegen.schedule.nest_plan import Plan, PlannedPieces
+from tensorad.codegen.schedule.plan import can_vectorise_fold, lanes_of_nest
 from tensorad.codegen.schedule.reasons import explain_plan
 from tensorad.ir.analysis.decisions import Decision, is_listening, note
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Param, axis, int_const, param
@@ -36,13 +36,12 @@ FEWEST_POINTS = 1024
 CHAINS = 8
 """Folds side by side that keep the processor busy: with as many, one register each is enough."""
 
-Planned = tuple[tuple[Nest, Plan], ...]
 Copy = dict[Expr, Expr]
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A piece whose folds run in lanes along the innermost of its reduce loops."""
+    """A piece whose folds are vectorised along the innermost of its reduce loops."""
 
     nest: Nest
     plan: Plan
@@ -50,20 +49,22 @@ class Member:
     """The reduce loops, the lanes last."""
 
 
-def planned_together(planned: Planned, choices: Choices) -> Planned:
+def planned_together(planned: PlannedPieces, choices: Choices) -> PlannedPieces:
     """The plans, with fewer registers per sum where many sums stand side by side."""
     result: list[tuple[Nest, Plan]] = []
     for members in together(planned, choices):
         folds = sum(len(nest.folds) for nest, _ in members)
         for nest, plan in members:
             if len(members) > 1:
-                most = lanes_of(nest, MODEL) * (1 << (max(1, CHAINS // folds).bit_length() - 1))
+                most = lanes_of_nest(nest, MODEL) * (
+                    1 << (max(1, CHAINS // folds).bit_length() - 1)
+                )
                 plan = replace(plan, width=min(plan.width, most))
             result.append((nest, plan))
     return tuple(result)
 
 
-def together(planned: Planned, choices: Choices) -> list[Planned]:
+def together(planned: PlannedPieces, choices: Choices) -> list[PlannedPieces]:
     """The pieces in order, those that share their loops in one group."""
     groups: list[list[Member]] = []
     result: list[list[tuple[Nest, Plan]]] = []
@@ -75,7 +76,7 @@ def together(planned: Planned, choices: Choices) -> list[Planned]:
         else:
             groups.append([] if made is None else [made])
             result.append([(nest, plan)])
-    found: list[Planned] = []
+    found: list[PlannedPieces] = []
     for members, pieces in zip(groups, result, strict=True):
         found.extend(_chunks(members, pieces, choices.together is True))
     return found
@@ -83,9 +84,9 @@ def together(planned: Planned, choices: Choices) -> list[Planned]:
 
 def _chunks(
     members: Sequence[Member], pieces: Sequence[tuple[Nest, Plan]], forced: bool
-) -> list[Planned]:
+) -> list[PlannedPieces]:
     """Even parts of a group that registers and compile time have room for; else single pieces."""
-    alone: list[Planned] = [(p,) for p in pieces]
+    alone: list[PlannedPieces] = [(p,) for p in pieces]
     folds = sum(len(m.nest.folds) for m in members)
     if len(members) < 2:
         return alone
@@ -102,12 +103,12 @@ def _chunks(
 def _member(nest: Nest, plan: Plan) -> Member | None:
     """The piece as a member, if its loops are simple enough."""
     lane = plan.vector
-    if lane is None or among(lane, nest.axes) or plan.jam or plan.unroll or plan.sweep:
+    if lane is None or among(lane, nest.axes) or plan.jam or plan.unroll or plan.rows_per_pass:
         return None
     if len(fold_groups(nest)) != 1:
         return None
     for f in nest.folds:
-        if f.condition is not TRUE or f.start or not folds_in_lanes(f.combiner):
+        if f.condition is not TRUE or f.start or not can_vectorise_fold(f.combiner):
             return None
     axes = nest.folds[0].axes
     if not all(_range(a) for a in (*nest.axes, *axes)):
@@ -172,7 +173,7 @@ def _steps(members: Sequence[Member], depth: int) -> int:
     return sum(_steps([members[n] for n in inside], depth + 1) for _, _, inside in parts)
 
 
-def emit_together(pieces: Planned) -> tuple[Stmt, ...]:
+def emit_together(pieces: PlannedPieces) -> tuple[Stmt, ...]:
     """One loop nest for pieces that `together` put in a group."""
     if is_listening():
         for nest, plan in pieces:

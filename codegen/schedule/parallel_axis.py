@@ -33,17 +33,17 @@ def on_threads(nest: Nest, plan: Plan, lanes: int, cost: float, wanted: bool | N
             step = plan.width or lanes
         return extent_of(a) // step
 
-    if plan.sweep and order[0] is plan.vector:
+    if plan.rows_per_pass and order[0] is plan.vector:
         if light:
             return plan
-        plan = replace(plan, sweep=0)
-    moves = not plan.sweep and not light
+        plan = replace(plan, rows_per_pass=0)
+    moves = not plan.rows_per_pass and not light
     if trips(order[0]) < 8 and moves and not _becomes_long(nest, plan, trips):
         movable = [a for a in order if a is not plan.vector]
         longest = max(movable, key=trips, default=order[0])
         if trips(longest) > 2 * trips(order[0]):
             order = [longest, *[a for a in order if a is not longest]]
-    if trips(order[0]) < 2 and not plan.sweep and not plan.strip:
+    if trips(order[0]) < 2 and not plan.rows_per_pass and not plan.strip:
         loops = [a for a in order if trips(a) > 1]  # a tile that takes all of an axis is no loop
         if loops and loops[0] is not plan.vector:
             order = [loops[0], *[a for a in order if a is not loops[0]]]
@@ -53,7 +53,7 @@ def on_threads(nest: Nest, plan: Plan, lanes: int, cost: float, wanted: bool | N
 
 
 def _becomes_long(nest: Nest, plan: Plan, trips: Callable[[Axis], int]) -> bool:
-    """Whether the outer loops are enough for threads once they are one (shared_loops)."""
+    """Whether the outer loops are enough for threads once they are one (`long_shared`)."""
     left = max([extent_product([*nest.axes, *f.axes]) for f in nest.folds], default=0.0)
     left = max(left, extent_product(nest.axes))
     total = 1

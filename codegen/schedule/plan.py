@@ -1,4 +1,4 @@
-"""Chooses a nest's plan: the lanes, the order, the register tile and the threads.
+"""Decides a nest's plan: the vectorised axis, the order, the register tile and the threads.
 
 Plans of folds fix the order of sums: they are estimated for a `Model`, the same on every machine.
 """
@@ -28,12 +28,12 @@ from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.parallel_axis import on_threads
 from tensorad.codegen.schedule.register_loads import (
     crowding,
-    is_streaming,
+    has_little_reuse,
     loaded,
     paging,
     rows_of_pass,
 )
-from tensorad.codegen.schedule.row_sums import can_sweep
+from tensorad.codegen.schedule.sums_in_memory import can_sum_in_memory
 from tensorad.codegen.schedule.transpose import (
     EXCHANGED,
     collected_singly,
@@ -46,7 +46,7 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Const, Expr, Select
 from tensorad.ir.visit import children, free_leaves, postorder
 
-SWEPT_OPERATIONS = 8
+ROW_PASS_OPERATIONS = 8
 """Operations per term from which one row is enough for a pass."""
 UNROLLED_STEPS = 12
 """Most fold steps written out for short constant reduce axes."""
@@ -57,15 +57,15 @@ WRITTEN_NODES = 3000
 FAIR_SHARE = 0.3
 """Part of the operations that are the same along a short axis from which it is written out."""
 JAM_FACTORS = (1, 2, 3, 4, 5, 6, 8)
-LANE_COMBINERS = ("add", "mul", "maximum", "minimum", "or", "and")
+VECTOR_COMBINERS = ("add", "mul", "maximum", "minimum", "or", "and")
 
 
-def folds_in_lanes(c: Combiner) -> bool:
+def can_vectorise_fold(c: Combiner) -> bool:
     """Whether lanes may fold apart: one component, a commutative and associative operation."""
     if c.arity != 1:
         return False
     x, y, result = c.lhs[0], c.rhs[0], c.results[0]
-    if not isinstance(result, Call) or result.op not in LANE_COMBINERS:
+    if not isinstance(result, Call) or result.op not in VECTOR_COMBINERS:
         return False
     both = all(any(a is p for a in result.args) for p in (x, y))
     return both and _is_identity(result.op, c.identity[0])
@@ -95,7 +95,7 @@ def plan_nest(nest: Nest, choices: Choices = OPEN) -> Plan:
     return _plan_elementwise(nest, choices, MODEL)
 
 
-def lanes_of(nest: Nest, model: Model) -> int:
+def lanes_of_nest(nest: Nest, model: Model) -> int:
     """Elements per register: by the widest folded or stored dtype.
 
     Whole numbers that are stored after a fold take more registers, once, than there are lanes.
@@ -124,7 +124,7 @@ def _filled(extent: int, step: int) -> float:
 def _plan_elementwise(nest: Nest, choices: Choices, model: Model) -> Plan:
     if not nest.axes:
         return Plan(())
-    lanes = lanes_of(nest, model)
+    lanes = lanes_of_nest(nest, model)
     accesses = outer_accesses(nest)
     best: tuple[float, Axis | None] = (0.0, None)
     if choices.vector is not False and not unsafe_reads(nest):
@@ -155,12 +155,12 @@ def _plan_elementwise(nest: Nest, choices: Choices, model: Model) -> Plan:
     together = 1 if vector is None else lanes
     cost = extent_product(nest.axes) * (len(accesses) + operations(nest.values)) / together
     cost = max(cost, bytes_moved(nest) / BYTES_PER_CYCLE)
-    return on_threads(nest, plan, lanes_of(nest, model), cost, choices.parallel)
+    return on_threads(nest, plan, lanes_of_nest(nest, model), cost, choices.parallel)
 
 
 def preferred_axis(nest: Nest, model: Model) -> Axis | None:
-    """The output axis that would be best in lanes if nothing stood in its way."""
-    lanes = lanes_of(nest, model)
+    """The output axis that would be best vectorised if nothing stood in its way."""
+    lanes = lanes_of_nest(nest, model)
     accesses = [*outer_accesses(nest), *fold_accesses(nest)]
     costs = [
         (
@@ -190,7 +190,7 @@ def _replicated(nest: Nest, vector: Axis | None, rows: int) -> dict[Axis, int]:
 
 
 def _shared_share(nest: Nest, a: Axis, vector: Axis) -> float:
-    """Which part of the operations in lanes does not depend on an axis."""
+    """Which part of the vectorised operations does not depend on an axis."""
     every = [e for e in postorder(*nest.values) if isinstance(e, Call) and e.dtype.is_float]
     lanes = [e for e in every if vector in free_leaves(e)]
     same = sum([cost_of(e).cycles for e in lanes if a not in free_leaves(e)])
@@ -199,21 +199,25 @@ def _shared_share(nest: Nest, a: Axis, vector: Axis) -> float:
 
 def _plan_folds(nest: Nest, choices: Choices, model: Model) -> Plan:
     unroll = _unrolled(nest) if choices.unroll is not False else frozenset()
-    best = _best(list(_estimates(nest, unroll, choices, model)), choices, lanes_of(nest, model))
+    best = _best(
+        list(_estimates(nest, unroll, choices, model)), choices, lanes_of_nest(nest, model)
+    )
     order = reordered(best_order(nest, best, model), best.vector, choices.order)
     if choices.unroll:
         unroll = _movable(nest, set(unroll) - {best.vector}, best.vector)
     else:
         unroll = _affordable(nest, unroll, best)
-    plan = _swept(nest, Plan(order, best.vector, best.width, best.jam, unroll), choices, model)
+    plan = _with_sums_in_memory(
+        nest, Plan(order, best.vector, best.width, best.jam, unroll), choices, model
+    )
     if choices.tile is None:
-        plan = collected_singly(nest, plan, lanes_of(nest, model))
+        plan = collected_singly(nest, plan, lanes_of_nest(nest, model))
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
     cost = max(steps * best.cost, bytes_moved(nest) / BYTES_PER_CYCLE)
-    return on_threads(nest, plan, lanes_of(nest, model), cost, choices.parallel)
+    return on_threads(nest, plan, lanes_of_nest(nest, model), cost, choices.parallel)
 
 
-def _swept(nest: Nest, plan: Plan, choices: Choices, model: Model) -> Plan:
+def _with_sums_in_memory(nest: Nest, plan: Plan, choices: Choices, model: Model) -> Plan:
     """The plan with its lanes inside of the reduce loops, where rows are long and read once.
 
     Then no other output axis may lie inside of the lanes.
@@ -221,19 +225,21 @@ def _swept(nest: Nest, plan: Plan, choices: Choices, model: Model) -> Plan:
     lane = plan.vector
     if choices.rows is False or choices.order is not None:
         return plan
-    if not plan.order or plan.order[-1] is not lane or plan.jam or not can_sweep(nest):
+    if not plan.order or plan.order[-1] is not lane or plan.jam or not can_sum_in_memory(nest):
         return plan
     last = {f.axes[-1]: None for f in nest.folds}
     reads = [x for x in fold_accesses(nest) if any(a in x.uses for a in last)]
     steps = [x.stride(lane) for x in reads]
     if any(n not in (0, 1, -1) for n in steps) or not any(steps):
         return plan
-    if not choices.rows and extent_of(lane) < 4 * max(plan.width, lanes_of(nest, model)):
+    if not choices.rows and extent_of(lane) < 4 * max(plan.width, lanes_of_nest(nest, model)):
         return plan
     if any(a in plan.unroll for f in nest.folds for a in f.axes):
         return plan
-    heavy = operations([s for f in nest.folds for s in f.sources]) >= SWEPT_OPERATIONS
-    return replace(plan, sweep=min(1 if heavy else rows_of_pass(reads, lane), most_copies(nest)))
+    heavy = operations([s for f in nest.folds for s in f.sources]) >= ROW_PASS_OPERATIONS
+    return replace(
+        plan, rows_per_pass=min(1 if heavy else rows_of_pass(reads, lane), most_copies(nest))
+    )
 
 
 def _best(estimates: Sequence[Estimate], choices: Choices, lanes: int) -> Estimate:
@@ -288,7 +294,7 @@ def _movable(nest: Nest, unroll: set[Axis], vector: Axis | None) -> frozenset[Ax
     while changed:
         changed = False
         for f in nest.folds:
-            free_order = folds_in_lanes(f.combiner)
+            free_order = can_vectorise_fold(f.combiner)
             for position, a in enumerate(f.axes):
                 inside = [b for b in f.axes[position + 1 :] if b not in left and b is not vector]
                 needed = free_leaves(*[x for b in inside for x in (b.lower, b.upper, b.step)])
@@ -314,14 +320,14 @@ def _estimates(
     busiest = work + sum(cycles for cycles, _ in combining)
     latency = model.mask_cycles * max([masks for _, masks in combining], default=0)
     components = sum(len(f.accumulators) for f in nest.folds)
-    lanes = lanes_of(nest, model)
+    lanes = lanes_of_nest(nest, model)
     written = [a for a in unroll if a.extent]
     steps = max(1.0, min([extent_product(f.axes) for f in nest.folds], default=1.0))
     yield Estimate(4.0 + len(reads) + work, None, 0, {})
     if choices.vector is False:
         return
     tile = choices.tile or (0, 0)
-    few_uses = is_streaming(nest, model)
+    few_uses = has_little_reuse(nest, model)
     ranges = Ranges([*nest.axes, *[a for f in nest.folds for a in f.axes]])
     short = all(a in unroll for f in nest.folds for a in f.axes)
     for vector in vector_candidates(nest):
@@ -362,10 +368,10 @@ def _estimates(
 def _combining(c: Combiner) -> tuple[float, int]:
     """(cycles of work, masks that wait for each other) of a step beside its source's operations.
 
-    An operation that folds in lanes is one instruction, counted with the source. Masks are
+    A vectorised fold's operation is one instruction, counted with the source. Masks are
     combined by the comparisons that make them, and two instructions start at a time.
     """
-    if folds_in_lanes(c):
+    if can_vectorise_fold(c):
         return 0.0, 0
     depth: dict[Expr, int] = {}
     count = 0
@@ -389,7 +395,7 @@ def vector_candidates(nest: Nest) -> list[Axis]:
     used = free_leaves(*bounds)
     output = [a for a in nest.axes if a not in used and _step_one(a)]
     if len(fold_groups(nest)) == 1 and all(
-        f.merge is not None or folds_in_lanes(f.combiner) for f in nest.folds
+        f.merge is not None or can_vectorise_fold(f.combiner) for f in nest.folds
     ):
         output += [a for a in nest.folds[0].axes if a not in used and _step_one(a)]
     return output

@@ -22,13 +22,13 @@ PAGES_COST = 1.05
 SPILL = 1.5
 """Loads instead of one, where registers are too few."""
 
-SWEPT_ROWS = 4
+ROWS_PER_PASS = 4
 """Rows of one pass where sums of rows stay in memory."""
 PLACES = 8
 """Places that such a pass reads from where rows are long: sums are loaded less often."""
 
 
-def is_streaming(nest: Nest, model: Model) -> bool:
+def has_little_reuse(nest: Nest, model: Model) -> bool:
     """Whether a nest reads more than a core's own cache holds, and uses each of it a few times."""
     moved = bytes_moved(nest)
     steps = sum(extent_product([*nest.axes, *f.axes]) for f in nest.folds)
@@ -103,4 +103,4 @@ def rows_of_pass(reads: Sequence[Access], lane: Axis) -> int:
     """How many rows a pass along them adds to sums in memory; `reads` are made in each."""
     size_bytes = min([x.tensor.dtype.size_bytes for x in reads])
     long = extent_of(lane) * size_bytes >= LONGEST
-    return max(SWEPT_ROWS, PLACES // len(reads)) if long else SWEPT_ROWS
+    return max(ROWS_PER_PASS, PLACES // len(reads)) if long else ROWS_PER_PASS

@@ -36,7 +36,7 @@ lose speed by it and nothing else: any width stores the same elements."""
 FEWEST_LINES: Final = 2
 """The same for other elements: single lines are stored at half of the pace."""
 BUFFERED_STRIP: Final = 8
-"""Registers of a strip whose rows are stored by way of a buffer (`schedule_ragged`)."""
+"""Registers of a strip whose rows are stored by way of a buffer (`misaligned_tiles`)."""
 FEWEST_STRIPS: Final = 8
 """Strips that threads share."""
 EXCHANGED: Final = 5.0
@@ -125,7 +125,7 @@ def collected_singly(nest: Nest, plan: Plan, lanes: int) -> Plan:
     Sums in other lanes than the reduce axes' keep their order.
     """
     lane = plan.vector
-    if lane is None or plan.sweep or plan.width <= lanes or not among(lane, nest.axes):
+    if lane is None or plan.rows_per_pass or plan.width <= lanes or not among(lane, nest.axes):
         return plan
     strides = [x.stride(lane) for x in fold_accesses(nest)]
     far = any(n is None or abs(n) > MAX_STRIDE for n in strides)

@@ -8,14 +8,14 @@ from tensorad.codegen.directives import Choices, is_part
 from tensorad.codegen.nest.access import unsafe_reads
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.nest_plan import Plan
-from tensorad.codegen.schedule.plan import folds_in_lanes
+from tensorad.codegen.schedule.plan import can_vectorise_fold
 from tensorad.errors import BuildError
 from tensorad.ir.expr import Axis
 from tensorad.ir.visit import free_leaves
 
 
-def check_lanes(name: str, nest: Nest, plans: Sequence[Plan], choices: Choices) -> None:
-    """Refuse lanes along an axis that no piece of its nest could run in lanes.
+def check_vector_axis(name: str, nest: Nest, plans: Sequence[Plan], choices: Choices) -> None:
+    """Refuse to vectorise an axis that no piece of its nest could vectorise.
 
     Raises:
         BuildError: the choice names such an axis.
@@ -44,6 +44,6 @@ def _reason(nest: Nest, a: Axis) -> str:
     folding = [f for f in nest.folds if any(r is a for r in f.axes)]
     if folding and len(nest.folds) > 1:
         return "the formula has several reductions"
-    if any(not folds_in_lanes(f.combiner) for f in folding):
+    if any(not can_vectorise_fold(f.combiner) for f in folding):
         return "its reduction must visit the points in order"
     return "the loops were cut so that it is too short, or steps over values"

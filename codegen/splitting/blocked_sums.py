@@ -16,7 +16,7 @@ from tensorad.codegen.model import Model
 from tensorad.codegen.nest.access import Access, extent_of, fold_accesses
 from tensorad.codegen.nest.folds import FoldLoop, component, fold_loops
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.schedule.plan import folds_in_lanes
+from tensorad.codegen.schedule.plan import can_vectorise_fold
 from tensorad.ir.analysis.sizes import assumed_elements
 from tensorad.ir.expr import (
     TRUE,
@@ -48,7 +48,7 @@ LEAST_TERMS: Final = 2
 """Terms of a block where blocks are asked for."""
 
 
-def split_sums(
+def block_sums(
     name: str, axes: Sequence[Axis], bodies: Sequence[Expr], model: Model, forced: bool = False
 ) -> tuple[Compute, tuple[Expr, ...]] | None:
     """The compute of all partial sums and the bodies over them; None where sums stay whole.
@@ -88,7 +88,7 @@ def _folds(bodies: Sequence[Expr]) -> list[FoldLoop]:
         roots = postorder(*fold.sources, fold.condition)
         if guard is not TRUE or any(isinstance(e, Reduce) for e in roots):
             return []
-        if not folds_in_lanes(fold.combiner):
+        if not can_vectorise_fold(fold.combiner):
             return []
         folds.append(fold)
     shape = [_range(a) for a in folds[0].axes]
@@ -129,7 +129,7 @@ def _slices(
 
     Small tensors that are multiplied with each other do not count. Who makes the others shares
     them by slices, images of a batch say, and each thread reads its own again. Not for sums over
-    rows of columns in lanes, or where results are many.
+    rows of vectorised columns, or where results are many.
     """
     every = [x for f in folds for x in fold_accesses(Nest((), (f,), (), (), ()))]
     own = [a for a in axes if a.extent != 1]

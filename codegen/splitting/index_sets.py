@@ -15,7 +15,7 @@ from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import extent_of
 from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest, map_fold, simplify_nest
-from tensorad.codegen.schedule.plan import folds_in_lanes, preferred_axis
+from tensorad.codegen.schedule.plan import can_vectorise_fold, preferred_axis
 from tensorad.codegen.splitting.cut_points import SHORT, Cut, find_cut
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
@@ -260,7 +260,8 @@ def _next_cut(nest: Nest, seen: dict[Expr, None], floor: int) -> Cut | None:
 
 
 def _targets(nest: Nest, target: Axis | None) -> list[Axis]:
-    """The axes that may come to be in lanes: another one where the best is short and in bounds."""
+    """The axes that may come to be vectorised: another one where the best is short and in
+    bounds."""
     if target is None:
         return []
     others = tuple([a for a in nest.axes if a is not target])
@@ -345,7 +346,7 @@ def _located(nest: Nest) -> tuple[list[Call], list[Call]]:
 
 
 def _choices(e: Call, nest: Nest, target: Callable[[], Axis | None]) -> list[Axis]:
-    """Axes to cut for a switch, the best first; the one for lanes is asked for if it matters."""
+    """Axes to cut for a switch, the best first; the one to vectorise is found if it matters."""
     used = free_leaves(e)
     found = [a for a in reversed(nest.axes) if a in used]
     if len(found) > 1 and among(target(), found):
@@ -361,7 +362,7 @@ def _choices(e: Call, nest: Nest, target: Callable[[], Axis | None]) -> list[Axi
 
 def _keeps_parts(fold: FoldLoop, a: Axis) -> bool:
     """Whether the fold may visit one part of an axis after the other; parts of folds share axes."""
-    return not among(a, fold.axes) or fold.axes[0] is a or folds_in_lanes(fold.combiner)
+    return not among(a, fold.axes) or fold.axes[0] is a or can_vectorise_fold(fold.combiner)
 
 
 def _apply(nest: Nest, cut: Cut, seen: dict[Expr, None]) -> list[tuple[Nest, dict[Expr, None]]]:

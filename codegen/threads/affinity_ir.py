@@ -109,7 +109,7 @@ define internal i32 @here() nounwind {
 define internal void @apart(ptr %pool, i64 %id, i64 %threads, i32 %here) nounwind {
   ret void
 }"""
-APART: Final = _MOVE if HAS_THREADS else _STAY
+MOVE_AWAY: Final = _MOVE if HAS_THREADS else _STAY
 """@here: the processor this thread runs on, -1 where the system does not tell. @apart: the worker
 `id` of `threads`, now on the processor `here`, goes where none of the others took part last.
 

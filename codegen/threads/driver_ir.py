@@ -38,7 +38,7 @@ from tensorad.codegen.llvm.call_block import (
     loaded,
 )
 from tensorad.codegen.loops.scratch import ALIGNMENT
-from tensorad.codegen.threads.affinity_ir import APART
+from tensorad.codegen.threads.affinity_ir import MOVE_AWAY
 from tensorad.codegen.threads.launch_ir import LAUNCH, LAUNCH_ARGUMENTS, SPINS
 from tensorad.codegen.threads.linux_calls import CALLS
 from tensorad.codegen.threads.resize_ir import RESIZE
@@ -74,7 +74,7 @@ define internal void @wake(ptr %word) nounwind {{
   ret void
 }}
 {PART}
-{APART}
+{MOVE_AWAY}
 {_WORKER}
 {LAUNCH}
 {_DRIVER}

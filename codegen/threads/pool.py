@@ -16,7 +16,7 @@ from tensorad.codegen.threads.affinity_ir import SYMBOLS
 from tensorad.codegen.threads.driver_ir import driver_text
 from tensorad.codegen.threads.linux_calls import HAS_THREADS
 from tensorad.codegen.threads.resize_ir import SYMBOLS as THREADS
-from tensorad.codegen.threads.settings_epoch import begin_epoch
+from tensorad.codegen.threads.settings_version import new_version
 from tensorad.process import Guard, in_forked_child
 
 _SYMBOLS = ("run", "released", "resize")
@@ -110,7 +110,7 @@ def _forget() -> None:
     """The threads of the parent do not exist in a forked child."""
     if _pool is not None:
         _pool.forget()
-    begin_epoch()
+    new_version()
 
 
 atexit.register(_close)

@@ -1,4 +1,4 @@
-"""Does an index stay in [0, extent)? Decided by isl, remembered by structure.
+"""Does an index stay in [0, extent)? Decided by isl, memoised by structure.
 
 Small boxes in which the index is not affine are enumerated.
 """
@@ -38,7 +38,7 @@ Point = dict[Expr, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class RangeVerdict:
     """ "in": always in range; "out": never possible to be right; "sizes": right for the sizes
     that meet `requirement`; "data": not decided by axes and sizes."""
 
@@ -46,11 +46,11 @@ class Verdict:
     requirement: Expr = TRUE
 
 
-_IN = Verdict("in")
-_DATA = Verdict("data")
-MEMORY_LIMIT = 50_000
-"""How many answers are remembered before starting anew."""
-_memory: dict[object, Verdict] = {}
+_IN = RangeVerdict("in")
+_DATA = RangeVerdict("data")
+MEMO_LIMIT = 50_000
+"""How many answers are memoised before starting anew."""
+_memo: dict[object, RangeVerdict] = {}
 
 
 class Query:
@@ -62,19 +62,19 @@ class Query:
         self.index = index
         self.extent = extent
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RangeVerdict:
         """The answer; equal questions about other axes are not asked again."""
         problem = _Problem(self)
         key = problem.key
-        found = _memory.get(key)
+        found = _memo.get(key)
         if found is None:
             try:
                 found = problem.solve()
             except (NotAffine, BudgetExceeded):
                 found = _DATA
-            if len(_memory) >= MEMORY_LIMIT:
-                _memory.clear()
-            _memory[key] = found
+            if len(_memo) >= MEMO_LIMIT:
+                _memo.clear()
+            _memo[key] = found
         return problem.by_enumeration() if found is _DATA else found
 
     def witness(self, sizes: Mapping[Expr, int] | None = None) -> Point | None:
@@ -162,7 +162,7 @@ class _Problem:
                 return v.dtype is not BOOL and not (widens and e.dtype.kind == "int")
         return True
 
-    def solve(self) -> Verdict:
+    def solve(self) -> RangeVerdict:
         with budget():
             outside = self.outside()
             if outside.is_empty():
@@ -170,18 +170,18 @@ class _Problem:
             if self.unknowns:
                 return _DATA
             if not self.sizes:
-                return Verdict("out")
+                return RangeVerdict("out")
             context = IntegerSet.of(outside.space, *self._about_sizes())
             wrong = outside.parameter_guard(context)
             inside = self._set(logical_not(wrong))
             if inside.is_empty():
-                return Verdict("out")
-            return Verdict("sizes", logical_not(wrong))
+                return RangeVerdict("out")
+            return RangeVerdict("sizes", logical_not(wrong))
 
-    def by_enumeration(self) -> Verdict:
-        """What a small box of constant bounds tells; not remembered: unknowns look alike."""
+    def by_enumeration(self) -> RangeVerdict:
+        """What a small box of constant bounds tells; not memoised: unknowns look alike."""
         try:
-            return _IN if self.first_outside() is None else Verdict("out")
+            return _IN if self.first_outside() is None else RangeVerdict("out")
         except NotEnumerable:
             return _DATA
 

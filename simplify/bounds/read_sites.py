@@ -1,4 +1,4 @@
-"""Where each read of a formula is evaluated: inside which loops, under which guard."""
+"""Read sites: inside which loops, under which guard each read of a formula is evaluated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tensorad.ir.order import READ, children, occurs
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class ReadSite:
     """A read that is evaluated at the points of `axes` (outermost first) where `guard` holds."""
 
     read: Read
@@ -28,9 +28,9 @@ class Site:
     guard: Expr
 
 
-def evaluation_sites(
+def read_sites(
     axes: Sequence[Axis], roots: Sequence[Expr], guard: Expr = TRUE
-) -> Iterator[Site]:
+) -> Iterator[ReadSite]:
     """The reads under the roots, once for each nest of loops they stand in.
 
     Bounds of loops are read whatever guards what is inside of them.
@@ -43,7 +43,7 @@ def evaluation_sites(
         for e in order:
             here = logical_and(outside, need[e])
             if isinstance(e, Read):
-                yield Site(e, around, here)
+                yield ReadSite(e, around, here)
             elif isinstance(e, Reduce):
                 inner = (*around, *e.axes)
                 todo.append((inner, (e.condition,), here))

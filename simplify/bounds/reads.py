@@ -29,10 +29,10 @@ from tensorad.ir.tensor import (
     source_line,
 )
 from tensorad.ir.visit import free_leaves, loop_bounds, op_expressions, reads
-from tensorad.simplify.bounds.in_range import Point, Query, Verdict
+from tensorad.simplify.bounds.in_range import Point, Query, RangeVerdict
 from tensorad.simplify.bounds.pointwise import value_at
 from tensorad.simplify.bounds.polynomials import stays_below
-from tensorad.simplify.bounds.read_sites import Site, evaluation_sites
+from tensorad.simplify.bounds.read_sites import ReadSite, read_sites
 from tensorad.simplify.index.intervals import Interval, interval
 
 __all__ = [
@@ -53,7 +53,7 @@ _RANK: Final[dict[ReadClass, int]] = {"always": 0, "guarded": 1, "dynamic": 2}
 _classes: WeakKeyDictionary[Op, dict[Read, ReadClass]] = WeakKeyDictionary()
 _form_classes: WeakKeyDictionary[Form, dict[object, tuple[ReadClass, ...]]] = WeakKeyDictionary()
 """By form, facts about sizes and what isl may do, the classes of the reads in their order."""
-_size_reads: WeakKeyDictionary[Op, list[tuple[Site, int, Verdict]]] = WeakKeyDictionary()
+_size_reads: WeakKeyDictionary[Op, list[tuple[ReadSite, int, RangeVerdict]]] = WeakKeyDictionary()
 
 
 def check_reads(name: str, axes: Sequence[Axis], bodies: Sequence[Expr]) -> None:
@@ -67,7 +67,7 @@ def check_reads(name: str, axes: Sequence[Axis], bodies: Sequence[Expr]) -> None
     """
     suspects = _suspects(reads(*bodies))
     if suspects:
-        _check(name, source_line(), evaluation_sites(axes, bodies), suspects)
+        _check(name, source_line(), read_sites(axes, bodies), suspects)
 
 
 def unproved_reads(axes: Sequence[Axis], bodies: Sequence[Expr]) -> dict[Read, None]:
@@ -75,7 +75,7 @@ def unproved_reads(axes: Sequence[Axis], bodies: Sequence[Expr]) -> dict[Read, N
     suspects = _suspects(reads(*bodies))
     return {
         site.read: None
-        for site in (evaluation_sites(axes, bodies) if suspects else ())
+        for site in (read_sites(axes, bodies) if suspects else ())
         for dimension in suspects.get(site.read, ())
         if _query(site, dimension).verdict().kind != "in"
     }
@@ -89,7 +89,7 @@ def check_op(op: Op) -> None:
         _check(op.name, source, _sites(op), suspects)
 
 
-def _check(name: str, source: str, sites: Iterable[Site], suspects: Suspects) -> None:
+def _check(name: str, source: str, sites: Iterable[ReadSite], suspects: Suspects) -> None:
     for site in sites:
         for dimension in suspects.get(site.read, ()):
             query = _query(site, dimension)
@@ -151,7 +151,7 @@ def dynamic_dimensions(op: Op) -> dict[Read, tuple[int, ...]]:
     return {r: tuple(sorted(dimensions)) for r, dimensions in found.items()}
 
 
-def _class_of(site: Site, dimension: int) -> ReadClass:
+def _class_of(site: ReadSite, dimension: int) -> ReadClass:
     kind = _query(site, dimension).verdict().kind
     if kind in ("out", "data"):
         return "dynamic"
@@ -160,8 +160,8 @@ def _class_of(site: Site, dimension: int) -> ReadClass:
     return "guarded"
 
 
-def _holds_unguarded(site: Site, dimension: int, kind: str) -> bool:
-    free = Site(site.read, site.axes, TRUE)
+def _holds_unguarded(site: ReadSite, dimension: int, kind: str) -> bool:
+    free = ReadSite(site.read, site.axes, TRUE)
     return kind == "in" and _query(free, dimension).verdict().kind == "in"
 
 
@@ -183,11 +183,11 @@ def size_violation(op: Op, sizes: Mapping[Expr, int]) -> BoundsError | None:
     return None
 
 
-def _size_sites(op: Op) -> list[tuple[Site, int, Verdict]]:
+def _size_sites(op: Op) -> list[tuple[ReadSite, int, RangeVerdict]]:
     """The reads that are in range for some sizes only."""
     if op in _size_reads:
         return _size_reads[op]
-    found: list[tuple[Site, int, Verdict]] = []
+    found: list[tuple[ReadSite, int, RangeVerdict]] = []
     suspects = _suspects(_accesses(op)) if _has_sizes(op) else {}
     for site in _sites(op) if suspects else ():
         for dimension in suspects.get(site.read, ()):
@@ -227,18 +227,18 @@ def _write(op: Scatter, indices: tuple[Expr, ...]) -> Read:
     return read_at(outputs(op)[0], indices)
 
 
-def _sites(op: Op) -> Iterable[Site]:
+def _sites(op: Op) -> Iterable[ReadSite]:
     if isinstance(op, Compute):
-        yield from evaluation_sites(op.axes, op.bodies)
+        yield from read_sites(op.axes, op.bodies)
     elif isinstance(op, Scan):
-        yield from evaluation_sites(op.axes, op.start)
-        yield from evaluation_sites(op.scope, (op.condition,))
-        yield from evaluation_sites(op.scope, (*op.sources, *_cells(op)), op.condition)
+        yield from read_sites(op.axes, op.start)
+        yield from read_sites(op.scope, (op.condition,))
+        yield from read_sites(op.scope, (*op.sources, *_cells(op)), op.condition)
     elif isinstance(op, Scatter):
         for u in op.updates:
-            yield from evaluation_sites(op.axes, (u.condition,))
+            yield from read_sites(op.axes, (u.condition,))
             roots = (u.value, _write(op, u.indices))
-            yield from evaluation_sites(op.axes, roots, u.condition)
+            yield from read_sites(op.axes, roots, u.condition)
 
 
 def _suspects(found: Iterable[Read]) -> Suspects:
@@ -262,12 +262,14 @@ def _plainly_inside(r: Read, dimension: int) -> bool:
     return stays_below(index, dim_expr(n))
 
 
-def _query(site: Site, dimension: int) -> Query:
+def _query(site: ReadSite, dimension: int) -> Query:
     r = site.read
     return Query(site.axes, site.guard, r.indices[dimension], dim_expr(r.tensor.shape[dimension]))
 
 
-def _error(site: Site, dimension: int, point: Point | None, name: str, source: str) -> BoundsError:
+def _error(
+    site: ReadSite, dimension: int, point: Point | None, name: str, source: str
+) -> BoundsError:
     r, at = site.read, point or {}
     index = r.indices[dimension]
     value = value_at(index, at)

@@ -24,9 +24,9 @@ from tensorad.simplify.certify.proofs import WAYS
 from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.domain.solution import Piece, Solution
 
-_MOST_KNOWN: Final = 4096
-_known: dict[object, Verdict] = {}
-on_forget(_known.clear)
+_MEMO_LIMIT: Final = 4096
+_memo: dict[object, Verdict] = {}
+on_forget(_memo.clear)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def check(e: Elimination) -> Verdict:
     An equal problem with an equal plan, over other axes, has the same verdict.
     """
     key = _key(e)
-    known = None if key is None else _known.get(key)
+    known = None if key is None else _memo.get(key)
     if known is not None:
         return known
     verdict = _check(e)
@@ -134,9 +134,9 @@ def check(e: Elimination) -> Verdict:
         again = _check(replace(e, condition=substitute(e.condition, single)))
         verdict = again if again.holds else verdict
     if key is not None and verdict.holds:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[key] = verdict
+        if len(_memo) >= _MEMO_LIMIT:
+            _memo.clear()
+        _memo[key] = verdict
     return verdict
 
 

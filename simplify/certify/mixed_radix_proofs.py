@@ -1,7 +1,7 @@
 """Comparing a plan with its contributions over the digits of their axes.
 
 For formulas with products of symbolic sizes: the domain and everything the plan says are
-written over digits (see `digits.py`), where they are linear, and compared there as sets.
+written over digits (see `mixed_radix.py`), where they are linear, and compared there as sets.
 """
 
 from __future__ import annotations

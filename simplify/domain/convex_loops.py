@@ -80,7 +80,7 @@ class Loop:
 
 
 @dataclass(eq=False)
-class Nest:
+class DomainNest:
     """Loops, outermost first, and the determined dims over the parameters and the loops' dims."""
 
     loops: list[Loop] = field(default_factory=list)
@@ -142,7 +142,7 @@ def plan_part(part: IntegerSet, context: IntegerSet, known: Expr) -> Piece:
 
 
 def _plan(part: IntegerSet, context: IntegerSet, known: Expr) -> Piece:
-    whole = Nest()
+    whole = DomainNest()
     for group in part.components():
         nest = _choose(part.restrict_to(group), known)
         whole.loops += nest.loops
@@ -150,11 +150,11 @@ def _plan(part: IntegerSet, context: IntegerSet, known: Expr) -> Piece:
     return _certified(part, context, whole)
 
 
-def _choose(own: IntegerSet, known: Expr) -> Nest:
+def _choose(own: IntegerSet, known: Expr) -> DomainNest:
     """The best exact nest for dims that depend on each other; else one that visits more."""
     context = IntegerSet.of(own.space, known)
-    best: Nest | None = None
-    loose: Nest | None = None
+    best: DomainNest | None = None
+    loose: DomainNest | None = None
     more = _FEW
     for kept in islice(_candidates(own), _MANY):
         if best is not None and (more == 0 or len(kept) > len(best.loops)):
@@ -215,8 +215,8 @@ def _range_size(own: IntegerSet, a: Axis) -> float:
     return float("inf") if bounds is None else bounds[1] - bounds[0] + 1
 
 
-def _nest(own: IntegerSet, kept: Sequence[Axis], known: Expr) -> Nest:
-    nest = Nest()
+def _nest(own: IntegerSet, kept: Sequence[Axis], known: Expr) -> DomainNest:
+    nest = DomainNest()
     for n, a in enumerate(kept):
         nest.loops.append(_loop(own.restrict_to([a], kept[:n]), a, known))
         known = logical_and(known, nest.loops[-1].condition())
@@ -227,7 +227,7 @@ def _nest(own: IntegerSet, kept: Sequence[Axis], known: Expr) -> Nest:
     return nest
 
 
-def _is_exact(own: IntegerSet, context: IntegerSet, nest: Nest) -> bool:
+def _is_exact(own: IntegerSet, context: IntegerSet, nest: DomainNest) -> bool:
     """Whether the nest reaches the points of `own` only, once a guard keeps it to parameters
     that have points."""
     claimed = context.intersect(IntegerSet.of(own.space, *nest.conditions()))
@@ -297,7 +297,7 @@ def _value(own: IntegerSet, a: Axis) -> Expr:
     return value
 
 
-def _certified(part: IntegerSet, context: IntegerSet, nest: Nest) -> Piece:
+def _certified(part: IntegerSet, context: IntegerSet, nest: DomainNest) -> Piece:
     """Rebuild the set from the plan's own expressions and compare it with the part."""
     claimed = context.intersect(IntegerSet.of(part.space, *nest.conditions()))
     guard: Expr = TRUE

@@ -47,7 +47,7 @@ def is_evaluable(root: Expr) -> bool:
     return True
 
 
-def with_known_reads(root: Expr) -> Expr:
+def fold_constant_reads(root: Expr) -> Expr:
     """The expression with numbers for elements of constant integer tensors at constant indices."""
 
     def rule(e: Expr) -> Expr | None:

@@ -1,4 +1,4 @@
-"""Remembered pass results: equal formulas over other axes and tensors are solved once."""
+"""Memoised pass results: equal formulas over other axes and tensors are solved once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorad.ir.visit import free_leaves, postorder, reads, rebuild
 from tensorad.process import Guard, on_forget
 
 Nominal = Axis | Tensor
-"""What a remembered formula is renamed in."""
+"""What a memoised formula is renamed in."""
 
 
 def signature(axes: Sequence[Axis], body: Expr) -> tuple[Key, list[Nominal]]:
@@ -123,14 +123,14 @@ def demand_same(axes: Sequence[Axis], remembered: Expr, derived: Expr) -> None:
         raise InternalError(f"remembered:\n{remembered}\nderived anew:\n{derived}")
 
 
-class BodyMemory:
+class BodyMemo:
     """Results of a function (axes, body) -> body, by signature; the oldest are forgotten."""
 
     def __init__(self, capacity: int = 4096) -> None:
-        self._known: OrderedDict[object, tuple[list[Nominal], Expr]] = OrderedDict()
+        self._memo: OrderedDict[object, tuple[list[Nominal], Expr]] = OrderedDict()
         self._guard = Guard()
         self._capacity = capacity
-        on_forget(self._known.clear)
+        on_forget(self._memo.clear)
 
     def get(
         self, axes: Sequence[Axis], body: Expr, solve: Callable[[Sequence[Axis], Expr], Expr]
@@ -138,7 +138,7 @@ class BodyMemory:
         """solve(axes, body), or what it gave for an equal formula, renamed."""
         key, own = signature(axes, body)
         with self._guard.lock:
-            known = self._known.get(key)
+            known = self._memo.get(key)
         if known is not None:
             result = renamed(known[1], dict(zip(known[0], own, strict=True)))
             if "certify" in config.current().debug:
@@ -146,7 +146,7 @@ class BodyMemory:
             return result
         result = solve(axes, body)
         with self._guard.lock:
-            self._known[key] = (own, result)
-            if len(self._known) > self._capacity:
-                self._known.popitem(last=False)
+            self._memo[key] = (own, result)
+            if len(self._memo) > self._capacity:
+                self._memo.popitem(last=False)
         return result

@@ -1,4 +1,4 @@
-"""Affine domains as disjoint pieces, each with loops; plans are remembered by structure."""
+"""Affine domains as disjoint pieces, each with loops; plans are memoised by structure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tensorad.ir.order import sizes_in
 from tensorad.ir.visit import fresh_axes, substitute
 from tensorad.simplify.domain.convex_loops import Unsolved, complexity, plan_part
 from tensorad.simplify.domain.quotients import Quotients
-from tensorad.simplify.domain.solution import Piece, PlanMemory, Solution
+from tensorad.simplify.domain.solution import Piece, PlanMemo, Solution
 from tensorad.simplify.index.quasi_affine import axis_conditions, free_parameters, is_affine
 from tensorad.simplify.sets.integer_set import IntegerSet
 from tensorad.simplify.sets.space import BudgetExceeded, NotAffine, Space, budget
 
-_memory = PlanMemory()
+_memo = PlanMemo()
 _MAX_PIECES = 16
 _MOST_QUOTIENTS = 16
 """Formulas with more divisions are not given to isl."""
@@ -40,7 +40,7 @@ def solve_affine(outer: Sequence[Axis], inner: Sequence[Axis], affine: Sequence[
     def solve() -> Solution:
         return _plan(used, inner, affine, sizes, facts)
 
-    return _memory.solve(used, inner, affine, facts, solve)
+    return _memo.solve(used, inner, affine, facts, solve)
 
 
 def _used_outer(outer: Sequence[Axis], inner: Sequence[Axis], affine: Iterable[Expr]) -> list[Axis]:

@@ -26,7 +26,7 @@ class Quotients:
         self.inner = dict.fromkeys(inner)
         self.axes: list[Axis] = []
         self.definitions: list[Expr] = []
-        self._known: dict[tuple[Expr, int], Axis] = {}
+        self._memo: dict[tuple[Expr, int], Axis] = {}
 
     def linear(self, root: Expr) -> Expr:
         """The expression over inner axes and quotients."""
@@ -45,14 +45,14 @@ class Quotients:
 
     def _quotient(self, value: Expr, divisor: int) -> Axis:
         key = (value, divisor)
-        if key not in self._known:
+        if key not in self._memo:
             name = value.name if isinstance(value, Axis) else "t"
             t = axis(f"{name}{divisor}", 0, 0)
             rest = sub(value, mul(int_const(divisor), t))
-            self._known[key] = t
+            self._memo[key] = t
             self.axes.append(t)
             self.inner[t] = None
             self.definitions.append(
                 logical_and(call("ge", rest, int_const(0)), call("lt", rest, int_const(divisor)))
             )
-        return self._known[key]
+        return self._memo[key]

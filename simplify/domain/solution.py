@@ -1,4 +1,4 @@
-"""Domains of reductions and what solving them yields; plans are remembered by structure."""
+"""Domains of reductions and what solving them yields; plans are memoised by structure."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def _is_loop_of(a: Axis, old: Expr, value: Expr) -> bool:
     return isinstance(old, Axis) and old.name == a.name and a in free_leaves(value)
 
 
-class PlanMemory:
+class PlanMemo:
     """Solutions by the structure of their problem; the oldest are forgotten."""
 
     def __init__(self, capacity: int = 4096) -> None:
-        self._known: OrderedDict[object, tuple[tuple[Axis, ...], Solution]] = OrderedDict()
+        self._memo: OrderedDict[object, tuple[tuple[Axis, ...], Solution]] = OrderedDict()
         self._guard = Guard()
         self._capacity = capacity
-        on_forget(self._known.clear)
+        on_forget(self._memo.clear)
 
     def solve(
         self,
@@ -88,20 +88,20 @@ class PlanMemory:
         facts: Expr,
         solver: Callable[[], Solution],
     ) -> Solution:
-        """The remembered solution over these axes, or the solver's."""
+        """The memoised solution over these axes, or the solver's."""
         axes = (*outer, *inner)
         numbering = Numbering(as_itself, named=False)
         numbering.axes(axes)
         roots = numbering.expressions((*conditions, facts))
         key = numbering.key(config.current().isl_operations, len(outer), len(inner), roots)
         with self._guard.lock:
-            known = self._known.get(key)
+            known = self._memo.get(key)
         if known is None:
             solution = solver()
             with self._guard.lock:
-                self._known[key] = (axes, solution)
-                if len(self._known) > self._capacity:
-                    self._known.popitem(last=False)
+                self._memo[key] = (axes, solution)
+                if len(self._memo) > self._capacity:
+                    self._memo.popitem(last=False)
             return solution
         mapping: dict[Expr, Expr] = dict(zip(known[0], axes, strict=True))
         pieces = tuple([rename_piece(p, mapping) for p in known[1].pieces])

@@ -26,7 +26,7 @@ class Readable(dict[Tensor, None]):
         return found
 
 
-class Known:
+class AvailableValues:
     """The sums and products among the values of some operations, by the tensors they read."""
 
     def __init__(self, interned: Interned, ops: Iterable[Op]) -> None:

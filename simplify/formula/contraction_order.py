@@ -14,7 +14,7 @@ _MOST_EXACT: Final = 8
 
 
 @dataclass(frozen=True)
-class Step:
+class ProductStep:
     """One nest of loops: the product of its parts, summed over the letters it does not keep.
 
     Attributes:
@@ -23,7 +23,7 @@ class Step:
         kept: the letters of its result.
     """
 
-    parts: tuple[int | Step, ...]
+    parts: tuple[int | ProductStep, ...]
     letters: int
     kept: int
 
@@ -33,20 +33,20 @@ class _Found:
     """The best step for some operands: iterations, elements stored and steps, in this order."""
 
     cost: tuple[int, int, int]
-    step: Step
+    step: ProductStep
 
 
 @dataclass(frozen=True)
 class _Operand:
     """Factors that are always multiplied together, and their letters."""
 
-    parts: tuple[int | Step, ...]
+    parts: tuple[int | ProductStep, ...]
     letters: int
 
 
 def best_order(
-    factors: Sequence[int], output: int, extents: Sequence[int], *, in_turn: bool = False
-) -> Step:
+    factors: Sequence[int], output: int, extents: Sequence[int], *, keeps_order: bool = False
+) -> ProductStep:
     """The last step of the order with the fewest iterations, of those with the least to store.
 
     Of up to eight factors (not counting those whose letters another one has) none costs less.
@@ -55,31 +55,31 @@ def best_order(
         factors: the letters of each.
         output: the letters of the result, which loop even where no factor has them.
         extents: of each letter.
-        in_turn: letters are summed in their order: none before one that comes after it.
+        keeps_order: letters are summed in their order: none before one that comes after it.
     """
     count = _Points(extents)
     union = output | _union(factors)
-    written = Step(tuple(range(len(factors))), union, output)
+    written = ProductStep(tuple(range(len(factors))), union, output)
     if 0 in extents:
         return written  # the loops as written run never
     operands = _operands([*factors, output & ~_union(factors)])
     if len(operands) > _MOST_EXACT:
-        if in_turn:
+        if keeps_order:
             return written
         operands = _joined(operands, output, count)
-    found = _Search(operands, output, count, in_turn).whole()
+    found = _Search(operands, output, count, keeps_order).whole()
     return found if iterations(found, extents) < count(union) else written
 
 
-def iterations(step: Step, extents: Sequence[int]) -> int:
+def iterations(step: ProductStep, extents: Sequence[int]) -> int:
     """How often the bodies of the loops of a step, and of those it needs, run."""
     count = _Points(extents)
     return sum([count(s.letters) for s in steps(step)])
 
 
-def steps(last: Step) -> list[Step]:
+def steps(last: ProductStep) -> list[ProductStep]:
     """The step and those it needs, each before the one that reads it."""
-    return [s for p in last.parts if isinstance(p, Step) for s in steps(p)] + [last]
+    return [s for p in last.parts if isinstance(p, ProductStep) for s in steps(p)] + [last]
 
 
 class _Points(dict[int, int]):
@@ -119,7 +119,7 @@ def _joined(operands: list[_Operand], output: int, count: _Points) -> list[_Oper
     for n, o in enumerate(found):
         kept = o.letters & (output | _union([p.letters for p in found if p is not o]))
         if kept != o.letters:
-            found[n] = _Operand((Step(o.parts, o.letters, kept),), kept)
+            found[n] = _Operand((ProductStep(o.parts, o.letters, kept),), kept)
     while len(found) > _MOST_EXACT:
         best: tuple[int, int] | None = None
         chosen = found[0], found[1]
@@ -135,7 +135,7 @@ def _joined(operands: list[_Operand], output: int, count: _Points) -> list[_Oper
         union, parts = a.letters | b.letters, (*a.parts, *b.parts)
         kept = union & (output | _union([o.letters for o in found]))
         if kept != union:
-            parts = (Step(parts, union, kept),)
+            parts = (ProductStep(parts, union, kept),)
         found.append(_Operand(parts, kept))
     return found
 
@@ -159,16 +159,16 @@ class _Way:
     elements: int = 0
     steps: int = 1
     summed: int = 0
-    parts: tuple[int | Step, ...] = ()
+    parts: tuple[int | ProductStep, ...] = ()
 
 
 class _Search:
     """Dynamic programming over the sets of operands."""
 
     def __init__(
-        self, operands: Sequence[_Operand], output: int, count: _Points, in_turn: bool
+        self, operands: Sequence[_Operand], output: int, count: _Points, keeps_order: bool
     ) -> None:
-        self.operands, self.count, self.in_turn = operands, count, in_turn
+        self.operands, self.count, self.keeps_order = operands, count, keeps_order
         self.all = (1 << len(operands)) - 1
         self.union = [0]
         """Sets of operands -> the letters they have."""
@@ -179,7 +179,7 @@ class _Search:
         """Sets of operands -> the letters of their product that are needed outside of it."""
         self.found: dict[int, _Found] = {}
 
-    def whole(self) -> Step:
+    def whole(self) -> ProductStep:
         """The step that makes the result."""
         return self._best(self.all).step
 
@@ -192,7 +192,7 @@ class _Search:
         """The cheapest way to cut the operands into groups that one step multiplies."""
         letters, kept = self.union[members], self.kept[members]
         flat = [p for n in _bits(members) for p in self.operands[n].parts]
-        best = _Found((self.count(letters), 0, 1), Step(tuple(flat), letters, kept))
+        best = _Found((self.count(letters), 0, 1), ProductStep(tuple(flat), letters, kept))
         ways = [_Way(members, kept)]
         while ways:
             way = ways.pop()
@@ -200,8 +200,8 @@ class _Search:
                 continue
             if way.left:
                 ways += [w for w in self._longer(way, members) if self._cost(w) < best.cost]
-            elif not self.in_turn or _is_before(way.letters & ~kept, way.summed):
-                best = _Found(self._cost(way), Step(way.parts, way.letters, kept))
+            elif not self.keeps_order or _is_before(way.letters & ~kept, way.summed):
+                best = _Found(self._cost(way), ProductStep(way.parts, way.letters, kept))
         return best
 
     def _cost(self, way: _Way) -> tuple[int, int, int]:

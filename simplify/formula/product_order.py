@@ -44,7 +44,7 @@ from tensorad.ir.visit import (
     with_fresh_reductions,
 )
 from tensorad.simplify.bounds.reads import classify_reads, size_conditions
-from tensorad.simplify.formula.contraction_order import Step, best_order, iterations, steps
+from tensorad.simplify.formula.contraction_order import ProductStep, best_order, iterations, steps
 from tensorad.simplify.formula.invariant_factors import may_be_empty
 
 _written: WeakKeyDictionary[Compute, Expr] = WeakKeyDictionary()
@@ -132,10 +132,10 @@ class _Fold:
         if every != (1 << len(self.axes)) - 1 or not all(_is_box(a) for a in self.axes):
             return None
         extents = [_extent(a) for a in self.axes]
-        in_turn = self.combiner is not sum_combiner(self.fold.dtype)
-        if in_turn and any(map(may_be_empty, self.axes[len(self.outer) :])):
+        keeps_order = self.combiner is not sum_combiner(self.fold.dtype)
+        if keeps_order and any(map(may_be_empty, self.axes[len(self.outer) :])):
             return None  # what an empty stage gives would be an operand of the next
-        last = best_order(self.masks, output, extents, in_turn=in_turn)
+        last = best_order(self.masks, output, extents, keeps_order=keeps_order)
         if iterations(last, extents) >= self._written(output, extents):
             return None
         stages: list[Compute] = []
@@ -153,19 +153,19 @@ class _Fold:
         nests = [output | self._mask(around) for around in self.folds.values()]
         return sum([prod([n for d, n in enumerate(extents) if m >> d & 1]) for m in nests])
 
-    def _value(self, step: Step, stages: list[Compute]) -> Expr:
+    def _value(self, step: ProductStep, stages: list[Compute]) -> Expr:
         """What the step computes, over the axes it keeps; the stages it reads are added."""
         parts = sorted(step.parts, key=_position)
         values = [
-            self._stage(p, stages) if isinstance(p, Step) else self.factors[p]
+            self._stage(p, stages) if isinstance(p, ProductStep) else self.factors[p]
             for p in parts
-            if isinstance(p, Step) or p < len(self.factors)
+            if isinstance(p, ProductStep) or p < len(self.factors)
         ]
         value = reduce(lambda x, y: call(self.times, x, y), values)
         summed = tuple(self._among(step.letters & ~step.kept))
         return reduce_expr(self.combiner, (value,), summed, TRUE) if summed else value
 
-    def _stage(self, step: Step, stages: list[Compute]) -> Expr:
+    def _stage(self, step: ProductStep, stages: list[Compute]) -> Expr:
         """The result of a step as a tensor, read at the axes it keeps."""
         value = self._value(step, stages)
         kept = self._layout(step)
@@ -175,7 +175,7 @@ class _Fold:
         stages.append(Compute(f"{self.name}.{self.combiner.name}", tuple(own.values()), (body,)))
         return read(outputs(stages[-1])[0], tuple([sub(a, a.lower) for a in kept]))
 
-    def _layout(self, step: Step) -> list[Axis]:
+    def _layout(self, step: ProductStep) -> list[Axis]:
         """The kept axes: those of the result first, last one along which a factor's rows lie."""
         found = dict.fromkeys(self._among(step.kept))
         rows = [self._rows(p) for s in steps(step) for p in s.parts if isinstance(p, int)]
@@ -243,7 +243,7 @@ def _is_like(e: Reduce, f: Reduce) -> bool:
     return f.combiner is e.combiner and f.condition is TRUE
 
 
-def _position(part: int | Step) -> int:
+def _position(part: int | ProductStep) -> int:
     """Of the first factor in a part."""
     return part if isinstance(part, int) else min(_position(p) for p in part.parts)
 

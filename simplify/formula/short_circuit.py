@@ -13,7 +13,7 @@ from tensorad.simplify.formula.dataflow import over_inputs
 from tensorad.simplify.zeros.lift import is_index_condition, is_zero
 
 
-def asked_in_turn(results: Sequence[Tensor], kept: Mapping[Op, None]) -> list[Tensor]:
+def short_circuited(results: Sequence[Tensor], kept: Mapping[Op, None]) -> list[Tensor]:
     """select(a and b, x, 0) -> select(a, select(b, x, 0), 0), the part that multiplies least first.
 
     `and` evaluates both sides at all points: right where a test is cheap, but where most points
@@ -26,7 +26,7 @@ def asked_in_turn(results: Sequence[Tensor], kept: Mapping[Op, None]) -> list[Te
     for op in topological_ops(results):
         new = op if op in kept or isinstance(op, Placeholder) else over_inputs(op, image)
         if isinstance(new, Compute) and op not in kept:
-            bodies = [rewrite(b, _in_turn) for b in new.bodies]
+            bodies = [rewrite(b, _short_circuit) for b in new.bodies]
             if any(a is not b for a, b in zip(bodies, new.bodies, strict=True)):
                 axes, copies = copy_bodies(new.axes, bodies)
                 new = replace(new, axes=axes, bodies=copies)
@@ -35,7 +35,7 @@ def asked_in_turn(results: Sequence[Tensor], kept: Mapping[Op, None]) -> list[Te
     return [image.get(t, t) for t in results]
 
 
-def _in_turn(e: Expr) -> Expr | None:
+def _short_circuit(e: Expr) -> Expr | None:
     if not isinstance(e, Select) or not is_zero(e.orelse) or not is_index_condition(e.cond):
         return None
     parts = sorted(conjuncts(e.cond), key=_products)

@@ -26,7 +26,7 @@ from tensorad.ir.visit import (
     topological_ops,
     uses_any,
 )
-from tensorad.simplify.formula.available_values import Known, Readable
+from tensorad.simplify.formula.available_values import AvailableValues, Readable
 from tensorad.simplify.formula.costs import cost, fold_points, points
 from tensorad.simplify.formula.dataflow import (
     Definition,
@@ -81,7 +81,7 @@ class Tidy:
         self.readable = Readable(readable)
         self.interned = Interned()
         self.values = {t: None for op in task.values for t in outputs(op)}
-        self.known = Known(self.interned, task.values)
+        self.known = AvailableValues(self.interned, task.values)
         self.order = [
             op
             for op in topological_ops(sorted(task.results, key=_is_no_sum), stop=outer)

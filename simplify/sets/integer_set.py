@@ -1,4 +1,4 @@
-"""Integer sets (isl): together with `islspace` the only importer of islpy.
+"""Integer sets (isl): with `space.py`, `visit_points.py` the only importers of islpy.
 
 Takes and returns tensorad's expressions. Method: integer sets and parametric projection as in
 S. Verdoolaege, "isl: An Integer Set Library for the Polyhedral Model" (ICMS 2010). Every answer

@@ -24,7 +24,7 @@ _WORTH = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class BandWindow:
     """start <= own axis < start + width holds wherever the formula can be nonzero."""
 
     axis: Axis
@@ -32,7 +32,7 @@ class Window:
     width: int
 
 
-def band(outer: Sequence[Axis], own: Sequence[Axis], body: Expr) -> list[Window] | None:
+def band(outer: Sequence[Axis], own: Sequence[Axis], body: Expr) -> list[BandWindow] | None:
     """A window for each own axis; None if the whole is about as small.
 
     The starts are expressions of the outer axes and sizes.
@@ -91,7 +91,7 @@ def _factors(root: Expr) -> list[Reduce]:
 
 def _windows(
     outer: Sequence[Axis], own: Sequence[Axis], axes: Sequence[Axis], condition: Expr
-) -> list[Window] | None:
+) -> list[BandWindow] | None:
     dims = [*own, *axes]
     used = [e for e in free_parameters([*outer, *dims], condition) if isinstance(e, Size)]
     facts = [f for f in facts_about(used) if is_affine(f, ())]
@@ -101,7 +101,7 @@ def _windows(
     points = IntegerSet.of(space, *known, condition).simplify()
     if points.is_empty():
         return None
-    found: list[Window] = []
+    found: list[BandWindow] = []
     for a in own:
         window = _window(points.restrict_to([a]), a)
         if window is None:
@@ -110,13 +110,13 @@ def _windows(
     return found
 
 
-def _window(points: IntegerSet, a: Axis) -> Window | None:
+def _window(points: IntegerSet, a: Axis) -> BandWindow | None:
     """The narrowest window from a lower bound; the whole axis if it is no wider."""
     lowers, _ = points.simplify().bounds(a)
     whole = a.extent
-    found = [] if whole is None else [Window(a, a.lower, whole)]
+    found = [] if whole is None else [BandWindow(a, a.lower, whole)]
     for low in lowers:
         most = points.largest(a - low)
         if most is not None:
-            found.append(Window(a, low, most + 1))
+            found.append(BandWindow(a, low, most + 1))
     return min(found, key=lambda w: (w.width, complexity(w.start)), default=None)

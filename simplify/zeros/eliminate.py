@@ -31,7 +31,7 @@ from tensorad.ir.visit import (
 from tensorad.simplify.certify.certificate import checked
 from tensorad.simplify.domain.identities import solve_identities
 from tensorad.simplify.domain.independent_parts import MOST_PIECES, linked, product, unconstrained
-from tensorad.simplify.domain.listed_points import with_known_reads
+from tensorad.simplify.domain.listed_points import fold_constant_reads
 from tensorad.simplify.domain.mixed_radix import split_digits
 from tensorad.simplify.domain.point_tables import tabulate
 from tensorad.simplify.domain.polyhedral import plan_size, solve_affine
@@ -50,7 +50,7 @@ def eliminate(outer: Sequence[Axis], inner: Sequence[Axis], condition: Expr) -> 
     Ensures: the pieces are disjoint and their union is the domain; conditions on data are
         kept in `residual`. Where isl cannot help, the axes stay and everything is residual.
     """
-    condition = with_known_reads(condition)
+    condition = fold_constant_reads(condition)
     solution = _eliminate(outer, inner, conjuncts(condition))
     return checked(outer, inner, condition, solution)
 

@@ -31,9 +31,9 @@ from tensorad.ir.visit import (
     uses_any,
     with_fresh_reductions,
 )
-from tensorad.passes import Pass, is_watched, run_passes
+from tensorad.passes import Pass, bypasses_memo, run_passes
 from tensorad.simplify.certify.certificate import is_demanded
-from tensorad.simplify.domain.memoised import BodyMemory
+from tensorad.simplify.domain.memoised import BodyMemo
 from tensorad.simplify.index.algebra import simplify_indices
 from tensorad.simplify.index.linear import linear_form
 from tensorad.simplify.zeros.certified_steps import demand_lifting
@@ -171,7 +171,7 @@ NONZERO_PASSES: Final[tuple[BodyPass, ...]] = (
 )
 
 
-_memory = BodyMemory()
+_memo = BodyMemo()
 
 
 def nonzero_body(axes: Sequence[Axis], body: Expr) -> Expr:
@@ -183,12 +183,12 @@ def nonzero_body(axes: Sequence[Axis], body: Expr) -> Expr:
     """
     if is_told():
         return _run(axes, body)
-    return _memory.get(axes, body, _run)
+    return _memo.get(axes, body, _run)
 
 
 def is_told() -> bool:
     """Whether somebody wants to see the passes or their decisions: then nothing is remembered."""
-    return is_watched() or is_listening()
+    return bypasses_memo() or is_listening()
 
 
 def _run(axes: Sequence[Axis], body: Expr) -> Expr:

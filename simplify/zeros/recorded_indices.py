@@ -1,4 +1,4 @@
-"""Reductions that go on where an index from data leaves its tensor, and remember where.
+"""Reductions that go on where an index from data leaves its tensor, and record where.
 
 A guard around a reduction may be what keeps such indices inside. Where they vary with the
 reduction's own axes, its stage reads nothing in place of what is outside, and folds the first such
@@ -49,7 +49,7 @@ _combiners: WeakKeyDictionary[Combiner, dict[int, Combiner]] = WeakKeyDictionary
 
 
 @dataclass(frozen=True, eq=False)
-class Watched:
+class RecordedIndices:
     """A reduction that never reads outside.
 
     Attributes:
@@ -71,8 +71,8 @@ class Watched:
         return IndexTest(call("eq", places[0], _NOWHERE), failing)
 
 
-def watched(e: Reduce, stage: Compute) -> Watched | None:
-    """The reduction that a stage is made of, watched; None if that is not possible."""
+def with_recorded_indices(e: Reduce, stage: Compute) -> RecordedIndices | None:
+    """The reduction that a stage is made of, its indices recorded; None if that is not possible."""
     nodes = postorder(*e.sources, e.condition)
     if depends_on_data(e.condition) or any(isinstance(n, Reduce) for n in nodes):
         return None
@@ -96,7 +96,7 @@ def watched(e: Reduce, stage: Compute) -> Watched | None:
     places = [select(left, a, _NOWHERE) for a in e.axes]
     sources = (*[new[s] for s in e.sources], *places)
     fold = reduce_expr(_with_places(e.combiner, len(places)), sources, e.axes, e.condition, e.index)
-    return Watched(fold, tuple(leaving)) if isinstance(fold, Reduce) else None
+    return RecordedIndices(fold, tuple(leaving)) if isinstance(fold, Reduce) else None
 
 
 def _with_places(c: Combiner, n: int) -> Combiner:

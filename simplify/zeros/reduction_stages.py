@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from tensorad.ir.analysis.levels import fold_key
+from tensorad.ir.analysis.levels import first_component
 from tensorad.ir.analysis.points import possible
 from tensorad.ir.expr import (
     FALSE,
@@ -41,7 +41,7 @@ from tensorad.simplify.index.quasi_affine import axis_conditions
 from tensorad.simplify.zeros.certified_steps import demand_stage
 from tensorad.simplify.zeros.lift import both, is_index_condition, split_condition
 from tensorad.simplify.zeros.projected_guards import own_part, reached
-from tensorad.simplify.zeros.recorded_indices import watched
+from tensorad.simplify.zeros.recorded_indices import with_recorded_indices
 from tensorad.simplify.zeros.stored import check_stored
 from tensorad.simplify.zeros.tested_indices import index_tests, otherwise_fail
 
@@ -81,8 +81,8 @@ def _extract_all(op: Compute) -> tuple[Expr, ...]:
         else:
             bodies.append(body)
     for n, body in enumerate(op.bodies):
-        if isinstance(body, Reduce) and fold_key(body) in stages:
-            stage = stages[fold_key(body)]
+        if isinstance(body, Reduce) and first_component(body) in stages:
+            stage = stages[first_component(body)]
             bodies[n] = _at(stage, body.index, _used_axes(body, op.axes))
     return tuple(bodies)
 
@@ -181,7 +181,7 @@ def _guarded_stage_read(
             stage = _stage(op, _where(e, tested), used, stages)
             if _is_safe(stage):
                 return otherwise_fail(_at(stage, e.index, used), tests)
-        found = watched(narrow, _stage(op, narrow, used, stages))
+        found = with_recorded_indices(narrow, _stage(op, narrow, used, stages))
         if found is not None:
             stage = _stage(op, found.fold, used, stages)
             if _is_safe(stage):
@@ -207,7 +207,7 @@ def _at(stage: Compute, component: int, axes: Sequence[Axis]) -> Read:
 
 def _is_joint(op: Compute) -> bool:
     """Whether all bodies evaluate the same things: one body, or the components of one fold."""
-    folds = [fold_key(e) for e in op.bodies if isinstance(e, Reduce)]
+    folds = [first_component(e) for e in op.bodies if isinstance(e, Reduce)]
     return len(op.bodies) == 1 or (
         len(folds) == len(op.bodies) and all(f is folds[0] for f in folds)
     )
@@ -224,7 +224,7 @@ def _used_axes(e: Reduce, context: Sequence[Axis]) -> list[Axis]:
 
 
 def _stage(op: Compute, e: Reduce, used: Sequence[Axis], stages: dict[Expr, Compute]) -> Compute:
-    key = fold_key(e)
+    key = first_component(e)
     if key not in stages:
         made = _make_stage(op, e, used)
         if is_demanded():

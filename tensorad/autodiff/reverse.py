@@ -23,8 +23,8 @@ from tensorad.autodiff.adjoints.transposed import (
 )
 from tensorad.autodiff.adjoints.weights import WeightedTarget, with_stored_weights
 from tensorad.autodiff.checks import check_outputs, check_wrt
-from tensorad.autodiff.counting.apart import points_apart
 from tensorad.autodiff.counting.choice import Ways, derive_by_count, derive_tidied
+from tensorad.autodiff.counting.contribution_points import points_per_contribution
 from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
 from tensorad.autodiff.local.box import Box
@@ -109,7 +109,7 @@ def vjp(
         sweep=lambda: sweep.run(starts, strict),
         tidy=sweep.tidied,
         join=lambda found: sweep.joined(found, given),
-        apart=lambda found, *limits: sweep.points_apart(found, given, *limits),
+        apart=lambda found, *limits: sweep.points_per_contribution(found, given, *limits),
         others=others,
     )
     if len(ys) > 1 or batch or rules:
@@ -184,7 +184,7 @@ class Sweep:
         spared = [t for t in formulas if t in own and t not in heads]
         return tidy(results, made, self.order, spared)
 
-    def points_apart(
+    def points_per_contribution(
         self, results: list[Tensor], heads: Sequence[Tensor], sizes: Mapping[Expr, int], enough: int
     ) -> int | None:
         """The points of such results where every contribution is gathered by itself."""
@@ -195,7 +195,7 @@ class Sweep:
         counted = dict.fromkeys((*self.wrt, *sums, *[t for t in own if t.op not in self.inner]))
         parts = {t: self.targets[t].contributions if t in self.targets else [] for t in counted}
         made = [*stored.values(), *results]
-        return points_apart(results, parts, made, self.inner, heads, sizes, enough)
+        return points_per_contribution(results, parts, made, self.inner, heads, sizes, enough)
 
     def joined(self, results: list[Tensor], heads: Sequence[Tensor]) -> list[Tensor]:
         """The results; what is computed from reductions inside of formulas stands with them."""

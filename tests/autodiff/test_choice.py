@@ -222,7 +222,7 @@ def test_a_formula_and_its_reductions_count_once() -> None:
     starts, batch = seeds(pair_heads([y], [head]))
     sweep = Sweep([y], [x], batch, {})
     found = sweep.run(starts, strict=False)
-    assert sweep.points_apart(found, [head], {}, 1000) == bound(y, [x]) == 30 + 30 + 6
+    assert sweep.points_per_contribution(found, [head], {}, 1000) == bound(y, [x]) == 30 + 30 + 6
 
 
 def test_loops_that_data_bound_are_not_compared() -> None:

@@ -103,8 +103,8 @@ _WRITES = "writes into a function under construction: machine code of whole kern
 _CALLED = "text of the driver, which every call runs"
 THROUGH_OTHERS = {
     "codegen/fusion/emit.py": "groups and tiles come from fuse: test_fusion",
-    "codegen/llvm/far_rows.py": _WRITES,
-    "codegen/llvm/math/far_angles.py": _WRITES,
+    "codegen/llvm/row_transposes.py": _WRITES,
+    "codegen/llvm/math/range_reduction.py": _WRITES,
     "codegen/llvm/math/powers.py": _WRITES,
     "codegen/llvm/streaming.py": _WRITES,
     "codegen/llvm/strided.py": _WRITES,

@@ -19,7 +19,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
 from tensorad.process import forget
 from tensorad.simplify.bounds import reads
-from tensorad.simplify.formula.available_values import Known
+from tensorad.simplify.formula.available_values import AvailableValues
 from tests.codegen.schedule.test_planning import count_calls
 
 LENGTHS = (4, 8, 16)
@@ -42,7 +42,7 @@ def grows_linearly(counts: list[int]) -> bool:
 
 @pytest.mark.parametrize(
     ("of", "method"),
-    [(Known, "_read_as"), (horizontal, "_joined")],
+    [(AvailableValues, "_read_as"), (horizontal, "_joined")],
     ids=["a sum among those of its tensors", "siblings among readers of the same"],
 )
 @pytest.mark.parametrize("name", NAMES)

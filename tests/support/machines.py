@@ -52,10 +52,11 @@ and huge last caches."""
 
 SCHEDULES: Final = (
     "bits", "contraction", "contraction_exact", "contraction_sharing", "contraction_symbolic",
-    "fusion", "fusion_claim", "guard_pages", "memory_use", "parallel_apart", "parallel_work",
-    "random_jit", "row_passes", "scan_lanes", "scans", "schedule", "schedule_quotients",
-    "schedule_report", "schedule_split", "schedule_tables", "schedule_threads", "scratch",
-    "stages", "strips", "sums", "tables", "together", "turns", "units", "workload_bits",
+    "fused_contractions", "fusion", "guard_pages", "memory_use", "parallel_apart", "parallel_work",
+    "random_jit", "row_block_fusion", "row_passes", "scan_lanes", "scans", "schedule",
+    "schedule_quotients", "schedule_report", "schedule_split", "schedule_tables",
+    "schedule_threads", "scratch", "short_circuit", "stages", "sums", "tables", "together", "units",
+    "workload_bits",
 )  # fmt: skip
 """The files of tests about schedules. Under each of `MACHINES` values, bits and counts must hold.
 

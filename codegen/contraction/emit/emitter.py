@@ -10,22 +10,22 @@ from typing import NamedTuple
 from tensorad.codegen.contraction.blocking import Blocking, store_stride
 from tensorad.codegen.contraction.digits import Mapping, digits, digits_below, dim, merged, points
 from tensorad.codegen.contraction.emit import prefetch
-from tensorad.codegen.contraction.emit.pack import Relaid, Window, panel_nest
+from tensorad.codegen.contraction.emit.pack import PaddedWindow, Relaid, panel_nest
 from tensorad.codegen.contraction.emit.panel import Panel
 from tensorad.codegen.contraction.emit.reduce_strips import in_strip, strips_of_tiles
-from tensorad.codegen.contraction.emit.unroll import Asked, Step, reduce_loops, wait_for_operands
+from tensorad.codegen.contraction.emit.unroll import Prefetches, Step, are_load_bound, reduce_loops
 from tensorad.codegen.contraction.recognise import size
 from tensorad.codegen.contraction.reduce_blocks import blocks, in_block
 from tensorad.codegen.contraction.register_tiles import (
     RowTiles,
     Tile,
     first_row,
-    lanes_of,
+    lanes_of_tile,
     moved_back,
     row_tiles,
 )
 from tensorad.codegen.loops.index_ranges import Ranges, substitutor
-from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, LoopKind, Stmt, Store
+from tensorad.codegen.loops.ir import Assign, Fold, For, If, LoopKind, Prefetch, Stmt, Store
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.target import machine
@@ -80,7 +80,7 @@ class Emitter:
         self.direct = len(nest.tensors) == 1 and nest.values[0] is self.acc and store_stride(b) == 1
         """Whether sums over some blocks may wait in the result itself."""
         self.sums: Tensor | None = None
-        self.ahead: prefetch.Ahead | None = None
+        self.next_product: prefetch.ProductPrefetch | None = None
         self.at: Expr | None = None
         """The number of the panel, if there are several."""
         self.place: Expr = ZERO
@@ -155,7 +155,7 @@ class Emitter:
         self.at = q
         if panels == 1 and b.mode != "gaps":
             results = [read(t, self.nest.indices) for t in self.nest.tensors]
-            self.ahead = prefetch.ahead_of(
+            self.next_product = prefetch.product_prefetch(
                 b, (self.rows_value, self.lanes_value), results, add(q, ONE)
             )
         outer, number = digits(floordiv(q, int_const(panels)), b.outer), mod(q, int_const(panels))
@@ -192,7 +192,7 @@ class Emitter:
         whole = axis(split.name, 0, b.block)
         local: dict[Expr, Axis] = {first: whole, **{a: a for a in b.lanes.axes}}
         local.update(zip(inner, others, strict=True))
-        window = Window(moved, local, self.ranges, lanes=b.group)
+        window = PaddedWindow(moved, local, self.ranges, lanes=b.group)
         self.scratch.append(window.tensor)
         self.lanes_value = substitutor({whole: split})(window.read())
         return window.fill()
@@ -238,7 +238,7 @@ class Emitter:
         """Tiles of equal height: each meets all lanes before the next one does."""
         start, stop, step = rows
         if self.b.strip:
-            return self.in_strips(tiles, outer, base, rows, points(self.b.rows.axes))
+            return self.by_reduce_strips(tiles, outer, base, rows, points(self.b.rows.axes))
         row = start
         if sub(stop, start) is not int_const(step):
             row = axis("r", start, stop, step)
@@ -247,7 +247,7 @@ class Emitter:
         kind: LoopKind = "parallel" if self.b.rows_awake else "serial"
         return (For(row, inner, kind),) if isinstance(row, Axis) else inner
 
-    def in_strips(
+    def by_reduce_strips(
         self, tiles: Sequence[Tile], outer: Mapping, base: Expr, rows: RowTiles, last: Expr
     ) -> tuple[Stmt, ...]:
         """The same, each strip of the sum for several tiles, no row beyond `last`."""
@@ -329,7 +329,7 @@ class Emitter:
         sums = Sums(accs, places, around)
         statements.extend(self.folds(sums, lane, block, row))
         statements.extend(self.stores(sums, slot, at, number))
-        return (For(loop, tuple(statements), "vector", lanes_of(t, b.width)),)
+        return (For(loop, tuple(statements), "vector", lanes_of_tile(t, b.width)),)
 
     def lane_places(self, base: Expr, lane: Expr) -> Mapping:
         """What the axes in lanes are, `lane` lanes from the base on."""
@@ -383,26 +383,26 @@ class Emitter:
              for a, p in zip(accs, places, strict=True)]
         )  # fmt: skip
         mine = substitutor({**around, **reduced, **places[0]})(self.rows_value)
-        body = (*prefetch.rows_ahead(self.b, mine, loops, len(accs)), *body)
-        body = (*prefetch.columns_ahead(self.b, mine, len(accs)), *body)
-        asked = self.asked({**around, **reduced}, first_row, len(accs), lane, loops)
-        unrolled = bool(asked.lines) or self.b.writes_out_steps
-        unrolled = unrolled and wait_for_operands(self.c.fold.sources)
-        return reduce_loops(loops, body, asked, unrolled=unrolled)
+        body = (*prefetch.tile_row_prefetches(self.b, mine, loops, len(accs)), *body)
+        body = (*prefetch.column_prefetches(self.b, mine, len(accs)), *body)
+        prefetches = self.prefetches({**around, **reduced}, first_row, len(accs), lane, loops)
+        unrolled = bool(prefetches.lines) or self.b.writes_out_steps
+        unrolled = unrolled and are_load_bound(self.c.fold.sources)
+        return reduce_loops(loops, body, prefetches, unrolled=unrolled)
 
-    def asked(
+    def prefetches(
         self, mapping: Mapping, row: Expr, rows: int, lane: Expr, loops: Sequence[Axis]
-    ) -> Asked:
-        """What reduce steps ask for ahead: the next product's operands, or the next rows'."""
-        b, ahead = self.b, self.ahead
+    ) -> Prefetches:
+        """What reduce steps prefetch: the next product's operands, or the next rows'."""
+        b, next_product = self.b, self.next_product
         step: Expr = ZERO
         for k in loops:
             step = add(mul(step, k.upper), k)
-        if ahead is not None:
-            return Asked(lambda n: ahead.part(row, rows, floordiv(step, int_const(n)),
+        if next_product is not None:
+            return Prefetches(lambda n: next_product.part(row, rows, floordiv(step, int_const(n)),
                                               ceil(self.c.depth / n)))  # fmt: skip
         if not b.sliver:
-            return Asked(lambda n: ())
+            return Prefetches(lambda n: ())
         at = add(mul(self.sliver, int_const(b.sliver)), lane)
 
         def waiting(r: Expr) -> Expr:
@@ -411,11 +411,11 @@ class Emitter:
         def value(r: Expr) -> Expr:
             return substitutor({**mapping, **digits(r, b.rows.axes)})(self.rows_value)
 
-        def some(n: int) -> tuple[Fetch, ...]:
-            return () if b.whole else prefetch.sums_ahead(b, waiting, row, rows, step, n)
+        def some(n: int) -> tuple[Prefetch, ...]:
+            return () if b.whole else prefetch.sum_prefetches(b, waiting, row, rows, step, n)
 
         line = machine.current().line // self.rows_value.dtype.size_bytes
-        return Asked(some, prefetch.slivers_ahead(b, value, row, rows, self.sliver), line)
+        return Prefetches(some, prefetch.sliver_prefetches(b, value, row, rows, self.sliver), line)
 
     def combined(self, mapping: Mapping, other: Expr) -> Expr:
         """The source with both operands in place; what is left in it is substituted too."""

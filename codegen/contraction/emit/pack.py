@@ -135,7 +135,7 @@ def padded(test: Expr, value: Expr) -> Expr:
     return value if test is TRUE else select(test, value, weak_const(0, value.dtype))
 
 
-class Window:
+class PaddedWindow:
     """The part of a tensor that one panel reads, with zeros outside the tensor.
 
     An index is a base, fixed for the panel, plus what varies inside it. Of the zeros after a

@@ -7,8 +7,8 @@ from math import ceil, prod
 
 from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.digits import Mapping, digits
-from tensorad.codegen.contraction.emit.pack import Window, panel_nest
-from tensorad.codegen.contraction.emit.prefetch import steps_ahead
+from tensorad.codegen.contraction.emit.pack import PaddedWindow, panel_nest
+from tensorad.codegen.contraction.emit.prefetch import with_packing_prefetches
 from tensorad.codegen.contraction.operand_layout import in_place
 from tensorad.codegen.contraction.recognise import size
 from tensorad.codegen.loops.index_ranges import Ranges, substitutor
@@ -88,7 +88,7 @@ class Panel:
             axes = [*local, *several, lane] if by_steps else [*several, *local, lane]
             places = mapping | digits(flat, b.group)
             loops = self._packed(axes, (s, position(local), lane), places, Ranges())
-            body += steps_ahead(loops, min(lanes, b.panel)) if by_steps else loops
+            body += with_packing_prefetches(loops, min(lanes, b.panel)) if by_steps else loops
         return body
 
     def _packed(
@@ -102,7 +102,7 @@ class Panel:
             for a in axes:
                 constant = a if a.extent is not None else axis(a.name, 0, self.b.block)
                 whole[a] = constant
-            window = Window(value, whole, ranges)
+            window = PaddedWindow(value, whole, ranges)
             self.scratch.append(window.tensor)
             before = window.fill()
             value = substitutor({v: k for k, v in whole.items()})(window.read())

@@ -1,4 +1,4 @@
-"""What the next product of a batch reads and stores, fetched while this one is computed.
+"""Prefetches what the next product of a batch reads and stores while this one is computed.
 
 Its first tiles would wait for memory otherwise: a product of a batch is short, and its rows start
 anew, so that the processor does not foresee them.
@@ -15,10 +15,10 @@ from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.digits import Mapping, digits
 from tensorad.codegen.contraction.emit.reduce_strips import column_of
 from tensorad.codegen.contraction.recognise import is_symbolic
-from tensorad.codegen.cost.memory_model import AHEAD
+from tensorad.codegen.cost.memory_model import PREFETCH_DISTANCE
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Fetch, For, Stmt
-from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.ir import For, Prefetch, Stmt
+from tensorad.codegen.loops.vector_loops import is_vectorised
 from tensorad.codegen.loops.visit import all_expressions
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
@@ -39,7 +39,7 @@ FOLLOWED: Final = 8192
 
 
 @dataclass(frozen=True)
-class Piece:
+class OperandPiece:
     """Neighbouring elements of an operand: all that one product reads of it."""
 
     tensor: Tensor
@@ -54,32 +54,32 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class ProductPrefetch:
     """Pieces of operands, fetched a little in every reduce step: more at once would wait, too."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[OperandPiece, ...]
     rows: int
 
-    def part(self, row: Expr, rows: int, step: Expr, steps: int) -> tuple[Fetch, ...]:
-        """What one of the reduce steps of `rows` rows from `row` on asks for."""
-        found: list[Fetch] = []
+    def part(self, row: Expr, rows: int, step: Expr, steps: int) -> tuple[Prefetch, ...]:
+        """What one of the reduce steps of `rows` rows from `row` on prefetches."""
+        found: list[Prefetch] = []
         for p in self.pieces:
             each = ceil(p.count / self.rows)
             part = ceil(rows * each / steps)
             at = add(mul(row, int_const(each)), mul(step, int_const(part)))
             inner = [ZERO] * (len(p.tensor.shape) - len(p.start) - 1)
-            found.append(Fetch(p.tensor, (*p.start, *inner, at), part))
+            found.append(Prefetch(p.tensor, (*p.start, *inner, at), part))
         return tuple(found)
 
 
-def ahead_of(
+def product_prefetch(
     b: Blocking, values: Sequence[Expr], results: Sequence[Read], following: Expr
-) -> Ahead | None:
+) -> ProductPrefetch | None:
     """What the iteration `following` needs, where it would come from behind the second cache.
 
     Args:
         values: the operands.
-        results: as if they were read; asked for where all has room in half of that cache.
+        results: as if they were read; prefetched where all has room in half of that cache.
     """
     if is_symbolic((*b.rows.axes, *b.contraction.reduced)) or not b.whole or b.inside:
         return None
@@ -91,11 +91,11 @@ def ahead_of(
         each = sum(p.size_bytes for p in pieces)
         whole = sum([fixed_bytes(p.tensor) or LARGE for p in pieces])
         if second // LEAST_PART <= each <= second // 2 and whole > second:
-            return Ahead(tuple(pieces), b.rows.extent)
+            return ProductPrefetch(tuple(pieces), b.rows.extent)
     return None
 
 
-def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None:
+def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> OperandPiece | None:
     """Everything behind the leading indices, which are those of the loops around.
 
     None where data says which: that of the iteration after the last one is not there.
@@ -114,12 +114,12 @@ def _piece(value: Read, outer: Sequence[Axis], mapping: Mapping) -> Piece | None
     if count is None:
         return None
     image = substitutor(mapping)
-    return Piece(value.tensor, tuple([image(i) for i in value.indices[:leading]]), count)
+    return OperandPiece(value.tensor, tuple([image(i) for i in value.indices[:leading]]), count)
 
 
-def sums_ahead(
+def sum_prefetches(
     b: Blocking, waiting: Callable[[Expr], Expr], row: Expr, rows: int, step: Expr, every: int
-) -> tuple[Fetch, ...]:
+) -> tuple[Prefetch, ...]:
     """Some of the lines where the sums of the next rows wait: all of them during the steps.
 
     The tile that goes on with those sums would wait for its lines otherwise.
@@ -127,7 +127,7 @@ def sums_ahead(
     Args:
         waiting: the sum of a row in the first lane of the tile.
         step: the number of the reduce step in its block.
-        every: steps until more of them are asked for.
+        every: steps until more of them are prefetched.
     """
     first = waiting(row)
     if b.inside or len(b.rows.axes) != 1 or not isinstance(first, Read):
@@ -136,25 +136,25 @@ def sums_ahead(
         return ()
     line = machine.current().line // first.dtype.size_bytes
     each = ceil(b.registers * b.width / line)
-    turns, apart = max(1, b.depth // every), 1
-    while 2 * apart * rows * each <= turns:
+    slots, apart = max(1, b.depth // every), 1
+    while 2 * apart * rows * each <= slots:
         apart *= 2
-    part = ceil(rows * each / turns)
-    turn = mul(floordiv(step, int_const(every * apart)), int_const(part))
-    asked: list[Fetch] = []
+    part = ceil(rows * each / slots)
+    slot = mul(floordiv(step, int_const(every * apart)), int_const(part))
+    prefetches: list[Prefetch] = []
     for n in range(part):
-        place = add(turn, int_const(n))
+        place = add(slot, int_const(n))
         found = waiting(add(add(row, int_const(rows)), floordiv(place, int_const(each))))
         assert isinstance(found, Read)
         *outer, last = found.indices
         last = add(last, mul(mod(place, int_const(each)), int_const(line)))
-        asked.append(Fetch(found.tensor, (*outer, last), 1))
-    return tuple(asked)
+        prefetches.append(Prefetch(found.tensor, (*outer, last), 1))
+    return tuple(prefetches)
 
 
-def slivers_ahead(
+def sliver_prefetches(
     b: Blocking, value: Callable[[Expr], Expr], row: Expr, rows: int, sliver: Expr
-) -> tuple[Fetch, ...]:
+) -> tuple[Prefetch, ...]:
     """What the next rows read in this step, shared by the slivers that these rows meet.
 
     Rows are read from behind the second cache once for each panel, in pieces as long as a block:
@@ -173,38 +173,38 @@ def slivers_ahead(
     each = ceil(rows / ceil(b.panel / b.sliver))
     first = add(add(row, int_const(rows)), mul(sliver, int_const(each)))
     found = [value(add(first, int_const(n))) for n in range(each)]
-    return tuple([Fetch(e.tensor, e.indices, 1) for e in found if isinstance(e, Read)])
+    return tuple([Prefetch(e.tensor, e.indices, 1) for e in found if isinstance(e, Read)])
 
 
-def steps_ahead(loops: Sequence[Stmt], lanes: int) -> tuple[Stmt, ...]:
-    """Loops that pack a panel, asking for what later reduce steps read.
+def with_packing_prefetches(loops: Sequence[Stmt], lanes: int) -> tuple[Stmt, ...]:
+    """Loops that pack a panel, with prefetches of what later reduce steps read.
 
     Each step reads a piece of another row, too short for the processor to follow it, and from
     behind the second cache: the tiles before have read all rows of the other operand.
 
     Args:
         loops: loops over the reduce steps around vector loops that read lanes side by side, in
-            rows that no data picks.
+            rows that no index from data names.
         lanes: elements of a piece, less than a page.
     """
-    return tuple([_asking(s, s.axis, lanes) if isinstance(s, For) else s for s in loops])
+    return tuple([_with_prefetches(s, s.axis, lanes) if isinstance(s, For) else s for s in loops])
 
 
-def _asking(s: For, step: Axis, lanes: int) -> For:
-    if not runs_in_lanes(s):
-        body = [_asking(c, step, lanes) if isinstance(c, For) else c for c in s.body]
+def _with_prefetches(s: For, step: Axis, lanes: int) -> For:
+    if not is_vectorised(s):
+        body = [_with_prefetches(c, step, lanes) if isinstance(c, For) else c for c in s.body]
         return replace(s, body=tuple(body))
-    found: list[Fetch] = []
+    found: list[Prefetch] = []
     for e in reads(*all_expressions(s.body)):
         piece = lanes * e.tensor.dtype.size_bytes
         if (fixed_bytes(e.tensor) or LARGE) > machine.current().l2 // BESIDE:
-            later = substitutor({step: add(step, int_const(AHEAD // piece))})
+            later = substitutor({step: add(step, int_const(PREFETCH_DISTANCE // piece))})
             count = s.axis.extent or lanes
-            found.append(Fetch(e.tensor, tuple([later(i) for i in e.indices]), count))
+            found.append(Prefetch(e.tensor, tuple([later(i) for i in e.indices]), count))
     return replace(s, body=(*found, *s.body))
 
 
-def columns_ahead(b: Blocking, value: Expr, rows: int) -> tuple[Fetch, ...]:
+def column_prefetches(b: Blocking, value: Expr, rows: int) -> tuple[Prefetch, ...]:
     """A line of what the next tile's rows read in this step, where each step is on another page.
 
     Rows that lie side by side are no streams to the processor if the steps are far apart.
@@ -214,10 +214,12 @@ def columns_ahead(b: Blocking, value: Expr, rows: int) -> tuple[Fetch, ...]:
         return ()
     indices = list(value.indices)
     indices[place] = add(indices[place], int_const(rows))
-    return (Fetch(value.tensor, tuple(indices), rows),)
+    return (Prefetch(value.tensor, tuple(indices), rows),)
 
 
-def rows_ahead(b: Blocking, value: Expr, loops: Sequence[Axis], rows: int) -> tuple[Fetch, ...]:
+def tile_row_prefetches(
+    b: Blocking, value: Expr, loops: Sequence[Axis], rows: int
+) -> tuple[Prefetch, ...]:
     """The same rows one step of the second loop from inside later, a little in every step.
 
     Rows that are short pieces side by side in a large tensor are no streams to the processor.
@@ -236,4 +238,4 @@ def rows_ahead(b: Blocking, value: Expr, loops: Sequence[Axis], rows: int) -> tu
     if not uses.get(outer):
         return ()
     further = substitutor({outer: add(outer, ONE), inner: mul(inner, int_const(rows))})
-    return (Fetch(tensor, tuple([further(i) for i in value.indices]), rows),)
+    return (Prefetch(tensor, tuple([further(i) for i in value.indices]), rows),)

@@ -1,7 +1,7 @@
-"""Asks, a line or two at a time, for what a panel with gaps stores and what the next one reads.
+"""Prefetches, a line or two at a time, what a panel with gaps stores and the next one reads.
 
 Sums wait in scratch and a window is copied before its panel: neither leaves the processor work to
-do while memory answers. So the reduce loops of the panel before ask for those lines.
+do while memory answers. So the reduce loops of the panel before prefetch those lines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tensorad.codegen.contraction.blocking import Blocking, store_stride
 from tensorad.codegen.contraction.digits import Mapping, digits
 from tensorad.codegen.contraction.recognise import size
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Fetch
+from tensorad.codegen.loops.ir import Prefetch
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import fixed_bytes
@@ -35,21 +35,21 @@ from tensorad.ir.visit import free_leaves
 from tensorad.simplify.index.linear import linear_form
 
 
-def _is_far(t: Tensor) -> bool:
+def _is_beyond_l2(t: Tensor) -> bool:
     """Whether a tensor would hardly stay in the second cache."""
     least = machine.current().l2 // 4
     return (fixed_bytes(t) or least) >= least
 
 
-def ask_for_results(
+def result_prefetches(
     b: Blocking, nest: Nest, panel: Mapping, step: Axis, row: Expr, rows: int, lane: Expr, many: int
-) -> list[Fetch]:
+) -> list[Prefetch]:
     """The lines of `many` registers of results in some rows, a part in each reduce step."""
-    if store_stride(b) != 1 or not any(_is_far(t) for t in nest.tensors):
+    if store_stride(b) != 1 or not any(_is_beyond_l2(t) for t in nest.tensors):
         return []
     line = machine.current().line // nest.tensors[0].dtype.size_bytes
     each = ceil(many * b.width / line)
-    found: list[Fetch] = []
+    found: list[Prefetch] = []
     part = ceil(rows * each / size(step))
     for n in range(part):
         place = add(mul(step, int_const(part)), int_const(n))
@@ -57,13 +57,13 @@ def ask_for_results(
         mapping[b.group[-1]] = add(lane, mul(mod(place, int_const(each)), int_const(line)))
         image = substitutor(mapping)
         indices = tuple([image(i) for i in nest.indices])
-        found.extend([Fetch(t, indices, 1) for t in nest.tensors])
+        found.extend([Prefetch(t, indices, 1) for t in nest.tensors])
     return found
 
 
-def ask_for_operand(
+def panel_prefetches(
     b: Blocking, panel: Mapping, step: Axis, row: Expr, rows: int, lane: Expr, many: int
-) -> list[Fetch]:
+) -> list[Prefetch]:
     """The lines that `many` registers of another panel read last, shared by the row tiles.
 
     Those they read first, the panel before it has read, unless a batch begins.
@@ -73,7 +73,7 @@ def ask_for_operand(
     outermost, *others = b.contraction.reduced
     across = linear_form(value.indices[-len(b.group)]).terms
     leading = free_leaves(*value.indices[: -len(b.group)])
-    if not _is_far(value.tensor) or any(a in leading for a in others):
+    if not _is_beyond_l2(value.tensor) or any(a in leading for a in others):
         return []
     line = machine.current().line // value.dtype.size_bytes
     each = ceil(many * b.width / line)
@@ -81,12 +81,12 @@ def ask_for_operand(
     mapping: Mapping = {**panel, outermost: step}
     mapping.update({a: sub(a.upper, ONE) if across.get(a, 0) > 0 else ZERO for a in others})
     tile = mul(floordiv(row, int_const(rows)), int_const(part))
-    found: list[Fetch] = []
+    found: list[Prefetch] = []
     for n in range(part):
         place = mod(add(tile, int_const(n)), int_const(each))
         mapping[b.group[-1]] = add(lane, mul(place, int_const(line)))
         image = substitutor(dict(mapping))
-        found.append(Fetch(value.tensor, tuple([image(i) for i in value.indices]), 1))
+        found.append(Prefetch(value.tensor, tuple([image(i) for i in value.indices]), 1))
     return found
 
 

@@ -1,6 +1,6 @@
-"""Strips of a long sum: several row tiles take some steps of it before any takes the next ones.
+"""Strip-mines a long reduce loop: several row tiles take a strip of it before any takes the next.
 
-A tile that reads a line of another page in every step asks for the lines of the next tile, which
+A tile that reads a line of another page in every step prefetches the lines of the next tile, which
 have to stay in the second cache for a whole sum, beside the lanes that all tiles read.
 """
 
@@ -25,7 +25,7 @@ from tensorad.ir.expr import Axis, Const, Expr, Read, add, axis, call, int_const
 from tensorad.ir.visit import free_leaves
 
 PART: Final = 2
-"""The part of the second cache that holds what a tile reads, and what it asks for."""
+"""The part of the second cache that holds what a tile reads, and what it prefetches."""
 WAITING: Final = 4
 """The part of it that holds sums which wait for the next strip."""
 LEAST_TILES: Final = 16
@@ -50,7 +50,7 @@ def column_of(b: Blocking, target: Processor) -> int | None:
     return place[0] if whole is not None and whole > target.l2 else None
 
 
-def in_strips(b: Blocking, target: Processor) -> Blocking:
+def with_reduce_strips(b: Blocking, target: Processor) -> Blocking:
     """With strips of which two tiles' lines and all lanes take half of the second cache."""
     c = b.contraction
     if not b.whole or b.outer or len(c.reduced) > 1 or is_symbolic((*c.reduced, *b.rows.axes)):

@@ -37,7 +37,7 @@ def shared_rows(e: Emitter) -> tuple[Stmt, ...]:
     """Row tiles shared by threads, all panels inside.
 
     The last rows come by themselves, without packed lanes, where these would fill a cache: until
-    then they may lie in the memory of those rows (`temporaries_inside`).
+    then they may lie in the memory of those rows (`alias_temporaries`).
     """
     b, count = e.b, points(e.b.rows.axes)
     if b.mode != "panel":
@@ -78,7 +78,7 @@ def _tiles(e: Emitter, first: Expr, rows: Expr) -> tuple[Stmt, ...]:
     body: list[Stmt] = []
     for part in row_tiles(rows, most, b.alike, b.spare, b.registers):
         if b.strip:
-            body.extend(e.in_strips(tiles, {}, ZERO, part, rows))
+            body.extend(e.by_reduce_strips(tiles, {}, ZERO, part, rows))
             continue
         start, stop, step = part
         count = floordiv(sub(stop, start), int_const(step))

@@ -1,4 +1,4 @@
-"""Reduce loops of register tiles: several steps written out, and requests once for each line.
+"""Reduce loops of register tiles: several steps unrolled, and one prefetch for each line.
 
 Every sum takes its terms one by one in the order of the loops as they were.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 from tensorad.codegen.cost.operation_costs import cycles
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Fetch, Fold, For, Stmt
+from tensorad.codegen.loops.ir import Fold, For, Prefetch, Stmt
 from tensorad.codegen.loops.rewrite import mapped
 from tensorad.ir.elementary.cost import FUNCTION
 from tensorad.ir.expr import ZERO, Axis, Expr, add, axis, floordiv, int_const, mod, mul, sub
@@ -24,30 +24,30 @@ STEPS: Final = 4
 TAPS: Final = 9
 """Steps at most of loops that are written out whole."""
 
-Step = Fetch | Fold
+Step = Prefetch | Fold
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a tile asks for while it computes.
+class Prefetches:
+    """What a tile prefetches while it computes.
 
     Attributes:
-        some: a part of something, by how many steps pass until the next part is asked for.
+        some: a part of something, by how many steps pass until the next part is prefetched.
         lines: the first elements of lines that so many steps of the innermost loop read.
     """
 
-    some: Callable[[int], tuple[Fetch, ...]]
-    lines: tuple[Fetch, ...] = ()
+    some: Callable[[int], tuple[Prefetch, ...]]
+    lines: tuple[Prefetch, ...] = ()
     steps: int = 0
 
 
-def wait_for_operands(terms: Sequence[Expr]) -> bool:
+def are_load_bound(terms: Sequence[Expr]) -> bool:
     """Whether terms take few operations: of others arithmetic takes longer than loads."""
     return cycles(terms) < FUNCTION.cycles
 
 
 def reduce_loops(
-    loops: Sequence[Axis], body: Sequence[Step], asked: Asked, *, unrolled: bool
+    loops: Sequence[Axis], body: Sequence[Step], prefetches: Prefetches, *, unrolled: bool
 ) -> tuple[Stmt, ...]:
     """Loops around the step of a tile.
 
@@ -57,15 +57,15 @@ def reduce_loops(
     outer = list(loops)
     made: tuple[Stmt, ...]
     if not unrolled:
-        made = (*asked.some(1), *body)
+        made = (*prefetches.some(1), *body)
     elif taps := _taps(outer):
         places = product(*[range(a.extent or 0) for a in taps])
         copies: list[Mapping[Expr, Expr]] = []
         copies.extend([dict(zip(taps, map(int_const, p), strict=True)) for p in places])
         del outer[-len(taps) :]
-        made = (*_moved(asked.some(len(copies)), copies[0]), *_written(body, copies))
+        made = (*_moved(prefetches.some(len(copies)), copies[0]), *_written(body, copies))
     else:
-        made = _by_steps(outer.pop(), body, asked)
+        made = _by_steps(outer.pop(), body, prefetches)
     for k in reversed(outer):
         made = (For(k, made),)
     return made
@@ -81,17 +81,17 @@ def _taps(loops: Sequence[Axis]) -> list[Axis]:
     return []
 
 
-def _by_steps(k: Axis, body: Sequence[Step], asked: Asked) -> tuple[Stmt, ...]:
-    """A loop of which some steps are written out, in one over the lines asked for, and the rest."""
+def _by_steps(k: Axis, body: Sequence[Step], prefetches: Prefetches) -> tuple[Stmt, ...]:
+    """A loop of which some steps are unrolled, in one over the prefetched lines, and the rest."""
     count = linear_form(sub(k.upper, k.lower)).to_expr()
-    apart = STEPS * max(1, asked.steps // STEPS) if asked.lines else STEPS
+    apart = STEPS * max(1, prefetches.steps // STEPS) if prefetches.lines else STEPS
     whole = add(k.lower, mul(floordiv(count, int_const(apart)), int_const(apart)))
     line = axis(k.name, k.lower, whole, apart)
     four = line if apart == STEPS else axis(k.name, line, add(line, int_const(apart)), STEPS)
     copies: list[Mapping[Expr, Expr]] = [{k: add(four, int_const(n))} for n in range(STEPS)]
-    inner: tuple[Stmt, ...] = (*_moved(asked.some(STEPS), copies[0]), *_written(body, copies))
+    inner: tuple[Stmt, ...] = (*_moved(prefetches.some(STEPS), copies[0]), *_written(body, copies))
     inner = inner if four is line else (For(four, inner),)
-    inner = (*_moved(asked.lines, {k: line}), *inner)
+    inner = (*_moved(prefetches.lines, {k: line}), *inner)
     if mod(count, int_const(apart)) is ZERO:
         return (For(line, inner),)
     rest = axis(k.name, whole, k.upper)

@@ -9,11 +9,11 @@ from typing import Final
 from tensorad.codegen.contraction.blocking import Blocking
 from tensorad.codegen.contraction.digits import Mapping, digits, points
 from tensorad.codegen.contraction.emit.emitter import Emitter, Sums
-from tensorad.codegen.contraction.emit.pack import Emitted, Window, fill
+from tensorad.codegen.contraction.emit.pack import Emitted, PaddedWindow, fill
 from tensorad.codegen.contraction.emit.prefetch_gapped import (
-    ask_for_operand,
-    ask_for_results,
     panel_at,
+    panel_prefetches,
+    result_prefetches,
 )
 from tensorad.codegen.contraction.emit.shared_rows import shared_rows
 from tensorad.codegen.contraction.gapped_lanes import flat_read, shared_columns, stretched
@@ -118,26 +118,26 @@ class _InGaps(Emitter):
         beyond = b.gapped(lanes) - stretched(group, b.pitch, lanes)
         beyond -= b.pitch[-2] - shared if shared else 0  # zeros after the last row
         longer = (ceil(max(0, beyond) / b.pitch[0]), *[0 for _ in group[1:]])
-        window = Window(moved, local, self.ranges, shared, longer)
+        window = PaddedWindow(moved, local, self.ranges, shared, longer)
         self.scratch.append(window.tensor)
         self.lanes_value = flat_read(window.read(), (first, *group[1:]), PLACE)
         return window.fill()
 
     def folds(self, sums: Sums, lane: Expr, number: Expr, first_row: Expr) -> tuple[Stmt, ...]:
-        """The reduce loops of a tile; the outermost asks for what is stored and read later."""
+        """The reduce loops of a tile; the outermost prefetches what is stored and read later."""
         found = super().folds(sums, lane, number, first_row)
         (loop, *rest) = found
         if not isinstance(loop, For) or loop.axis.extent != size(self.c.reduced[0]):
             return found
         b, where = self.b, (loop.axis, first_row, len(sums.accs), lane, self.registers)
-        asked = ask_for_results(b, self.nest, self.here, *where)
+        prefetches = result_prefetches(b, self.nest, self.here, *where)
         if self.at is not None:
             panels = int_const(ceil(b.flat / b.panel))
             outer = digits(floordiv(add(self.at, ONE), panels), b.outer)
             steps = b.panel // prod(size(a) for a in b.group[1:])
             start = mul(mod(add(self.at, ONE), panels), int_const(steps))
-            asked += ask_for_operand(b, panel_at(outer, b.group, start), *where)
-        return (replace(loop, body=(*asked, *loop.body)), *rest)
+            prefetches += panel_prefetches(b, panel_at(outer, b.group, start), *where)
+        return (replace(loop, body=(*prefetches, *loop.body)), *rest)
 
     def lane_places(self, base: Expr, lane: Expr) -> Mapping:
         """Lanes are places of what is read; where there are no gaps, of the result, too."""

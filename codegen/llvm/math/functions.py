@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.llvm.math.far_angles import define_far, far_lanes
 from tensorad.codegen.llvm.math.powers import power
+from tensorad.codegen.llvm.math.range_reduction import define_large_angle, with_large_angles
 from tensorad.codegen.llvm.text import Code, Writer, mangled
 from tensorad.ir.elementary.table import FUNCTIONS
 
@@ -37,10 +37,10 @@ def _helper(w: Writer, op: str, args: tuple[str, ...]) -> str:
         inner = Writer(code, 0, w.dtype, w.lanes)
         far = FUNCTIONS[op].far if op in FUNCTIONS else None
         if far is not None:
-            define_far(code, op, far)
+            define_large_angle(code, op, far)
         result = _formula(inner, op, parameters)
         if far is not None:
-            far_lanes(inner, op, far.limit[w.dtype], parameters[0], result)
+            with_large_angles(inner, op, far.limit[w.dtype], parameters[0], result)
         code.line(f"ret {w.type} {result}")
         head = ", ".join([f"{w.type} {p}" for p in parameters])
         lines = [f"define internal {w.type} @{name}({head}) nounwind {{", "entry:"]

@@ -210,12 +210,12 @@ class Target:
         """(the sum of what can be gathered, the rest)."""
         total: Expr | None = None
         scattered: list[Contribution] = []
-        crowded = self.crowded(axes)
+        scattered_domains = self.scattered_domains(axes)
         joining = scattered_along(self.contributions, axes, len(self.batch))
         for members in merged(self.contributions):
             c = sum_of(members)
             note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
-            direct = c.axes in crowded or c.axes in joining
+            direct = c.axes in scattered_domains or c.axes in joining
             sparse = [_reached(m, m.sparse) for m in members if m.sparse is not None]
             sparse = sparse if len(sparse) == len(members) else []
             part = None if direct else best_gather(c, sparse, axes, len(self.batch))
@@ -225,7 +225,7 @@ class Target:
                 continue
             if part is None:
                 scattered += sparse or [c]
-                why = _ALONG if c.axes in joining else crowded.get(c.axes)
+                why = _ALONG if c.axes in joining else scattered_domains.get(c.axes)
                 note(Decision((self.of,), "scattered", why or _why_scattered(c, bool(sparse))))
                 continue
             note(Decision((self.of,), "gathered"))
@@ -236,7 +236,7 @@ class Target:
             total = const(0, self.of.dtype)
         return total, scattered
 
-    def crowded(self, axes: tuple[Axis, ...]) -> dict[tuple[Axis, ...], str]:
+    def scattered_domains(self, axes: tuple[Axis, ...]) -> dict[tuple[Axis, ...], str]:
         """The domains whose contributions are scattered in one pass, and why."""
         count: dict[tuple[Axis, ...], int] = {}
         for c in self.contributions:

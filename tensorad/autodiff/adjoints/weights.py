@@ -28,9 +28,9 @@ _TOGETHER: Final = "all reads of the formula take one pass together, and more ap
 class WeightedTarget(Target):
     """The adjoint of one tensor, to which formulas with many reads contribute."""
 
-    def crowded(self, axes: tuple[Axis, ...]) -> dict[tuple[Axis, ...], str]:
+    def scattered_domains(self, axes: tuple[Axis, ...]) -> dict[tuple[Axis, ...], str]:
         """Besides, the domains whose reads, gathered one by one, visit more points."""
-        found = super().crowded(axes)
+        found = super().scattered_domains(axes)
         groups: dict[tuple[Axis, ...], list[Contribution]] = {}
         for c in self.contributions:
             groups.setdefault(c.axes, []).append(c)

@@ -10,7 +10,7 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from tensorad.autodiff.counting.apart import MOST_POINTS
+from tensorad.autodiff.counting.contribution_points import MOST_POINTS
 from tensorad.autodiff.counting.cost import SAMPLE, width
 from tensorad.autodiff.counting.products import products
 from tensorad.autodiff.counting.visits import Visits
@@ -24,7 +24,7 @@ from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.order import axes_in, sizes_in
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
-from tensorad.simplify.formula.short_circuit import asked_in_turn
+from tensorad.simplify.formula.short_circuit import short_circuited
 
 Sizes = dict[Expr, int]
 Heard = tuple[list[Tensor], Sequence[Record]]
@@ -122,7 +122,7 @@ class _Count:
         found, records = ways[best]
         plans = [best] if best else []
         if rank[best][0] > 0:
-            turned = asked_in_turn(found, dict.fromkeys(topological_ops([self.y, *self.given])))
+            turned = short_circuited(found, dict.fromkeys(topological_ops([self.y, *self.given])))
             if self.multiplied(turned) < multiplied[best]:
                 found, plans = turned, [*plans, "tests in turn"]
         return found, [

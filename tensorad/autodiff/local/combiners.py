@@ -24,7 +24,7 @@ from tensorad.autodiff.local.rescaled import rescaled, sum_terms
 from tensorad.autodiff.local.selections import Selection, selected_components, selection
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.decisions import Decision, note
-from tensorad.ir.analysis.levels import fold_key
+from tensorad.ir.analysis.levels import first_component
 from tensorad.ir.expr import (
     Expr,
     Read,
@@ -117,7 +117,7 @@ def fold_groups(op: Compute) -> list[tuple[Reduce, dict[int, int], dict[int, int
     groups: dict[Expr, tuple[Reduce, dict[int, int], dict[int, int]]] = {}
     for n, e in enumerate(op.bodies):
         if isinstance(e, Reduce) and e.dtype.is_float:
-            first, swept, beside = groups.setdefault(fold_key(e), (e, {}, {}))
+            first, swept, beside = groups.setdefault(first_component(e), (e, {}, {}))
             (swept if is_fold(op, n) else beside)[e.index] = n
     found = []
     for first, swept, beside in groups.values():
@@ -144,7 +144,7 @@ def winners(op: Compute, e: Reduce, chosen: Selection) -> tuple[Tensor, ...]:
     axes, of the m-th of the n components that it may be taken from.
     """
     known = _winners.setdefault(op, {})
-    key = fold_key(e)
+    key = first_component(e)
     if key not in known:
         known[key] = _make_winners(op, e, chosen)
     return known[key]

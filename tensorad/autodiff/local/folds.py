@@ -17,7 +17,7 @@ from tensorad.autodiff.local.scan_forms import traced_scan
 from tensorad.autodiff.local.scans import Head, Heads, reverse_sweep
 from tensorad.autodiff.local.steps import jacobian_entries
 from tensorad.ir.analysis.decisions import Decision, note
-from tensorad.ir.analysis.levels import fold_key
+from tensorad.ir.analysis.levels import first_component
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import (
     TRUE,
@@ -38,7 +38,7 @@ Wanted = Callable[[Read], bool]
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class FoldScan:
     """A reduction's fold as a scan, of the components that the wanted ones depend on.
 
     Attributes:
@@ -53,16 +53,18 @@ class Fold:
 
 
 FoldKey = tuple[Expr, object]
-"""One fold (`fold_key`), and the components asked for."""
-_folds: WeakKeyDictionary[Compute, dict[FoldKey, Fold]] = WeakKeyDictionary()
+"""One fold (`first_component`), and the components asked for."""
+_folds: WeakKeyDictionary[Compute, dict[FoldKey, FoldScan]] = WeakKeyDictionary()
 _factors: WeakKeyDictionary[Compute, dict[FoldKey, list[dict[int, Tensor]]]] = WeakKeyDictionary()
 
 
 def fold_outputs(op: Compute, e: Reduce) -> dict[int, int]:
     """component -> the number of its output, for those of one fold that have one."""
-    key = fold_key(e)
+    key = first_component(e)
     return {
-        b.index: n for n, b in enumerate(op.bodies) if isinstance(b, Reduce) and fold_key(b) is key
+        b.index: n
+        for n, b in enumerate(op.bodies)
+        if isinstance(b, Reduce) and first_component(b) is key
     }
 
 
@@ -70,7 +72,7 @@ def fold_terms(op: Compute, component: int, e: Reduce, wanted: Wanted) -> list[T
     """The linear terms of output `component`, the fold `e`: the head is still to come."""
     fold = _fold(op, e, (e.index,))
     known = _factors.setdefault(op, {})
-    key = (fold_key(e), e.index)
+    key = (first_component(e), e.index)
     if key not in known:
 
         def one(_: Sequence[Expr]) -> Expr:
@@ -99,7 +101,7 @@ def fold_adjoint_terms(
     return _terms(op, e.index, e, fold, sweep.elements[0], wanted)
 
 
-def _last_heads(fold: Fold, heads: Mapping[int, Head]) -> Heads:
+def _last_heads(fold: FoldScan, heads: Mapping[int, Head]) -> Heads:
     none = [None] * fold.scan.combiner.arity
     last = [heads.get(c) for c in fold.components]
     return Heads(none, none, [*last, *none[len(last) :]])
@@ -109,7 +111,7 @@ def _terms(
     op: Compute,
     component: int,
     e: Reduce,
-    fold: Fold,
+    fold: FoldScan,
     factors: Mapping[int, Tensor],
     wanted: Wanted,
 ) -> list[Term]:
@@ -122,7 +124,7 @@ def _terms(
     return terms
 
 
-def _smooth(e: Reduce, fold: Fold) -> list[int]:
+def _smooth(e: Reduce, fold: FoldScan) -> list[int]:
     """The scan's elements that read float tensors."""
     return [
         d
@@ -131,16 +133,16 @@ def _smooth(e: Reduce, fold: Fold) -> list[int]:
     ]
 
 
-def _fold(op: Compute, e: Reduce, wanted: tuple[int, ...]) -> Fold:
+def _fold(op: Compute, e: Reduce, wanted: tuple[int, ...]) -> FoldScan:
     components = closure(e.combiner, wanted)
     known = _folds.setdefault(op, {})
-    key = (fold_key(e), components)
+    key = (first_component(e), components)
     if key not in known:
         known[key] = _make_fold(op, e, components)
     return known[key]
 
 
-def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> Fold:
+def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> FoldScan:
     box = Box.around(e.axes)
     mapping = fresh_axes((*op.axes, *e.axes))
     rows = tuple([a for a in (mapping[a] for a in op.axes) if isinstance(a, Axis)])
@@ -165,7 +167,7 @@ def _make_fold(op: Compute, e: Reduce, components: tuple[int, ...]) -> Fold:
         exclusive=True,
         source=op.source,
     )
-    return Fold(traced_scan(scan), components, place)
+    return FoldScan(traced_scan(scan), components, place)
 
 
 def _layout(axes: Sequence[Axis], sources: Sequence[Expr]) -> list[int]:

@@ -58,8 +58,8 @@ class Heads:
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
-    """What a reverse sweep finds, per seed: adjoints of elements and of the starts.
+class StepAdjoints:
+    """What a reverse sweep of a scan finds, per seed: adjoints of elements and of the starts.
 
     elements[r][d] is stored where the scan's steps keep states, behind the leading axes.
     """
@@ -74,7 +74,7 @@ def reverse_sweep(
     wanted: Sequence[int],
     lead: tuple[Axis, ...] = (),
     name: str = "",
-) -> Sweep:
+) -> StepAdjoints:
     """The adjoints of the elements `wanted`, for every seed at once, by one scan backwards.
 
     With B the adjoint that later steps send to the state a step leaves, and H the heads of
@@ -92,7 +92,7 @@ def reverse_sweep(
     builder.use(found_states(op))
     made = builder.scan(op, lead, name or f"d{op.name}.steps", not op.reverse)
     kept, last = outputs(made), last_states(made)
-    return Sweep(
+    return StepAdjoints(
         [{d: kept[n] for d, n in elements.items()} for _, elements in columns],
         [{c: last[n] for c, n in states.items()} for states, _ in columns],
     )

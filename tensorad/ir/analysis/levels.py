@@ -83,7 +83,7 @@ def loop_levels(
         level = replace(empty, need=_needs(tops, follow))
         found.append(level)
         for members in _folds(level.need):
-            first, key = members[0], fold_key(members[0])
+            first, key = members[0], first_component(members[0])
             uses = (*level.items, reduce(either, [level.need[e] for e in members]))
             outer, inner = split_condition(first.condition, first.axes)
             points = tuple([i for i in (*uses, outer, *first.axes) if i is not TRUE])
@@ -98,7 +98,7 @@ def loop_levels(
     return found, sites
 
 
-def fold_key(e: Reduce) -> Expr:
+def first_component(e: Reduce) -> Expr:
     """Component 0: one node for all components of a fold."""
     return reduce_expr(e.combiner, e.sources, e.axes, e.condition, 0)
 
@@ -123,7 +123,7 @@ def _folds(need: dict[Expr, Expr]) -> list[list[Reduce]]:
     groups: dict[Expr, list[Reduce]] = {}
     for e in need:
         if isinstance(e, Reduce):
-            groups.setdefault(fold_key(e), []).append(e)
+            groups.setdefault(first_component(e), []).append(e)
     return list(groups.values())
 
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from tensorad import te
+from tensorad.codegen.caches.cache_hints import streamed_tensors, tensors_beyond_l2
 from tensorad.codegen.caches.fuse_passes import with_row_passes
-from tensorad.codegen.caches.hints import far_tensors, streamed_tensors
 from tensorad.codegen.caches.kernel_passes import finished_kernel
-from tensorad.codegen.caches.misaligned_tiles import through_strips
+from tensorad.codegen.caches.misaligned_tiles import with_tile_buffers
 from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
 from tensorad.codegen.caches.pass_legality import with_pass
-from tensorad.codegen.caches.prefetch_indirect import picked_rows, with_rows_ahead
-from tensorad.codegen.caches.symbolic_strips import in_strips
+from tensorad.codegen.caches.prefetch_indirect import indirect_rows, with_indirect_prefetches
+from tensorad.codegen.caches.symbolic_strips import with_symbolic_strips
 from tensorad.codegen.directives import Choices, Schedules
-from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
+from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Store
 from tensorad.codegen.loops.visit import statements
 from tensorad.ir.dtypes import INT8, INT64
 from tensorad.ir.expr import Expr, axis, call, int_const, read
@@ -69,7 +69,7 @@ def streaming(kernel: Kernel) -> int:
 def test_stores_beyond_the_caches_stream() -> None:
     (k,) = fused([doubled()], [X])
     with described("l2=1000000,l3=10000000"):
-        assert streamed_tensors(k, Schedules()) == far_tensors(k, beyond=False) == []
+        assert streamed_tensors(k, Schedules()) == tensors_beyond_l2(k, assume_large=False) == []
         assert streaming(finished_kernel(k, Schedules())) == 0
     with described(TINY):
         assert streamed_tensors(k, Schedules()) == [*k.writes]
@@ -146,11 +146,13 @@ def test_rows_that_data_picks_are_asked_for() -> None:
     store = Store((y,), (i, j), (read(table, (read(PICK, (i,)), j)),))
     lanes = For(j, (store,), "vector")
     loop = For(i, (lanes,))
-    assert [t for t, _ in picked_rows(lanes, {table: None}, i)] == [table]
-    assert picked_rows(lanes, {table: None}, None) == []
-    made = with_rows_ahead(loop, {table: None})
-    assert [s.tensor for s in statements([made]) if isinstance(s, Fetch)] == [table]
-    assert not any(isinstance(s, Fetch) for s in statements([with_rows_ahead(loop, {})]))
+    assert [t for t, _ in indirect_rows(lanes, {table: None}, i)] == [table]
+    assert indirect_rows(lanes, {table: None}, None) == []
+    made = with_indirect_prefetches(loop, {table: None})
+    assert [s.tensor for s in statements([made]) if isinstance(s, Prefetch)] == [table]
+    assert not any(
+        isinstance(s, Prefetch) for s in statements([with_indirect_prefetches(loop, {})])
+    )
     given = {table: np.arange(100.0 * M).reshape(100, M), PICK: np.arange(N)[::-1] * 7}
     before, after = (computed(kernel_of([s], [y]), given)[0] for s in (loop, made))
     np.testing.assert_array_equal(before, after)
@@ -164,7 +166,7 @@ def test_rows_that_begin_inside_of_lines_go_through_buffers(width: int, streams:
     rows = [Store((y,), (int_const(r), lane), (read(x, (lane, int_const(r))),)) for r in range(16)]
     strip = For(lane, tuple(rows), "vector", within=axis("j", 0, width))
     body = (For(outer, (strip,)),)
-    made, buffers = through_strips(body, [y] if streams else [])
+    made, buffers = with_tile_buffers(body, [y] if streams else [])
     assert bool(buffers) == (streams and width == 37)
     check_same(kernel_of(body, [y]), kernel_of(made, [y], buffers), None, x)
 
@@ -174,7 +176,7 @@ def test_tiles_across_symbolic_rows_take_strips(streams: bool) -> None:
     y = turned(SYMBOLIC)
     with described(TINY):
         (k,) = fused([y], [SYMBOLIC])
-        body, buffers = in_strips(k.body, [y] if streams else [])
+        body, buffers = with_symbolic_strips(k.body, [y] if streams else [])
     assert (len(loops_in(body)) > len(loops_in(k.body))) == streams
     made = replace(k, body=body, scratch=(*k.scratch, *buffers))
     for sizes in ({"n": 5, "m": 7}, {"n": 48, "m": 64}):

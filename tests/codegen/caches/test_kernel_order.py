@@ -7,7 +7,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
-from tensorad.codegen.caches.kernel_order import in_memory_order
+from tensorad.codegen.caches.kernel_order import in_peak_memory_order
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import LoopProgram
 from tensorad.codegen.loops.verify import verify_loops
@@ -59,7 +59,7 @@ def test_sizes_may_be_symbolic() -> None:
 def test_an_order_stays_that_needs_no_more() -> None:
     outputs, x = chain(100, 3)
     program = lower_program(outputs, [x], schedule=False)
-    assert in_memory_order(program) is program  # two steps are there at once in any order
+    assert in_peak_memory_order(program) is program  # two steps are there at once in any order
 
 
 def test_results_that_leave_all_caches_stay() -> None:
@@ -125,7 +125,7 @@ def peak(program: LoopProgram) -> int:
 def test_random_programs_need_no_more_than_before(seed: int) -> None:
     rng = np.random.default_rng(seed)
     program = random_program(rng, 25)
-    found = in_memory_order(program)
+    found = in_peak_memory_order(program)
     verify_loops(found)
     assert sorted(map(id, found.kernels)) == sorted(map(id, program.kernels))
     assert found is program or peak(found) < peak(program)

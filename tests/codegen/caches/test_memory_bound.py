@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
-from tensorad.codegen.caches.streaming_buffers import through_buffers
+from tensorad.codegen.caches.write_combining import with_write_combining
 from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Assign, For, Kernel, LoopProgram, Store
@@ -224,7 +224,7 @@ def test_rows_of_few_columns_are_transposed(columns: int, dtype: str) -> None:
     np.testing.assert_array_equal(across(x), x.T)
 
 
-def test_whole_tiles_stream_and_ask_ahead() -> None:
+def test_whole_tiles_stream_and_prefetch() -> None:
     y, a = transposed((256, 64), "float32")
     streamed = text_of([y], [a])
     assert streamed.count("!nontemporal") == 16
@@ -306,7 +306,7 @@ def test_a_loop_whose_registers_another_uses_does_not_run_beside_it(register: st
         For(j, (Store((y,), (i, j), (value,)),), "vector"),
     )
     start = Assign((total, count), (zero, zero))
-    rows, buffers = through_buffers((start, before, For(i, body)), {y: None}, (z,))
+    rows, buffers = with_write_combining((start, before, For(i, body)), {y: None}, (z,))
     assert len(buffers) == 1
     assert len(rows) == (2 if register == "none" else 3)
     loops = LoopProgram((x,), (y,), (Kernel("Y", rows, (y, z), (x,), tuple(buffers)),))
@@ -325,7 +325,7 @@ def test_long_rows_are_transposed_in_strips_that_reach_whole_lines() -> None:
     assert not any(s.covering for s in statements(plain) if isinstance(s, For))
 
 
-def test_short_rows_that_follow_each_other_are_not_asked_for() -> None:
+def test_short_rows_that_follow_each_other_are_not_prefetched() -> None:
     """The processor follows one stream by itself, and asking takes its time."""
     x, k = te.placeholder((8192, 256), name="X"), te.reduce_axis(128, name="k")
     halves = te.compute((8192,), lambda i: te.sum(x[i, k], axis=k), name="H")
@@ -362,7 +362,7 @@ def test_short_rows_are_stored_whole_where_others_are_read_across() -> None:
         np.testing.assert_array_equal(got, x.transpose(0, 2, 3, 1))
 
 
-def test_rows_that_lie_apart_are_not_asked_for_beyond_their_ends() -> None:
+def test_rows_that_lie_apart_are_not_prefetched_beyond_their_ends() -> None:
     b = te.placeholder((20, 300, 100), name="B")
     across = te.compute((300, 20, 100), lambda i, n, j: b[n, i, j], "Y")
     assert "llvm.prefetch" not in text_of([across], [b], "l2=4096,l3=100000000")
@@ -416,7 +416,7 @@ def test_rows_that_are_long_computed_are_stored_without_copies(functions: int) -
     np.testing.assert_allclose(have, want * by[:, None], rtol=1e-5)
 
 
-def test_later_rows_are_asked_for_up_to_the_line_of_their_last_element() -> None:
+def test_later_rows_are_prefetched_up_to_the_line_of_their_last_element() -> None:
     """Rows of whole lines that begin inside of one: their last line is nobody else's first soon."""
     x = te.placeholder((64, 2048), name="X")
     text = text_of([topi.nn.softmax(x)], [x], "l2=262144,l3=100000")

@@ -10,8 +10,8 @@ import tensorad as ta
 from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.building import build
-from tensorad.codegen.loops.ir import Fetch, Fold, For, Stmt, Store
-from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.ir import Fold, For, Prefetch, Stmt, Store
+from tensorad.codegen.loops.vector_loops import is_vectorised
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.expr import Expr
@@ -40,7 +40,7 @@ def body(x: Tensor, y: Tensor, passes: bool | None = None) -> list[Stmt]:
 
 def loops(found: list[Stmt]) -> list[For]:
     """The loops in lanes."""
-    return [s for s in found if isinstance(s, For) and runs_in_lanes(s)]
+    return [s for s in found if isinstance(s, For) and is_vectorised(s)]
 
 
 def test_a_sum_runs_in_the_pass_that_stores_its_terms() -> None:
@@ -61,20 +61,20 @@ def test_passes_stay_apart_where_another_lane_is_read() -> None:
 
 
 def test_a_later_row_is_fetched_where_several_passes_read_it() -> None:
-    def fetched(rows: int) -> list[Fetch]:
+    def fetched(rows: int) -> list[Prefetch]:
         x = te.placeholder((rows, M), name="X")
         k = te.reduce_axis(M, name="k")
         top = te.compute((rows,), lambda i: te.max(x[i, k], axis=k), name="T")
         y = te.compute((rows, M), lambda i, j: te.exp(x[i, j] - top[i]), name="Y")
         k1 = te.reduce_axis(M, name="k1")
         s = te.compute((rows,), lambda i: te.sum(y[i, k1], axis=k1), name="S")
-        return [f for f in body(x, s) if isinstance(f, Fetch)]
+        return [f for f in body(x, s) if isinstance(f, Prefetch)]
 
     assert [f.tensor.name for f in fetched(4096)] == ["X"]
     assert not fetched(16)  # all of it is in the second cache
 
 
-def test_passes_share_what_is_asked_for() -> None:
+def test_passes_share_what_is_prefetched() -> None:
     """Each of two arrays in another pass, the second one in that which stores, where both compute
     alike; both beside exponentials."""
 
@@ -82,7 +82,7 @@ def test_passes_share_what_is_asked_for() -> None:
         with described("l1=32768,l2=262144,l3=1048576"):
             (kernel,) = lower_program(outputs, inputs).kernels[:1]
         return [
-            [f.tensor.name for f in s.body if isinstance(f, Fetch)]
+            [f.tensor.name for f in s.body if isinstance(f, Prefetch)]
             for s in loops([*statements(kernel.body)])
         ]
 

@@ -12,7 +12,7 @@ import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
+from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Store
 from tensorad.codegen.loops.substitute import joined_strips
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
@@ -141,7 +141,7 @@ def test_versions_read_inside_of_their_arrays(n: int) -> None:
         kernel = kernel_of(pool(te.size("n")))
         f = build(*pool(te.size("n")))
     inside, beyond = [s for s in kernel.body if isinstance(s, For)]
-    bands = [any(isinstance(c, Fetch) for c in statements(s.body)) for s in (inside, beyond)]
+    bands = [any(isinstance(c, Prefetch) for c in statements(s.body)) for s in (inside, beyond)]
     assert bands == [False, True]  # rows of a large array come in the order of memory
     for at_end in (False, True):
         arrays = [guarded(s, "float64", at_end) for s in ((n, 6, 22), (n, 3, 11))]

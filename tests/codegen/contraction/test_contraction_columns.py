@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorad.building import build
-from tensorad.codegen.loops.ir import Fetch, Kernel
+from tensorad.codegen.loops.ir import Kernel, Prefetch
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
@@ -54,9 +54,9 @@ def test_speeds_need_not_be_said(speeds: str) -> None:
         f"{FAR},read=60000000000",
     ],
 )
-def test_columns_are_asked_for_where_sums_take_as_long(changes: str) -> None:
+def test_columns_are_prefetched_where_sums_take_as_long(changes: str) -> None:
     kernel = planned(changes)
-    assert {s.tensor.name for s in statements(kernel.body) if isinstance(s, Fetch)} == {"B"}
+    assert {s.tensor.name for s in statements(kernel.body) if isinstance(s, Prefetch)} == {"B"}
     assert panel(kernel) == []
 
 

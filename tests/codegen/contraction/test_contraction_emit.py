@@ -15,11 +15,11 @@ from tensorad.codegen.contraction.digits import digits, digits_below, dim, merge
 from tensorad.codegen.contraction.emit.emitter import Emitter
 from tensorad.codegen.contraction.emit.pack import Emitted, fill, panel_nest
 from tensorad.codegen.contraction.emit.panel import position
-from tensorad.codegen.contraction.emit.prefetch import ahead_of
+from tensorad.codegen.contraction.emit.prefetch import product_prefetch
 from tensorad.codegen.contraction.emit.prefetch_gapped import panel_at
 from tensorad.codegen.contraction.emit.reduce_strips import in_strip, strips_of_tiles
 from tensorad.codegen.contraction.emit.shared_rows import shared_rows
-from tensorad.codegen.contraction.emit.unroll import Asked, reduce_loops, wait_for_operands
+from tensorad.codegen.contraction.emit.unroll import Prefetches, are_load_bound, reduce_loops
 from tensorad.codegen.contraction.emit.write import emit_contraction
 from tensorad.codegen.contraction.nonfinite_padding import added_up_again
 from tensorad.codegen.contraction.operand_layout import are_same, can_relayout, in_place, tap_groups
@@ -27,7 +27,7 @@ from tensorad.codegen.contraction.reasons import explain_blocking
 from tensorad.codegen.contraction.recognise import Contraction, recognise
 from tensorad.codegen.contraction.reduce_blocks import blocks, in_block
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store
+from tensorad.codegen.loops.ir import Assign, Fold, For, If, Prefetch, Stmt, Store
 from tensorad.codegen.loops.visit import statements
 from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.combiner import sum_combiner
@@ -200,7 +200,7 @@ def test_several_steps_are_written_out() -> None:
     out = te.placeholder((), "float64", name="T")
     counts = []
     for unrolled in (False, True):
-        loops = reduce_loops([k], [step], Asked(lambda n: ()), unrolled=unrolled)
+        loops = reduce_loops([k], [step], Prefetches(lambda n: ()), unrolled=unrolled)
         begin = Assign((acc,), (const(0.0, FLOAT64),))
         body = [begin, *loops, Store((out,), (), (acc,))]
         given = arrays_for(B)
@@ -209,14 +209,14 @@ def test_several_steps_are_written_out() -> None:
         )
         counts.append(sum([isinstance(s, Fold) for s in statements(loops)]))
     assert counts[0] == 1 < counts[1]
-    assert wait_for_operands([term])
-    assert not wait_for_operands([te.exp(term)])
+    assert are_load_bound([term])
+    assert not are_load_bound([te.exp(term)])
 
 
 def test_the_next_product_is_asked_for_where_it_is_far() -> None:
     b = planned(product(), FORCED[0])
     values = [b.rows.value, b.lanes.value]
-    assert ahead_of(b, values, [], ZERO) is None  # all of it is near
+    assert product_prefetch(b, values, [], ZERO) is None  # all of it is near
 
 
 def test_a_nan_behind_padding_is_added_up_again() -> None:
@@ -239,4 +239,4 @@ def test_a_nan_behind_padding_is_added_up_again() -> None:
     np.testing.assert_array_equal(computed(kernel, arrays)[0], interpret([y], arrays)[0])
     plain = contraction(product())
     assert added_up_again(plain, plain.nest) == ((), [])
-    assert not any(isinstance(s, Fetch) for s in statements(again))
+    assert not any(isinstance(s, Prefetch) for s in statements(again))

@@ -12,7 +12,7 @@ from tensorad.building import build
 from tensorad.codegen.contraction.gapped_lanes import pitches, steps_of_panel, stretched
 from tensorad.codegen.contraction.recognise import recognise
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.ir import Fetch, For, LoopProgram
+from tensorad.codegen.loops.ir import For, LoopProgram, Prefetch
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
@@ -146,11 +146,13 @@ def test_lanes_in_windows_of_any_width(width: int, dtype: str) -> None:
     assert np.allclose(found, plain, rtol=1e-4 if dtype == "float32" else 1e-12, equal_nan=True)
 
 
-def test_what_comes_from_memory_is_asked_for_a_panel_ahead() -> None:
+def test_what_comes_from_memory_is_prefetched_a_panel_ahead() -> None:
     y, inputs = convolution(8, (20, 20), 1)
     for l2, asked in ((1 << 14, {y, inputs[0]}), (1 << 22, set())):
         program = lowered(y, inputs, "gaps", l2)
-        fetched = [s for k in program.kernels for s in statements(k.body) if isinstance(s, Fetch)]
+        fetched = [
+            s for k in program.kernels for s in statements(k.body) if isinstance(s, Prefetch)
+        ]
         assert {s.tensor for s in fetched} == asked
 
 

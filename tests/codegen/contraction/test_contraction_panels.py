@@ -19,7 +19,7 @@ from tensorad.codegen.contraction.register_tiles import (
     even_lanes,
 )
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.ir import Fetch, Fold, For, If, Kernel, Stmt, Store
+from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Prefetch, Stmt, Store
 from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
@@ -63,12 +63,12 @@ def test_panels_fill_the_second_cache_whatever_the_last_one_is(n: int, dtype: st
     assert depth == min(n, 1024)  # few blocks: results are read and stored again for each
 
 
-def reduce_loops(body: tuple[Stmt, ...]) -> Iterator[tuple[For, list[Fetch], int]]:
+def reduce_loops(body: tuple[Stmt, ...]) -> Iterator[tuple[For, list[Prefetch], int]]:
     """The reduce loops that ask for something, what they ask for, and the rows of their tile."""
     for s in statements(body):
         if isinstance(s, For) and s.kind != "vector":
             inner = [c for c in s.body if isinstance(c, Fold)]
-            asked = [c for c in s.body if isinstance(c, Fetch)]
+            asked = [c for c in s.body if isinstance(c, Prefetch)]
             inner = inner or [c for c in statements(s.body) if isinstance(c, Fold)]
             loops = [c for c in s.body if isinstance(c, For)]
             if asked and inner and all(c.kind != "vector" for c in loops):
@@ -83,7 +83,7 @@ def value(index: Expr, known: dict[Expr, Expr]) -> int:
     return int(found.value)
 
 
-def test_sums_of_the_next_rows_are_asked_for_line_by_line() -> None:
+def test_sums_of_the_next_rows_are_prefetched_line_by_line() -> None:
     y, inputs = product(60, 600, 256)
     kernel = packed(y, inputs, SMALL)
     (panel,) = kernel.scratch
@@ -127,9 +127,9 @@ def test_slivers_share_what_the_next_rows_read() -> None:
         assert value(fetches[0].indices[1], {loop.axis: int_const(7)}) == 7
 
 
-def packing(kernel: Kernel) -> list[tuple[list[For], Fetch | None]]:
+def packing(kernel: Kernel) -> list[tuple[list[For], Prefetch | None]]:
     """The loops around what is packed into panels, and what the innermost asks for."""
-    found: list[tuple[list[For], Fetch | None]] = []
+    found: list[tuple[list[For], Prefetch | None]] = []
 
     def visit(s: Stmt, around: list[For]) -> None:
         if isinstance(s, If):
@@ -139,7 +139,7 @@ def packing(kernel: Kernel) -> list[tuple[list[For], Fetch | None]]:
             for c in s.body:
                 visit(c, [*around, s])
         elif isinstance(s, Store) and any(s.tensors[0] is t for t in kernel.scratch):
-            asked = [f for f in around[-1].body if isinstance(f, Fetch)]
+            asked = [f for f in around[-1].body if isinstance(f, Prefetch)]
             found.append((around, asked[0] if asked else None))
 
     for s in kernel.body:
@@ -148,7 +148,7 @@ def packing(kernel: Kernel) -> list[tuple[list[For], Fetch | None]]:
 
 
 @pytest.mark.parametrize(("n", "dtype"), [(512, "float32"), (512, "float64"), (2048, "float64")])
-def test_packing_takes_all_slivers_of_a_step_and_asks_for_later_steps(n: int, dtype: str) -> None:
+def test_packing_takes_all_slivers_of_a_step_and_prefetches_later_steps(n: int, dtype: str) -> None:
     kernel = packed(*product(n, n, n, dtype), f"{LARGE},l3=16777216")
     (panel,) = kernel.scratch
     slivers, _, lanes = panel.shape
@@ -168,7 +168,7 @@ def test_packing_takes_all_slivers_of_a_step_and_asks_for_later_steps(n: int, dt
 def test_what_stays_in_half_of_the_second_cache_is_packed_without_asking() -> None:
     for columns, asked in ((256, False), (512, True)):
         kernel = packed(*product(512, 512, columns), LARGE)
-        fetched = [s.tensor.name for s in statements(kernel.body) if isinstance(s, Fetch)]
+        fetched = [s.tensor.name for s in statements(kernel.body) if isinstance(s, Prefetch)]
         assert ("B" in fetched) is asked
 
 
@@ -205,12 +205,12 @@ def picked(batch: bool) -> tuple[Tensor, list[Tensor]]:
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_rows_that_data_picks_are_not_asked_for(batch: bool) -> None:
+def test_rows_that_data_names_are_not_prefetched(batch: bool) -> None:
     """Which one comes after the last is not there; products of a batch have all their rows."""
     y, inputs = picked(batch)
     with described(SMALL):
         program = lower_program([y], inputs, choices=Choices(contract=True, pack="panel"))
-    asked = {s.tensor for s in statements(program.kernels[-1].body) if isinstance(s, Fetch)}
+    asked = {s.tensor for s in statements(program.kernels[-1].body) if isinstance(s, Prefetch)}
     assert asked - {inputs[1]} == ({y, inputs[0]} if batch else {y})
 
 
@@ -227,29 +227,29 @@ def batched(count: int | Size, columns: int) -> tuple[Tensor, list[Tensor]]:
 
 @pytest.mark.parametrize("count", [64, te.size("n")])
 @pytest.mark.parametrize("columns", [64, 1024])
-def test_a_product_of_a_batch_asks_for_the_next_one(count: int | Size, columns: int) -> None:
+def test_a_product_of_a_batch_prefetches_the_next_one(count: int | Size, columns: int) -> None:
     """For its results, too, where half of the second cache has room for all."""
     y, (a, b) = batched(count, columns)
     with described(LARGE):
         (kernel,) = lower_program([y], [a, b]).kernels
-    asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Fetch)}
+    asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Prefetch)}
     assert asked == ({a, b, y} if columns == 64 else {a, b})
 
 
 def without(body: tuple[Stmt, ...], t: Tensor) -> tuple[Stmt, ...]:
     """The same, but `t` is not asked for."""
-    kept = [s for s in body if not isinstance(s, Fetch) or s.tensor is not t]
+    kept = [s for s in body if not isinstance(s, Prefetch) or s.tensor is not t]
     inner = [replace(s, body=without(s.body, t)) if isinstance(s, For) else s for s in kept]
     return tuple(inner)
 
 
 @pytest.mark.parametrize("columns", [256, 512])
-def test_results_that_pass_the_caches_are_not_asked_for(columns: int) -> None:
+def test_results_that_pass_the_caches_are_not_prefetched(columns: int) -> None:
     """Shorter rows are stored as usual: their ends, in parts of lines, take as long as a tile."""
     y, inputs = batched(32, columns)
     with described("registers=32,vector_bytes=64,cores=1,l2=1048576,l3=1048576"):
         (kernel,) = lower_program([y], inputs).kernels
-        assert y in {s.tensor for s in statements(kernel.body) if isinstance(s, Fetch)}
+        assert y in {s.tensor for s in statements(kernel.body) if isinstance(s, Prefetch)}
         kernels = kernel, replace(kernel, body=without(kernel.body, y))
         one, other = (kernel_text(k, kernel_key(k)[1])[0] for k in kernels)
     assert (one == other) is ("!nontemporal" in one) is (columns == 512)

@@ -68,7 +68,7 @@ def contractions(formula: Formula, monkeypatch: pytest.MonkeyPatch) -> Asked:
 
     head = te.placeholder(y.shape, name="H")
     with monkeypatch.context() as patch:
-        patch.setattr("tensorad.codegen.contraction.claim.plan_contraction", heard)
+        patch.setattr("tensorad.codegen.contraction.plan_pieces.plan_contraction", heard)
         lower_program([y, *vjp(y, inputs, head)], [*inputs, head])
     assert len(found) >= 3
     return found

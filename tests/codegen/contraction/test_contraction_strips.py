@@ -8,7 +8,7 @@ import pytest
 from tensorad import te
 from tensorad.building import build, lower
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.ir import Fetch, Fold, For, Kernel, Store
+from tensorad.codegen.loops.ir import Fold, For, Kernel, Prefetch, Store
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
@@ -40,7 +40,7 @@ def at_start(e: Expr) -> int:
 @pytest.mark.parametrize("columns", [10_000, 1_000])
 def test_columns_of_long_rows_are_fetched_a_tile_ahead(columns: int) -> None:
     kernel = last_kernel(32, 3000, columns, cores=2)
-    fetched = [s for s in statements(kernel.body) if isinstance(s, Fetch)]
+    fetched = [s for s in statements(kernel.body) if isinstance(s, Prefetch)]
     # with 1,000 columns B lies in lanes, where it is a stream
     assert {s.tensor.name for s in fetched} == ({"B"} if columns * 4 >= 4096 else set())
 

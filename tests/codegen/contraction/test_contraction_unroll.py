@@ -9,7 +9,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import te, topi
-from tensorad.codegen.loops.ir import Fetch, Fold, For, If, Kernel
+from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Prefetch
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
@@ -77,7 +77,7 @@ def test_every_step_is_taken_once_whatever_a_line_holds(line: int, dtype: str) -
     a, b = te.placeholder((130, 401), dtype, name="A"), te.placeholder((401, 257), dtype, name="B")
     with described(f"line={line},l1=8192,l2=65536"):
         program = lower_program([topi.matmul(a, b)], [a, b])
-        asked = [s for s in statements(program.kernels[-1].body) if isinstance(s, Fetch)]
+        asked = [s for s in statements(program.kernels[-1].body) if isinstance(s, Prefetch)]
         assert any(s.tensor is a for s in asked)
         f = ta.build(topi.matmul(a, b), [a, b])
     rng = np.random.default_rng(0)
@@ -94,11 +94,11 @@ def test_panels_of_long_rows_take_one_step_at_a_time(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_rows_are_asked_for_once_a_line(machine: str) -> None:
+def test_rows_are_prefetched_once_a_line(machine: str) -> None:
     y, inputs = product(2048, 2048, 2048)
     kernel = lowered(y, inputs, machine)
     found = [s for s in statements(kernel.body) if isinstance(s, For)]
-    asking = [s for s in found if any(isinstance(c, Fetch) and c.tensor is inputs[0]
+    asking = [s for s in found if any(isinstance(c, Prefetch) and c.tensor is inputs[0]
                                       for c in s.body)]  # fmt: skip
     assert asking
     for loop in asking:
@@ -108,12 +108,12 @@ def test_rows_are_asked_for_once_a_line(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_pieces_of_more_than_two_pages_are_not_asked_for(machine: str) -> None:
+def test_pieces_of_more_than_two_pages_are_not_prefetched(machine: str) -> None:
     a, b = te.placeholder((32, 10_000), name="A"), te.placeholder((3000, 10_000), name="B")
     k = te.reduce_axis(10_000, name="k")
     y: Tensor = te.compute((32, 3000), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="Y")
     body = lowered(y, [a, b], machine).body
-    assert not [s for s in statements(body) if isinstance(s, Fetch) and s.tensor is b]
+    assert not [s for s in statements(body) if isinstance(s, Prefetch) and s.tensor is b]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -9,7 +9,7 @@ import tensorad as ta
 from tensorad import topi
 from tensorad.autodiff import vjp
 from tensorad.codegen.directives import Choices
-from tensorad.codegen.loops.ir import Fetch, For
+from tensorad.codegen.loops.ir import For, Prefetch
 from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
@@ -85,7 +85,7 @@ def test_what_data_chooses_is_not_fetched_ahead() -> None:
     y = ta.compute((13, 9, 18), lambda q, i, j: ta.sum(x[q, i, k] * w[idx[q], k, j], axis=k))
     with described("registers=32,vector_bytes=64,l2=2048"):
         body = lower_program([y], [x, w, idx], choices=Choices(contract=True)).kernels[-1].body
-    assert {s.tensor for s in statements(body) if isinstance(s, Fetch)} == {x, y}
+    assert {s.tensor for s in statements(body) if isinstance(s, Prefetch)} == {x, y}
 
 
 def test_short_rows_of_a_large_tensor_are_fetched_one_step_ahead() -> None:
@@ -98,7 +98,7 @@ def test_short_rows_of_a_large_tensor_are_fetched_one_step_ahead() -> None:
             choices = Choices(contract=True, pack="place", block=100)
             lowered = lower_program([out], [t, d], choices=choices)
             verify_loops(lowered)
-            fetched = [s for s in statements(lowered.kernels[0].body) if isinstance(s, Fetch)]
+            fetched = [s for s in statements(lowered.kernels[0].body) if isinstance(s, Prefetch)]
             assert bool(fetched) is asked
 
 

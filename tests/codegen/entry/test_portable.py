@@ -11,7 +11,7 @@ import pytest
 
 from tensorad import te
 from tensorad.building import build
-from tensorad.codegen.llvm.call_block import EPOCH
+from tensorad.codegen.llvm.call_block import VERSION
 from tensorad.codegen.runtime.executable import Steps
 from tensorad.codegen.runtime.written_out_calls import (
     MOST,
@@ -19,7 +19,7 @@ from tensorad.codegen.runtime.written_out_calls import (
     can_be_written_out,
     written_out,
 )
-from tensorad.codegen.threads.settings_epoch import epoch
+from tensorad.codegen.threads.settings_version import current_version
 from tensorad.compiled import CompiledFunction
 from tensorad.config import override
 from tensorad.errors import BoundsError
@@ -63,7 +63,7 @@ def test_what_is_written_out_is_what_the_loop_checks(given: bool) -> None:
     for first, *results in product(candidates(), repeat=3):
         arrays = (first, np.zeros(4, np.int64))
         expected = fixed._addresses(2 * given, (*arrays, *results))
-        assert written(epoch(), arrays, results) == (expected is not None)
+        assert written(current_version(), arrays, results) == (expected is not None)
         if expected is not None:
             frame = fixed.layout.take()
             assert frame.slots[:4] == expected
@@ -109,7 +109,7 @@ def test_long_lists_are_looped_over() -> None:
     wanted = [(np.dtype(np.float32), (2,), 0x101)] * MOST
     arrays = [np.zeros(2, np.float32) for _ in range(MOST)]
     ran: list[object] = []
-    frame = SimpleNamespace(slots=[0] * MOST, call={EPOCH: 3}, address=5)
+    frame = SimpleNamespace(slots=[0] * MOST, call={VERSION: 3}, address=5)
     steps = Steps(lambda: frame, lambda: frame, ran.append, ran.append, ran.append, ran.append)  # type: ignore[arg-type]  # no real frame
     call = written_out(wanted, [8] * MOST, 1, steps, given=True)
     assert call(3, arrays[:-1], arrays[-1:])

@@ -339,7 +339,7 @@ def test_without_native_calls_everything_is_the_same() -> None:
 
 def test_unknown_objects_mean_no_native_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     assert abi_probe.is_supported()
-    for name in ("_is_cpython", "_layouts_are_known"):
+    for name in ("_is_cpython", "_layouts_match"):
         with monkeypatch.context() as patch:
             patch.setattr(abi_probe, name, lambda: False)
             assert not abi_probe.is_supported.__wrapped__()
@@ -356,13 +356,13 @@ def test_unknown_objects_mean_no_native_calls(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_fields_elsewhere_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert abi_probe._layouts_are_known()
+    assert abi_probe._layouts_match()
     for name in ("LIST_ITEMS", "TUPLE_ITEMS"):
         with monkeypatch.context() as patch:
             patch.setattr(abi_probe, name, getattr(abi_probe, name) - 8)
-            assert not abi_probe._layouts_are_known()
+            assert not abi_probe._layouts_match()
     monkeypatch.setattr(abi_probe, "HEAD", abi_probe.HEAD + 8)
-    assert not abi_probe._arrays_are_known(np.zeros((2, 3)))
+    assert not abi_probe._arrays_match(np.zeros((2, 3)))
 
 
 def test_the_type_looks_like_the_documented_one() -> None:

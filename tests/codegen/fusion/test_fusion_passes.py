@@ -13,25 +13,25 @@ from tensorad.codegen.fusion import fuse
 from tensorad.codegen.fusion.contractions_in_rows import emit_rows, in_rows, plan_rows
 from tensorad.codegen.fusion.epilogues import at_own_place, is_formula, with_epilogues
 from tensorad.codegen.fusion.equal_groups import pair_key
+from tensorad.codegen.fusion.fused_stores import fuse_stores
 from tensorad.codegen.fusion.horizontal import join_siblings
 from tensorad.codegen.fusion.item_key import item_key
 from tensorad.codegen.fusion.overlapped_tiling import join_stencils
+from tensorad.codegen.fusion.row_block_fusion import fuse_row_blocks
 from tensorad.codegen.fusion.row_block_sums import one_by_one
 from tensorad.codegen.fusion.row_groups import joined, lone, may_join
 from tensorad.codegen.fusion.steps import Step, all_steps, kernel_step, may_fuse
-from tensorad.codegen.fusion.stores_beside_sums import take_riders
-from tensorad.codegen.fusion.sums_beside_rows import join_strips
 from tensorad.codegen.in_place_scatters import join
 from tensorad.codegen.loops.ir import For, Kernel, LoopProgram
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
 from tensorad.codegen.lower import needed_ops, needed_units
-from tensorad.codegen.schedule.row_sums import emit_sweep
+from tensorad.codegen.schedule.sums_in_memory import emit_sums_in_memory
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import Expr, axis, int_const, read
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Scatter, Tensor, Update, outputs
-from tests.codegen.fusion.test_strips import normalised
+from tests.codegen.fusion.test_row_block_fusion import normalised
 from tests.support.machines import described
 from tests.support.small_loops import (
     arrays_for,
@@ -140,8 +140,8 @@ def test_equal_pairs_of_groups_are_judged_once() -> None:
 def test_a_contraction_runs_for_some_rows() -> None:
     (step,) = steps_of(product(), choices=Choices(contract=True))
     assert step.item is not None
-    assert step.claimed
-    blocking = in_rows(step.plans.claim(step.item))
+    assert step.is_contraction
+    blocking = in_rows(step.plans.contraction_plan(step.item))
     assert blocking is not None
     c = blocking.contraction
     i = c.nest.axes[0]
@@ -192,10 +192,10 @@ def test_sums_over_rows_run_beside_them(monkeypatch: pytest.MonkeyPatch) -> None
     with described("l2=262144"):
         steps = all_steps(units, wanted, Schedules())
         joined_steps = join_siblings(steps)
-        monkeypatch.setattr(fuse, "join_strips", lambda kernels, _: kernels)
+        monkeypatch.setattr(fuse, "fuse_row_blocks", lambda kernels, _: kernels)
         kernels = list(fuse.fuse_units(units, wanted, Schedules()))
-        made = list(join_strips(kernels, Schedules()))
-        apart = list(join_strips(kernels, Schedules(Choices(fuse=False))))
+        made = list(fuse_row_blocks(kernels, Schedules()))
+        apart = list(fuse_row_blocks(kernels, Schedules(Choices(fuse=False))))
     assert len(joined_steps) < len(steps)
     assert len(made) < len(kernels)
     assert apart == kernels
@@ -211,14 +211,14 @@ def test_stores_over_the_points_of_a_sum_ride_with_it() -> None:
     for y, fewer in ((same, 1), (other, 0)):
         units = [(u, list[Kernel]()) for u in needed_units([s, y], [x, h])]
         steps = all_steps(units, [s, y], Schedules())
-        assert len(take_riders(steps)) == len(steps) - fewer
+        assert len(fuse_stores(steps)) == len(steps) - fewer
 
 
 def test_rows_of_a_sweep_are_added_one_by_one() -> None:
     k = te.reduce_axis(N, name="k")
     y = te.compute((M,), lambda j: te.sum(X[k, j], axis=k), name="Y")
     nest = nest_for(y)
-    first, rows = emit_sweep(nest, nest.axes[0], 0, 2)
+    first, rows = emit_sums_in_memory(nest, nest.axes[0], 0, 2)
     assert isinstance(rows, For)
     single = one_by_one(rows)
     assert single is not None

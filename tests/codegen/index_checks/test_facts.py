@@ -7,8 +7,8 @@ from tensorad.codegen.index_checks.facts import (
     counts,
     elements_of,
     facts_of,
-    in_turn,
     needed_axes,
+    short_circuit_and,
 )
 from tensorad.codegen.index_checks.insert import with_checks
 from tensorad.codegen.index_checks.joins import joined
@@ -64,8 +64,11 @@ def test_small_questions() -> None:
     assert not counts(i * 2, i)
     k = axis("k", 0, i + 1)
     assert list(needed_axes([i, j, k], [k + 1])) == [i, k]
-    assert in_turn([]) is TRUE
-    assert str(in_turn([i > 2, j > 1])) in ("i > 2 and j > 1", "select(i > 2, j > 1, False)")
+    assert short_circuit_and([]) is TRUE
+    assert str(short_circuit_and([i > 2, j > 1])) in (
+        "i > 2 and j > 1",
+        "select(i > 2, j > 1, False)",
+    )
 
 
 def test_neighbours_are_tested_by_their_ends() -> None:

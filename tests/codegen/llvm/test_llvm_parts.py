@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tensorad import te
+from tensorad.codegen.llvm.addresses import Offset, side_by_side
 from tensorad.codegen.llvm.guarded_reads import guarded_reads
 from tensorad.codegen.llvm.loops import largest_block
-from tensorad.codegen.llvm.memory import Offset, side_by_side
 from tensorad.codegen.llvm.nan_extrema import is_extremum
 from tensorad.codegen.llvm.ops import conversion, iota, is_constant, operation, power
 from tensorad.codegen.llvm.phases import function_text, phases
@@ -172,8 +172,8 @@ def test_stores_that_fill_a_range_together() -> None:
     plans = [Offset({j: 8}, constant, 2) for constant in (1, 0, 5)]
     assert side_by_side(plans) == [[1, 0], [2]]
     assert side_by_side([plans[0], Offset({R: 8}, 1, 2)]) == []
-    assert not plans[0].is_far
-    assert Offset({j: 1}, 0, 1000).is_far
+    assert not plans[0].has_row_per_lane
+    assert Offset({j: 1}, 0, 1000).has_row_per_lane
 
 
 def test_statements_outside_of_inner_loops() -> None:

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from tensorad.codegen.loops.ir import Assign, Fetch, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.loops.ir import Assign, Fold, For, If, Prefetch, Stmt, Store, Visit
 from tensorad.codegen.loops.rewrite import rewrite, storing
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.ir.combiner import sum_combiner
@@ -85,7 +85,7 @@ def test_statements_are_deleted_and_spliced() -> None:
     def rule(s: Stmt) -> list[Stmt] | None:
         if isinstance(s, Visit):
             return []
-        return [Fetch(T, s.indices, 1), s] if isinstance(s, Store) else None
+        return [Prefetch(T, s.indices, 1), s] if isinstance(s, Store) else None
 
     first, loop = rewrite(body, rule)
     assert first is SET
@@ -93,7 +93,7 @@ def test_statements_are_deleted_and_spliced() -> None:
     (branch,) = loop.body
     assert isinstance(branch, If) and branch.orelse == ()
     fetch, last = branch.then
-    assert isinstance(fetch, Fetch) and last is store
+    assert isinstance(fetch, Prefetch) and last is store
 
 
 def test_a_rule_sees_what_its_statement_has_become() -> None:

@@ -119,7 +119,7 @@ def test_scratch_lies_apart_from_what_streams(threads: int) -> None:
     """Wherever the output begins; the room for it is a page of each thread's block."""
     program = mirrored(70, 37)
     (kernel,) = program.kernels
-    apart = replace(kernel, apart=program.outputs[0])
+    apart = replace(kernel, unaliased_with=program.outputs[0])
     assert scratch_bytes(apart, {}) == scratch_bytes(kernel, {}) + PAGE
     assert kernel_key(apart)[0] != kernel_key(kernel)[0]
     moved = replace(program, kernels=(apart,))
@@ -134,7 +134,7 @@ def test_scratch_lies_apart_from_what_streams(threads: int) -> None:
             executable.run(executable.layout({}, ()), [x.ctypes.data, y.ctypes.data])
             np.testing.assert_array_equal(y, x[:, ::-1])
     with pytest.raises(InternalError, match="R is not stored"):
-        verify_loops(replace(program, kernels=(replace(kernel, apart=kernel.scratch[1]),)))
+        verify_loops(replace(program, kernels=(replace(kernel, unaliased_with=kernel.scratch[1]),)))
 
 
 def test_rows_that_stream_have_scratch_apart_from_them() -> None:
@@ -144,4 +144,4 @@ def test_rows_that_stream_have_scratch_apart_from_them() -> None:
         choices = Schedule(streaming=streaming, fuse=True)
         with described("l2=65536"):
             (kernel,) = lower_program([y], [x], choices=choices).kernels
-        assert kernel.apart is (y if streaming else None)
+        assert kernel.unaliased_with is (y if streaming else None)

@@ -11,10 +11,10 @@ from tensorad import te
 from tensorad.codegen.runtime.arguments import (
     Parameter,
     SizeBinding,
-    are_apart,
+    are_disjoint,
     check_output,
     check_overlap,
-    layout_is_known,
+    layout_matches,
     shares_memory,
     size_number,
     sizes_of,
@@ -84,6 +84,6 @@ def test_results_share_no_memory() -> None:
     check_overlap([("y", a[:6])], [("x", a[6:])])
     with pytest.raises(BindError, match="overlap"):
         check_overlap([("y", a[:6])], [("x", a[5:])])
-    assert are_apart([0, 10], [10, 20], 1)
-    assert not are_apart([0, 9], [10, 20], 1)
-    assert layout_is_known()
+    assert are_disjoint([0, 10], [10, 20], 1)
+    assert not are_disjoint([0, 9], [10, 20], 1)
+    assert layout_matches()

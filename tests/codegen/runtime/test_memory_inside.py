@@ -12,7 +12,7 @@ from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, Kernel, LoopProgram, Store
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
-from tensorad.codegen.runtime.alias_outputs import Inside, temporaries_inside
+from tensorad.codegen.runtime.alias_outputs import OutputAlias, alias_temporaries
 from tensorad.codegen.runtime.executable import Executable
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import axis, const, int_const, mul, read, sub
@@ -58,9 +58,9 @@ def test_it_lies_behind_the_rows_that_are_written(main: int, threads: int) -> No
     p, y, t = program(main)
     verify_loops(p)
     with described(MACHINE, num_threads=threads):
-        found = temporaries_inside(p)
+        found = alias_temporaries(p)
         room = 32 * main + 600 * 32 + 64 <= 2048 * 32
-        assert found == ({t: Inside(y, 32 * main)} if room else {})
+        assert found == ({t: OutputAlias(y, 32 * main)} if room else {})
         assert bool(Executable(p).temporaries) != room
         x = np.random.default_rng(main).normal(size=(2048, 8)).astype("f4")
         expected = interpret_loops(p, {p.inputs[0]: x})[0][0].astype("f4")
@@ -71,7 +71,7 @@ def test_it_lies_behind_the_rows_that_are_written(main: int, threads: int) -> No
 def test_small_ones_stay_in_the_arena() -> None:
     p, _, _ = program(600)
     with described("l2=1048576"):
-        assert not temporaries_inside(p)
+        assert not alias_temporaries(p)
 
 
 def test_outputs_of_symbolic_sizes_have_no_room() -> None:

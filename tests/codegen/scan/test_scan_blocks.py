@@ -11,7 +11,7 @@ import tensorad as ta
 from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
+from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Store
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.scan.vector_blocks import PIECE, ROWS
@@ -134,12 +134,12 @@ def test_states_of_several_numbers_stand_in_lanes() -> None:
         np.testing.assert_array_equal(g, w)
 
 
-def test_rows_of_later_turns_are_asked_for_in_the_order_of_memory() -> None:
+def test_rows_of_later_iterations_are_prefetched_in_the_order_of_memory() -> None:
     def asked(rows: Any, machine: str) -> list[list[tuple[str, int]]]:
         with described(machine):
             kernel = kernel_of(scan((rows, 40)))
         blocks = [s for loop in in_lanes(kernel) for s in loop.body if isinstance(s, For)]
-        fetched = [[c for c in s.body if isinstance(c, Fetch)] for s in blocks]
+        fetched = [[c for c in s.body if isinstance(c, Prefetch)] for s in blocks]
         return [sorted([(c.tensor.name, c.count) for c in f]) for f in fetched]
 
     assert asked(64, "l2=1000000,l3=100000000") == [[]]

@@ -15,7 +15,7 @@ from tensorad.codegen.scan.chains import chain_of, scan_chains
 from tensorad.codegen.scan.inline_sources import with_sources
 from tensorad.codegen.scan.parts import scan_parts
 from tensorad.codegen.scan.schedule import schedule_chain, schedule_scan
-from tensorad.codegen.scan.vector_rows import schedule_strips, takes_lanes
+from tensorad.codegen.scan.vector_rows import can_vectorise_rows, schedule_row_tiles
 from tensorad.ir.tensor import Scan, Tensor
 from tests.support.small_loops import check_kernel, loops_in
 
@@ -52,7 +52,7 @@ def test_one_scan(name: str, choices: Choices) -> None:
 def test_rows_take_lanes_where_their_steps_are_the_same() -> None:
     y = te.scan(X, 0)
     op = scan_of(y)
-    assert takes_lanes(op, scan_parts(op, (y,)), op.axes[-1])
+    assert can_vectorise_rows(op, scan_parts(op, (y,)), op.axes[-1])
     backwards = scan_parts(scan_of(te.scan(X, 1, reverse=True)), ())
     assert backwards.steps[0].name == "s"
 
@@ -95,7 +95,7 @@ def test_states_that_others_read_end_no_chain() -> None:
 def test_light_scans_have_no_strips_of_rows() -> None:
     units, dx = product_gradient()
     ((_, members),) = chains_in(units, [dx]).items()
-    assert schedule_strips(chain_of(members, [dx]), Choices(vector=False)) is None
+    assert schedule_row_tiles(chain_of(members, [dx]), Choices(vector=False)) is None
 
 
 @pytest.mark.parametrize(

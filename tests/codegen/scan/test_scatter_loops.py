@@ -11,8 +11,8 @@ from tensorad import te
 from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.loops.ir import If, Store
 from tensorad.codegen.scan.parts import lower_point
-from tensorad.codegen.scan.scatter import lanes_apart, schedule_scatter, wants_threads
-from tensorad.codegen.scan.scatter_ranges import picked_row, shared_by_rows
+from tensorad.codegen.scan.scatter import conflict_free_strip, schedule_scatter, wants_threads
+from tensorad.codegen.scan.scatter_ranges import indirect_row, shared_by_rows
 from tensorad.ir.combiner import max_combiner, sum_combiner
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import TRUE, Expr, axis, read
@@ -98,7 +98,7 @@ def test_planes_a_page_apart_are_cut_into_short_strips() -> None:
         p, i = axis("p", 0, 64), axis("i", 0, 5)
         update = Update((p, i), i * 1.0)
         op = Scatter("S", (64, height), FLOAT64, (i, p), (update,), sum_combiner(FLOAT64))
-        return lanes_apart(op, p)
+        return conflict_free_strip(op, p)
 
     assert planes(512) == 8  # 4 kB
     assert planes(513) == 0
@@ -111,8 +111,8 @@ def test_long_rows_picked_by_data_are_shared_by_ranges() -> None:
     a, b = axis("a", 0, n), axis("b", 0, width)
     update = Update((read(i, (a,)), b), read(x, (a, b)))
     op = Scatter("S", (rows, width), FLOAT64, (a, b), (update,), sum_combiner(FLOAT64))
-    assert picked_row(op, b) is update.indices[0]
-    assert picked_row(picked(), picked().axes[1]) is None  # short rows
+    assert indirect_row(op, b) is update.indices[0]
+    assert indirect_row(picked(), picked().axes[1]) is None  # short rows
     (t,) = outputs(op)
     kernel = schedule_scatter(op, t, Choices(parallel=True))
     assert [s.name for s in kernel.scratch] == ["S.rows", "S.points"]

@@ -8,7 +8,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import te
-from tensorad.codegen.contraction import claim
+from tensorad.codegen.contraction import plan_pieces
 from tensorad.codegen.fusion import plan_cache
 from tensorad.codegen.loops.ir import LoopProgram
 from tensorad.codegen.loops.kernel_key import kernel_key
@@ -70,8 +70,8 @@ def test_equal_formulas_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_equal_layers_are_one_contraction(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans = count_calls(monkeypatch, claim, "plan_contraction")
-    emitted = count_calls(monkeypatch, claim, "emit_contraction")
+    plans = count_calls(monkeypatch, plan_pieces, "plan_contraction")
+    emitted = count_calls(monkeypatch, plan_pieces, "emit_contraction")
     program = lower_program(*layers(4))
     assert len(program.kernels) == 4
     assert len(plans) == len(emitted) == 1

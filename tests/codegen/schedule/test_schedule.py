@@ -15,7 +15,7 @@ from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Fold, For, If, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
-from tensorad.codegen.schedule.plan import folds_in_lanes
+from tensorad.codegen.schedule.plan import can_vectorise_fold
 from tensorad.ir.combiner import arg_combiner, max_combiner, sum_combiner
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT64
 from tensorad.ir.expr import Axis, Call, Expr, Select, axis, const, select
@@ -146,9 +146,9 @@ def test_a_guarded_stage_stays_lazy_when_its_reads_are_unsafe() -> None:
 
 
 def test_only_commutative_built_in_combiners_fold_in_lanes() -> None:
-    assert folds_in_lanes(sum_combiner(FLOAT32))
-    assert folds_in_lanes(max_combiner(FLOAT32))
-    assert not folds_in_lanes(arg_combiner("maximum", FLOAT32))
+    assert can_vectorise_fold(sum_combiner(FLOAT32))
+    assert can_vectorise_fold(max_combiner(FLOAT32))
+    assert not can_vectorise_fold(arg_combiner("maximum", FLOAT32))
 
 
 def test_pieces_store_every_element_once() -> None:

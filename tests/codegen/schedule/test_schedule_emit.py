@@ -12,7 +12,7 @@ from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.emit import emit_nest, strips
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.reasons import explain_plan
-from tensorad.codegen.schedule.row_sums import can_sweep, emit_sweep
+from tensorad.codegen.schedule.sums_in_memory import can_sum_in_memory, emit_sums_in_memory
 from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.expr import axis
 from tensorad.ir.tensor import Tensor
@@ -80,9 +80,9 @@ def test_sums_of_rows_wait_in_memory() -> None:
     k = te.reduce_axis(6, name="k")
     y = te.compute((9,), lambda j: te.sum(X[k, j], axis=k), name="Y")
     nest = nest_for(y)
-    assert can_sweep(nest)
+    assert can_sum_in_memory(nest)
     for rows in (1, 2, 4):
-        body = emit_sweep(nest, nest.axes[0], 0, rows)
+        body = emit_sums_in_memory(nest, nest.axes[0], 0, rows)
         assert isinstance(body[0], For)
         check_stores(body, y, X)
 
@@ -91,8 +91,8 @@ def test_what_is_no_bare_sum_does_not_wait_in_memory() -> None:
     k = te.reduce_axis(6, name="k")
     scaled = te.compute((9,), lambda j: te.sum(X[k, j], axis=k) * 2.0, name="Y")
     guarded = te.compute((9,), lambda j: te.sum(X[k, j], axis=k, where=X[k, j] > 0), name="Y")
-    assert not can_sweep(nest_for(scaled))
-    assert not can_sweep(nest_for(guarded))
+    assert not can_sum_in_memory(nest_for(scaled))
+    assert not can_sum_in_memory(nest_for(guarded))
 
 
 def test_reasons_name_lanes_and_tiles() -> None:

@@ -9,7 +9,7 @@ from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.nest.access import outer_accesses
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.transpose import are_followed, crossing_axis, tile_lanes
-from tensorad.codegen.schedule.user_directives import check_lanes
+from tensorad.codegen.schedule.user_directives import check_vector_axis
 from tensorad.errors import BuildError
 from tests.support.machines import described
 from tests.support.small_loops import nest_for
@@ -38,9 +38,9 @@ def test_lanes_that_cannot_be_are_refused_with_the_reason() -> None:
     k = te.reduce_axis((0, 64), name="k")
     fade = te.comm_reducer(lambda x, y: x * 0.5 + y, lambda d: 0.0, name="fade")
     nest = nest_for(te.compute((64,), lambda i: fade(X[i, k], axis=k), name="Y"))
-    check_lanes("Y", nest, [Plan(nest.axes, nest.axes[0])], Choices(vector="i"))
+    check_vector_axis("Y", nest, [Plan(nest.axes, nest.axes[0])], Choices(vector="i"))
     with pytest.raises(BuildError) as raised:
-        check_lanes("Y", nest, [Plan(nest.axes)], Choices(vector="k"))
+        check_vector_axis("Y", nest, [Plan(nest.axes)], Choices(vector="k"))
     assert str(raised.value).startswith(
         "the axis k of Y cannot run in lanes: its reduction must visit the points in order."
     )

@@ -9,7 +9,7 @@ import pytest
 
 from tensorad import te
 from tensorad.codegen.model import MODEL
-from tensorad.codegen.splitting.blocked_sums import split_sums
+from tensorad.codegen.splitting.blocked_sums import block_sums
 from tensorad.ir.expr import Expr
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
@@ -30,7 +30,7 @@ def rows(fold: Callable[..., Expr], where: bool = False) -> Tensor:
 @pytest.mark.parametrize("fold", [te.sum, te.max])
 def test_forced_blocks_add_up_to_the_same(fold: Callable[..., Expr], where: bool) -> None:
     op = op_of(rows(fold, where))
-    found = split_sums(op.name, op.axes, op.bodies, MODEL, forced=True)
+    found = block_sums(op.name, op.axes, op.bodies, MODEL, forced=True)
     assert found is not None
     stage, bodies = found
     assert stage.name == "Y.blocks"
@@ -42,10 +42,10 @@ def test_forced_blocks_add_up_to_the_same(fold: Callable[..., Expr], where: bool
 
 def test_only_long_sums_are_cut_unasked() -> None:
     short = op_of(rows(te.sum))
-    assert split_sums(short.name, short.axes, short.bodies, MODEL) is None
+    assert block_sums(short.name, short.axes, short.bodies, MODEL) is None
     k = te.reduce_axis(1 << 20, name="k")
     long = op_of(te.compute((), lambda: te.sum(LONG[k], axis=k), name="S"))
-    found = split_sums(long.name, long.axes, long.bodies, MODEL)
+    found = block_sums(long.name, long.axes, long.bodies, MODEL)
     assert found is not None
     assert found[0].shape[0] > 1
 
@@ -53,6 +53,6 @@ def test_only_long_sums_are_cut_unasked() -> None:
 def test_folds_in_order_stay_whole() -> None:
     fade = te.comm_reducer(lambda x, y: x * 0.5 + y, lambda d: 0.0, name="fade")
     op = op_of(rows(fade))
-    assert split_sums(op.name, op.axes, op.bodies, MODEL, forced=True) is None
+    assert block_sums(op.name, op.axes, op.bodies, MODEL, forced=True) is None
     plain = op_of(te.compute((3, 40), lambda i, j: X[i, j] + 1.0, name="Y"))
-    assert split_sums(plain.name, plain.axes, plain.bodies, MODEL, forced=True) is None
+    assert block_sums(plain.name, plain.axes, plain.bodies, MODEL, forced=True) is None

@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import Fetch, Fold, For, LoopProgram, Stmt, Store
+from tensorad.codegen.loops.ir import Fold, For, LoopProgram, Prefetch, Stmt, Store
 from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
@@ -65,11 +65,11 @@ def test_sums_of_rows_read_them_as_they_lie_and_in_blocks() -> None:
 
 def asked(program: LoopProgram) -> list[str]:
     """What vector loops ask for."""
-    fetched = [c for s in loops(program, "vector") for c in s.body if isinstance(c, Fetch)]
+    fetched = [c for s in loops(program, "vector") for c in s.body if isinstance(c, Prefetch)]
     return [f"{c.tensor.name}{list(map(str, c.indices))}" for c in fetched]
 
 
-def test_long_rows_side_by_side_are_asked_for_a_turn_before() -> None:
+def test_long_rows_side_by_side_are_prefetched_an_iteration_before() -> None:
     with described("l2=65536,l3=131072"):
         found = asked(program_of(*summed((64, 512), (0,))))
         assert found == [f"X['k0 + {n}', 'i0']" for n in range(8, 16)]
@@ -91,7 +91,7 @@ def test_how_many_rows_a_pass_adds() -> None:
     assert rows((64, 512), (64, 512)) == 4  # as many places to read from
 
 
-def test_rows_that_the_next_turn_reads_again_are_not_asked_for() -> None:
+def test_rows_that_the_next_iteration_reads_again_are_not_prefetched() -> None:
     x = te.placeholder((64, 256), name="X")
 
     def body(i: Axis, j: Axis) -> Expr:

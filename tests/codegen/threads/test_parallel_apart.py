@@ -12,7 +12,7 @@ import pytest
 
 from tensorad.codegen.llvm.call_block import CPU, ERRORS, POOL_BYTES
 from tensorad.codegen.target import link
-from tensorad.codegen.threads.affinity_ir import APART, SYMBOLS
+from tensorad.codegen.threads.affinity_ir import MOVE_AWAY, SYMBOLS
 from tensorad.codegen.threads.linux_calls import HAS_THREADS
 
 pytestmark = pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread on this system")
@@ -29,7 +29,7 @@ def library() -> tuple[Callable[[], int], Callable[[int, int, int, int], None], 
     """(the current processor, @apart, what keeps them alive)."""
     text = f"""
 declare i64 @syscall(i64, ...)
-{APART}
+{MOVE_AWAY}
 define i32 @now() {{
   %r = call i32 @here()
   ret i32 %r

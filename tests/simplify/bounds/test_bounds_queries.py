@@ -9,7 +9,7 @@ from tensorad.ir.expr import TRUE, Expr, axis, call, floordiv, int_const, size_v
 from tensorad.ir.tensor import Compute
 from tensorad.simplify.bounds.in_range import Query
 from tensorad.simplify.bounds.pointwise import NotEnumerable, first_point, value_at
-from tensorad.simplify.bounds.read_sites import evaluation_sites
+from tensorad.simplify.bounds.read_sites import read_sites
 
 P, Q, N = axis("p", 0, 6), axis("q", 0, 5), size_var("n")
 DATA = te.placeholder((6,), "int64", name="D")
@@ -64,7 +64,7 @@ def test_each_read_stands_in_its_loops_under_its_guards() -> None:
         (6,), lambda i: te.select(i > 2, te.sum(x[i, k], axis=k, where=k < i), x[i, 0]), name="Y"
     )
     assert isinstance(y.op, Compute)
-    sites = list(evaluation_sites(y.op.axes, y.op.bodies))
+    sites = list(read_sites(y.op.axes, y.op.bodies))
     assert sorted([(len(s.axes), str(s.read)) for s in sites]) == [(1, "X[i, 0]"), (2, "X[i, k]")]
     (inner,) = [s for s in sites if len(s.axes) == 2]
     at = dict(zip(inner.axes, (4, 2), strict=True))

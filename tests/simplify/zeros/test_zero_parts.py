@@ -13,7 +13,7 @@ from tensorad.ir.expr import Reduce, axis, call, int_const, logical_and, mod, re
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
 from tensorad.simplify.zeros.projected_guards import own_part, reached
-from tensorad.simplify.zeros.recorded_indices import watched
+from tensorad.simplify.zeros.recorded_indices import with_recorded_indices
 from tensorad.simplify.zeros.repeated_terms import without_repeats
 from tensorad.simplify.zeros.stored import check_stored
 from tensorad.simplify.zeros.tested_indices import (
@@ -106,7 +106,7 @@ def test_a_watched_reduction_never_reads_outside() -> None:
     y = te.compute((), lambda: te.sum(X[WHERE[k], 0], axis=k), name="Y")
     (e,) = op_of(y).bodies
     assert isinstance(e, Reduce)
-    found = watched(e, op_of(y))
+    found = with_recorded_indices(e, op_of(y))
     assert found is not None
     assert found.fold.combiner.arity == 2  # the sum, and where an index first left
     (made,) = with_bodies(op_of(y), (found.fold,))
@@ -116,7 +116,7 @@ def test_a_watched_reduction_never_reads_outside() -> None:
         given = arrays | {WHERE: np.array(places)}
         assert interpret([made], given)[0] == sum(inside_)
     plain = varying()
-    assert watched(op_of(plain).bodies[0], op_of(plain)) is None  # type: ignore[arg-type]
+    assert with_recorded_indices(op_of(plain).bodies[0], op_of(plain)) is None  # type: ignore[arg-type]
 
 
 def test_steps_that_data_alone_bound_are_not_stored() -> None:

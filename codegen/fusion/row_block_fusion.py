@@ -1,8 +1,8 @@
-"""Sums over rows run beside the loop over those rows: strip by strip, what it read is at hand.
+"""Fuses sums over rows into the loop over those rows, block by block (`_joined` decides).
 
 A loop over blocks of rows that adds them up (the gradients by a scale and a shift) follows a loop
-over rows that reads the same rows (the gradient by the rows themselves). Cut into strips, both
-run in one loop over blocks. The sums keep their order, and everything is computed as before.
+over rows that reads the same rows (the gradient by the rows themselves). Tiled alike, both run in
+one loop over blocks. The sums keep their order, and everything is computed as before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Blocks:
     beside: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
-def join_strips(kernels: Iterable[Kernel], schedules: Schedules) -> Iterator[Kernel]:
+def fuse_row_blocks(kernels: Iterable[Kernel], schedules: Schedules) -> Iterator[Kernel]:
     """The kernels, sums over blocks of rows joined to the loop over rows before them."""
     last: Kernel | None = None
     for k in kernels:
@@ -74,11 +74,11 @@ def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | Non
     moved, near = sum(fixed_bytes(t) or 0 for t in shared), machine.current().l2
     if moved <= near:
         return None
-    each, strip = moved // (runs * rows), lcm(rows, blocks.step)
-    if each * strip > machine.current().l1 // 2:  # rows would come from the second cache again
+    each, height = moved // (runs * rows), lcm(rows, blocks.step)
+    if each * height > machine.current().l1 // 2:  # rows would come from the second cache again
         blocks = _row_by_row(loop, blocks, rows) or blocks
-        strip = lcm(rows, blocks.step)
-    if blocks.size % strip or runs * rows < blocks.size * count or each * strip > near // 2:
+        height = lcm(rows, blocks.step)
+    if blocks.size % height or runs * rows < blocks.size * count or each * height > near // 2:
         return None
     made = [t for t in shared if t in dict.fromkeys(first.writes)]
     if not _in_step(loop, blocks, rows, made):
@@ -90,7 +90,7 @@ def _joined(first: Kernel, second: Kernel, schedules: Schedules) -> Kernel | Non
             second.writes, "sums of rows in strips", "beside the loop that reads the same rows"
         )
     )
-    body: tuple[Stmt, ...] = (_strips(loop, blocks, rows, strip),)
+    body: tuple[Stmt, ...] = (_block_by_block(loop, blocks, rows, height),)
     done = blocks.size // rows * count
     if done < runs:
         left = axis(loop.axis.name, done, runs)
@@ -207,7 +207,7 @@ def _row_dimension(indices: Indices, blocks: _Blocks) -> int | None:
 
 
 def _in_step(loop: For, blocks: _Blocks, rows: int, made: Sequence[Tensor]) -> bool:
-    """Whether all the second part reads of the first's results are rows of its own strip."""
+    """Whether all the second part reads of the first's results are rows of its own tile."""
     inner = [s.axis for s in statements(loop.body) if isinstance(s, For)]
     ranges = Ranges(inner)
     for t in made:
@@ -239,24 +239,24 @@ def _made_later(body: tuple[Stmt, ...], blocks: _Blocks, end: int, made: Sequenc
     return True
 
 
-def _strips(loop: For, blocks: _Blocks, rows: int, strip: int) -> For:
-    """The loop over blocks with both bodies, strip by strip."""
+def _block_by_block(loop: For, blocks: _Blocks, rows: int, height: int) -> For:
+    """The loop over blocks with both bodies, `height` rows of each in turn."""
     a, b = loop.axis, blocks.loop.axis
-    number = axis(a.name, 0, blocks.size // strip)
+    number = axis(a.name, 0, blocks.size // height)
     base = add(
         mul(int_const(blocks.size // rows), b),
-        mul(int_const(strip // rows), number),
+        mul(int_const(height // rows), number),
     )
-    if strip == rows:
+    if height == rows:
         body = placed(loop.body, {a: base})
     else:
-        within = axis(f"{a.name}i", 0, strip // rows)
+        within = axis(f"{a.name}i", 0, height // rows)
         body = (For(within, placed(loop.body, {a: add(base, within)})),)
-    start = mul(int_const(strip), number)
-    if strip == blocks.step:
+    start = mul(int_const(height), number)
+    if height == blocks.step:
         sums = placed(blocks.rows.body, {blocks.rows.axis: start})
     else:
-        row = axis(blocks.rows.axis.name, start, add(start, int_const(strip)), blocks.step)
+        row = axis(blocks.rows.axis.name, start, add(start, int_const(height)), blocks.step)
         sums = (For(row, placed(blocks.rows.body, {blocks.rows.axis: row})),)
     whole = For(number, (*body, *sums))
     return replace(blocks.loop, body=(*blocks.heads, whole, *blocks.tail), kind=loop.kind)

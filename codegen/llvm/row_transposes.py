@@ -1,4 +1,4 @@
-"""Rows of far lanes: pieces of them loaded or stored, one row per lane, and transposed."""
+"""One row per lane: pieces of rows are loaded or stored, and transposed in registers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tensorad.codegen.llvm.context import Lowering, Place
+from tensorad.codegen.llvm.context import Address, Lowering
 from tensorad.codegen.llvm.ops import is_constant
 from tensorad.codegen.llvm.strided import shuffle
 from tensorad.codegen.llvm.text import Value, memory_suffix, memory_type
@@ -23,7 +23,7 @@ gone before many pieces of it are loaded."""
 
 
 @dataclass(frozen=True)
-class Window:
+class OffsetWindow:
     """Reads of one tensor in one block of statements, their offsets being low, ..., high."""
 
     low: int
@@ -33,7 +33,7 @@ class Window:
 
 
 def load_block(
-    values: Lowering, e: Read, place: Place, window: Window, level: int, mask: int
+    values: Lowering, e: Read, place: Address, window: OffsetWindow, level: int, mask: int
 ) -> Value:
     """One row per lane, transposed: every read of the window at once."""
     t = e.tensor
@@ -59,7 +59,7 @@ def load_block(
 
 
 def _start(
-    values: Lowering, e: Read, place: Place, window: Window, lane: int, level: int
+    values: Lowering, e: Read, place: Address, window: OffsetWindow, lane: int, level: int
 ) -> str | None:
     """Where the row of one lane starts; None for a lane that is not active."""
     t = e.tensor
@@ -82,7 +82,7 @@ def _start(
 
 
 def row_pointer(
-    values: Lowering, t: Tensor, pointer: str, place: Place, lane: int, level: int
+    values: Lowering, t: Tensor, pointer: str, place: Address, lane: int, level: int
 ) -> str:
     """The pointer as many rows further as the number of a lane."""
     if place.rows is None or not lane:

@@ -8,7 +8,7 @@ import pytest
 from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.building import build
-from tensorad.codegen.loops.ir import Fetch, For, LoopProgram
+from tensorad.codegen.loops.ir import For, LoopProgram, Prefetch
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
@@ -33,10 +33,10 @@ def asked(program: LoopProgram) -> list[str]:
     """What vector loops ask for."""
     loops = [s for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
     inner = [c for s in loops if s.kind == "vector" for c in s.body]
-    return [f"{c.tensor.name}{list(map(str, c.indices))}" for c in inner if isinstance(c, Fetch)]
+    return [f"{c.tensor.name}{list(map(str, c.indices))}" for c in inner if isinstance(c, Prefetch)]
 
 
-def test_the_row_of_a_later_turn_is_asked_for() -> None:
+def test_the_row_of_a_later_iteration_is_prefetched() -> None:
     y, inputs = picked()
     (found,) = asked(lowered([y], inputs, SMALL_CACHES))
     assert found.startswith("T['P[min(i + 21, ")  # 21 rows are 4 kB; never beyond the last turn
@@ -49,10 +49,10 @@ def test_rows_that_are_added_to_and_those_beside_them() -> None:
     program = lowered([dt], [table, place, head], SMALL_CACHES)
     assert asked(program) == [f"{dt.name}['P[min(i + 21, 49)]', 'j']"]
     loops = [s for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
-    assert head in [t for s in loops for t in s.ahead]
+    assert head in [t for s in loops for t in s.prefetched]
 
 
-def test_what_no_turn_picks_or_a_cache_holds() -> None:
+def test_what_no_iteration_names_or_a_cache_holds() -> None:
     y, inputs = picked()
     assert not asked(lowered([y], inputs, "l2=1048576,l3=16777216"))
     table = te.placeholder((100, 48), name="T")

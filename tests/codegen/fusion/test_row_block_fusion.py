@@ -11,7 +11,7 @@ from tensorad.autodiff import vjp
 from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.cost.predict import predict
 from tensorad.codegen.fusion import fuse
-from tensorad.codegen.loops.ir import Fetch, For, Kernel, LoopProgram, Store
+from tensorad.codegen.loops.ir import For, Kernel, LoopProgram, Prefetch, Store
 from tensorad.codegen.loops.substitute import joined_strips, walked_range
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
@@ -119,7 +119,7 @@ def test_sums_beside_their_rows_have_the_same_bits(
     arrays = [rng.standard_normal(t.shape).astype("f4") for t in inputs]
     with described(SMALL_CACHE, num_threads=2):
         joined = ta.build(outputs, inputs)(*arrays)
-        monkeypatch.setattr(fuse, "join_strips", lambda kernels, _: list(kernels))
+        monkeypatch.setattr(fuse, "fuse_row_blocks", lambda kernels, _: list(kernels))
         apart = ta.build(outputs, inputs)(*arrays)
     for have, want in zip(joined, apart, strict=True):
         assert np.array_equal(have, want)
@@ -229,12 +229,12 @@ def test_other_rows_that_data_picks_are_not_shared_by_ranges(rows: int, width: i
     check_added_rows(d, inputs)
 
 
-def test_rows_in_a_range_are_asked_for_ahead() -> None:
+def test_rows_in_a_range_are_prefetched() -> None:
     """Only those: another thread's stay in its cache."""
     d, inputs = added_rows(3000, 128, 4096)
     with described("l2=65536,l3=1048576,line=64"):
         kernel = lower_program([d], inputs).kernels[-1]
-        fetched = [s for s in statements(kernel.body) if isinstance(s, Fetch)]
+        fetched = [s for s in statements(kernel.body) if isinstance(s, Prefetch)]
         assert [s.tensor.name for s in fetched] == ["dT", "head"]
         listed = [e.tensor for s in fetched for e in reads(s.indices[0])]
         assert tuple(listed) == kernel.scratch

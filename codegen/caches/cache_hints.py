@@ -1,4 +1,4 @@
-"""How loops treat the memory behind the caches: stores that pass them, reads asked for ahead.
+"""Decides which stores stream and what is prefetched (`streamed_tensors`, `_marked`).
 
 The loops and their order are given. Nothing here changes a value, so the machine's caches and
 the sizes may decide.
@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tensorad.codegen.caches.prefetch_indirect import picked_rows, with_rows_ahead
+from tensorad.codegen.caches.prefetch_indirect import indirect_rows, with_indirect_prefetches
 from tensorad.codegen.caches.prefetch_rows import (
-    bands,
-    bands_ahead,
     direct_reads,
     is_plain,
+    next_iteration_prefetches,
     offset,
-    rows_of_next_turn,
-    with_rows_asked,
+    row_prefetches,
+    row_preloads,
+    with_row_prefetches,
 )
 from tensorad.codegen.cost.memory_model import BYTES_PER_CYCLE, LINE, MAX_STRIDE
 from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store
-from tensorad.codegen.loops.vector_loops import runs_in_lanes
+from tensorad.codegen.loops.vector_loops import is_vectorised
 from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
@@ -44,30 +44,32 @@ ELSEWHERE: Final = 8192
 LONG_BUFFER: Final = 1024
 """Bytes of a buffer that is read while stores wait."""
 SHORT_ROWS: Final = 2048
-"""Rows of at least this many bytes are fetched ahead by the processor itself."""
+"""Rows of at least this many bytes the processor prefetches itself."""
 LARGE: Final = 3
 """An output streams where it is larger than the last cache divided by this."""
 ALIKE: Final = 4
 """Outputs of unknown size count as large beside each other unless one is smaller by this factor."""
 
 
-def with_memory_hints(kernel: Kernel, streamed: Sequence[Tensor], *, beyond: bool) -> Kernel:
-    """The kernel with the stores marked that stream, and what is asked for ahead.
+def with_cache_hints(kernel: Kernel, streamed: Sequence[Tensor], *, assume_large: bool) -> Kernel:
+    """The kernel with the stores marked that stream, and what is prefetched.
 
     Args:
-        beyond: whether symbolic sizes are taken for so large that no cache holds a tensor.
+        assume_large: whether symbolic sizes are taken for so large that no cache holds a tensor.
     """
     given = dict.fromkeys(kernel.reads)
     unknown = [t for t in (*given, *kernel.writes) if fixed_bytes(t) is None]
-    far = far_tensors(kernel, beyond=beyond)
-    if not streamed and not far and not unknown:
+    beyond_l2 = tensors_beyond_l2(kernel, assume_large=assume_large)
+    if not streamed and not beyond_l2 and not unknown:
         return kernel
-    marks = _Marks(dict.fromkeys(streamed), dict.fromkeys(far), dict.fromkeys((*far, *unknown)))
-    apart = _apart(kernel, streamed)
-    return replace(kernel, body=_marked(kernel.body, marks), apart=apart)
+    marks = _Marks(
+        dict.fromkeys(streamed), dict.fromkeys(beyond_l2), dict.fromkeys((*beyond_l2, *unknown))
+    )
+    unaliased_with = _aliasing_store(kernel, streamed)
+    return replace(kernel, body=_marked(kernel.body, marks), unaliased_with=unaliased_with)
 
 
-def _apart(kernel: Kernel, streamed: Sequence[Tensor]) -> Tensor | None:
+def _aliasing_store(kernel: Kernel, streamed: Sequence[Tensor]) -> Tensor | None:
     """The tensor whose stores wait for memory while loads of scratch are compared with them."""
     own = dict.fromkeys([t for t, _ in kernel.beside])
     sizes = [fixed_bytes(t) for t in kernel.scratch if t not in own]
@@ -75,19 +77,19 @@ def _apart(kernel: Kernel, streamed: Sequence[Tensor]) -> Tensor | None:
     return streamed[0] if streamed and rows else None
 
 
-def far_tensors(kernel: Kernel, *, beyond: bool) -> list[Tensor]:
+def tensors_beyond_l2(kernel: Kernel, *, assume_large: bool) -> list[Tensor]:
     """What a kernel reads and writes that no second cache holds."""
     given = dict.fromkeys(kernel.reads)
     second = machine.current().l2
 
-    def is_far(t: Tensor) -> bool:
+    def is_beyond_l2(t: Tensor) -> bool:
         size_bytes, least = fixed_bytes(t), second if t in given else second // 4
-        return beyond if size_bytes is None else size_bytes > least
+        return assume_large if size_bytes is None else size_bytes > least
 
-    return [t for t in dict.fromkeys((*given, *kernel.writes)) if is_far(t)]
+    return [t for t in dict.fromkeys((*given, *kernel.writes)) if is_beyond_l2(t)]
 
 
-def waits_for_memory(kernel: Kernel, share: int = 1) -> bool:
+def is_memory_bound(kernel: Kernel, share: int = 1) -> bool:
     """Whether memory needs longer than a part, one of `share`, of what the kernel computes.
 
     Copies of whole lines come all at once and nothing is computed meanwhile: they save bytes
@@ -105,17 +107,19 @@ def _cycles(s: For) -> int:
     return size_value(work, dict.fromkeys(sizes_in(work), ASSUMED_EXTENT))
 
 
-def streamed_tensors(kernel: Kernel, schedules: Schedules, *, beyond: bool = False) -> list[Tensor]:
+def streamed_tensors(
+    kernel: Kernel, schedules: Schedules, *, assume_large: bool = False
+) -> list[Tensor]:
     """Tensors that the kernel only writes and that no cache could keep for a later reader.
 
     Args:
-        beyond: whether that is so for the largest ones of unknown size.
+        assume_large: whether that is so for the largest ones of unknown size.
     """
     last = machine.current().l3
     every = dict.fromkeys((*kernel.reads, *kernel.writes))
     total = sum([fixed_bytes(t) or 0 for t in every])
-    endless = beyond and any(fixed_bytes(t) is None for t in every)
-    largest = dict.fromkeys(largest_unknown(kernel) if beyond else ())
+    endless = assume_large and any(fixed_bytes(t) is None for t in every)
+    largest = dict.fromkeys(largest_unknown(kernel) if assume_large else ())
     found: list[Tensor] = []
     for t in kernel.writes:
         chosen = schedules.of(t.name).streaming
@@ -145,50 +149,56 @@ class _Marks:
     """Which tensors hints are for."""
 
     streamed: dict[Tensor, None]
-    far: dict[Tensor, None]
-    maybe_far: dict[Tensor, None]
-    """Those of unknown size, too: loops outside of lanes, and those with lanes in rows far apart,
-    lose nothing by what they could spare."""
+    beyond_l2: dict[Tensor, None]
+    maybe_beyond_l2: dict[Tensor, None]
+    """Those of unknown size, too: loops that are not vectorised, and those with lanes in rows far
+    apart, lose nothing by what they could spare."""
 
 
 def _marked(
     body: Sequence[Stmt],
     marks: _Marks,
     around: tuple[Axis, ...] = (),
-    in_lanes: bool = False,
+    in_vector_loop: bool = False,
 ) -> tuple[Stmt, ...]:
     """The statements with their loops' hints; `around` are the axes of the loops they stand in,
-    `in_lanes` whether one of these runs in lanes."""
-    streamed, far = marks.streamed, marks.far
+    `in_vector_loop` whether one of these is vectorised."""
+    streamed, beyond_l2 = marks.streamed, marks.beyond_l2
     result: list[Stmt] = []
     beside = False
-    passes = sum([isinstance(s, For) and runs_in_lanes(s) for s in body])
+    passes = sum([isinstance(s, For) and is_vectorised(s) for s in body])
     for s in body:
         if isinstance(s, For):
-            lanes = runs_in_lanes(s)
-            inner = replace(s, body=_marked(s.body, marks, (*around, s.axis), in_lanes or lanes))
-            loads = lanes or (not in_lanes and is_plain(s))
-            large = {t: None for t in far if is_large(t)}
-            asked = rows_of_next_turn(inner, large, around[-1] if around else None)
-            later_bands = bands_ahead(inner, far, around) if passes > 1 else {}
-            beside = beside or bool(later_bands)
-            asked |= later_bands
-            near = {t: None for t in (far if lanes else marks.maybe_far) if t not in asked}
-            loaded = bands(inner, near, around) if loads else {}
+            lanes = is_vectorised(s)
+            inner = replace(
+                s, body=_marked(s.body, marks, (*around, s.axis), in_vector_loop or lanes)
+            )
+            loads = lanes or (not in_vector_loop and is_plain(s))
+            large = {t: None for t in beyond_l2 if is_large(t)}
+            prefetches = next_iteration_prefetches(inner, large, around[-1] if around else None)
+            later_rows = row_prefetches(inner, beyond_l2, around) if passes > 1 else {}
+            beside = beside or bool(later_rows)
+            prefetches |= later_rows
+            near = {
+                t: None
+                for t in (beyond_l2 if lanes else marks.maybe_beyond_l2)
+                if t not in prefetches
+            }
+            loaded = row_preloads(inner, near, around) if loads else {}
             result.extend([line for lines in loaded.values() for line in lines])
             if lanes:
                 rest = {t: None for t in near if t not in loaded}
-                later = [line for lines in asked.values() for line in lines]
+                later = [line for lines in prefetches.values() for line in lines]
                 inner = replace(inner, body=(*later, *inner.body))
-                turn = around[-1] if around else None
-                inner = replace(inner, ahead=_ahead(inner, rest, turn, beside))
-                inner = with_rows_asked(inner, marks.maybe_far)
+                outer_axis = around[-1] if around else None
+                inner = replace(inner, prefetched=_prefetched(inner, rest, outer_axis, beside))
+                inner = with_row_prefetches(inner, marks.maybe_beyond_l2)
                 result.extend(_row_by_row(inner) if streamed else [inner])
             else:
-                result.append(with_rows_ahead(inner, far))
+                result.append(with_indirect_prefetches(inner, beyond_l2))
         elif isinstance(s, If):
             parts = (s.then, s.orelse)
-            then, orelse = (_marked(part, marks, around, in_lanes) for part in parts)
+            then, orelse = (_marked(part, marks, around, in_vector_loop) for part in parts)
             result.append(replace(s, then=then, orelse=orelse))
         elif isinstance(s, Store) and all(t in streamed for t in s.tensors):
             result.append(replace(s, streaming=True))
@@ -197,23 +207,23 @@ def _marked(
     return tuple(result)
 
 
-def _ahead(
-    s: For, far: dict[Tensor, None], around: Axis | None, beside: bool
+def _prefetched(
+    s: For, beyond_l2: dict[Tensor, None], around: Axis | None, beside: bool
 ) -> tuple[Tensor, ...]:
     """Large tensors that the loop reads itself in short rows, or across their rows, and those
     that it stores after loops of its own: their lines come while it computes.
 
-    `beside`: whether lines of other rows are asked for, so that the processor follows none."""
+    `beside`: whether lines of other rows are prefetched, so that the processor follows none."""
     found: dict[Tensor, None] = {}
-    asks = beside or bool(picked_rows(s, far, around))  # the processor follows no row then
-    for t, places in direct_reads(s, far).items():
-        alone = not asks and (not _is_short(s, t) or _end_to_end(s, places, around))
+    unfollowed = beside or bool(indirect_rows(s, beyond_l2, around))  # by the processor
+    for t, places in direct_reads(s, beyond_l2).items():
+        alone = not unfollowed and (not _is_short(s, t) or _end_to_end(s, places, around))
         near = not any(_is_elsewhere(e, around) for e in places)
         if (near and not alone) or any(_is_across(s, e) for e in places):
             found[t] = None
     if any(isinstance(c, For) for c in s.body):
         stored = [c for c in s.body if isinstance(c, Store) and not c.streaming]
-        found.update(dict.fromkeys([t for c in stored for t in c.tensors if t in far]))
+        found.update(dict.fromkeys([t for c in stored for t in c.tensors if t in beyond_l2]))
     return tuple(found)
 
 
@@ -223,7 +233,7 @@ def _is_short(s: For, t: Tensor) -> bool:
 
 
 def _is_elsewhere(e: Read, around: Axis | None) -> bool:
-    """Whether the next row is farther away than what would be asked for."""
+    """Whether the next row is farther away than what would be prefetched."""
     step = 0 if around is None else access(e.tensor, e.indices).stride(around)
     return step is not None and abs(step) * e.tensor.dtype.size_bytes > ELSEWHERE
 
@@ -261,4 +271,4 @@ def _row_by_row(s: For) -> list[For]:
     if all((row - min(rows)) * t.dtype.size_bytes % LINE == 0 for row in rows):
         return [s]
     first, *others = [replace(s, body=tuple(row)) for row in rows.values()]
-    return [first, *[replace(row, ahead=()) for row in others]]
+    return [first, *[replace(row, prefetched=()) for row in others]]

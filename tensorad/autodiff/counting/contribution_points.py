@@ -1,4 +1,4 @@
-"""The points of a gradient whose contributions are gathered one by one, counted unmade."""
+"""Counts the points of a gradient whose contributions are gathered one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Received = Mapping[Tensor, Sequence[Contribution]]
 """Tensors whose adjoints are stored -> what these are made of."""
 
 
-def points_apart(
+def points_per_contribution(
     results: Sequence[Tensor],
     received: Received,
     stored: Sequence[Tensor],

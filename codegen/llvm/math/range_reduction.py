@@ -1,4 +1,4 @@
-"""Angles of any size: x / (2 pi) as a fraction of a turn from stored bits of 1 / (2 pi).
+"""Range reduction of large angles (Payne and Hanek): x / (2 pi) from stored bits of 1 / (2 pi).
 
 A double is m * 2^e with a whole m. Bits of 1/(2 pi) so high that m * 2^e makes whole turns of
 them are left out, and so are those too low to matter; the 192 bits between them times m, without
@@ -28,7 +28,7 @@ _INVERSE_TURN: Final = (
 _TURN: Final = (6.283185307179586, 2.4492935982947064e-16)
 
 
-def far_lanes(w: Writer, name: str, limit: float, x: str, near: str) -> None:
+def with_large_angles(w: Writer, name: str, limit: float, x: str, near: str) -> None:
     """Return `near`, with the lanes where |x| >= limit (and finite) computed by @far.<name>."""
     code = w.code
     far = w.compare("oge", absolute(w, x), w.const(limit))
@@ -92,7 +92,7 @@ def _lane_loop(w: Writer, name: str, limit: float, x: str, near: str) -> list[st
     ]
 
 
-def define_far(user: Code, name: str, far: FarAngles) -> None:
+def define_large_angle(user: Code, name: str, far: FarAngles) -> None:
     """Give `user` the function double @far.<name>(double) and what it needs."""
     code = Code()
     w = Writer(code, 0, FLOAT64, 0)

@@ -1,4 +1,4 @@
-"""Short rows that stream through buffers block by block, and bands that are loaded row by row."""
+"""Short rows that stream through buffers block by block, and rows that are preloaded one by one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
-from tensorad.codegen.caches import prefetch_rows, streaming_buffers
-from tensorad.codegen.cost.memory_model import AHEAD
+from tensorad.codegen.caches import prefetch_rows, write_combining
+from tensorad.codegen.cost.memory_model import PREFETCH_DISTANCE
 from tensorad.codegen.loops.index_ranges import joined_digits
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import Fetch, For, Kernel, Store
+from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Store
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
 from tensorad.config import override
@@ -33,8 +33,8 @@ STREAMING = ta.Schedule(streaming=True)
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks in arrays of a few kB."""
-    monkeypatch.setattr(streaming_buffers, "BLOCK", 900)
-    monkeypatch.setattr(streaming_buffers, "SMALLEST", 256)
+    monkeypatch.setattr(write_combining, "BLOCK", 900)
+    monkeypatch.setattr(write_combining, "SMALLEST", 256)
 
 
 def kernel_of(outputs: list[Tensor], inputs: list[Tensor], machine: str) -> Kernel:
@@ -48,8 +48,8 @@ def loops_of(kernel: Kernel) -> list[For]:
 
 
 def line_loops(kernel: Kernel) -> list[For]:
-    """The loops over the lines of bands."""
-    return [s for s in loops_of(kernel) if any(isinstance(c, Fetch) and c.now for c in s.body)]
+    """The loops over the lines of rows side by side."""
+    return [s for s in loops_of(kernel) if any(isinstance(c, Prefetch) and c.now for c in s.body)]
 
 
 def gradient_of_pool(shape: tuple[int, ...], dtype: str) -> tuple[Tensor, list[Tensor]]:
@@ -121,7 +121,7 @@ def test_threads_share_chunks_of_blocks(threads: int) -> None:
     shared = ta.Schedule(streaming=True, parallel=True)
     (kernel,) = lower_program([y], [x], choices=shared).kernels
     (chunks,) = [s for s in loops_of(kernel) if s.kind == "parallel"]
-    assert streaming_buffers.CHUNKS <= (chunks.axis.extent or 0) < 100
+    assert write_combining.CHUNKS <= (chunks.axis.extent or 0) < 100
     (copies,) = [s for s in loops_of(kernel) if s.within is not None]
     assert copies.within is not None and chunks.axis in free_leaves(copies.within.lower)
     a = RNG.standard_normal((1331, 2, 21)).astype("f")
@@ -162,7 +162,7 @@ def test_lines_of_a_block_stream_to_its_end() -> None:
     assert text.count("!nontemporal") == 5  # four registers at a time, then one
 
 
-def test_rows_of_a_band_are_loaded_in_the_order_of_memory() -> None:
+def test_rows_side_by_side_are_preloaded_in_the_order_of_memory() -> None:
     y, x = pool((2, 3, 64, 256), "max")
     text = text_of([y], [x], FAR)
     assert text.count("load volatile float") == 1 and "@llvm.prefetch" not in text
@@ -184,31 +184,31 @@ def test_long_rows_are_loaded_before_only_where_a_register_holds_a_line(
     assert bool(line_loops(kernel)) is (few or vector_bytes == 64)
 
 
-def test_bands_of_loops_that_compute_much_are_asked_for_in_the_order_of_memory() -> None:
+def test_rows_of_loops_that_compute_much_are_prefetched_in_the_order_of_memory() -> None:
     machine = "l2=1000000,l3=30000000"
     out, (x, head) = gradient_of_pool((32, 17, 280, 280), "float32")
     kernel = kernel_of([out], [x, head], machine)
     assert not line_loops(kernel)
-    (rows,) = [s for s in loops_of(kernel) if any(isinstance(c, Fetch) for c in s.body)]
-    (band,) = [c for c in rows.body if isinstance(c, Fetch)]
+    (rows,) = [s for s in loops_of(kernel) if any(isinstance(c, Prefetch) for c in s.body)]
+    (band,) = [c for c in rows.body if isinstance(c, Prefetch)]
     where = joined_digits(prefetch_rows.offset(x, band.indices))
     assert (where.terms[rows.axis], where.constant, band.count) == (
         4,
-        AHEAD // 4,
+        PREFETCH_DISTANCE // 4,
         559,
     )
-    assert rows.ahead == (head,)  # the processor follows no row beside what is asked for
+    assert rows.prefetched == (head,)  # the processor follows no row beside what is asked for
     text = text_of([out], [x, head], machine)
     asked = text.count("call void @llvm.prefetch")
     assert asked == 2 * (4 + 1)  # the lines of each register, whole ones and the last
 
 
-def test_a_pass_with_no_other_beside_it_loads_its_band() -> None:
+def test_a_pass_with_no_other_beside_it_preloads_its_rows() -> None:
     """Images as small as a block: the winners of one are all found before its gradient is."""
     out, (x, head) = gradient_of_pool((9, 17, 32, 32), "float32")
     kernel = kernel_of([out], [x, head], "l2=100000,l3=200000")
     assert line_loops(kernel)
-    asked = [c for s in loops_of(kernel) for c in s.body if isinstance(c, Fetch) and not c.now]
+    asked = [c for s in loops_of(kernel) for c in s.body if isinstance(c, Prefetch) and not c.now]
     assert not asked
 
 
@@ -221,7 +221,7 @@ def of_two_rows(x: Tensor, i: Any, j: Any) -> Any:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-def test_passes_that_ask_for_their_band_are_joined(cpu: str) -> None:
+def test_passes_that_prefetch_their_rows_are_joined(cpu: str) -> None:
     """A pass stores terms that the next one adds up: both read a band, and ask for a later one."""
     x = te.placeholder((40, 2, 300), name="X")
     k, k1 = (te.reduce_axis(300, name=n) for n in ("k", "k1"))
@@ -237,7 +237,7 @@ def test_passes_that_ask_for_their_band_are_joined(cpu: str) -> None:
             (kernel,) = lower_program([y], [x], choices=choices).kernels
             f = build(y, [x], schedule=choices)
         lanes = [s for s in loops_of(kernel) if s.kind == "vector"]
-        asks = [(s, c) for s in lanes for c in s.body if isinstance(c, Fetch)]
+        asks = [(s, c) for s in lanes for c in s.body if isinstance(c, Prefetch)]
         assert all(s.axis in free_leaves(*c.indices) for s, c in asks)
         found.append((len(lanes), len(asks)))
         array = RNG.standard_normal(x.shape).astype("f")
@@ -249,7 +249,7 @@ def test_passes_that_ask_for_their_band_are_joined(cpu: str) -> None:
     assert found == [(4, 2), (3, 2)]
 
 
-def test_the_last_of_several_passes_asks_and_is_joined() -> None:
+def test_the_last_of_several_passes_prefetches_and_is_joined() -> None:
     x = te.placeholder((40, 2, 300), name="X")
     k, k1 = (te.reduce_axis(300, name=n) for n in ("k", "k1"))
     a = te.compute((40,), lambda i: te.max(of_two_rows(x, i, k), axis=k), name="A")
@@ -273,9 +273,9 @@ def test_the_last_of_several_passes_asks_and_is_joined() -> None:
 def test_a_block_stores_little_at_a_time() -> None:
     x = te.placeholder((40, 300), name="X")
     y = te.compute((40, 2, 300), lambda i, p, j: x[i, j] + p, "Y")
-    for burst, rows in ((streaming_buffers.BURST, 1), (3 * 2400, 3), (10**6, 4)):
+    for burst, rows in ((write_combining.BURST, 1), (3 * 2400, 3), (10**6, 4)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(streaming_buffers, "BURST", burst)
+            patch.setattr(write_combining, "BURST", burst)
             (kernel,) = lower_program([y], [x], choices=STREAMING).kernels
         (lines,) = kernel.scratch
         assert lines.shape == (16 + rows * 600,)
@@ -318,7 +318,7 @@ def test_rows_that_an_outer_loop_reads_again_are_not_loaded_before(l2: int, load
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 @pytest.mark.parametrize("window", [2, 3])
-def test_bands_are_loaded_inside_of_their_array(
+def test_rows_are_preloaded_inside_of_their_array(
     window: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefetch_rows, "OPERATIONS", 100)  # loaded whatever is computed

@@ -8,9 +8,14 @@ from typing import Final
 
 from tensorad.codegen.cost.memory_model import MAX_STRIDE
 from tensorad.codegen.llvm.call_block import SCRATCH_WORD
-from tensorad.codegen.llvm.context import Lowering, Place
-from tensorad.codegen.llvm.far_rows import Window, load_block, pieces_of_rows, store_rows
+from tensorad.codegen.llvm.context import Address, Lowering
 from tensorad.codegen.llvm.ops import iota
+from tensorad.codegen.llvm.row_transposes import (
+    OffsetWindow,
+    load_block,
+    pieces_of_rows,
+    store_rows,
+)
 from tensorad.codegen.llvm.strided import load_strided, store_strided
 from tensorad.codegen.llvm.text import Value, memory_suffix, memory_type, type_text, vector_constant
 from tensorad.codegen.loops.index_ranges import joined_digits
@@ -22,7 +27,7 @@ from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.index.linear import Linear, linear_form
 
-APART: Final = 1024
+ALIAS_DISTANCE: Final = 1024
 """Bytes between places of a page: loads are compared with stores by these bits of addresses, and
 one that seems to read what was just stored waits."""
 
@@ -39,18 +44,18 @@ class Offset:
     length, one for each lane."""
 
     @property
-    def is_far(self) -> bool:
+    def has_row_per_lane(self) -> bool:
         """Whether lanes are evenly spaced and farther apart than vectors are shared."""
         return self.rows is not None or abs(self.stride) > MAX_STRIDE
 
 
-class Memory:
+class Addresses:
     """Loads and stores of one kernel."""
 
     def __init__(self, values: Lowering) -> None:
         self.values = values
         self._plans: dict[object, Offset] = {}
-        self.windows: dict[Read, Window] = {}
+        self.windows: dict[Read, OffsetWindow] = {}
         """Which reads of the vector loop being written have neighbours."""
         self._strides: dict[Tensor, list[Expr]] = {}
 
@@ -112,7 +117,7 @@ class Memory:
         """What must have a value before the address can be formed."""
         return tuple(self.plan(t, indices).units)
 
-    def place(self, t: Tensor, indices: tuple[Expr, ...]) -> Place:
+    def place(self, t: Tensor, indices: tuple[Expr, ...]) -> Address:
         """The address; operands that differ between lanes give offsets per lane."""
         values, plan = self.values, self.plan(t, indices)
         uniform: dict[int, dict[Expr, int]] = {}
@@ -130,11 +135,11 @@ class Memory:
             varying[axis] = plan.stride
         pointer = self._pointer(t, uniform)
         if not varying:
-            return Place(pointer, plan.constant, plan.stride, None)
+            return Address(pointer, plan.constant, plan.stride, None)
         offsets = values.value(Linear(varying, 0).to_expr())
-        return Place(pointer, plan.constant, 0, offsets)
+        return Address(pointer, plan.constant, 0, offsets)
 
-    def rows_apart(self, e: Read) -> Place:
+    def rows_apart(self, e: Read) -> Address:
         """The address of a read's first lane where the others are rows of symbolic length apart."""
         values, plan = self.values, self.plan(e.tensor, e.indices)
         assert plan.rows is not None and values.vector is not None  # a window has seen it
@@ -144,7 +149,7 @@ class Memory:
             moved = substitute(unit, first)
             uniform.setdefault(values.value(moved).level, {})[moved] = c
         pointer = self._pointer(e.tensor, uniform)
-        return Place(pointer, plan.constant, 0, None, values.value(plan.rows))
+        return Address(pointer, plan.constant, 0, None, values.value(plan.rows))
 
     def _pointer(self, t: Tensor, groups: dict[int, dict[Expr, int]]) -> Value:
         """The tensor's base plus the offsets of each level, outermost first."""
@@ -173,7 +178,7 @@ class Memory:
         if t in self.values.scratch:
             offset = self.values.value(self.values.scratch[t])
             where = put(f"getelementptr i64, ptr %error, i64 {SCRATCH_WORD}", 0)
-            block = self._apart(put(f"load ptr, ptr {where}, !invariant.load !0", 0))
+            block = self._unaliased(put(f"load ptr, ptr {where}, !invariant.load !0", 0))
             name = put(f"getelementptr i8, ptr {block}, i64 {offset.name}", offset.level)
             if t in self.values.beside:
                 name = self._beside(t, name, offset.level)
@@ -183,13 +188,14 @@ class Memory:
         where = put(f"getelementptr ptr, ptr %slots, i64 {slot}", 0)
         return Value((put(f"load ptr, ptr {where}, !invariant.load !0", 0),), INT64, 0, 0, 0)
 
-    def _apart(self, block: str) -> str:
+    def _unaliased(self, block: str) -> str:
         """The first line of the block that lies away in its page from what the kernel stores."""
-        put, other = self.values.code.put, self.values.apart
+        put, other = self.values.code.put, self.values.unaliased_with
         if other is None:
             return block
         wanted = put(
-            f"add i64 {put(f'ptrtoint ptr {self._base(other).name} to i64', 0)}, {APART}", 0
+            f"add i64 {put(f'ptrtoint ptr {self._base(other).name} to i64', 0)}, {ALIAS_DISTANCE}",
+            0,
         )
         missing = put(f"sub i64 {wanted}, {put(f'ptrtoint ptr {block} to i64', 0)}", 0)
         shift = put(f"and i64 {missing}, {PAGE - ALIGNMENT}", 0)
@@ -200,7 +206,7 @@ class Memory:
         and apart from it and from other scratch in its page."""
         put, beside = self.values.code.put, self.values.beside
         other = self._base(beside[t])
-        distance = APART * (1 + [*beside].index(t))
+        distance = ALIAS_DISTANCE * (1 + [*beside].index(t))
         wanted = put(f"add i64 {put(f'ptrtoint ptr {other.name} to i64', 0)}, {distance}", 0)
         missing = put(f"sub i64 {wanted}, {put(f'ptrtoint ptr {pointer} to i64', level)}", level)
         shift = put(f"and i64 {missing}, {PAGE - t.dtype.size_bytes}", level)
@@ -237,7 +243,7 @@ class Memory:
         names = [self._load_lanes(e, place, r, level) for r in range(lanes.count)]
         return Value(tuple(names), t.dtype, lanes.lanes, level, mask)
 
-    def _guarded(self, t: Tensor, place: Place, condition: Value, level: int, mask: int) -> Value:
+    def _guarded(self, t: Tensor, place: Address, condition: Value, level: int, mask: int) -> Value:
         """A scalar load from the element if the condition holds, else from a dummy."""
         put = self.values.code.put
         pointer = self.values.shifted(t, place.pointer.name, place.constant, level)
@@ -251,7 +257,7 @@ class Memory:
         name = put(text, level)
         return put(f"icmp ne i8 {name}, 0", level) if t.dtype is BOOL else name
 
-    def _load_lanes(self, e: Read, place: Place, r: int, level: int) -> str:
+    def _load_lanes(self, e: Read, place: Address, r: int, level: int) -> str:
         """Register `r` of a read whose lanes differ."""
         t, window = e.tensor, self.windows.get(e)
         lanes = self.values.vector
@@ -272,7 +278,7 @@ class Memory:
             return name
         return put(f"icmp ne {memory_type(BOOL, n)} {name}, zeroinitializer", level)
 
-    def _lane_offsets(self, place: Place, r: int, n: int) -> str:
+    def _lane_offsets(self, place: Address, r: int, n: int) -> str:
         if place.offsets is None:
             return iota(n, 0, place.stride)
         return place.offsets.names[r]
@@ -336,7 +342,7 @@ class Memory:
             store = store_strided if abs(place.stride) <= MAX_STRIDE else store_rows
             store(self.values, t, self._register_pointer(t, place, r), names, place.stride)
 
-    def _register_pointer(self, t: Tensor, place: Place, r: int) -> str:
+    def _register_pointer(self, t: Tensor, place: Address, r: int) -> str:
         lanes = self.values.vector
         assert lanes is not None
         shift = place.constant + r * lanes.lanes * place.stride
@@ -348,7 +354,7 @@ class Memory:
         source, target = type_text(BOOL, n), memory_type(BOOL, n)
         return self.values.code.put(f"zext {source} {name} to {target}")
 
-    def _scatter(self, t: Tensor, place: Place, r: int, name: str) -> None:
+    def _scatter(self, t: Tensor, place: Address, r: int, name: str) -> None:
         code, lanes = self.values.code, self.values.vector
         assert lanes is not None
         n, element = lanes.lanes, memory_type(t.dtype)

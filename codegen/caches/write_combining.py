@@ -1,12 +1,12 @@
-"""Streamed rows that are shorter than a stream, or that begin in the middle of lines.
+"""Write combining: short or misaligned streamed rows fill a buffer, whose whole lines are copied.
 
-Only whole lines pass the caches. Where each turn of a loop stores the next stretch of an output,
-without gaps but in short or misaligned rows, several turns store to a buffer in the first cache,
-and one loop copies its whole lines. What is left of the last one stays in front of the buffer for
-the next block: a line stored in parts is read first, and all stores behind it wait. Threads share
-chunks of many blocks, so that few blocks begin in the middle of lines. A loop over the
-same turns that stands before it, and whose rows it reads, becomes one with it: memory is read and
-written at the same time. No value changes.
+Only whole lines pass the caches. Where each iteration of a loop stores the next stretch of an
+output, without gaps but in short or misaligned rows, several iterations store to a buffer in the
+first cache, and one loop copies its whole lines. What is left of the last one stays in front of the
+buffer for the next block: a line stored in parts is read first, and all stores behind it wait.
+Threads share chunks of many blocks, so that few blocks begin in the middle of lines. A loop over as
+many iterations that stands before it, and whose rows it reads, becomes one with it: memory is read
+and written at the same time. No value changes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ and written at nearly the same time."""
 BURST: Final = 4608
 """Bytes that a block stores: while more wait for memory, a processor has no room for reads."""
 MOST_POINTS: Final = 16384
-"""Elements of one turn that are looked at one by one, to see that no two are the same."""
+"""Elements of one iteration that are looked at one by one, to see that no two are the same."""
 SMALLEST: Final = 1024
 """Bytes that a block stores of each output at least, about."""
 FEWEST_BLOCKS: Final = 8
@@ -71,15 +71,15 @@ REGISTERS: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """What one turn of a loop stores of a tensor: `length` elements from where the last ended."""
+    """What an iteration stores of a tensor: `length` elements from where the last ended."""
 
     tensor: Tensor
     length: int
     outer: Linear
-    """The offset of its first element in turn 0, over axes outside of the loop."""
+    """The offset of its first element in iteration 0, over axes outside of the loop."""
 
 
-def through_buffers(
+def with_write_combining(
     body: Sequence[Stmt], streamed: Mapping[Tensor, None], scratch: Sequence[Tensor]
 ) -> tuple[tuple[Stmt, ...], list[Tensor]]:
     """The loops with such outputs stored in blocks, and the buffers."""
@@ -103,21 +103,21 @@ def _looked_into(
         if not found:
             result.append(replace(s, body=_looked_into(s.body, streamed, made, scratch)))
             continue
-        first = result.pop() if result and _leads_to(result[-1], s) else None
+        first = result.pop() if result and _may_interleave(result[-1], s) else None
         before = first if isinstance(first, For) else None
         result.append(_in_blocks(s, found, made, before, scratch))
     return tuple(result)
 
 
-def _leads_to(first: Stmt, s: For) -> bool:
-    """Whether a loop over as many turns may run a few turns ahead of `s` instead of all: what a
-    turn reads of what the other stores is of the same turn, and no register that one of them
-    sets is a register of the other."""
+def _may_interleave(first: Stmt, s: For) -> bool:
+    """Whether a loop over as many iterations may run a few of them ahead of `s` instead of all:
+    what one reads of what the other stores is of the same iteration, and no register that one of
+    them sets is a register of the other."""
     if not isinstance(first, For) or first.kind != "serial" or s.kind != "serial":
         return False
     if (
         first.covering
-        or not _has_turns(first.axis)
+        or not _counts_iterations(first.axis)
         or any(isinstance(c, Check) for c in statements(first.body))
     ):
         return False
@@ -127,7 +127,7 @@ def _leads_to(first: Stmt, s: For) -> bool:
     stored = [(t, c.indices) for c in _stored_by(first) for t in c.tensors]
     later = {t: None for c in _stored_by(s) for t in c.tensors}
     before = {e.tensor: None for e in _reads(first)} | {t: None for t, _ in stored}
-    if any(t in before for t in later) or _set_for_the_other(first, s):
+    if any(t in before for t in later) or _has_scalar_dependence(first, s):
         return False
     rows = {t: _position(indices, a) for t, indices in stored}
     if any(_position(indices, a) != rows[t] for t, indices in stored):
@@ -138,7 +138,7 @@ def _leads_to(first: Stmt, s: For) -> bool:
     )
 
 
-def _set_for_the_other(first: For, s: For) -> bool:
+def _has_scalar_dependence(first: For, s: For) -> bool:
     """Whether a register that one loop sets is used by the other."""
     own, its = ([*statements(x.body)] for x in (first, s))
     for some, others in ((own, its), (its, own)):
@@ -172,16 +172,16 @@ def _pays(s: For, x: Stretch) -> bool:
 
 
 def _moves(loop: For) -> int:
-    """The elements of a row in lanes; a multiple of all lines for other loops."""
+    """The elements of a vectorised row; a multiple of all lines for other loops."""
     return (loop.axis.extent or 1) if loop.kind == "vector" else LINE * ALONE
 
 
 def stretch(s: For, t: Tensor) -> Stretch | None:
-    """What every turn of a loop stores of `t`; None where that is not one stretch after another."""
+    """What each iteration stores of `t`; None where that is not one stretch after another."""
     if any(isinstance(c, Check) for c in statements(s.body)):  # they stay where they are
         return None
     inside = [c for c in statements(s.body) if isinstance(c, For)]
-    plain = _has_turns(s.axis) and all(_is_plain(c.axis) for c in inside)
+    plain = _counts_iterations(s.axis) and all(_is_plain(c.axis) for c in inside)
     if not plain or any(c.covering or c.within for c in inside):
         return None
     terms: list[tuple[Linear, tuple[Axis, ...]]] = []
@@ -194,16 +194,16 @@ def stretch(s: For, t: Tensor) -> Stretch | None:
 
 
 def _one_stretch(
-    turn: Axis, t: Tensor, terms: Sequence[tuple[Linear, tuple[Axis, ...]]]
+    iteration: Axis, t: Tensor, terms: Sequence[tuple[Linear, tuple[Axis, ...]]]
 ) -> Stretch | None:
-    length = terms[0][0].terms.get(turn, 0)
-    outer = _others(terms[0][0], (turn, *terms[0][1]))
-    if not 0 < length <= MOST_POINTS or any(turn in free_leaves(e) for e in outer):
+    length = terms[0][0].terms.get(iteration, 0)
+    outer = _others(terms[0][0], (iteration, *terms[0][1]))
+    if not 0 < length <= MOST_POINTS or any(iteration in free_leaves(e) for e in outer):
         return None
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     for form, loops in terms:
-        rest = _others(form, (turn, *loops))
-        if rest != outer or form.terms.get(turn, 0) != length:
+        rest = _others(form, (iteration, *loops))
+        if rest != outer or form.terms.get(iteration, 0) != length:
             return None
         if any(a in free_leaves(*rest) for a in loops):
             return None
@@ -231,8 +231,8 @@ def _is_plain(a: Axis) -> bool:
     return constant and a.step is ONE
 
 
-def _has_turns(a: Axis) -> bool:
-    """Whether an axis counts turns, of a number that is the same wherever the loop stands."""
+def _counts_iterations(a: Axis) -> bool:
+    """Whether an axis counts iterations, of a number that is the same wherever the loop stands."""
     closed = isinstance(a.lower, Const) and not a.upper.kinds & (AXIS | PARAM | READ)
     return closed and a.step is ONE
 
@@ -266,52 +266,57 @@ def _in_blocks(
     first: For | None,
     scratch: Collection[Tensor],
 ) -> For:
-    """The loop in blocks of turns that store to buffers, each followed by the copies.
+    """The loop in blocks of iterations that store to buffers, each followed by the copies.
 
     Threads share chunks of many blocks: only these begin and end in the middle of lines.
     """
     parts = [x.length * x.tensor.dtype.size_bytes for x in found]
     loops = (s,) if first is None else (first, s)
-    turns = _turns(s, parts, sum([_read_bytes(c, scratch) for c in loops]))
-    outer, turn = strips(s.axis, turns)
+    iterations = _iterations_per_block(s, parts, sum([_read_bytes(c, scratch) for c in loops]))
+    outer, iteration = strips(s.axis, iterations)
     chunk, every = None, s.axis
     if s.kind == "parallel":
         many = LARGE_CHUNK if outer.extent is None else max(1, outer.extent // CHUNKS)
         chunk, block = strips(outer, many)
-        start, end = (substitute(turn.lower, {outer: e}) for e in (block.lower, block.upper))
+        start, end = (substitute(iteration.lower, {outer: e}) for e in (block.lower, block.upper))
         every = axis(s.axis.name, start, call("minimum", s.axis.upper, end))
-        turn = axis(turn.name, *[substitute(e, {outer: block}) for e in (turn.lower, turn.upper)])
+        iteration = axis(
+            iteration.name,
+            *[substitute(e, {outer: block}) for e in (iteration.lower, iteration.upper)],
+        )
         outer = block
     buffers = {}
     for x in found:
         lead = LINE // x.tensor.dtype.size_bytes
-        t = buffer(f"{x.tensor.name}.lines", (lead + turns * x.length,), x.tensor.dtype)
+        t = buffer(f"{x.tensor.name}.lines", (lead + iterations * x.length,), x.tensor.dtype)
         buffers[x.tensor] = (x, t, lead)
         made.append(t)
-    before = () if first is None else placed(first.body, {first.axis: turn})
-    stored = rewrite(s.body, lambda c: _stored(c, buffers, turn.lower))
-    after = placed(stored, {s.axis: turn})
-    copies = [c for x, t, lead in buffers.values() for c in _copies(x, t, lead, every, turn)]
-    blocks = replace(s, axis=outer, kind="serial", body=(For(turn, (*before, *after)), *copies))
+    before = () if first is None else placed(first.body, {first.axis: iteration})
+    stored = rewrite(s.body, lambda c: _stored(c, buffers, iteration.lower))
+    after = placed(stored, {s.axis: iteration})
+    copies = [c for x, t, lead in buffers.values() for c in _copies(x, t, lead, every, iteration)]
+    blocks = replace(
+        s, axis=outer, kind="serial", body=(For(iteration, (*before, *after)), *copies)
+    )
     return blocks if chunk is None else replace(s, axis=chunk, body=(blocks,))
 
 
-def _turns(s: For, parts: Sequence[int], read: int) -> int:
-    """Turns of a block that stores and reads so many bytes a turn; all blocks alike if possible."""
+def _iterations_per_block(s: For, parts: Sequence[int], read: int) -> int:
+    """Iterations of a block that moves so many bytes in each; all blocks alike if possible."""
     extent, stored = s.axis.extent, sum(parts)
     fitting = min(BLOCK // (stored + read), BURST // stored)
-    turns = max(fitting, SMALLEST // min(parts), 1)
+    iterations = max(fitting, SMALLEST // min(parts), 1)
     if extent is None:
-        return turns
+        return iterations
     if s.kind == "parallel":
-        turns = max(1, min(turns, extent // FEWEST_BLOCKS))
-    turns = min(turns, extent)
-    divisors = [n for n in range(turns, (turns + 1) // 2, -1) if extent % n == 0]
-    return divisors[0] if divisors else turns
+        iterations = max(1, min(iterations, extent // FEWEST_BLOCKS))
+    iterations = min(iterations, extent)
+    divisors = [n for n in range(iterations, (iterations + 1) // 2, -1) if extent % n == 0]
+    return divisors[0] if divisors else iterations
 
 
 def _read_bytes(s: For, made: Collection[Tensor]) -> int:
-    """About what a turn reads of tensors that the kernel does not make, beyond the turn before."""
+    """Bytes, about, that an iteration reads of tensors made elsewhere, beyond the one before."""
     inside = [c.axis for c in statements(s.body) if isinstance(c, For)]
     points: dict[Tensor, int] = {}
     further: dict[Tensor, int] = {}
@@ -329,7 +334,7 @@ def _read_bytes(s: For, made: Collection[Tensor]) -> int:
 def _stored(
     s: Stmt, buffers: Mapping[Tensor, tuple[Stretch, Tensor, int]], first: Expr
 ) -> list[Store] | None:
-    """A store to the outputs, with the elements of turn `first` at the start of the buffer."""
+    """A store to the outputs, with the elements of iteration `first` at the start of the buffer."""
     if not isinstance(s, Store):
         return None
     result = storing(s, lambda t: t not in buffers)
@@ -344,13 +349,13 @@ def _stored(
     return result
 
 
-def _copies(x: Stretch, source: Tensor, lead: int, every: Axis, turn: Axis) -> list[For]:
-    """The elements of a block's turns, one after the other, and the last of them kept in front.
+def _copies(x: Stretch, source: Tensor, lead: int, every: Axis, iteration: Axis) -> list[For]:
+    """The elements of a block, one iteration after the other, and the last of them kept in front.
 
     Blocks end with the last whole line, and what is left goes with the next one, within `every`.
     """
     length = int_const(x.length)
-    start, stop = mul(turn.lower, length), mul(turn.upper, length)
+    start, stop = mul(iteration.lower, length), mul(iteration.upper, length)
     k = axis("k", start, stop)
     number = x.outer.plus(Linear({k: 1}, 0)).to_expr()
     width = REGISTERS * lanes_for([x.tensor])

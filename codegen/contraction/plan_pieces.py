@@ -1,4 +1,4 @@
-"""Claims nests that are contractions: the hook of the schedule."""
+"""Decides which nests, whole or in pieces, run as contractions (`plan_contraction_pieces`)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ MOST_PIECES = 16
 """Contractions that one nest may become."""
 
 
-Claim = tuple[tuple[Nest, Blocking | None], ...]
+ContractionPlan = tuple[tuple[Nest, Blocking | None], ...]
 """Pieces of a nest, each with how it runs as a contraction; those without folds are filled."""
 
 
-def claimed_pieces(nest: Nest, choices: Choices = OPEN) -> Claim | None:
+def plan_contraction_pieces(nest: Nest, choices: Choices = OPEN) -> ContractionPlan | None:
     """The pieces of a nest that consists of contractions worth their packing, or None.
 
     What is stored has no say in how the sums run. Divisions and phases of strided steps are cut
@@ -55,11 +55,11 @@ def claimed_pieces(nest: Nest, choices: Choices = OPEN) -> Claim | None:
     return None
 
 
-def emit_claim(claim: Claim, finished: Callable[[Nest], Nest]) -> Emitted:
-    """The loops of a claim; what is stored, `finished` says of each piece."""
+def emit_contraction_pieces(plan: ContractionPlan, finished: Callable[[Nest], Nest]) -> Emitted:
+    """The loops of a planned contraction; what is stored, `finished` says of each piece."""
     parts = [
         Emitted(fill(finished(p), threads=True)) if b is None else _emitted(b, finished(p))
-        for p, b in claim
+        for p, b in plan
     ]
     return Emitted(
         tuple([s for e in parts for s in e.body]),

@@ -25,23 +25,23 @@ DECIDE: tuple[Place, ...] = (
     ("simplify/formula/product_order.py", "ordered_compute"),
     ("codegen/splitting/term_parts.py", "split_terms"),
     # long sums in blocks, folds in lanes
-    ("codegen/splitting/blocked_sums.py", "split_sums"),
+    ("codegen/splitting/blocked_sums.py", "block_sums"),
     ("codegen/splitting/index_sets.py", "split_conditions"),
     ("codegen/schedule/plan.py", "_plan_folds"),
     ("codegen/schedule/plan.py", "preferred_axis"),
-    ("codegen/schedule/plan.py", "lanes_of"),
+    ("codegen/schedule/plan.py", "lanes_of_nest"),
     ("codegen/schedule/fuse_pieces.py", "planned_together"),
     ("codegen/schedule/emit.py", "fold_lanes"),
-    ("codegen/schedule/row_sums.py", "emit_sweep"),
+    ("codegen/schedule/sums_in_memory.py", "emit_sums_in_memory"),
     ("codegen/loops/vector_loops.py", "lanes_for"),
     ("codegen/loops/vector_loops.py", "registers_for"),
     ("codegen/loops/vector_loops.py", "LaneUse"),
     # what is summed as a product: each element in the order of its reduce axes
     ("codegen/contraction/recognise.py", "recognise"),
     ("codegen/contraction/choose.py", "_pays"),
-    ("codegen/contraction/claim.py", "_ways"),
+    ("codegen/contraction/plan_pieces.py", "_ways"),
     # folds in order
-    ("codegen/scan/vector_rows.py", "takes_lanes"),
+    ("codegen/scan/vector_rows.py", "can_vectorise_rows"),
     ("codegen/scan/vector_blocks.py", "takes_blocks"),
     ("codegen/fusion/items.py", "in_blocks"),
     ("codegen/splitting/nest_passes.py", "pieces_of"),
@@ -53,12 +53,12 @@ DECIDE: tuple[Place, ...] = (
 """What fixes the order in which terms are added."""
 
 TAKE_A_MODEL: tuple[Callable[..., object], ...] = (
-    blocked_sums.split_sums,
+    blocked_sums.block_sums,
     blocked_sums._choice,
     plan._plan_folds,
     plan._estimates,
     plan.preferred_axis,
-    plan.lanes_of,
+    plan.lanes_of_nest,
     choose._pays,
 )
 

@@ -1,4 +1,4 @@
-"""A number that changes when what calls have prepared may be out of date."""
+"""The version of the settings: what calls have prepared under another one is out of date."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ADDRESS: Final = ctypes.addressof(_current)
 """Where native code reads the number."""
 
 
-def epoch() -> int:
+def current_version() -> int:
     """The number now; read it before the settings that are relied on."""
     return _current.value
 
 
-def begin_epoch() -> None:
+def new_version() -> None:
     """Have native calls ask Python again: settings or the pool of threads have changed."""
     _current.value = next(_numbers)
 
 
-config.watch(begin_epoch)
+config.watch(new_version)

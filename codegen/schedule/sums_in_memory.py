@@ -1,6 +1,6 @@
-"""Sums of rows: lanes along the rows, the sums in memory, several rows a pass.
+"""Sums kept in memory: the vectorised loop is inside of the reduce loops, several rows a pass.
 
-For elements in lanes and long columns: rows are read from end to end as they lie in memory, which
+For vectorised elements and long columns: rows are read from end to end as they lie in memory, which
 a loop over a column inside of the lanes does not do. Every sum adds its terms in the same order.
 """
 
@@ -29,11 +29,11 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.visit import substitute_all
 
-Place = dict[Expr, Expr]
+Image = dict[Expr, Expr]
 """What stands for axes and sums."""
 
 
-def can_sweep(nest: Nest) -> bool:
+def can_sum_in_memory(nest: Nest) -> bool:
     """Whether what is stored are the sums themselves, each once, without conditions."""
     sums = [p for accumulators, _ in accumulators_of(nest) for p in accumulators]
     alike = len(sums) == len(nest.values) and all(isinstance(v, Param) for v in nest.values)
@@ -41,18 +41,18 @@ def can_sweep(nest: Nest) -> bool:
     return stored and all(f.axes and f.condition is TRUE for f in nest.folds)
 
 
-def emit_sweep(
-    nest: Nest, lane: Axis, width: int, rows: int, riders: Sequence[Store] = ()
+def emit_sums_in_memory(
+    nest: Nest, lane: Axis, width: int, rows: int, fused_stores: Sequence[Store] = ()
 ) -> tuple[Stmt, ...]:
     """The lanes from the identities on, once per `rows` values of the last reduce axis.
 
-    Requires: `can_sweep`, and bounds of reduce axes that do not depend on the lane.
+    Requires: `can_sum_in_memory`, and bounds of reduce axes that do not depend on the lane.
     """
     start = dict(_starts(nest))
     first = Store(nest.tensors, nest.indices, tuple([start[v] for v in nest.values]))
     body: list[Stmt] = [For(lane, (first,), "vector", width)]
     for folds in fold_groups(nest):
-        body.extend(_loops(_Sweep(nest, lane, width, riders), folds, rows))
+        body.extend(_loops(_RowPass(nest, lane, width, fused_stores), folds, rows))
     return tuple(body)
 
 
@@ -61,16 +61,16 @@ def _starts(nest: Nest) -> list[tuple[Expr, Expr]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sweep:
+class _RowPass:
     """What every pass of the lanes has in common."""
 
     nest: Nest
     lane: Axis
     width: int
-    riders: Sequence[Store]
+    fused_stores: Sequence[Store]
 
 
-def _loops(sweep: _Sweep, folds: Sequence[FoldLoop], rows: int) -> tuple[Stmt, ...]:
+def _loops(row_pass: _RowPass, folds: Sequence[FoldLoop], rows: int) -> tuple[Stmt, ...]:
     """The reduce loops of folds over the same axes around passes of the lanes."""
     *outer, last = folds[0].axes
     extent = sub(last.upper, last.lower)
@@ -79,25 +79,25 @@ def _loops(sweep: _Sweep, folds: Sequence[FoldLoop], rows: int) -> tuple[Stmt, .
     body: list[Stmt] = []
     if rows > 1:
         tiles = axis(last.name, last.lower, middle, rows)
-        places: list[Place] = [{last: add(tiles, int_const(n))} for n in range(rows)]
+        places: list[Image] = [{last: add(tiles, int_const(n))} for n in range(rows)]
         if tiles.extent != 0:
-            body.append(For(tiles, (_pass(sweep, folds, places),)))
+            body.append(For(tiles, (_pass(row_pass, folds, places),)))
     rest = axis(last.name, middle if rows > 1 else last.lower, last.upper)
     if rest.extent != 0:
-        body.append(For(rest, (_pass(sweep, folds, [{last: rest}]),)))
+        body.append(For(rest, (_pass(row_pass, folds, [{last: rest}]),)))
     for a in reversed(outer):
         body = [For(a, tuple(body))]
     return tuple(body)
 
 
-def _pass(sweep: _Sweep, folds: Sequence[FoldLoop], places: Sequence[Place]) -> Stmt:
+def _pass(row_pass: _RowPass, folds: Sequence[FoldLoop], places: Sequence[Image]) -> Stmt:
     """One pass of the lanes: every sum is read, some rows are added, and it is stored."""
-    nest, lane = sweep.nest, sweep.lane
+    nest, lane = row_pass.nest, row_pass.lane
     here = axis(lane.name, lane.lower, lane.upper)
     indices = substitute_all(nest.indices, {lane: here})
     summed = {p: None for f in folds for p in f.accumulators}
     homes = [(t, v) for t, v in zip(nest.tensors, nest.values, strict=True) if v in summed]
-    fresh: Place = {v: param(v.name, v.dtype) for _, v in homes if isinstance(v, Param)}
+    fresh: Image = {v: param(v.name, v.dtype) for _, v in homes if isinstance(v, Param)}
     body: list[Stmt] = []
     for t, v in homes:
         body.append(Assign(_params([v], fresh), (read(t, indices),)))
@@ -106,14 +106,14 @@ def _pass(sweep: _Sweep, folds: Sequence[FoldLoop], places: Sequence[Place]) -> 
         for f in folds:
             values = tuple([image(s) for s in f.sources])
             body.append(Fold(_params(f.accumulators, fresh), f.combiner, values))
-        for r in sweep.riders:
+        for r in row_pass.fused_stores:
             where, stored = [tuple([image(e) for e in part]) for part in (r.indices, r.values)]
             body.append(Store(r.tensors, where, stored))
     for t, v in homes:
         body.append(Store((t,), indices, _params([v], fresh)))
-    return For(here, tuple(body), "vector", sweep.width)
+    return For(here, tuple(body), "vector", row_pass.width)
 
 
-def _params(sums: Sequence[Expr], fresh: Place) -> tuple[Param, ...]:
+def _params(sums: Sequence[Expr], fresh: Image) -> tuple[Param, ...]:
     found = [fresh[p] for p in sums]
     return tuple([p for p in found if isinstance(p, Param)])

@@ -1,4 +1,4 @@
-"""Riders: computes whose every element belongs to one point of a loop of sums over rows.
+"""Fuses stores into a loop of sums over rows (`fuse_stores`): one element for each of its points.
 
 Beside the gradients by a scale and a shift, sums over all rows, stands the gradient by the rows
 themselves. It is stored in the same loop, where what it needs has just been worked out.
@@ -23,32 +23,32 @@ from tensorad.simplify.index.linear import linear_form
 MUCH = 8
 """Operations worth more than what a group of rows saves."""
 MOST_NODES = 500
-"""Expression nodes of one loop with its riders."""
+"""Expression nodes of one loop with the stores fused into it."""
 
 
-def take_riders(steps: Sequence[Step]) -> list[Step]:
+def fuse_stores(steps: Sequence[Step]) -> list[Step]:
     """The steps; where sums of rows are added up, stores over the same points join them."""
     at: list[Step | None] = list(steps)
     made = {t: None for s in steps for t in s.writes}
     for n, s in enumerate(steps):
-        if s.item is None or not s.item.blocks or not _is_swept(s):
+        if s.item is None or not s.item.blocks or not _has_sums_in_memory(s):
             continue
-        riders: dict[int, tuple[Step, Store]] = {}
+        fused_stores: dict[int, tuple[Step, Store]] = {}
         for m, other in enumerate(at):
             if other is None or other.item is None or m == n:
                 continue
-            store = _rider(s, other.item) if _may_move(at, other, m, n) else None
+            store = _fusible_store(s, other.item) if _may_move(at, other, m, n) else None
             alone = not any(t in made for t in other.reads)
             if store is not None and (alone or _shares_work(s, store)):
-                riders[m] = other, store
+                fused_stores[m] = other, store
                 at[m] = None
-        if riders:
-            at[n] = _with_riders(s, [*riders.values()])
+        if fused_stores:
+            at[n] = _with_fused_stores(s, [*fused_stores.values()])
     return [s for s in at if s is not None]
 
 
-def _is_swept(step: Step) -> bool:
-    return len(step.planned) == 1 and step.planned[0][1].sweep > 0
+def _has_sums_in_memory(step: Step) -> bool:
+    return len(step.planned) == 1 and step.planned[0][1].rows_per_pass > 0
 
 
 def _may_move(at: Sequence[Step | None], step: Step, m: int, n: int) -> bool:
@@ -63,7 +63,7 @@ def _may_move(at: Sequence[Step | None], step: Step, m: int, n: int) -> bool:
     return not any(t in written for s in between for t in s.reads)
 
 
-def _rider(step: Step, item: Item) -> Store | None:
+def _fusible_store(step: Step, item: Item) -> Store | None:
     """The item's store at the points of the step's loop; None if they are not its own."""
     ((nest, _),) = step.planned
     if item.blocks or item.choices.siblings is False:
@@ -128,14 +128,14 @@ def _plain(a: Axis) -> bool:
     return zero and not step.terms and step.constant == 1 and a.extent is not None
 
 
-def _with_riders(step: Step, riders: Sequence[tuple[Step, Store]]) -> Step:
+def _with_fused_stores(step: Step, fused_stores: Sequence[tuple[Step, Store]]) -> Step:
     """One step of them all."""
     assert step.item is not None  # it has a plan
     ((nest, plan),) = step.planned
-    plan = replace(plan, riders=tuple([store for _, store in riders]))
+    plan = replace(plan, fused_stores=tuple([store for _, store in fused_stores]))
     item = step.item
     body = emit_pieces(item, ((nest, plan),))
-    members = [s for s, _ in riders]
+    members = [s for s, _ in fused_stores]
     writes = (*[t for s in members for t in s.writes], *item.writes)
     reads = tuple(dict.fromkeys((*item.reads(), *[t for s in members for t in s.reads])))
     kernel = Kernel(item.name, body, writes, reads)
