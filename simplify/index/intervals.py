@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -80,6 +80,16 @@ def intervals(
 ) -> dict[Expr, Interval]:
     """The bounds of every node under the roots, and of the axes they use."""
     memo: dict[Expr, Interval] = dict(env or {})
+    for e in parts_first(roots, memo):
+        memo[e] = ANY if e.dtype.is_float else _bounds(e, memo)
+    return memo
+
+
+def parts_first(roots: Sequence[Expr], memo: Mapping[Expr, object]) -> Iterator[Expr]:
+    """The nodes under the roots and in the bounds of axes, each after its parts.
+
+    Requires: whoever asks for the next node has put this one into `memo`.
+    """
     stack = list(reversed(roots))
     while stack:
         e = stack[-1]
@@ -90,10 +100,9 @@ def intervals(
         missing = [c for c in parts if c not in memo]
         if missing:
             stack.extend(reversed(missing))
-            continue
-        stack.pop()
-        memo[e] = ANY if e.dtype.is_float else _bounds(e, memo)
-    return memo
+        else:
+            stack.pop()
+            yield e
 
 
 def overflows(e: Expr, memo: Mapping[Expr, Interval]) -> bool:

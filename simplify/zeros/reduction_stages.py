@@ -36,13 +36,12 @@ from tensorad.ir.visit import (
 )
 from tensorad.simplify.bounds.reads import classify_reads, size_conditions
 from tensorad.simplify.certify.certificate import is_demanded
-from tensorad.simplify.index.intervals import interval
 from tensorad.simplify.index.quasi_affine import axis_conditions
 from tensorad.simplify.zeros.certified_steps import demand_stage
 from tensorad.simplify.zeros.lift import both, is_index_condition, split_condition
 from tensorad.simplify.zeros.projected_guards import own_part, reached
 from tensorad.simplify.zeros.recorded_indices import with_recorded_indices
-from tensorad.simplify.zeros.stored import check_stored
+from tensorad.simplify.zeros.stored import stored_box
 from tensorad.simplify.zeros.tested_indices import index_tests, otherwise_fail
 
 _staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
@@ -202,7 +201,7 @@ def _where(e: Reduce, condition: Expr) -> Reduce:
 
 def _at(stage: Compute, component: int, axes: Sequence[Axis]) -> Read:
     """The stage over these axes, read at their values."""
-    return read(outputs(stage)[component], tuple([sub(a, _box_start(a)) for a in axes]))
+    return read(outputs(stage)[component], tuple([sub(a, _box(stage.name, a)[0]) for a in axes]))
 
 
 def _is_joint(op: Compute) -> bool:
@@ -228,7 +227,7 @@ def _stage(op: Compute, e: Reduce, used: Sequence[Axis], stages: dict[Expr, Comp
     if key not in stages:
         made = _make_stage(op, e, used)
         if is_demanded():
-            demand_stage(used, [_box_start(a) for a in used], e, made)
+            demand_stage(used, [_box(op.name, a)[0] for a in used], e, made)
         stages[key] = extract_reductions(made)
     return stages[key]
 
@@ -256,35 +255,24 @@ def _is_counted(a: Axis) -> bool:
     return counted and (first < end) is TRUE
 
 
-def _box_start(a: Axis) -> Expr:
-    if _is_plain(a):
-        return int_const(0)
-    low = interval(a).lo
-    return a.lower if low is None else int_const(low)
-
-
-def _box_extent(a: Axis) -> Expr:
-    if _is_plain(a):
-        return a.upper
-    bounds = interval(a)
-    if bounds.lo is None or bounds.hi is None:
-        return sub(a.upper, a.lower)
-    return int_const(max(0, bounds.hi - bounds.lo + 1))
+def _box(name: str, a: Axis) -> tuple[Expr, Expr]:
+    """Where a stage's axis begins, and its extent."""
+    return (int_const(0), a.upper) if _is_plain(a) else stored_box(name, a)
 
 
 def _make_stage(op: Compute, e: Reduce, used: Sequence[Axis]) -> Compute:
     """A compute over the box of the used axes; points outside their bounds are switched off.
 
     Raises:
-        GradError: data alone bound one of them.
+        GradError: no size bounds one of them.
     """
     new: dict[Expr, Expr] = {}
     axes: list[Axis] = []
     guard: Expr = TRUE
     for a in used:
-        check_stored(op.name, a)
-        axes.append(axis(a.name, 0, _box_extent(a)))
-        new[a] = axes[-1] + _box_start(a)
+        start, extent = _box(op.name, a)
+        axes.append(axis(a.name, 0, extent))
+        new[a] = axes[-1] + start
         if not _is_plain(a) and not _is_counted(a):
             guard = logical_and(guard, substitute(axis_conditions(a), new))
     new = fresh_axes(e.axes, new)

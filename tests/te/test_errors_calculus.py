@@ -275,6 +275,7 @@ RAGGED = (
 
 
 P = ta.placeholder((4,), "int64", name="P")
+ROWS = ta.size("n")
 
 
 def row(i: Axis) -> Axis:
@@ -289,6 +290,21 @@ def product(i: Axis) -> Expr:
 def sum_of_sums(i: Axis) -> Expr:
     k, j = row(i), ta.reduce_axis(4, name="j")
     return ta.sum(ta.tanh(ta.sum(X[k, j], axis=j)), axis=k)
+
+
+def mixed_product(i: Axis) -> Expr:
+    k = ta.reduce_axis((0, i * (i - ROWS)), name="k")
+    return ta.prod(Z[k % 5], axis=k)
+
+
+@CASES.refused(
+    GradError,
+    "the derivative of Y stores what each step over k finds, but no sizes are known to bound k.",
+    "  in: k in [0, i*(i - n))",
+    "  hint: bound it in the formula, too: reduce_axis((0, minimum(i*(i - n), n))).",
+)
+def a_product_over_what_no_known_size_bounds() -> None:
+    ta.vjp(ta.compute((ROWS,), mixed_product, name="Y"), [Z], ta.placeholder((ROWS,)))
 
 
 @CASES.refused(GradError, *RAGGED)

@@ -20,9 +20,8 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.tensor import Shape, dim_of
-from tensorad.simplify.index.intervals import interval
 from tensorad.simplify.index.quasi_affine import axis_conditions
-from tensorad.simplify.zeros.stored import check_stored
+from tensorad.simplify.zeros.stored import box_around, stored_box
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,9 @@ class Box:
         starts: list[Expr] = []
         extents: list[Expr] = []
         for a in axes:
-            bounds = interval(a)
-            fixed = bounds.lo is not None and bounds.hi is not None
-            start = int_const(bounds.lo or 0) if fixed else a.lower
+            start, extent = box_around(a) or (a.lower, sub(a.upper, a.lower))
             starts.append(start)
-            if fixed and bounds.hi is not None and bounds.lo is not None:
-                extents.append(int_const(max(0, bounds.hi - bounds.lo + 1)))
-            else:
-                extents.append(sub(a.upper, start))
+            extents.append(extent)
         return cls(tuple(axes), tuple(starts), tuple(extents))
 
     def position(self) -> Expr:
@@ -63,11 +57,9 @@ class Box:
         """The shape of what the derivative of an operation stores for each point.
 
         Raises:
-            GradError: data alone bound a loop.
+            GradError: no size bounds a loop.
         """
-        for a in self.axes:
-            check_stored(name, a)
-        return tuple([dim_of(n) for n in self.extents])
+        return tuple([dim_of(stored_box(name, a)[1]) for a in self.axes])
 
     def size(self) -> Expr:
         result: Expr = int_const(1)

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from tensorad import te
-from tensorad.errors import BoundsError, GradError
-from tensorad.ir.expr import Reduce, axis, call, int_const, logical_and, mod, read
+from tensorad.errors import BoundsError
+from tensorad.ir.expr import Reduce, axis, call, logical_and, read
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
 from tensorad.simplify.zeros.projected_guards import own_part, reached
 from tensorad.simplify.zeros.recorded_indices import with_recorded_indices
 from tensorad.simplify.zeros.repeated_terms import without_repeats
-from tensorad.simplify.zeros.stored import check_stored
 from tensorad.simplify.zeros.tested_indices import (
     index_tests,
     inside,
@@ -117,11 +116,3 @@ def test_a_watched_reduction_never_reads_outside() -> None:
         assert interpret([made], given)[0] == sum(inside_)
     plain = varying()
     assert with_recorded_indices(op_of(plain).bodies[0], op_of(plain)) is None  # type: ignore[arg-type]
-
-
-def test_steps_that_data_alone_bound_are_not_stored() -> None:
-    check_stored("Y", axis("k", 0, 10))
-    check_stored("Y", axis("k", 0, mod(read(WHERE, (int_const(0),)), int_const(7))))
-    with pytest.raises(GradError) as raised:
-        check_stored("Y", axis("k", 0, read(WHERE, (int_const(0),))))
-    assert str(raised.value).startswith("the derivative of Y stores what each step over k finds")
