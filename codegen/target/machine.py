@@ -28,8 +28,13 @@ _PROBE: Final = """define void @f(ptr %p) {
   store <16 x float> %y, ptr %p
   ret void
 }"""
-_WANTED: Final = {"str": "a name", "int": "a positive integer", "float": "a number, not negative"}
-"""What the flag may say, by the kinds of facts."""
+_WANTED: Final = {
+    "str": "a name",
+    "int": "a positive integer",
+    "float": "a number, not negative",
+    "line": "a power of two",
+}
+"""What the flag may say, by the kinds of facts, and of those that masks are made of."""
 COUNTED_ON: Final = 32 << 20
 """Bytes of the last cache that the system may tell of: more belongs to a whole socket.
 
@@ -133,12 +138,12 @@ def _parsed(text: str) -> dict[str, str | int | float]:
         kind = kinds.get(name)
         if kind == "str" and value:
             found[name] = value
-        elif kind == "int" and value.isdecimal() and int(value) > 0:
+        elif kind == "int" and value.isdecimal() and _may_be(name, int(value)):
             found[name] = int(value)
         elif kind == "float" and value.replace(".", "", 1).isdecimal():
             found[name] = float(value)
         elif kind is not None:
-            wanted = _WANTED[kind]
+            wanted = _WANTED.get(name, _WANTED[kind])
             raise DefinitionError(
                 f"TENSORAD_MACHINE: {name} must be {wanted}, got {value!r}.",
                 where=f"TENSORAD_MACHINE={text}",
@@ -151,6 +156,11 @@ def _parsed(text: str) -> dict[str, str | int | float]:
                 hint=f"write name=value with {', '.join(kinds)}; sizes in bytes.",
             )
     return found
+
+
+def _may_be(name: str, value: int) -> bool:
+    """Whether a fact may be this number: addresses are rounded to lines by masks."""
+    return value > 0 and (name != "line" or value & (value - 1) == 0)
 
 
 @lru_cache(maxsize=1)

@@ -66,6 +66,12 @@ def test_this_machine_makes_sense() -> None:
         assert machine.probed_vector_bytes(m.cpu) == m.vector_bytes
 
 
+@pytest.mark.parametrize("line", [32, 64, 128])
+def test_powers_of_two_are_lines(line: int) -> None:
+    with config.override(machine=f"line={line}"):
+        assert machine.current().line == line
+
+
 def test_facts_can_be_replaced() -> None:
     with config.override(machine="l2=1048576, cores=12,flops=1.5"):
         m = machine.current()
@@ -160,7 +166,9 @@ def test_an_unknown_processor_is_refused(cpu: str) -> None:
         ("l2", "l2 must be a positive integer, got ''."),
         ("l2=-4", "l2 must be a positive integer, got '-4'."),
         ("l2=²", "l2 must be a positive integer, got '²'."),
-        ("line=1/4", "line must be a positive integer, got '1/4'."),
+        ("line=1/4", "line must be a power of two, got '1/4'."),
+        ("line=100", "line must be a power of two, got '100'."),
+        ("line=0", "line must be a power of two, got '0'."),
         ("flops=fast", "flops must be a number, not negative, got 'fast'."),
         ("cpu=", "cpu must be a name, got ''."),
     ],
