@@ -16,7 +16,6 @@ from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, topological_ops
 from tensorad.simplify.index.intervals import Interval, interval
 
-"""Operations counted as multiplications."""
 SAMPLE: Final = 16
 """The extent that symbolic sizes are given to compare costs."""
 _EXACT: Final = 1_000_000
