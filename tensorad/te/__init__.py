@@ -1,132 +1,69 @@
 """The user's language: tensors by index formula, reducers and scalar functions."""
 
-from tensorad.ir.analysis.facts import assume
-from tensorad.ir.elementary.cost import OperationCost
-from tensorad.ir.elementary.table import Elementary
-from tensorad.te.accumulate import scan, scatter
-from tensorad.te.functions import ScalarFunction, scalar_function, stop_gradient
-from tensorad.te.reducers import (
-    Reducer,
-    all_of,
-    any_of,
-    argmax,
-    argmin,
-    comm_reducer,
-    logsumexp,
-    max,
-    min,
-    prod,
-    sum,
-)
-from tensorad.te.scalars import (
-    abs,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    cbrt,
-    ceil,
-    cos,
-    cosh,
-    elementary_function,
-    erf,
-    erfc,
-    erfinv,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    fmod,
-    isfinite,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    maximum,
-    minimum,
-    pow,
-    round,
-    rsqrt,
-    select,
-    sigmoid,
-    sign,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-    trunc,
-)
-from tensorad.te.tensors import compute, const, placeholder, reduce_axis, size
+from tensorad.ir.analysis.facts import assume as assume
+from tensorad.ir.elementary.cost import OperationCost as OperationCost
+from tensorad.ir.elementary.table import Elementary as Elementary
+from tensorad.te.accumulate import scan as scan
+from tensorad.te.accumulate import scatter as scatter
+from tensorad.te.functions import ScalarFunction as ScalarFunction
+from tensorad.te.functions import scalar_function as scalar_function
+from tensorad.te.functions import stop_gradient as stop_gradient
+from tensorad.te.reducers import Reducer as Reducer
+from tensorad.te.reducers import all_of as all_of
+from tensorad.te.reducers import any_of as any_of
+from tensorad.te.reducers import argmax as argmax
+from tensorad.te.reducers import argmin as argmin
+from tensorad.te.reducers import comm_reducer as comm_reducer
+from tensorad.te.reducers import logsumexp as logsumexp
+from tensorad.te.reducers import max as max
+from tensorad.te.reducers import min as min
+from tensorad.te.reducers import prod as prod
+from tensorad.te.reducers import sum as sum
+from tensorad.te.scalars import abs as abs
+from tensorad.te.scalars import acos as acos
+from tensorad.te.scalars import acosh as acosh
+from tensorad.te.scalars import asin as asin
+from tensorad.te.scalars import asinh as asinh
+from tensorad.te.scalars import atan as atan
+from tensorad.te.scalars import atan2 as atan2
+from tensorad.te.scalars import atanh as atanh
+from tensorad.te.scalars import cbrt as cbrt
+from tensorad.te.scalars import ceil as ceil
+from tensorad.te.scalars import cos as cos
+from tensorad.te.scalars import cosh as cosh
+from tensorad.te.scalars import elementary_function as elementary_function
+from tensorad.te.scalars import erf as erf
+from tensorad.te.scalars import erfc as erfc
+from tensorad.te.scalars import erfinv as erfinv
+from tensorad.te.scalars import exp as exp
+from tensorad.te.scalars import exp2 as exp2
+from tensorad.te.scalars import expm1 as expm1
+from tensorad.te.scalars import floor as floor
+from tensorad.te.scalars import fmod as fmod
+from tensorad.te.scalars import isfinite as isfinite
+from tensorad.te.scalars import isnan as isnan
+from tensorad.te.scalars import log as log
+from tensorad.te.scalars import log1p as log1p
+from tensorad.te.scalars import log2 as log2
+from tensorad.te.scalars import log10 as log10
+from tensorad.te.scalars import maximum as maximum
+from tensorad.te.scalars import minimum as minimum
+from tensorad.te.scalars import pow as pow
+from tensorad.te.scalars import round as round
+from tensorad.te.scalars import rsqrt as rsqrt
+from tensorad.te.scalars import select as select
+from tensorad.te.scalars import sigmoid as sigmoid
+from tensorad.te.scalars import sign as sign
+from tensorad.te.scalars import sin as sin
+from tensorad.te.scalars import sinh as sinh
+from tensorad.te.scalars import sqrt as sqrt
+from tensorad.te.scalars import tan as tan
+from tensorad.te.scalars import tanh as tanh
+from tensorad.te.scalars import trunc as trunc
+from tensorad.te.tensors import compute as compute
+from tensorad.te.tensors import const as const
+from tensorad.te.tensors import placeholder as placeholder
+from tensorad.te.tensors import reduce_axis as reduce_axis
+from tensorad.te.tensors import size as size
 
-__all__ = [
-    "Elementary",
-    "OperationCost",
-    "Reducer",
-    "ScalarFunction",
-    "abs",
-    "acos",
-    "acosh",
-    "all_of",
-    "any_of",
-    "argmax",
-    "argmin",
-    "asin",
-    "asinh",
-    "assume",
-    "atan",
-    "atan2",
-    "atanh",
-    "cbrt",
-    "ceil",
-    "comm_reducer",
-    "compute",
-    "const",
-    "cos",
-    "cosh",
-    "elementary_function",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "fmod",
-    "isfinite",
-    "isnan",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logsumexp",
-    "max",
-    "maximum",
-    "min",
-    "minimum",
-    "placeholder",
-    "pow",
-    "prod",
-    "reduce_axis",
-    "round",
-    "rsqrt",
-    "scalar_function",
-    "scan",
-    "scatter",
-    "select",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "size",
-    "sqrt",
-    "stop_gradient",
-    "sum",
-    "tan",
-    "tanh",
-    "trunc",
-]
+__all__ = sorted(n for n, v in vars().items() if callable(v) and not n.startswith("_"))

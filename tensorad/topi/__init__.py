@@ -1,312 +1,155 @@
 """The operator inventory, written only in the public language."""
 
-from tensorad.topi import nn
-from tensorad.topi.arrange import (
-    arange,
-    depth_to_space,
-    flip,
-    meshgrid,
-    repeat,
-    roll,
-    space_to_depth,
-    strided_slice,
-    tile,
-)
-from tensorad.topi.cumulative import cummax, cummin, cumprod, cumsum
-from tensorad.topi.image import resize, upsampling
-from tensorad.topi.indexing import (
-    embedding,
-    gather,
-    gather_nd,
-    one_hot,
-    scatter_add,
-    segment_sum,
-    sequence_mask,
-)
-from tensorad.topi.linalg import batch_matmul, einsum, matmul, tensordot
-from tensorad.topi.math import (
-    abs,
-    acos,
-    acosh,
-    add,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    broadcast_to,
-    cast,
-    cbrt,
-    ceil,
-    clip,
-    cos,
-    cosh,
-    divide,
-    equal,
-    erf,
-    erfc,
-    erfinv,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    floor_divide,
-    fmod,
-    full,
-    full_like,
-    greater,
-    greater_equal,
-    isfinite,
-    isnan,
-    less,
-    less_equal,
-    log,
-    log1p,
-    log2,
-    log10,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    negative,
-    not_equal,
-    pow,
-    power,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    subtract,
-    tan,
-    tanh,
-    trunc,
-    where,
-)
-from tensorad.topi.nn import (
-    adaptive_pool,
-    batch_norm,
-    bias_add,
-    binary_cross_entropy,
-    conv1d,
-    conv2d,
-    conv2d_transpose,
-    conv3d,
-    cross_entropy,
-    dense,
-    dropout,
-    elu,
-    focal_loss,
-    gelu,
-    global_pool,
-    group_norm,
-    hard_sigmoid,
-    kl_div,
-    l1_loss,
-    l2_normalize,
-    layer_norm,
-    leaky_relu,
-    log_sigmoid,
-    log_softmax,
-    lrn,
-    lstm_cell,
-    mse_loss,
-    nll_loss,
-    pool,
-    pool1d,
-    pool3d,
-    prelu,
-    relu,
-    relu6,
-    rms_norm,
-    rnn_cell,
-    selu,
-    silu,
-    smooth_l1_loss,
-    softmax,
-    softplus,
-    triplet_margin_loss,
-)
-from tensorad.topi.reduction import (
-    argmax,
-    argmin,
-    logsumexp,
-    max,
-    mean,
-    min,
-    prod,
-    sum,
-    variance,
-)
-from tensorad.topi.transform import (
-    concatenate,
-    expand_dims,
-    flatten,
-    pad,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    take,
-    transpose,
-)
+from tensorad.topi import nn as nn
+from tensorad.topi.arrange import arange as arange
+from tensorad.topi.arrange import depth_to_space as depth_to_space
+from tensorad.topi.arrange import flip as flip
+from tensorad.topi.arrange import meshgrid as meshgrid
+from tensorad.topi.arrange import repeat as repeat
+from tensorad.topi.arrange import roll as roll
+from tensorad.topi.arrange import space_to_depth as space_to_depth
+from tensorad.topi.arrange import strided_slice as strided_slice
+from tensorad.topi.arrange import tile as tile
+from tensorad.topi.cumulative import cummax as cummax
+from tensorad.topi.cumulative import cummin as cummin
+from tensorad.topi.cumulative import cumprod as cumprod
+from tensorad.topi.cumulative import cumsum as cumsum
+from tensorad.topi.image import resize as resize
+from tensorad.topi.image import upsampling as upsampling
+from tensorad.topi.indexing import embedding as embedding
+from tensorad.topi.indexing import gather as gather
+from tensorad.topi.indexing import gather_nd as gather_nd
+from tensorad.topi.indexing import one_hot as one_hot
+from tensorad.topi.indexing import scatter_add as scatter_add
+from tensorad.topi.indexing import segment_sum as segment_sum
+from tensorad.topi.indexing import sequence_mask as sequence_mask
+from tensorad.topi.linalg import batch_matmul as batch_matmul
+from tensorad.topi.linalg import einsum as einsum
+from tensorad.topi.linalg import matmul as matmul
+from tensorad.topi.linalg import tensordot as tensordot
+from tensorad.topi.math import abs as abs
+from tensorad.topi.math import acos as acos
+from tensorad.topi.math import acosh as acosh
+from tensorad.topi.math import add as add
+from tensorad.topi.math import asin as asin
+from tensorad.topi.math import asinh as asinh
+from tensorad.topi.math import atan as atan
+from tensorad.topi.math import atan2 as atan2
+from tensorad.topi.math import atanh as atanh
+from tensorad.topi.math import broadcast_to as broadcast_to
+from tensorad.topi.math import cast as cast
+from tensorad.topi.math import cbrt as cbrt
+from tensorad.topi.math import ceil as ceil
+from tensorad.topi.math import clip as clip
+from tensorad.topi.math import cos as cos
+from tensorad.topi.math import cosh as cosh
+from tensorad.topi.math import divide as divide
+from tensorad.topi.math import equal as equal
+from tensorad.topi.math import erf as erf
+from tensorad.topi.math import erfc as erfc
+from tensorad.topi.math import erfinv as erfinv
+from tensorad.topi.math import exp as exp
+from tensorad.topi.math import exp2 as exp2
+from tensorad.topi.math import expm1 as expm1
+from tensorad.topi.math import floor as floor
+from tensorad.topi.math import floor_divide as floor_divide
+from tensorad.topi.math import fmod as fmod
+from tensorad.topi.math import full as full
+from tensorad.topi.math import full_like as full_like
+from tensorad.topi.math import greater as greater
+from tensorad.topi.math import greater_equal as greater_equal
+from tensorad.topi.math import isfinite as isfinite
+from tensorad.topi.math import isnan as isnan
+from tensorad.topi.math import less as less
+from tensorad.topi.math import less_equal as less_equal
+from tensorad.topi.math import log as log
+from tensorad.topi.math import log1p as log1p
+from tensorad.topi.math import log2 as log2
+from tensorad.topi.math import log10 as log10
+from tensorad.topi.math import logical_and as logical_and
+from tensorad.topi.math import logical_not as logical_not
+from tensorad.topi.math import logical_or as logical_or
+from tensorad.topi.math import maximum as maximum
+from tensorad.topi.math import minimum as minimum
+from tensorad.topi.math import mod as mod
+from tensorad.topi.math import multiply as multiply
+from tensorad.topi.math import negative as negative
+from tensorad.topi.math import not_equal as not_equal
+from tensorad.topi.math import pow as pow
+from tensorad.topi.math import power as power
+from tensorad.topi.math import round as round
+from tensorad.topi.math import rsqrt as rsqrt
+from tensorad.topi.math import sigmoid as sigmoid
+from tensorad.topi.math import sign as sign
+from tensorad.topi.math import sin as sin
+from tensorad.topi.math import sinh as sinh
+from tensorad.topi.math import sqrt as sqrt
+from tensorad.topi.math import square as square
+from tensorad.topi.math import subtract as subtract
+from tensorad.topi.math import tan as tan
+from tensorad.topi.math import tanh as tanh
+from tensorad.topi.math import trunc as trunc
+from tensorad.topi.math import where as where
+from tensorad.topi.nn import adaptive_pool as adaptive_pool
+from tensorad.topi.nn import batch_norm as batch_norm
+from tensorad.topi.nn import bias_add as bias_add
+from tensorad.topi.nn import binary_cross_entropy as binary_cross_entropy
+from tensorad.topi.nn import conv1d as conv1d
+from tensorad.topi.nn import conv2d as conv2d
+from tensorad.topi.nn import conv2d_transpose as conv2d_transpose
+from tensorad.topi.nn import conv3d as conv3d
+from tensorad.topi.nn import cross_entropy as cross_entropy
+from tensorad.topi.nn import dense as dense
+from tensorad.topi.nn import dropout as dropout
+from tensorad.topi.nn import elu as elu
+from tensorad.topi.nn import focal_loss as focal_loss
+from tensorad.topi.nn import gelu as gelu
+from tensorad.topi.nn import global_pool as global_pool
+from tensorad.topi.nn import group_norm as group_norm
+from tensorad.topi.nn import hard_sigmoid as hard_sigmoid
+from tensorad.topi.nn import kl_div as kl_div
+from tensorad.topi.nn import l1_loss as l1_loss
+from tensorad.topi.nn import l2_normalize as l2_normalize
+from tensorad.topi.nn import layer_norm as layer_norm
+from tensorad.topi.nn import leaky_relu as leaky_relu
+from tensorad.topi.nn import log_sigmoid as log_sigmoid
+from tensorad.topi.nn import log_softmax as log_softmax
+from tensorad.topi.nn import lrn as lrn
+from tensorad.topi.nn import lstm_cell as lstm_cell
+from tensorad.topi.nn import mse_loss as mse_loss
+from tensorad.topi.nn import nll_loss as nll_loss
+from tensorad.topi.nn import pool as pool
+from tensorad.topi.nn import pool1d as pool1d
+from tensorad.topi.nn import pool3d as pool3d
+from tensorad.topi.nn import prelu as prelu
+from tensorad.topi.nn import relu as relu
+from tensorad.topi.nn import relu6 as relu6
+from tensorad.topi.nn import rms_norm as rms_norm
+from tensorad.topi.nn import rnn_cell as rnn_cell
+from tensorad.topi.nn import selu as selu
+from tensorad.topi.nn import silu as silu
+from tensorad.topi.nn import smooth_l1_loss as smooth_l1_loss
+from tensorad.topi.nn import softmax as softmax
+from tensorad.topi.nn import softplus as softplus
+from tensorad.topi.nn import triplet_margin_loss as triplet_margin_loss
+from tensorad.topi.reduction import argmax as argmax
+from tensorad.topi.reduction import argmin as argmin
+from tensorad.topi.reduction import logsumexp as logsumexp
+from tensorad.topi.reduction import max as max
+from tensorad.topi.reduction import mean as mean
+from tensorad.topi.reduction import min as min
+from tensorad.topi.reduction import prod as prod
+from tensorad.topi.reduction import sum as sum
+from tensorad.topi.reduction import variance as variance
+from tensorad.topi.transform import concatenate as concatenate
+from tensorad.topi.transform import expand_dims as expand_dims
+from tensorad.topi.transform import flatten as flatten
+from tensorad.topi.transform import pad as pad
+from tensorad.topi.transform import reshape as reshape
+from tensorad.topi.transform import split as split
+from tensorad.topi.transform import squeeze as squeeze
+from tensorad.topi.transform import stack as stack
+from tensorad.topi.transform import take as take
+from tensorad.topi.transform import transpose as transpose
 
-__all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "adaptive_pool",
-    "add",
-    "arange",
-    "argmax",
-    "argmin",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "batch_matmul",
-    "batch_norm",
-    "bias_add",
-    "binary_cross_entropy",
-    "broadcast_to",
-    "cast",
-    "cbrt",
-    "ceil",
-    "clip",
-    "concatenate",
-    "conv1d",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "cos",
-    "cosh",
-    "cross_entropy",
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "dense",
-    "depth_to_space",
-    "divide",
-    "dropout",
-    "einsum",
-    "elu",
-    "embedding",
-    "equal",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp",
-    "exp2",
-    "expand_dims",
-    "expm1",
-    "flatten",
-    "flip",
-    "floor",
-    "floor_divide",
-    "fmod",
-    "focal_loss",
-    "full",
-    "full_like",
-    "gather",
-    "gather_nd",
-    "gelu",
-    "global_pool",
-    "greater",
-    "greater_equal",
-    "group_norm",
-    "hard_sigmoid",
-    "isfinite",
-    "isnan",
-    "kl_div",
-    "l1_loss",
-    "l2_normalize",
-    "layer_norm",
-    "leaky_relu",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "log_sigmoid",
-    "log_softmax",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logsumexp",
-    "lrn",
-    "lstm_cell",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "meshgrid",
-    "min",
-    "minimum",
-    "mod",
-    "mse_loss",
-    "multiply",
-    "negative",
-    "nll_loss",
-    "nn",
-    "not_equal",
-    "one_hot",
-    "pad",
-    "pool",
-    "pool1d",
-    "pool3d",
-    "pow",
-    "power",
-    "prelu",
-    "prod",
-    "relu",
-    "relu6",
-    "repeat",
-    "reshape",
-    "resize",
-    "rms_norm",
-    "rnn_cell",
-    "roll",
-    "round",
-    "rsqrt",
-    "scatter_add",
-    "segment_sum",
-    "selu",
-    "sequence_mask",
-    "sigmoid",
-    "sign",
-    "silu",
-    "sin",
-    "sinh",
-    "smooth_l1_loss",
-    "softmax",
-    "softplus",
-    "space_to_depth",
-    "split",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "strided_slice",
-    "subtract",
-    "sum",
-    "take",
-    "tan",
-    "tanh",
-    "tensordot",
-    "tile",
-    "transpose",
-    "triplet_margin_loss",
-    "trunc",
-    "upsampling",
-    "variance",
-    "where",
-]
+__all__ = sorted(["nn", *[n for n, v in vars().items() if callable(v) and not n.startswith("_")]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.expr import Expr
@@ -18,6 +17,7 @@ from tensorad.topi.arguments import (
     shown,
 )
 from tensorad.topi.checks import check_tensor, normalize_axes, normalize_axis
+from tensorad.topi.definition import define
 from tensorad.topi.reduction import Axes
 from tensorad.topi.transform import divisor
 
@@ -43,8 +43,7 @@ def tile(x: Tensor, repeats: Sequence[int] | int) -> Tensor:
         index = [k if t == 1 else k % divisor(n) for k, n, t in zip(i, own, times, strict=True)]
         return x[tuple(index[lead:])]
 
-    made: Tensor = te.compute(shape, body, name="tile")
-    return made
+    return define(shape, body, "tile")
 
 
 def repeat(x: Tensor, repeats: int, axis: int) -> Tensor:
@@ -58,11 +57,7 @@ def repeat(x: Tensor, repeats: int, axis: int) -> Tensor:
     times = check_integer("repeat", "repeats", repeats, 1, "e.g. 2.")
     shape = (*x.shape[:along], dim_of(dim_expr(x.shape[along]) * times), *x.shape[along + 1 :])
 
-    def body(*i: Expr) -> Expr:
-        return x[(*i[:along], i[along] // times, *i[along + 1 :])]
-
-    made: Tensor = te.compute(shape, body, name="repeat")
-    return made
+    return define(shape, lambda *i: x[(*i[:along], i[along] // times, *i[along + 1 :])], "repeat")
 
 
 def flip(x: Tensor, axis: Axes = None) -> Tensor:
@@ -73,8 +68,7 @@ def flip(x: Tensor, axis: Axes = None) -> Tensor:
     def body(*i: Expr) -> Expr:
         return x[tuple(dim_expr(x.shape[d]) - 1 - k if d in over else k for d, k in enumerate(i))]
 
-    made: Tensor = te.compute(x.shape, body, name="flip")
-    return made
+    return define(x.shape, body, "flip")
 
 
 def roll(x: Tensor, shift: int, axis: int) -> Tensor:
@@ -84,11 +78,9 @@ def roll(x: Tensor, shift: int, axis: int) -> Tensor:
     by = check_integer("roll", "shift", shift, hint="e.g. -1.")
     extent = divisor(x.shape[along])
 
-    def body(*i: Expr) -> Expr:
-        return x[(*i[:along], (i[along] - by) % extent, *i[along + 1 :])]
-
-    made: Tensor = te.compute(x.shape, body, name="roll")
-    return made
+    return define(
+        x.shape, lambda *i: x[(*i[:along], (i[along] - by) % extent, *i[along + 1 :])], "roll"
+    )
 
 
 def strided_slice(
@@ -130,8 +122,7 @@ def strided_slice(
         index = [k * r.step + r.start for k, r in zip(i, ranges, strict=False)]
         return x[(*index, *i[len(ranges) :])]
 
-    made: Tensor = te.compute(shape, body, name="strided_slice")
-    return made
+    return define(shape, body, "strided_slice")
 
 
 def _positions(given: object) -> tuple[int | None, ...] | None:
@@ -160,8 +151,7 @@ def space_to_depth(x: Tensor, block: int) -> Tensor:
         return x[n, k % channels, y * block + inner // block, x_ * block + inner % block]
 
     deep = dim_of(dim_expr(c) * (block * block))
-    made: Tensor = te.compute((n, deep, rows, columns), body, name="space_to_depth")
-    return made
+    return define((n, deep, rows, columns), body, "space_to_depth")
 
 
 def depth_to_space(x: Tensor, block: int) -> Tensor:
@@ -180,8 +170,7 @@ def depth_to_space(x: Tensor, block: int) -> Tensor:
         return x[n, inner * dim_expr(c) + k, y // block, x_ // block]
 
     tall, wide = (dim_of(dim_expr(e) * block) for e in (height, width))
-    made: Tensor = te.compute((n, c, tall, wide), body, name="depth_to_space")
-    return made
+    return define((n, c, tall, wide), body, "depth_to_space")
 
 
 def _quotient(operator: str, x: Tensor, extent: Dim, parts: int) -> Dim:
@@ -207,12 +196,7 @@ def arange(start: int, stop: int | None = None, step: int = 1, dtype: object = "
     values = range(0, first, by) if last is None else range(first, last, by)
     count = max(0, -((values.start - values.stop) // by))  # len(values) has a limit
     wanted = to_dtype(dtype)
-    made: Tensor = te.compute(
-        (count,),
-        lambda i: (i * values.step + values.start).astype(wanted),
-        name="arange",
-    )
-    return made
+    return define((count,), lambda i: (i * values.step + values.start).astype(wanted), "arange")
 
 
 def meshgrid(*tensors: Tensor, indexing: str = "xy") -> list[Tensor]:
@@ -229,7 +213,6 @@ def meshgrid(*tensors: Tensor, indexing: str = "xy") -> list[Tensor]:
     shape = tuple(rows[d].shape[0] for d in order)
 
     def grid(n: int) -> Tensor:
-        made: Tensor = te.compute(shape, lambda *i: rows[n][i[order.index(n)]], name="meshgrid")
-        return made
+        return define(shape, lambda *i: rows[n][i[order.index(n)]], "meshgrid")
 
     return [grid(n) for n in range(len(rows))]

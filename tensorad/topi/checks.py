@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tensorad.errors import DefinitionError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.constants import with_constants
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.tensor import Dim, Tensor, format_shape
@@ -67,6 +67,30 @@ def check_equal(operator: str, what: str, a: Dim, b: Dim) -> None:
             f"{operator}: {what} differ: {a} and {b}.",
             hint="change the shape of one of them.",
         )
+
+
+def check_same(operator: str, x: Tensor, d: int, t: Tensor, e: int) -> None:
+    """Axis d of x, and axis e of t, which belongs to it.
+
+    Raises:
+        ShapeError: their extents differ.
+    """
+    check_equal(operator, f"axis {d} of {x.name} and {t.name}", x.shape[d], t.shape[e])
+
+
+def check_indices(operator: str, argument: str, value: object, ndim: int | None = None) -> Tensor:
+    """`value` as a tensor of integers.
+
+    Raises:
+        DTypeError: it holds something else.
+    """
+    t = check_tensor(operator, argument, value, ndim)
+    if not t.dtype.is_integer:
+        raise DTypeError(
+            f"{operator}: {argument} must be integers, but {t.name} has dtype {t.dtype}.",
+            hint=f"convert them: {t.name}.astype('int64').",
+        )
+    return t
 
 
 def normalize_axis(operator: str, axis: object, ndim: int) -> int:

@@ -11,6 +11,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.arguments import check_word
 from tensorad.topi.checks import check_tensor, per_axis
+from tensorad.topi.definition import define
 
 
 def upsampling(x: Tensor, scale: object = 2, method: str = "nearest") -> Tensor:
@@ -57,10 +58,7 @@ def _resample(operator: str, x: Tensor, size: Sequence[int], method: str) -> Ten
             raise DefinitionError(f"{operator}: an image has two axes.")
         return total
 
-    made: Tensor = te.compute(
-        (*x.shape[:2], *size), nearest if method == "nearest" else bilinear, name=operator
-    )
-    return made
+    return define((*x.shape[:2], *size), nearest if method == "nearest" else bilinear, operator)
 
 
 def _neighbours(p: Expr, extent: int, points: int, x: Tensor) -> list[tuple[Expr, Expr]]:

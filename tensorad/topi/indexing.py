@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorad import te
-from tensorad.errors import DTypeError, ShapeError
+from tensorad.errors import ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import check_extents, check_number
-from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
-
-
-def check_indices(operator: str, argument: str, value: object, ndim: int | None = None) -> Tensor:
-    """`value` as a tensor of integers.
-
-    Raises:
-        DTypeError: it holds something else.
-    """
-    t = check_tensor(operator, argument, value, ndim)
-    if not t.dtype.is_integer:
-        raise DTypeError(
-            f"{operator}: {argument} must be integers, but {t.name} has dtype {t.dtype}.",
-            hint=f"convert them: {t.name}.astype('int64').",
-        )
-    return t
+from tensorad.topi.checks import (
+    check_equal,
+    check_indices,
+    check_same,
+    check_tensor,
+    normalize_axis,
+)
+from tensorad.topi.definition import define
 
 
 def gather(x: Tensor, indices: Tensor, axis: int) -> Tensor:
@@ -38,14 +32,9 @@ def gather(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     along = normalize_axis("gather", axis, x.ndim)
     for d in range(x.ndim):
         if d != along:
-            check_equal("gather", f"axis {d} of {x.name} and {indices.name}",
-                        x.shape[d], indices.shape[d])  # fmt: skip
+            check_same("gather", x, d, indices, d)
 
-    def body(*i: Expr) -> Expr:
-        return x[(*i[:along], indices[i], *i[along + 1 :])]
-
-    made: Tensor = te.compute(indices.shape, body, name="gather")
-    return made
+    return define(indices.shape, lambda *i: x[(*i[:along], indices[i], *i[along + 1 :])], "gather")
 
 
 def gather_nd(x: Tensor, indices: Tensor) -> Tensor:
@@ -71,8 +60,7 @@ def gather_nd(x: Tensor, indices: Tensor) -> Tensor:
         where = [indices[(n, *i[:rest])] for n in range(count)]
         return x[(*where, *i[rest:])]
 
-    made: Tensor = te.compute((*indices.shape[1:], *x.shape[count:]), body, name="gather_nd")
-    return made
+    return define((*indices.shape[1:], *x.shape[count:]), body, "gather_nd")
 
 
 def embedding(indices: Tensor, weight: Tensor) -> Tensor:
@@ -80,11 +68,8 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
     indices = check_indices("embedding", "indices", indices)
     weight = check_tensor("embedding", "weight", weight, 2)
 
-    def body(*i: Expr) -> Expr:
-        return weight[indices[i[:-1]], i[-1]]
-
-    made: Tensor = te.compute((*indices.shape, weight.shape[1]), body, name="embedding")
-    return made
+    shape = (*indices.shape, weight.shape[1])
+    return define(shape, lambda *i: weight[indices[i[:-1]], i[-1]], "embedding")
 
 
 def one_hot(indices: Tensor, depth: Dim, dtype: object = "float32") -> Tensor:
@@ -92,13 +77,9 @@ def one_hot(indices: Tensor, depth: Dim, dtype: object = "float32") -> Tensor:
     indices = check_indices("one_hot", "indices", indices)
     one, zero = te.const(1, to_dtype(dtype)), te.const(0, to_dtype(dtype))
 
-    def body(*i: Expr) -> Expr:
-        hot: Expr = te.select(indices[i[:-1]] == i[-1], one, zero)
-        return hot
-
     (classes,) = check_extents("one_hot", (depth,))
-    made: Tensor = te.compute((*indices.shape, classes), body, name="one_hot")
-    return made
+    shape = (*indices.shape, classes)
+    return define(shape, lambda *i: te.select(indices[i[:-1]] == i[-1], one, zero), "one_hot")
 
 
 def scatter_add(x: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -> Tensor:
@@ -112,11 +93,9 @@ def scatter_add(x: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -> T
     updates = check_tensor("scatter_add", "updates", updates, x.ndim)
     along = normalize_axis("scatter_add", axis, x.ndim)
     for d in range(x.ndim):
-        check_equal("scatter_add", f"axis {d} of {indices.name} and {updates.name}",
-                    indices.shape[d], updates.shape[d])  # fmt: skip
+        check_same("scatter_add", indices, d, updates, d)
         if d != along:
-            check_equal("scatter_add", f"axis {d} of {x.name} and {indices.name}",
-                        x.shape[d], indices.shape[d])  # fmt: skip
+            check_same("scatter_add", x, d, indices, d)
 
     def place(*i: Expr) -> tuple[tuple[Expr, ...], Expr]:
         return (*i[:along], indices[i], *i[along + 1 :]), updates[i].astype(x.dtype)
@@ -168,9 +147,7 @@ def sequence_mask(x: Tensor, lengths: Tensor, axis: int = 1, value: float = 0.0)
     check_equal("sequence_mask", f"the batches of {x.name} and {lengths.name}",
                 x.shape[batch], lengths.shape[0])  # fmt: skip
 
-    def body(*i: Expr) -> Expr:
-        kept: Expr = te.select(i[along] < lengths[i[batch]], x[i], filler)
-        return kept
+    def body(*i: Expr) -> Any:
+        return te.select(i[along] < lengths[i[batch]], x[i], filler)
 
-    made: Tensor = te.compute(x.shape, body, name="sequence_mask")
-    return made
+    return define(x.shape, body, "sequence_mask")

@@ -15,6 +15,7 @@ from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_integer, as_integers, as_listed, check_flag, shown
 from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
+from tensorad.topi.definition import define
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -33,12 +34,11 @@ def batch_matmul(a: Tensor, b: Tensor) -> Tensor:
     check_equal("batch_matmul", f"the batches of {a.name} and {b.name}", a.shape[0], b.shape[0])
     check_equal("batch_matmul", f"the last axes of {a.name} and {b.name}", a.shape[2], b.shape[2])
     k = te.reduce_axis(a.shape[2], name="k")
-    made: Tensor = te.compute(
+    return define(
         (a.shape[0], a.shape[1], b.shape[1]),
         lambda n, i, j: te.sum(a[n, i, k] * b[n, j, k], axis=k),
-        name="batch_matmul",
+        "batch_matmul",
     )
-    return made
 
 
 def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
@@ -67,8 +67,7 @@ def tensordot(a: Tensor, b: Tensor, axes: int | tuple[Sequence[int], Sequence[in
         return te.sum(product, axis=inner) if inner else product
 
     shape = (*[a.shape[d] for d in rows], *[b.shape[d] for d in columns])
-    made: Tensor = te.compute(shape, body, name="tensordot")
-    return made
+    return define(shape, body, "tensordot")
 
 
 def _paired_axes(a: Tensor, b: Tensor, axes: object) -> tuple[list[int], list[int]]:

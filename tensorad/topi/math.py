@@ -16,6 +16,7 @@ from tensorad.ir.expr import Axis, Expr, as_expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_number, check_extents, check_number, check_scalar
 from tensorad.topi.checks import check_tensor
+from tensorad.topi.definition import define
 
 Operand = Tensor | np.ndarray | float | int
 
@@ -23,8 +24,7 @@ Operand = Tensor | np.ndarray | float | int
 def _unary(name: str, function: Callable[..., object]) -> Callable[[Tensor], Tensor]:
     def operator(x: Tensor) -> Tensor:
         x = check_tensor(name, "x", x)
-        made: Tensor = te.compute(x.shape, lambda *i: function(x[i]), name=name)
-        return made
+        return define(x.shape, lambda *i: function(x[i]), name)
 
     operator.__name__ = name
     operator.__doc__ = f"{name} of every element; shape of x."
@@ -75,8 +75,7 @@ def negative(x: Tensor) -> Tensor:
 def square(x: Tensor) -> Tensor:
     """x * x."""
     x = check_tensor("square", "x", x)
-    made: Tensor = te.compute(x.shape, lambda *i: x[i] * x[i], name="square")
-    return made
+    return define(x.shape, lambda *i: x[i] * x[i], "square")
 
 
 def _at(operand: Tensor | Expr | float, index: tuple[Axis, ...]) -> Expr | float:
@@ -92,12 +91,9 @@ def _scalar(operand: object) -> Expr | float:
 def _elementwise(name: str, function: Callable[..., object], *given: object) -> Tensor:
     operands = [o if isinstance(o, Tensor) else _scalar(o) for o in given]
     shapes = [o.shape for o in operands if isinstance(o, Tensor)]
-    made: Tensor = te.compute(
-        broadcast_shapes(name, *shapes),
-        lambda *i: function(*[_at(o, i) for o in operands]),
-        name=name,
+    return define(
+        broadcast_shapes(name, *shapes), lambda *i: function(*[_at(o, i) for o in operands]), name
     )
-    return made
 
 
 def _binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Operand], Tensor]:
@@ -143,10 +139,7 @@ def clip(x: Tensor, low: float, high: float) -> Tensor:
     """min(high, max(low, x)); at both ends the bound wins, so that the derivative there is 0."""
     x = check_tensor("clip", "x", x)
     low, high = check_scalar("clip", "low", low), check_scalar("clip", "high", high)
-    made: Tensor = te.compute(
-        x.shape, lambda *i: te.minimum(high, te.maximum(low, x[i])), name="clip"
-    )
-    return made
+    return define(x.shape, lambda *i: te.minimum(high, te.maximum(low, x[i])), "clip")
 
 
 def cast(x: Tensor, dtype: object) -> Tensor:
@@ -179,15 +172,13 @@ def broadcast_to(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
             where=x.name,
             hint="trailing axes must be equal, or 1 in the tensor.",
         )
-    made: Tensor = te.compute(wanted, lambda *i: broadcast_read(x, i), name="broadcast_to")
-    return made
+    return define(wanted, lambda *i: broadcast_read(x, i), "broadcast_to")
 
 
 def full(shape: Sequence[Dim] | Dim, value: float, dtype: object = "float32") -> Tensor:
     """A tensor of one value."""
     constant = te.const(check_number("full", "value", value), to_dtype(dtype))
-    made: Tensor = te.compute(check_extents("full", shape), lambda *i: constant, name="full")
-    return made
+    return define(check_extents("full", shape), lambda *i: constant, "full")
 
 
 def full_like(x: Tensor, value: float) -> Tensor:

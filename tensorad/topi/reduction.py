@@ -10,9 +10,10 @@ from tensorad.errors import DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import BOOL, INT64, DType, to_dtype
 from tensorad.ir.expr import Axis, Expr
-from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.ir.tensor import Dim, Tensor, dim_expr
 from tensorad.topi.arguments import check_flag
 from tensorad.topi.checks import check_equal, check_tensor, normalize_axes
+from tensorad.topi.definition import define
 
 Axes = int | Sequence[int] | None
 _WIDE: Final = 32
@@ -31,20 +32,24 @@ def _reduce(
     x = check_tensor(name, "x", x)
     keepdims = check_flag(name, "keepdims", keepdims)
     over = normalize_axes(name, axis, x.ndim)
-    kept = [d for d in range(x.ndim) if d not in over]
-    shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
+    kept, shape = _result(x, over, keepdims)
 
     def body(*i: Expr) -> Expr:
         inner = {
             d: te.reduce_axis(x.shape[d], name=f"k{d}" if len(over) > 1 else "k") for d in over
         }
-        outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
+        outer = dict(zip(kept, i, strict=True))
         element = x[tuple(inner.get(d, outer.get(d)) for d in range(x.ndim))]
         axes: list[Axis] = list(inner.values()) or [te.reduce_axis(1)]  # a fold of one element
         return finish(reducer(element.astype(dtype or x.dtype), axis=axes))
 
-    made: Tensor = te.compute(tuple(shape), body, name=name)
-    return made
+    return define(shape, body, name)
+
+
+def _result(x: Tensor, over: Sequence[int], keepdims: bool) -> tuple[list[int], list[Dim]]:
+    """The axes of x that a result over others has, and their extents in it."""
+    kept = [d for d in range(x.ndim) if keepdims or d not in over]
+    return kept, [1 if d in over else x.shape[d] for d in kept]
 
 
 def accumulator(name: str, x: Tensor, dtype: object) -> DType:
@@ -148,12 +153,11 @@ def variance(
     keepdims = check_flag("variance", "keepdims", keepdims)
     centre = mean(x, over, keepdims=True) if mean_of is None else _mean_of(x, over, mean_of)
     dtype = str(centre.dtype)
-    kept = [d for d in range(x.ndim) if d not in over]
-    shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
+    kept, shape = _result(x, over, keepdims)
     divide = _division("variance", x, over, dtype)
 
     def body(*i: Expr) -> Expr:
-        outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
+        outer = dict(zip(kept, i, strict=True))
         inner = {d: te.reduce_axis(x.shape[d], name=f"k{d}") for d in over}
         middle = centre[tuple(0 if d in over else outer[d] for d in range(x.ndim))]
         element = x[tuple(inner.get(d, outer.get(d)) for d in range(x.ndim))]
@@ -161,8 +165,7 @@ def variance(
         axes: list[Axis] = list(inner.values()) or [te.reduce_axis(1)]
         return divide(te.sum(distance * distance, axis=axes))
 
-    made: Tensor = te.compute(tuple(shape), body, name="variance")
-    return made
+    return define(shape, body, "variance")
 
 
 def _mean_of(x: Tensor, over: Sequence[int], mean_of: object) -> Tensor:
@@ -190,12 +193,11 @@ def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     )
     keepdims = check_flag("logsumexp", "keepdims", keepdims)
     total = sum(exps, over, keepdims)
-    kept = [d for d in range(x.ndim) if d not in over]
+    kept, _ = _result(x, over, keepdims)
 
     def body(*i: Expr) -> Expr:
-        outer = dict(enumerate(i)) if keepdims else dict(zip(kept, i, strict=True))
+        outer = dict(zip(kept, i, strict=True))
         at = tuple(0 if d in over else outer[d] for d in range(x.ndim))
         return te.log(total[i]) + shift[at]
 
-    made: Tensor = te.compute(total.shape, body, name="logsumexp")
-    return made
+    return define(total.shape, body, "logsumexp")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tensorad import te
-from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
@@ -19,7 +19,14 @@ from tensorad.topi.arguments import (
     check_word,
     shown,
 )
-from tensorad.topi.checks import check_tensor, check_tensors, normalize_axes, normalize_axis
+from tensorad.topi.checks import (
+    check_indices,
+    check_tensor,
+    check_tensors,
+    normalize_axes,
+    normalize_axis,
+)
+from tensorad.topi.definition import define
 
 
 def divisor(n: Dim) -> Expr:
@@ -58,14 +65,12 @@ def reshape(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
             index += _digits(_position(i[c:d], new[c:d]), x.shape[a:b])
         return x[tuple(index)]
 
-    made: Tensor = te.compute(new, body, name="reshape")
-    return made
+    return define(new, body, "reshape")
 
 
 def _nothing_of(x: Tensor, shape: Sequence[Dim], name: str) -> Tensor:
     """A tensor without elements, still a function of x."""
-    made: Tensor = te.compute(shape, lambda *i: x[(0,) * x.ndim], name=name)
-    return made
+    return define(shape, lambda *i: x[(0,) * x.ndim], name)
 
 
 def _complete_shape(x: Tensor, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -140,11 +145,8 @@ def flatten(x: Tensor) -> Tensor:
     if same_dim(_product(x.shape), 0):
         return _nothing_of(x, (x.shape[0], _product(rest)), "flatten")
 
-    def body(i: Expr, k: Expr) -> Expr:
-        return x[(i, *_digits(k, rest))]
-
-    made: Tensor = te.compute((x.shape[0], _product(rest)), body, name="flatten")
-    return made
+    shape = (x.shape[0], _product(rest))
+    return define(shape, lambda i, k: x[(i, *_digits(k, rest))], "flatten")
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
@@ -162,11 +164,8 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
             hint=f"name every axis once, e.g. {tuple(range(x.ndim))[::-1]}.",
         )
 
-    def body(*i: Expr) -> Expr:
-        return x[tuple(i[order.index(d)] for d in range(x.ndim))]
-
-    made: Tensor = te.compute(tuple(x.shape[a] for a in order), body, name="transpose")
-    return made
+    shape = [x.shape[a] for a in order]
+    return define(shape, lambda *i: x[tuple(i[order.index(d)] for d in range(x.ndim))], "transpose")
 
 
 def expand_dims(x: Tensor, axis: int) -> Tensor:
@@ -174,8 +173,7 @@ def expand_dims(x: Tensor, axis: int) -> Tensor:
     x = check_tensor("expand_dims", "x", x)
     at = normalize_axis("expand_dims", axis, x.ndim + 1)
     shape = (*x.shape[:at], 1, *x.shape[at:])
-    made: Tensor = te.compute(shape, lambda *i: x[i[:at] + i[at + 1 :]], name="expand_dims")
-    return made
+    return define(shape, lambda *i: x[i[:at] + i[at + 1 :]], "expand_dims")
 
 
 def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
@@ -203,8 +201,7 @@ def squeeze(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
             index[d] = k
         return x[tuple(index)]
 
-    made: Tensor = te.compute(tuple(x.shape[d] for d in kept), body, name="squeeze")
-    return made
+    return define(tuple(x.shape[d] for d in kept), body, "squeeze")
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -248,8 +245,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
             result = te.select(i[along] < ends[n], part(n), result)
         return result
 
-    made: Tensor = te.compute(shape, body, name="concatenate")
-    return made
+    return define(shape, body, "concatenate")
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -278,11 +274,7 @@ def split(x: Tensor, sections: int | Sequence[int], axis: int = 0) -> list[Tenso
     def piece(start: int, stop: int) -> Tensor:
         shape = (*x.shape[:along], stop - start, *x.shape[along + 1 :])
 
-        def body(*i: Expr) -> Expr:
-            return x[(*i[:along], i[along] + start, *i[along + 1 :])]
-
-        made: Tensor = te.compute(shape, body, name="split")
-        return made
+        return define(shape, lambda *i: x[(*i[:along], i[along] + start, *i[along + 1 :])], "split")
 
     return [piece(a, b) for a, b in pairwise(cuts)]
 
@@ -349,8 +341,7 @@ def pad(
         chosen: Expr = te.select(te.all_of(*inside), element, filler)
         return chosen
 
-    made: Tensor = te.compute(shape, body, name="pad")
-    return made
+    return define(shape, body, "pad")
 
 
 def _widths(x: Tensor, name: str, given: object) -> tuple[int, ...]:
@@ -403,12 +394,7 @@ def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
         DTypeError: indices are not integers.
     """
     x = check_tensor("take", "x", x)
-    indices = check_tensor("take", "indices", indices)
-    if not indices.dtype.is_integer:
-        raise DTypeError(
-            f"take: indices must be integers, but {indices.name} has dtype {indices.dtype}.",
-            hint=f"convert them: {indices.name}.astype('int64').",
-        )
+    indices = check_indices("take", "indices", indices)
     along = normalize_axis("take", axis, x.ndim)
     shape = (*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
 
@@ -416,5 +402,4 @@ def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
         where = indices[i[along : along + indices.ndim]]
         return x[(*i[:along], where, *i[along + indices.ndim :])]
 
-    made: Tensor = te.compute(shape, body, name="take")
-    return made
+    return define(shape, body, "take")

@@ -1,91 +1,49 @@
 """Neural network operators: layers, convolutions, pooling, normalisation, losses."""
 
-from tensorad.topi.nn.activation import (
-    dropout,
-    elu,
-    gelu,
-    hard_sigmoid,
-    leaky_relu,
-    log_sigmoid,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    softplus,
-    tanh,
-)
-from tensorad.topi.nn.convolution import conv1d, conv2d, conv2d_transpose, conv3d
-from tensorad.topi.nn.linear import bias_add, dense, flatten
-from tensorad.topi.nn.losses import (
-    binary_cross_entropy,
-    cross_entropy,
-    focal_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    nll_loss,
-    smooth_l1_loss,
-    triplet_margin_loss,
-)
-from tensorad.topi.nn.normalization import (
-    batch_norm,
-    group_norm,
-    l2_normalize,
-    layer_norm,
-    log_softmax,
-    lrn,
-    rms_norm,
-    softmax,
-)
-from tensorad.topi.nn.pooling import adaptive_pool, global_pool, pool, pool1d, pool3d
-from tensorad.topi.nn.recurrent import lstm_cell, rnn_cell
+from tensorad.topi.nn.activation import dropout as dropout
+from tensorad.topi.nn.activation import elu as elu
+from tensorad.topi.nn.activation import gelu as gelu
+from tensorad.topi.nn.activation import hard_sigmoid as hard_sigmoid
+from tensorad.topi.nn.activation import leaky_relu as leaky_relu
+from tensorad.topi.nn.activation import log_sigmoid as log_sigmoid
+from tensorad.topi.nn.activation import prelu as prelu
+from tensorad.topi.nn.activation import relu as relu
+from tensorad.topi.nn.activation import relu6 as relu6
+from tensorad.topi.nn.activation import selu as selu
+from tensorad.topi.nn.activation import sigmoid as sigmoid
+from tensorad.topi.nn.activation import silu as silu
+from tensorad.topi.nn.activation import softplus as softplus
+from tensorad.topi.nn.activation import tanh as tanh
+from tensorad.topi.nn.convolution import conv1d as conv1d
+from tensorad.topi.nn.convolution import conv2d as conv2d
+from tensorad.topi.nn.convolution import conv2d_transpose as conv2d_transpose
+from tensorad.topi.nn.convolution import conv3d as conv3d
+from tensorad.topi.nn.linear import bias_add as bias_add
+from tensorad.topi.nn.linear import dense as dense
+from tensorad.topi.nn.linear import flatten as flatten
+from tensorad.topi.nn.losses import binary_cross_entropy as binary_cross_entropy
+from tensorad.topi.nn.losses import cross_entropy as cross_entropy
+from tensorad.topi.nn.losses import focal_loss as focal_loss
+from tensorad.topi.nn.losses import kl_div as kl_div
+from tensorad.topi.nn.losses import l1_loss as l1_loss
+from tensorad.topi.nn.losses import mse_loss as mse_loss
+from tensorad.topi.nn.losses import nll_loss as nll_loss
+from tensorad.topi.nn.losses import smooth_l1_loss as smooth_l1_loss
+from tensorad.topi.nn.losses import triplet_margin_loss as triplet_margin_loss
+from tensorad.topi.nn.normalization import batch_norm as batch_norm
+from tensorad.topi.nn.normalization import group_norm as group_norm
+from tensorad.topi.nn.normalization import l2_normalize as l2_normalize
+from tensorad.topi.nn.normalization import layer_norm as layer_norm
+from tensorad.topi.nn.normalization import log_softmax as log_softmax
+from tensorad.topi.nn.normalization import lrn as lrn
+from tensorad.topi.nn.normalization import rms_norm as rms_norm
+from tensorad.topi.nn.normalization import softmax as softmax
+from tensorad.topi.nn.pooling import adaptive_pool as adaptive_pool
+from tensorad.topi.nn.pooling import global_pool as global_pool
+from tensorad.topi.nn.pooling import pool as pool
+from tensorad.topi.nn.pooling import pool1d as pool1d
+from tensorad.topi.nn.pooling import pool3d as pool3d
+from tensorad.topi.nn.recurrent import lstm_cell as lstm_cell
+from tensorad.topi.nn.recurrent import rnn_cell as rnn_cell
 
-__all__ = [
-    "adaptive_pool",
-    "batch_norm",
-    "bias_add",
-    "binary_cross_entropy",
-    "conv1d",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "cross_entropy",
-    "dense",
-    "dropout",
-    "elu",
-    "flatten",
-    "focal_loss",
-    "gelu",
-    "global_pool",
-    "group_norm",
-    "hard_sigmoid",
-    "kl_div",
-    "l1_loss",
-    "l2_normalize",
-    "layer_norm",
-    "leaky_relu",
-    "log_sigmoid",
-    "log_softmax",
-    "lrn",
-    "lstm_cell",
-    "mse_loss",
-    "nll_loss",
-    "pool",
-    "pool1d",
-    "pool3d",
-    "prelu",
-    "relu",
-    "relu6",
-    "rms_norm",
-    "rnn_cell",
-    "selu",
-    "sigmoid",
-    "silu",
-    "smooth_l1_loss",
-    "softmax",
-    "softplus",
-    "tanh",
-    "triplet_margin_loss",
-]
+__all__ = sorted(n for n, v in vars().items() if callable(v) and not n.startswith("_"))

@@ -18,25 +18,22 @@ from tensorad.topi.arguments import (
     check_scalar,
     check_word,
 )
-from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
+from tensorad.topi.checks import check_same, check_tensor, normalize_axis
+from tensorad.topi.definition import define
 
 
 def relu(x: Tensor) -> Tensor:
     """max(0, x); derivative 0 at 0."""
     x = check_tensor("relu", "x", x)
     zero = te.const(0, x.dtype)
-    made: Tensor = te.compute(x.shape, lambda *i: te.maximum(zero, x[i]), name="relu")
-    return made
+    return define(x.shape, lambda *i: te.maximum(zero, x[i]), "relu")
 
 
 def leaky_relu(x: Tensor, alpha: float = 0.01) -> Tensor:
     """x where x > 0, otherwise alpha * x; derivative alpha at 0."""
     x = check_tensor("leaky_relu", "x", x)
     alpha = check_scalar("leaky_relu", "alpha", alpha)
-    made: Tensor = te.compute(
-        x.shape, lambda *i: te.select(x[i] > 0, x[i], x[i] * alpha), name="leaky_relu"
-    )
-    return made
+    return define(x.shape, lambda *i: te.select(x[i] > 0, x[i], x[i] * alpha), "leaky_relu")
 
 
 def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
@@ -44,14 +41,8 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     x = check_tensor("prelu", "x", x)
     slope = check_tensor("prelu", "slope", slope, 1)
     along = normalize_axis("prelu", axis, x.ndim)
-    check_equal("prelu", f"axis {along} of {x.name} and {slope.name}",
-                x.shape[along], slope.shape[0])  # fmt: skip
-    made: Tensor = te.compute(
-        x.shape,
-        lambda *i: te.select(x[i] > 0, x[i], x[i] * slope[i[along]]),
-        name="prelu",
-    )
-    return made
+    check_same("prelu", x, along, slope, 0)
+    return define(x.shape, lambda *i: te.select(x[i] > 0, x[i], x[i] * slope[i[along]]), "prelu")
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -166,7 +157,7 @@ def dropout(x: Tensor, mask: Tensor, rate: float = 0.5) -> Tensor:
     x = check_tensor("dropout", "x", x)
     mask = check_tensor("dropout", "mask", mask, x.ndim)
     for d in range(x.ndim):
-        check_equal("dropout", f"axis {d} of {x.name} and {mask.name}", x.shape[d], mask.shape[d])
+        check_same("dropout", x, d, mask, d)
     rate = check_number("dropout", "rate", rate)
     if not 0 <= rate < 1:
         raise DefinitionError(
@@ -180,11 +171,9 @@ def dropout(x: Tensor, mask: Tensor, rate: float = 0.5) -> Tensor:
         result: Expr = te.select(kept, x[i] * scale, te.const(0, x.dtype))
         return result
 
-    made: Tensor = te.compute(x.shape, body, name="dropout")
-    return made
+    return define(x.shape, body, "dropout")
 
 
 def _pointwise(name: str, x: Tensor, function: Callable[[Expr], Expr]) -> Tensor:
     x = check_tensor(name, "x", x)
-    made: Tensor = te.compute(x.shape, lambda *i: function(x[i]), name=name)
-    return made
+    return define(x.shape, lambda *i: function(x[i]), name)

@@ -11,6 +11,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.topi.arguments import check_integer
 from tensorad.topi.checks import check_tensor, per_axis, sides
+from tensorad.topi.definition import define
 from tensorad.topi.nn.windows import slide
 from tensorad.topi.transform import divisor
 
@@ -28,8 +29,7 @@ def conv1d(
     Args and errors as in `conv2d`; padding is an integer or (left, right).
     """
     shape, element = _convolution("conv1d", x, weight, strides, padding, dilation, groups)
-    made: Tensor = te.compute(shape, lambda n, co, x: element(n, co, (x,)), name="conv1d")
-    return made
+    return define(shape, lambda n, co, x: element(n, co, (x,)), "conv1d")
 
 
 def conv2d(
@@ -56,8 +56,7 @@ def conv2d(
         ShapeError: channels do not fit, or the kernel exceeds the padded input.
     """
     shape, element = _convolution("conv2d", x, weight, strides, padding, dilation, groups)
-    made: Tensor = te.compute(shape, lambda n, co, y, x: element(n, co, (y, x)), name="conv2d")
-    return made
+    return define(shape, lambda n, co, y, x: element(n, co, (y, x)), "conv2d")
 
 
 def conv3d(
@@ -74,10 +73,7 @@ def conv3d(
     bottom, right).
     """
     shape, element = _convolution("conv3d", x, weight, strides, padding, dilation, groups)
-    made: Tensor = te.compute(
-        shape, lambda n, co, z, y, x: element(n, co, (z, y, x)), name="conv3d"
-    )
-    return made
+    return define(shape, lambda n, co, z, y, x: element(n, co, (z, y, x)), "conv3d")
 
 
 Element = Callable[[Expr, Expr, Sequence[Expr]], Expr]
@@ -194,10 +190,7 @@ def conv2d_transpose(
         product = x[(n, channel, *source)] * weight[channel, out, ky, kx]
         return te.sum(product, axis=[ci, ky, kx], where=te.all_of(*where))
 
-    made: Tensor = te.compute(
-        (x.shape[0], dim_of(dim_expr(per_group) * groups), *spatial), body, name=operator
-    )
-    return made
+    return define((x.shape[0], dim_of(dim_expr(per_group) * groups), *spatial), body, operator)
 
 
 def _transposed_extent(extent: Dim, kernel: Dim, stride: int, dilation: int, extra: int) -> Dim:

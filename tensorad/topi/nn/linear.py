@@ -5,7 +5,8 @@ from __future__ import annotations
 from tensorad import te
 from tensorad.ir.tensor import Tensor
 from tensorad.topi import transform
-from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
+from tensorad.topi.checks import check_equal, check_same, check_tensor, normalize_axis
+from tensorad.topi.definition import define
 
 
 def dense(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -35,8 +36,7 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     check_equal(
         "dense", f"the rows of {weight.name} and {bias.name}", weight.shape[0], bias.shape[0]
     )
-    made: Tensor = te.compute(product.shape, lambda i, j: product[i, j] + bias[j], name="dense")
-    return made
+    return define(product.shape, lambda i, j: product[i, j] + bias[j], "dense")
 
 
 def bias_add(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
@@ -44,10 +44,8 @@ def bias_add(x: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
     x = check_tensor("bias_add", "x", x)
     bias = check_tensor("bias_add", "bias", bias, 1)
     along = normalize_axis("bias_add", axis, x.ndim)
-    check_equal("bias_add", f"axis {along} of {x.name} and {bias.name}",
-                x.shape[along], bias.shape[0])  # fmt: skip
-    made: Tensor = te.compute(x.shape, lambda *i: x[i] + bias[i[along]], name="bias_add")
-    return made
+    check_same("bias_add", x, along, bias, 0)
+    return define(x.shape, lambda *i: x[i] + bias[i[along]], "bias_add")
 
 
 def flatten(x: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.topi import math, reduction
 from tensorad.topi.arguments import check_number, check_positive, check_scalar
-from tensorad.topi.checks import check_equal, check_tensor
+from tensorad.topi.checks import check_equal, check_same, check_tensor
+from tensorad.topi.definition import define
 from tensorad.topi.nn.normalization import log_softmax
 
 
@@ -102,8 +103,7 @@ def triplet_margin_loss(
     negative = check_tensor(operator, "negative", negative, 2)
     for t in (positive, negative):
         for d in range(2):
-            check_equal(operator, f"axis {d} of {anchor.name} and {t.name}",
-                        anchor.shape[d], t.shape[d])  # fmt: skip
+            check_same(operator, anchor, d, t, d)
 
     def distance(other: Tensor) -> Tensor:
         shifted: Tensor = te.compute(
@@ -129,8 +129,7 @@ def kl_div(log_probabilities: Tensor, target: Tensor) -> Tensor:
     terms = _pair("kl_div", log_probabilities, target, formula)
     batch = dim_expr(terms.shape[0] if terms.ndim else 1).astype(terms.dtype)
     total = reduction.sum(terms)
-    made: Tensor = te.compute((), lambda: total[()] / batch, name="kl_div")
-    return made
+    return define((), lambda: total[()] / batch, "kl_div")
 
 
 _binary_cross_entropy: Final = te.scalar_function(
@@ -145,12 +144,11 @@ def _pair(name: str, x: Tensor, target: Tensor, formula: Callable[[Expr, Expr], 
     x = check_tensor(name, "x", x)
     target = check_tensor(name, "target", target)
     shape = broadcast_shapes(name, x.shape, target.shape)
-    made: Tensor = te.compute(
+    return define(
         shape,
         lambda *i: formula(broadcast_read(x, i), broadcast_read(target, i).astype(x.dtype)),
-        name=name,
+        name,
     )
-    return made
 
 
 def _mean_pair(

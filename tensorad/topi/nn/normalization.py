@@ -14,10 +14,12 @@ from tensorad.topi.arguments import check_integer, check_number, check_scalar
 from tensorad.topi.checks import (
     check_equal,
     check_optional,
+    check_same,
     check_tensor,
     normalize_axes,
     normalize_axis,
 )
+from tensorad.topi.definition import define
 from tensorad.topi.reduction import Axes
 
 
@@ -25,10 +27,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x - max) / sum(exp(x - max)) along `axis`, one division for each sum (at least 1)."""
     _, exps, sumexps = _shifted_exps("softmax", x, axis)
     inverse = te.compute(sumexps.shape, lambda *i: 1.0 / sumexps[i], name="inverse")
-    made: Tensor = te.compute(
-        x.shape, lambda *i: exps[i] * broadcast_read(inverse, i), name="softmax"
-    )
-    return made
+    return define(x.shape, lambda *i: exps[i] * broadcast_read(inverse, i), "softmax")
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
@@ -36,12 +35,11 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     x = check_tensor("log_softmax", "x", x)
     largest, _, sumexps = _shifted_exps("log_softmax", x, axis)
     logs = math.log(sumexps)
-    made: Tensor = te.compute(
+    return define(
         x.shape,
         lambda *i: x[i] - broadcast_read(largest, i) - broadcast_read(logs, i),
-        name="log_softmax",
+        "log_softmax",
     )
-    return made
 
 
 def _shifted_exps(operator: str, x: Tensor, axis: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,8 +75,8 @@ def layer_norm(
     shift = check_optional("layer_norm", "shift", shift, len(over))
     for t in (scale, shift):
         if t is not None:
-            for d, n in zip(over, t.shape, strict=True):
-                check_equal("layer_norm", f"axis {d} of {x.name} and {t.name}", x.shape[d], n)
+            for n, d in enumerate(over):
+                check_same("layer_norm", x, d, t, n)
     return _normalize("layer_norm", x, over, over, scale, shift, epsilon)
 
 
@@ -91,16 +89,14 @@ def rms_norm(
     epsilon = check_scalar("rms_norm", "epsilon", epsilon)
     scale = check_optional("rms_norm", "scale", scale, 1)
     if scale is not None:
-        check_equal("rms_norm", f"axis {along} of {x.name} and {scale.name}",
-                    x.shape[along], scale.shape[0])  # fmt: skip
+        check_same("rms_norm", x, along, scale, 0)
     power = reduction.mean(math.square(x), along, keepdims=True)
 
     def body(*i: Expr) -> Expr:
         value = x[i] * te.rsqrt(power[at_one(i, (along,))] + epsilon)
         return value if scale is None else value * scale[i[along]]
 
-    made: Tensor = te.compute(x.shape, body, name="rms_norm")
-    return made
+    return define(x.shape, body, "rms_norm")
 
 
 def batch_norm(
@@ -137,8 +133,7 @@ def batch_norm(
     scale, shift, mean, variance = checked
     for t in checked:
         if t is not None:
-            check_equal("batch_norm", f"axis {along} of {x.name} and {t.name}",
-                        x.shape[along], t.shape[0])  # fmt: skip
+            check_same("batch_norm", x, along, t, 0)
     if mean is None or variance is None:
         over = tuple(d for d in range(x.ndim) if d != along)
         return _normalize("batch_norm", x, over, (along,), scale, shift, epsilon)
@@ -149,8 +144,7 @@ def batch_norm(
         value = (x[i] - middle[channel]) * te.rsqrt(spread[channel] + epsilon)
         return _affine(value, (channel,), scale, shift)
 
-    made: Tensor = te.compute(x.shape, body, name="batch_norm")
-    return made
+    return define(x.shape, body, "batch_norm")
 
 
 def group_norm(
@@ -192,8 +186,7 @@ def group_norm(
         n, c, *rest = i
         return _affine(normal[(n, c // size, c % size, *rest)], (c,), scale, shift)
 
-    made: Tensor = te.compute(x.shape, body, name="group_norm")
-    return made
+    return define(x.shape, body, "group_norm")
 
 
 def l2_normalize(x: Tensor, axis: Axes = -1, epsilon: float = 1e-12) -> Tensor:
@@ -202,12 +195,11 @@ def l2_normalize(x: Tensor, axis: Axes = -1, epsilon: float = 1e-12) -> Tensor:
     over = normalize_axes("l2_normalize", axis, x.ndim)
     epsilon = check_scalar("l2_normalize", "epsilon", epsilon)
     power = reduction.sum(math.square(x), over, keepdims=True)
-    made: Tensor = te.compute(
+    return define(
         x.shape,
         lambda *i: x[i] * te.rsqrt(te.maximum(power[at_one(i, over)], epsilon)),
-        name="l2_normalize",
+        "l2_normalize",
     )
-    return made
 
 
 def lrn(
@@ -239,10 +231,9 @@ def lrn(
         return te.sum(value * value, axis=k, where=where)
 
     powers: Tensor = te.compute(x.shape, window, name="lrn.squares")
-    made: Tensor = te.compute(
-        x.shape, lambda *i: x[i] * te.pow(powers[i] * (alpha / size) + bias, -beta), name="lrn"
+    return define(
+        x.shape, lambda *i: x[i] * te.pow(powers[i] * (alpha / size) + bias, -beta), "lrn"
     )
-    return made
 
 
 def _normalize(
@@ -263,8 +254,7 @@ def _normalize(
         value = (x[i] - mean[moment]) * te.rsqrt(variance[moment] + epsilon)
         return _affine(value, tuple(i[d] for d in named), scale, shift)
 
-    made: Tensor = te.compute(x.shape, body, name=operator)
-    return made
+    return define(x.shape, body, operator)
 
 
 def at_one(index: Sequence[Expr], axes: Sequence[int]) -> tuple[Expr | int, ...]:

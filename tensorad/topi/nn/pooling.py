@@ -12,6 +12,7 @@ from tensorad.ir.tensor import Dim, Tensor, dim_expr
 from tensorad.topi import reduction
 from tensorad.topi.arguments import check_flag, check_word
 from tensorad.topi.checks import check_tensor, per_axis, sides
+from tensorad.topi.definition import define
 from tensorad.topi.nn.windows import SPATIAL, Windows, slide
 
 
@@ -40,10 +41,9 @@ def pool(
         ShapeError: the window exceeds the padded input.
     """
     pooled = _Pool("pool", x, kernel, stride, padding, pool_type, count_include_pad, ceil_mode, 2)
-    made: Tensor = te.compute(
-        pooled.shape, lambda n, c, y, x: pooled.element(n, c, (y, x)), name=f"{pool_type}_pool"
+    return define(
+        pooled.shape, lambda n, c, y, x: pooled.element(n, c, (y, x)), f"{pool_type}_pool"
     )
-    return made
 
 
 def pool1d(
@@ -57,10 +57,7 @@ def pool1d(
 ) -> Tensor:
     """`pool` of the last axis of x (n, channels, width); padding is an integer or (left, right)."""
     pooled = _Pool("pool1d", x, kernel, stride, padding, pool_type, count_include_pad, ceil_mode, 1)
-    made: Tensor = te.compute(
-        pooled.shape, lambda n, c, x: pooled.element(n, c, (x,)), name=f"{pool_type}_pool"
-    )
-    return made
+    return define(pooled.shape, lambda n, c, x: pooled.element(n, c, (x,)), f"{pool_type}_pool")
 
 
 def pool3d(
@@ -74,12 +71,9 @@ def pool3d(
 ) -> Tensor:
     """`pool` of the last three axes of x (n, channels, depth, height, width)."""
     pooled = _Pool("pool3d", x, kernel, stride, padding, pool_type, count_include_pad, ceil_mode, 3)
-    made: Tensor = te.compute(
-        pooled.shape,
-        lambda n, c, z, y, x: pooled.element(n, c, (z, y, x)),
-        name=f"{pool_type}_pool",
+    return define(
+        pooled.shape, lambda n, c, z, y, x: pooled.element(n, c, (z, y, x)), f"{pool_type}_pool"
     )
-    return made
 
 
 class _Pool:
@@ -229,8 +223,7 @@ def adaptive_pool(x: Tensor, output_size: object, pool_type: str = "avg") -> Ten
         mean: Expr = te.sum(value, axis=taps, where=where) / count.astype(x.dtype)
         return mean
 
-    made: Tensor = te.compute((*x.shape[:2], *sizes), body, name=f"adaptive_{pool_type}_pool")
-    return made
+    return define((*x.shape[:2], *sizes), body, f"adaptive_{pool_type}_pool")
 
 
 def _longest_window(n: int, m: int) -> int:

@@ -7,6 +7,7 @@ from tensorad.errors import ShapeError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape
 from tensorad.topi.checks import check_equal, check_tensor
+from tensorad.topi.definition import define
 from tensorad.topi.nn.linear import dense
 
 
@@ -63,8 +64,7 @@ def rnn_cell(
         bias: shape (units,).
     """
     sums = _gates("rnn_cell", 1, x, hidden, w_input, w_hidden, bias)
-    made: Tensor = te.compute(sums.shape, lambda i, j: te.tanh(sums[i, j]), name="hidden")
-    return made
+    return define(sums.shape, lambda i, j: te.tanh(sums[i, j]), "hidden")
 
 
 def _gates(
