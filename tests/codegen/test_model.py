@@ -13,8 +13,7 @@ from tensorad.codegen.fusion import items
 from tensorad.codegen.model import MODEL
 from tensorad.codegen.schedule import plan
 from tensorad.codegen.target.machine import Machine, current
-from tensorad.config import override
-from tests.support.machines import MACHINES
+from tests.support.machines import MACHINES, described
 
 DESCRIBED = (MACHINES[0], MACHINES[2], MACHINES[5])
 
@@ -49,7 +48,7 @@ def bits(program: Callable[[], tuple[ta.Tensor, list[ta.Tensor]]], machine: str)
     out, inputs = program()
     rng = np.random.default_rng(3)
     arrays = [rng.standard_normal(t.shape).astype("float32") for t in inputs]
-    with override(machine=machine, num_threads=2):
+    with described(machine, num_threads=2):
         result: bytes = ta.build([out], inputs)(*arrays).tobytes()
     return result
 
