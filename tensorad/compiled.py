@@ -12,13 +12,11 @@ import numpy as np
 
 from tensorad import config
 from tensorad.autodiff.counting.dense import check_dense_shape
-from tensorad.codegen.entry.checks_ir import MAX_OUTPUTS
+from tensorad.codegen.entry.checks_ir import MAX_OUTPUTS, READY, WRITABLE
 from tensorad.codegen.entry.native_type import Binding, NativeType, Record, is_memoised, native_type
 from tensorad.codegen.loops.ir import LoopProgram
 from tensorad.codegen.runtime.arena import LARGE_BYTES, Array, OutputBlocks
 from tensorad.codegen.runtime.arguments import (
-    READY,
-    WRITABLE,
     Parameter,
     SizeBinding,
     addresses_of,

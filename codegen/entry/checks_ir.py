@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.llvm.call_block import BUSY
+from tensorad.codegen.llvm.call_block import BUSY, field, loaded
 
 MAX_OUTPUTS: Final = 32
 MAX_FRAMES: Final = 8
@@ -34,14 +34,10 @@ ARRAY_DTYPE: Final = HEAD + 40
 ARRAY_FLAGS: Final = HEAD + 48
 TUPLE_ITEMS: Final = tuple.__basicsize__
 LIST_ITEMS: Final = HEAD + 8
-
-
-def at_offset(name: str, base: str, offset: int | str) -> str:
-    return f"{name} = getelementptr i8, ptr {base}, i64 {offset}"
-
-
-def load_at(name: str, ty: str, base: str, offset: int) -> str:
-    return f"{at_offset(name + '.p', base, offset)}\n  {name} = load {ty}, ptr {name}.p"
+READY: Final = 0x101
+"""NumPy's flags C_CONTIGUOUS and ALIGNED: native code may read the array."""
+WRITABLE: Final = 0x501
+"""The same and WRITEABLE."""
 
 
 def item(name: str, ty: str, array: str, index: str) -> str:
@@ -54,18 +50,18 @@ def item(name: str, ty: str, array: str, index: str) -> str:
 
 FITS: Final = f"""
 define internal i1 @fits(ptr %o, ptr %parameter) nounwind {{
-  {load_at("%type", "ptr", "%o", HEAD - 8)}
+  {loaded("%type", "ptr", "%o", HEAD - 8)}
   %array = icmp eq ptr %type, @ndarray
   br i1 %array, label %look, label %no
 look:
-  {load_at("%dtype", "ptr", "%o", ARRAY_DTYPE)}
-  {load_at("%dtype0", "ptr", "%parameter", 8 * DTYPE)}
+  {loaded("%dtype", "ptr", "%o", ARRAY_DTYPE)}
+  {loaded("%dtype0", "ptr", "%parameter", 8 * DTYPE)}
   %a = icmp eq ptr %dtype, %dtype0
-  {load_at("%rank", "i32", "%o", ARRAY_RANK)}
-  {load_at("%rank0", "i32", "%parameter", 8 * RANK)}
+  {loaded("%rank", "i32", "%o", ARRAY_RANK)}
+  {loaded("%rank0", "i32", "%parameter", 8 * RANK)}
   %b = icmp eq i32 %rank, %rank0
-  {load_at("%flags", "i32", "%o", ARRAY_FLAGS)}
-  {load_at("%flags0", "i32", "%parameter", 8 * FLAGS)}
+  {loaded("%flags", "i32", "%o", ARRAY_FLAGS)}
+  {loaded("%flags0", "i32", "%parameter", 8 * FLAGS)}
   %kept = and i32 %flags, %flags0
   %c = icmp eq i32 %kept, %flags0
   %ab = and i1 %a, %b
@@ -78,7 +74,7 @@ no:
 SAME: Final = f"""
 define internal i1 @same(ptr %o, ptr %extents, i64 %rank) nounwind {{
 entry:
-  {load_at("%own", "ptr", "%o", ARRAY_EXTENTS)}
+  {loaded("%own", "ptr", "%o", ARRAY_EXTENTS)}
   br label %head
 head:
   %k = phi i64 [0, %entry], [%k1, %body]
@@ -99,7 +95,7 @@ no:
 BOOLS: Final = f"""
 define internal i1 @bools(ptr %o, i64 %bytes) nounwind {{
 entry:
-  {load_at("%data", "ptr", "%o", ARRAY_DATA)}
+  {loaded("%data", "ptr", "%o", ARRAY_DATA)}
   %whole = and i64 %bytes, -8
   br label %head
 head:
@@ -108,7 +104,7 @@ head:
   %more = icmp slt i64 %k, %whole
   br i1 %more, label %body, label %tail
 body:
-  {at_offset("%p", "%data", "%k")}
+  {field("%p", "%data", "%k")}
   %word = load i64, ptr %p, align 1
   %seen1 = or i64 %seen, %word
   %k1 = add i64 %k, 8
@@ -119,7 +115,7 @@ tail:
   %rest = icmp slt i64 %t, %bytes
   br i1 %rest, label %last, label %done
 last:
-  {at_offset("%q", "%data", "%t")}
+  {field("%q", "%data", "%t")}
   %byte = load i8, ptr %q
   %wide = zext i8 %byte to i64
   %all1 = or i64 %all, %wide
@@ -141,7 +137,7 @@ head:
   %end = icmp eq ptr %frame, null
   br i1 %end, label %none, label %look
 look:
-  {at_offset("%flag", "%frame", 8 * BUSY)}
+  {field("%flag", "%frame", 8 * BUSY)}
   %busy = load i64, ptr %flag
   %free = icmp eq i64 %busy, 0
   br i1 %free, label %got, label %next
@@ -175,10 +171,10 @@ done:
 FIND: Final = f"""
 define internal ptr @find(ptr %record, ptr %args, ptr %outs, i64 %count) nounwind {{
 entry:
-  {load_at("%inputs", "i64", "%record", 8 * INPUTS)}
-  {load_at("%bindings", "ptr", "%record", 8 * BINDINGS)}
+  {loaded("%inputs", "i64", "%record", 8 * INPUTS)}
+  {loaded("%bindings", "ptr", "%record", 8 * BINDINGS)}
   %now = load i64, ptr @settings_version
-  {at_offset("%parameters", "%record", 8 * PARAMETERS)}
+  {field("%parameters", "%record", 8 * PARAMETERS)}
   br label %head
 head:
   %b = phi i64 [0, %entry], [%b1, %again]
@@ -189,9 +185,9 @@ again:
   %b1 = add i64 %b, 1
   br label %head
 try:
-  {load_at("%then", "i64", "%binding", 8 * BINDING_VERSION)}
-  {load_at("%extents0", "ptr", "%binding", 8 * EXTENTS)}
-  {load_at("%bytes", "ptr", "%binding", 8 * BYTES)}
+  {loaded("%then", "i64", "%binding", 8 * BINDING_VERSION)}
+  {loaded("%extents0", "ptr", "%binding", 8 * EXTENTS)}
+  {loaded("%bytes", "ptr", "%binding", 8 * BYTES)}
   %current = icmp eq i64 %then, %now
   br i1 %current, label %next, label %again
 next:
@@ -206,9 +202,9 @@ look:
   %at = select i1 %is_input, i64 %k, i64 %j
   {item("%o", "ptr", "%array", "%at")}
   %words = mul i64 %k, {8 * PARAMETER_WORDS}
-  {at_offset("%parameter", "%parameters", "%words")}
-  {load_at("%rank", "i64", "%parameter", 8 * RANK)}
-  {load_at("%is_bool", "i64", "%parameter", 8 * IS_BOOL)}
+  {field("%parameter", "%parameters", "%words")}
+  {loaded("%rank", "i64", "%parameter", 8 * RANK)}
+  {loaded("%is_bool", "i64", "%parameter", 8 * IS_BOOL)}
   %equal = call i1 @same(ptr %o, ptr %extents, i64 %rank)
   br i1 %equal, label %plain, label %again
 plain:
@@ -237,7 +233,7 @@ outer:
   br i1 %more, label %first, label %yes
 first:
   {item("%o", "ptr", "%outs", "%j")}
-  {load_at("%begin", "i64", "%o", ARRAY_DATA)}
+  {loaded("%begin", "i64", "%o", ARRAY_DATA)}
   {item("%size", "i64", "%bytes", "%others")}
   %end = add i64 %begin, %size
   br label %inner
@@ -254,7 +250,7 @@ pair:
   %array = select i1 %is_input, ptr %args, ptr %outs
   %at = select i1 %is_input, i64 %k, i64 %i
   {item("%p", "ptr", "%array", "%at")}
-  {load_at("%begin2", "i64", "%p", ARRAY_DATA)}
+  {loaded("%begin2", "i64", "%p", ARRAY_DATA)}
   {item("%size2", "i64", "%bytes", "%k")}
   %end2 = add i64 %begin2, %size2
   %a = icmp ult i64 %begin, %end2

@@ -8,44 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.entry.checks_ir import (
-    ALLOCATES,
-    ARRAY_DATA,
-    BYTES,
-    DTYPE,
-    EXTENTS,
-    FRAMES,
-    FUNCTIONS,
-    HEAD,
-    INPUTS,
-    LIST_ITEMS,
-    MAX_OUTPUTS,
-    OUTPUTS,
-    PARAMETER_WORDS,
-    PARAMETERS,
-    RANK,
-    RELEASES,
-    TUPLE_ITEMS,
-    at_offset,
-    item,
-    load_at,
-)
-from tensorad.codegen.llvm.call_block import BUSY, SLOTS, VERSION
+from tensorad.codegen.entry import checks_ir as words
+from tensorad.codegen.entry.checks_ir import FUNCTIONS, item
+from tensorad.codegen.llvm.call_block import BUSY, SLOTS, VERSION, field, loaded
 from tensorad.codegen.threads.signals_ir import INTERRUPTED
 
-IMPORTS: Final = (
-    "PyObject_Vectorcall",
-    "PyMethod_New",
-    "PyList_New",
-    "PyList_SetItem",
-    "Py_IncRef",
-    "Py_DecRef",
-)
-"""What the text calls of Python itself; `ADDRESSES` it is given besides."""
-ADDRESSES: Final = (
-    "ndarray", "list", "tuple", "none", "out_name", "slow", "settings_version", "new_array", "run",
-    "released",
-)  # fmt: skip
+IMPORTS: Final = {
+    "PyObject_Vectorcall": "ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)",
+    "PyMethod_New": "ptr @PyMethod_New(ptr, ptr)",
+    "PyList_New": "ptr @PyList_New(i64)",
+    "PyList_SetItem": "i32 @PyList_SetItem(ptr, i64, ptr)",
+    "Py_IncRef": "void @Py_IncRef(ptr)",
+    "Py_DecRef": "void @Py_DecRef(ptr)",
+}
+"""What the text calls of Python itself."""
 
 
 def stub_text(record_offset: int) -> str:
@@ -59,12 +35,7 @@ def stub_text(record_offset: int) -> str:
 
 _DECLARATIONS: Final = "\n".join(
     [
-        "declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)",
-        "declare ptr @PyMethod_New(ptr, ptr)",
-        "declare ptr @PyList_New(i64)",
-        "declare i32 @PyList_SetItem(ptr, i64, ptr)",
-        "declare void @Py_IncRef(ptr)",
-        "declare void @Py_DecRef(ptr)",
+        *[f"declare {function}" for function in IMPORTS.values()],
         "declare ptr @new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
         "declare i64 @run(ptr)",
         "declare i64 @released(ptr)",
@@ -81,8 +52,8 @@ def _call(record_offset: int) -> str:
     return f"""
 define ptr @call(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) nounwind {{
 entry:
-  %outs = alloca [{MAX_OUTPUTS} x ptr]
-  {load_at("%record", "ptr", "%self", record_offset)}
+  %outs = alloca [{words.MAX_OUTPUTS} x ptr]
+  {loaded("%record", "ptr", "%self", record_offset)}
   %unknown = icmp eq ptr %record, null
   br i1 %unknown, label %slow, label %known
 {_ARGUMENTS}
@@ -103,9 +74,9 @@ error:
 
 
 _ARGUMENTS: Final = f"""known:
-  {load_at("%inputs", "i64", "%record", 8 * INPUTS)}
-  {load_at("%outputs", "i64", "%record", 8 * OUTPUTS)}
-  {at_offset("%parameters", "%record", 8 * PARAMETERS)}
+  {loaded("%inputs", "i64", "%record", 8 * words.INPUTS)}
+  {loaded("%outputs", "i64", "%record", 8 * words.OUTPUTS)}
+  {field("%parameters", "%record", 8 * words.PARAMETERS)}
   %n = and i64 %nargsf, {(1 << 63) - 1}
   %right = icmp eq i64 %n, %inputs
   br i1 %right, label %counted, label %slow
@@ -113,11 +84,11 @@ counted:
   %plain = icmp eq ptr %kwnames, null
   br i1 %plain, label %begin, label %keyword
 keyword:
-  {load_at("%names", "i64", "%kwnames", HEAD)}
+  {loaded("%names", "i64", "%kwnames", words.HEAD)}
   %one = icmp eq i64 %names, 1
   br i1 %one, label %named, label %slow
 named:
-  {load_at("%name", "ptr", "%kwnames", TUPLE_ITEMS)}
+  {loaded("%name", "ptr", "%kwnames", words.TUPLE_ITEMS)}
   %is_out = icmp eq ptr %name, @out_name
   {item("%value", "ptr", "%args", "%n")}
   %is_none = icmp eq ptr %value, @none
@@ -128,8 +99,8 @@ begin:
   br label %check
 check:
   %i = phi i64 [0, %begin], [%i1, %input]
-  %words = mul i64 %i, {8 * PARAMETER_WORDS}
-  {at_offset("%parameter", "%parameters", "%words")}
+  %words = mul i64 %i, {8 * words.PARAMETER_WORDS}
+  {field("%parameter", "%parameters", "%words")}
   %inside = icmp slt i64 %i, %inputs
   br i1 %inside, label %input, label %checked
 input:
@@ -142,14 +113,14 @@ checked:
   br i1 %allocate, label %bind, label %take_given"""
 
 _GIVEN: Final = f"""take_given:
-  {load_at("%type", "ptr", "%given", HEAD - 8)}
+  {loaded("%type", "ptr", "%given", words.HEAD - 8)}
   %is_array = icmp eq ptr %type, @ndarray
   br i1 %is_array, label %bare, label %several
 bare:
   store ptr %given, ptr %outs
   br label %items
 several:
-  {load_at("%length", "i64", "%given", HEAD)}
+  {loaded("%length", "i64", "%given", words.HEAD)}
   %is_list = icmp eq ptr %type, @list
   %is_tuple = icmp eq ptr %type, @tuple
   %sequence = or i1 %is_list, %is_tuple
@@ -157,10 +128,10 @@ several:
 sized:
   br i1 %is_list, label %of_list, label %of_tuple
 of_list:
-  {load_at("%listed", "ptr", "%given", LIST_ITEMS)}
+  {loaded("%listed", "ptr", "%given", words.LIST_ITEMS)}
   br label %items
 of_tuple:
-  {at_offset("%held", "%given", TUPLE_ITEMS)}
+  {field("%held", "%given", words.TUPLE_ITEMS)}
   br label %items
 items:
   %from = phi ptr [%outs, %bare], [%listed, %of_list], [%held, %of_tuple]
@@ -170,8 +141,8 @@ items:
 output:
   %j = phi i64 [0, %items], [%j1, %fine]
   %jn = add i64 %j, %inputs
-  %jwords = mul i64 %jn, {8 * PARAMETER_WORDS}
-  {at_offset("%jparameter", "%parameters", "%jwords")}
+  %jwords = mul i64 %jn, {8 * words.PARAMETER_WORDS}
+  {field("%jparameter", "%parameters", "%jwords")}
   %jmore = icmp slt i64 %j, %outputs
   br i1 %jmore, label %one_output, label %bind
 one_output:
@@ -190,11 +161,11 @@ bind:
   %unbound = icmp eq ptr %binding, null
   br i1 %unbound, label %slow, label %bound
 bound:
-  {load_at("%bytes", "ptr", "%binding", 8 * BYTES)}
-  {load_at("%allocates", "i64", "%binding", 8 * ALLOCATES)}
-  {load_at("%frames", "ptr", "%binding", 8 * FRAMES)}
-  {load_at("%releases", "i64", "%binding", 8 * RELEASES)}
-  {load_at("%extents", "ptr", "%binding", 8 * EXTENTS)}
+  {loaded("%bytes", "ptr", "%binding", 8 * words.BYTES)}
+  {loaded("%allocates", "i64", "%binding", 8 * words.ALLOCATES)}
+  {loaded("%frames", "ptr", "%binding", 8 * words.FRAMES)}
+  {loaded("%releases", "i64", "%binding", 8 * words.RELEASES)}
+  {loaded("%extents", "ptr", "%binding", 8 * words.EXTENTS)}
   br i1 %allocate, label %may_allocate, label %overlap
 may_allocate:
   %may = icmp ne i64 %allocates, 0
@@ -207,8 +178,8 @@ reserve:
   %crowded = icmp eq ptr %frame, null
   br i1 %crowded, label %slow, label %reserved
 reserved:
-  {at_offset("%busy", "%frame", 8 * BUSY)}
-  {load_at("%made", "i64", "%frame", 8 * VERSION)}
+  {field("%busy", "%frame", 8 * BUSY)}
+  {loaded("%made", "i64", "%frame", 8 * VERSION)}
   %now = load i64, ptr @settings_version
   %fresh = icmp eq i64 %made, %now
   br i1 %fresh, label %prepare, label %stale
@@ -220,19 +191,19 @@ _NEW_ARGUMENTS: Final = (
     "ptr @ndarray, ptr %mdtype, i32 %mrank32, ptr %mwalk, ptr null, ptr null, i32 0, ptr null"
 )
 _RUN: Final = f"""prepare:
-  {load_at("%slots", "ptr", "%frame", 8 * SLOTS)}
+  {loaded("%slots", "ptr", "%frame", 8 * SLOTS)}
   br label %fill
 fill:
   %s = phi i64 [0, %prepare], [%s1, %filling]
   %walk = phi ptr [%extents, %prepare], [%walk1, %filling]
-  %sbytes = mul i64 %s, {8 * PARAMETER_WORDS}
-  {at_offset("%sparameter", "%parameters", "%sbytes")}
-  {load_at("%srank", "i64", "%sparameter", 8 * RANK)}
+  %sbytes = mul i64 %s, {8 * words.PARAMETER_WORDS}
+  {field("%sparameter", "%parameters", "%sbytes")}
+  {loaded("%srank", "i64", "%sparameter", 8 * words.RANK)}
   %smore = icmp slt i64 %s, %inputs
   br i1 %smore, label %filling, label %own
 filling:
   {item("%so", "ptr", "%args", "%s")}
-  {load_at("%sdata", "ptr", "%so", ARRAY_DATA)}
+  {loaded("%sdata", "ptr", "%so", words.ARRAY_DATA)}
   %splace = getelementptr ptr, ptr %slots, i64 %s
   store ptr %sdata, ptr %splace
   %walk1 = getelementptr i64, ptr %walk, i64 %srank
@@ -242,20 +213,20 @@ own:
   %m = phi i64 [0, %fill], [%m1, %owned]
   %mwalk = phi ptr [%walk, %fill], [%mwalk1, %owned]
   %mn = add i64 %m, %inputs
-  %mwords = mul i64 %mn, {8 * PARAMETER_WORDS}
-  {at_offset("%mparameter", "%parameters", "%mwords")}
+  %mwords = mul i64 %mn, {8 * words.PARAMETER_WORDS}
+  {field("%mparameter", "%parameters", "%mwords")}
   %mplace = getelementptr ptr, ptr %outs, i64 %m
   %mmore = icmp slt i64 %m, %outputs
   br i1 %mmore, label %owning, label %start
 owning:
-  {load_at("%mrank", "i64", "%mparameter", 8 * RANK)}
+  {loaded("%mrank", "i64", "%mparameter", 8 * words.RANK)}
   br i1 %allocate, label %new, label %keep
 keep:
   %kept = load ptr, ptr %mplace
   call void @Py_IncRef(ptr %kept)
   br label %owned
 new:
-  {load_at("%mdtype", "ptr", "%mparameter", 8 * DTYPE)}
+  {loaded("%mdtype", "ptr", "%mparameter", 8 * words.DTYPE)}
   %mrank32 = trunc i64 %mrank to i32
   call void @Py_IncRef(ptr %mdtype)
   %array = call ptr @new_array({_NEW_ARGUMENTS})
@@ -268,7 +239,7 @@ undo:
   ret ptr null
 owned:
   %mo = phi ptr [%kept, %keep], [%array, %new]
-  {load_at("%mdata", "ptr", "%mo", ARRAY_DATA)}
+  {loaded("%mdata", "ptr", "%mo", words.ARRAY_DATA)}
   %mslot = getelementptr ptr, ptr %slots, i64 %mn
   store ptr %mdata, ptr %mslot
   %mwalk1 = getelementptr i64, ptr %mwalk, i64 %mrank

@@ -23,10 +23,6 @@ from tensorad.codegen.threads import settings_version
 from tensorad.codegen.threads.pool import driver
 from tensorad.process import Guard
 
-INPUT_FLAGS: Final = 0x101
-"""NumPy's flags C_CONTIGUOUS and ALIGNED."""
-OUTPUT_FLAGS: Final = 0x501
-"""The same and WRITEABLE."""
 MAX_BINDINGS: Final = 8
 """Bindings of the symbolic sizes that native calls know; the one learnt first goes."""
 
@@ -106,8 +102,7 @@ class NativeType:
 
 
 def _entry(base: type, record_offset: int, new_array: int) -> link.Library:
-    python = {name: getattr(ctypes.pythonapi, name) for name in entry_ir.IMPORTS}
-    addresses = {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in python.items()}
+    addresses = link.python_addresses(entry_ir.IMPORTS)
     name = sys.intern("out")
     objects = {
         "ndarray": np.ndarray,
@@ -193,7 +188,7 @@ class Record:
             is_input = n < len(inputs)
             self._words[at + words.DTYPE] = id(dtype)
             self._words[at + words.RANK] = rank
-            self._words[at + words.FLAGS] = INPUT_FLAGS if is_input else OUTPUT_FLAGS
+            self._words[at + words.FLAGS] = words.READY if is_input else words.WRITABLE
             self._words[at + words.IS_BOOL] = is_input and dtype.kind == "b"
         self._bindings: list[Binding] = []
         self._retired: list[Binding] = []

@@ -68,3 +68,8 @@ def field(name: str, block: str, offset: str | int) -> str:
 def loaded(name: str, kind: str, block: str, offset: int) -> str:
     """A word of a block, of the type `kind`."""
     return f"{field(name + '.at', block, offset)}\n  {name} = load {kind}, ptr {name}.at"
+
+
+def stored(value: str, name: str, block: str, offset: int) -> str:
+    """A value with its type to a word of a block, whose address gets a name."""
+    return f"{field(name, block, offset)}\n  store {value}, ptr {name}"

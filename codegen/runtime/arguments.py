@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorad.codegen.entry.checks_ir import ARRAY_DATA, READY
 from tensorad.codegen.runtime.arena import Array
 from tensorad.errors import BindError, DTypeError, ShapeError, UserError
 from tensorad.ir.analysis.sizes import shape_values, size_value
@@ -19,18 +20,12 @@ from tensorad.ir.tensor import Tensor, dim_expr, format_shape
 from tensorad.ir.visit import postorder, substitute
 from tensorad.simplify.index.linear import linear_form
 
-READY: Final = 0x101
-"""NumPy's flags C_CONTIGUOUS and ALIGNED: native code may read the array."""
-WRITABLE: Final = 0x501
-"""The same and WRITEABLE."""
-DATA_OFFSET: Final = object.__basicsize__
-"""Where an array object has the address of its elements, if the layout is known."""
 _KINDS: Final = {"b": 0, "u": 1, "i": 1, "f": 2}
 
 
 def _by_layout(arrays: Iterable[Array]) -> list[int]:
     """The data pointers, read from the array objects (10 times faster than asking them)."""
-    return [word_at(id(a) + DATA_OFFSET).value for a in arrays]
+    return [word_at(id(a) + ARRAY_DATA).value for a in arrays]
 
 
 def _by_interface(arrays: Iterable[Array]) -> list[int]:
@@ -39,7 +34,7 @@ def _by_interface(arrays: Iterable[Array]) -> list[int]:
 
 @cache
 def layout_matches() -> bool:
-    """Whether array objects look in memory as `DATA_OFFSET` says."""
+    """Whether array objects look in memory as `ARRAY_DATA` says."""
     probe = np.arange(7.0)[3:]
     return _by_layout([probe]) == _by_interface([probe])
 

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tensorad import config
+from tensorad.codegen.entry.checks_ir import WRITABLE
 from tensorad.codegen.runtime.arena import Array
-from tensorad.codegen.runtime.arguments import WRITABLE, Parameter
+from tensorad.codegen.runtime.arguments import Parameter
 from tensorad.codegen.runtime.executable import Layout
 from tensorad.errors import LimitError
 from tensorad.ir.analysis.sizes import bytes_of, bytes_text

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorad.codegen.entry.checks_ir import ARRAY_DATA
 from tensorad.codegen.llvm.call_block import VERSION
-from tensorad.codegen.runtime.arguments import DATA_OFFSET, layout_matches, word_at
+from tensorad.codegen.runtime.arguments import layout_matches, word_at
 from tensorad.codegen.runtime.executable import Steps
 
 MOST: Final = 12
@@ -69,7 +70,7 @@ def call_text(count: int, results: int, *, given: bool) -> str:
         ]
     )
     unpacked = [f"    d{n}, s{n}, f{n} = wanted[{n}]; b{n} = size_bytes[{n}]" for n in numbers]
-    found = [f"        p{n} = word(id(a{n}) + {DATA_OFFSET}).value" for n in numbers]
+    found = [f"        p{n} = word(id(a{n}) + {ARRAY_DATA}).value" for n in numbers]
     pairs = [(k, n) for n in numbers if n >= count - targets for k in range(n)]
     apart = [f"        if -b{k} < p{k} - p{n} < b{n}: return False" for k, n in pairs]
     names = [f"a{n}, " for n in numbers]

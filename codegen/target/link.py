@@ -130,6 +130,12 @@ def external_address(name: str) -> int:
     return ctypes.cast(c_function(name), ctypes.c_void_p).value or 0
 
 
+def python_addresses(names: Iterable[str]) -> dict[str, int]:
+    """Where functions of Python itself are, for the linker."""
+    functions = {name: getattr(ctypes.pythonapi, name) for name in names}
+    return {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in functions.items()}
+
+
 def _before_fork() -> None:
     lock.acquire()
     inner = llvmlite_lock()

@@ -5,38 +5,8 @@ from __future__ import annotations
 import platform
 from typing import Final
 
-from tensorad.codegen.llvm.call_block import (
-    CODE,
-    COUNT,
-    CPU,
-    ERRORS,
-    FINEST,
-    GENERATION,
-    INDICES,
-    INSIDE,
-    JOB,
-    LIGHT,
-    MOST,
-    OPEN,
-    POOL,
-    POOL_BUSY,
-    SIZES,
-    SLEEPERS,
-    SLICES,
-    SLOTS,
-    STATE,
-    STEP,
-    STOP,
-    THREAD,
-    THREADS,
-    VALUE,
-    WAITING,
-    WHOLE,
-    WORKERS,
-    field,
-    kernel_call,
-    loaded,
-)
+from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.llvm.call_block import field, kernel_call, loaded, stored
 from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.threads.affinity_ir import MOVE_AWAY
 from tensorad.codegen.threads.launch_ir import LAUNCH, LAUNCH_ARGUMENTS, SPINS
@@ -98,20 +68,18 @@ define internal ptr @worker(ptr %argument) nounwind {{
 entry:
   %mode = alloca i32
   %pool = load ptr, ptr %argument
-  {field("%a1", "%argument", 8)}
-  %id = load i64, ptr %a1
-  {field("%a2", "%argument", 16)}
-  %start = load i32, ptr %a2
-  {field("%gen", "%pool", GENERATION)}
-  {field("%state", "%pool", STATE)}
-  {field("%sleepers", "%pool", SLEEPERS)}
-  {field("%waiting", "%pool", WAITING)}
-  {field("%stopped", "%pool", STOP)}
-  {field("%threads", "%pool", JOB + 48)}
-  {field("%jobmode", "%pool", JOB + 56)}
-  {field("%first", "%pool", ERRORS + CPU)}
+  {loaded("%id", "i64", "%argument", 8)}
+  {loaded("%start", "i32", "%argument", 16)}
+  {field("%gen", "%pool", block.GENERATION)}
+  {field("%state", "%pool", block.STATE)}
+  {field("%sleepers", "%pool", block.SLEEPERS)}
+  {field("%waiting", "%pool", block.WAITING)}
+  {field("%stopped", "%pool", block.STOP)}
+  {field("%threads", "%pool", block.JOB + 48)}
+  {field("%jobmode", "%pool", block.JOB + 56)}
+  {field("%first", "%pool", block.ERRORS + block.CPU)}
   %line = mul i64 %id, 64
-  %line1 = add i64 %line, {ERRORS + CPU}
+  %line1 = add i64 %line, {block.ERRORS + block.CPU}
   {field("%place", "%pool", "%line1")}
   br label %idle
 idle:
@@ -142,7 +110,7 @@ go:
   br i1 %ends, label %leave, label %work
 work:
   %s = atomicrmw add ptr %state, i32 1 seq_cst
-  %bit = and i32 %s, {OPEN}
+  %bit = and i32 %s, {block.OPEN}
   %open = icmp ne i32 %bit, 0
   br i1 %open, label %join, label %after
 join:
@@ -192,17 +160,17 @@ entry:
   store i32 {_DEFAULT_MODE}, ptr %mode
   {_LOAD_MODE}
   %table = load ptr, ptr %call
-  {loaded("%count", "i64", "%call", 8 * COUNT)}
-  {loaded("%slots", "ptr", "%call", 8 * SLOTS)}
-  {loaded("%indices", "ptr", "%call", 8 * INDICES)}
-  {loaded("%sizes", "ptr", "%call", 8 * SIZES)}
-  {loaded("%threads", "i64", "%call", 8 * THREADS)}
-  {loaded("%pool", "ptr", "%call", 8 * POOL)}
-  {loaded("%slices", "i64", "%call", 8 * SLICES)}
-  {loaded("%state", "ptr", "%call", 8 * THREAD)}
+  {loaded("%count", "i64", "%call", 8 * block.COUNT)}
+  {loaded("%slots", "ptr", "%call", 8 * block.SLOTS)}
+  {loaded("%indices", "ptr", "%call", 8 * block.INDICES)}
+  {loaded("%sizes", "ptr", "%call", 8 * block.SIZES)}
+  {loaded("%threads", "i64", "%call", 8 * block.THREADS)}
+  {loaded("%pool", "ptr", "%call", 8 * block.POOL)}
+  {loaded("%slices", "i64", "%call", 8 * block.SLICES)}
+  {loaded("%state", "ptr", "%call", 8 * block.THREAD)}
   %asks = icmp ne ptr %state, null
-  {field("%error", "%call", 8 * VALUE)}
-  {loaded("%inside", "ptr", "%call", 8 * INSIDE)}
+  {field("%error", "%call", 8 * block.VALUE)}
+  {loaded("%inside", "ptr", "%call", 8 * block.INSIDE)}
   %temporaries = load i64, ptr %inside
   br label %placing
 placing:
@@ -233,11 +201,9 @@ step:
   %so = mul i64 %s, 24
   {field("%entryp", "%table", "%so")}
   %fn = load ptr, ptr %entryp
-  {field("%e1", "%entryp", 8)}
-  %where = load i64, ptr %e1
+  {loaded("%where", "i64", "%entryp", 8)}
   %index = getelementptr i64, ptr %indices, i64 %where
-  {field("%e2", "%entryp", 16)}
-  %kind = load i64, ptr %e2
+  {loaded("%kind", "i64", "%entryp", 16)}
   %is_parallel = icmp ne i64 %kind, 0
   br i1 %is_parallel, label %ask, label %alone
 alone:
@@ -247,7 +213,7 @@ alone:
 ask:
   %answer = {kernel_call("0", "-1", "%error")}
   %positive = call i64 @llvm.abs.i64(i64 %answer, i1 false)
-  %n = and i64 %positive, {MOST}
+  %n = and i64 %positive, {block.MOST}
   %empty = icmp eq i64 %n, 0
   br i1 %empty, label %next, label %choose
 choose:
@@ -271,26 +237,25 @@ slice:
   %try = and i1 %shared, %several
   br i1 %try, label %weigh, label %serial
 weigh:
-  %marked = icmp uge i64 %answer, {LIGHT}
-  {field("%sleepers", "%pool", SLEEPERS)}
+  %marked = icmp uge i64 %answer, {block.LIGHT}
+  {field("%sleepers", "%pool", block.SLEEPERS)}
   %sleeping = load atomic i32, ptr %sleepers monotonic, align 4
   %asleep = icmp ne i32 %sleeping, 0
   %late = and i1 %marked, %asleep
   br i1 %late, label %serial, label %lock
 lock:
-  {field("%busy", "%pool", POOL_BUSY)}
+  {field("%busy", "%pool", block.POOL_BUSY)}
   %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
   %got = extractvalue {{i32, i1}} %pair, 1
   br i1 %got, label %together, label %serial
 together:
-  {field("%workersp", "%pool", WORKERS)}
-  %workers = load i64, ptr %workersp
+  {loaded("%workers", "i64", "%pool", block.WORKERS)}
   %most = add i64 %workers, 1
   %fewer = icmp slt i64 %threads, %most
   %used = select i1 %fewer, i64 %threads, i64 %most
-  %joined = and i64 %answer, {WHOLE}
+  %joined = and i64 %answer, {block.WHOLE}
   %apart = icmp eq i64 %joined, 0
-  %finest = select i1 %apart, i64 {FINEST}, i64 1
+  %finest = select i1 %apart, i64 {block.FINEST}, i64 1
   %m = load i32, ptr %mode
   %r1 = call i64 @launch({LAUNCH_ARGUMENTS})
   store atomic i32 0, ptr %busy release, align 4
@@ -323,10 +288,8 @@ advance:
   br i1 %more, label %step, label %fine
 fail:
   %code = phi i64 [%r0, %alone], [%code1, %result]
-  {field("%c7", "%call", 8 * STEP)}
-  store i64 %s, ptr %c7
-  {field("%c8", "%call", 8 * CODE)}
-  store i64 %code, ptr %c8
+  {stored("i64 %s", "%c7", "%call", 8 * block.STEP)}
+  {stored("i64 %code", "%c8", "%call", 8 * block.CODE)}
   {_LOAD_MODE.replace("%mode", "%old")}
   ret i64 1
 fine:

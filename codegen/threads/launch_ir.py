@@ -8,20 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.llvm.call_block import (
-    CPU,
-    ERRORS,
-    GENERATION,
-    JOB,
-    NEXT,
-    OPEN,
-    SCRATCH_WORD,
-    SLEEPERS,
-    STATE,
-    WAITING,
-    field,
-    loaded,
-)
+from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.llvm.call_block import field, loaded, stored
 
 SPINS: Final = 2000
 """Pauses before a waiting thread sleeps: some 50 us."""
@@ -36,50 +24,40 @@ LAUNCH_ARGUMENTS: Final = (
 LAUNCH: Final = f"""
 define internal i64 @launch({_PARAMETERS}) nounwind {{
 entry:
-  {field("%gen", "%pool", GENERATION)}
-  {field("%state", "%pool", STATE)}
-  {field("%sleepers", "%pool", SLEEPERS)}
-  {field("%waiting", "%pool", WAITING)}
-  {field("%job", "%pool", JOB)}
+  {field("%gen", "%pool", block.GENERATION)}
+  {field("%state", "%pool", block.STATE)}
+  {field("%sleepers", "%pool", block.SLEEPERS)}
+  {field("%waiting", "%pool", block.WAITING)}
+  {field("%job", "%pool", block.JOB)}
   store ptr %fn, ptr %job
-  {field("%j1", "%job", 8)}
-  store ptr %slots, ptr %j1
-  {field("%j2", "%job", 16)}
-  store ptr %index, ptr %j2
-  {field("%j3", "%job", 24)}
-  store ptr %sizes, ptr %j3
-  {field("%j4", "%job", 32)}
-  store i64 %count, ptr %j4
+  {stored("ptr %slots", "%j1", "%job", 8)}
+  {stored("ptr %index", "%j2", "%job", 16)}
+  {stored("ptr %sizes", "%j3", "%job", 24)}
+  {stored("i64 %count", "%j4", "%job", 32)}
   %parts = mul i64 %threads, %finest
   %above = add i64 %count, %parts
   %above1 = sub i64 %above, 1
   %chunk = udiv i64 %above1, %parts
-  {field("%j5", "%job", 40)}
-  store i64 %chunk, ptr %j5
-  {field("%j6", "%job", 48)}
-  store i64 %threads, ptr %j6
-  {field("%j7", "%job", 56)}
-  store i32 %mode, ptr %j7
-  {loaded("%blocks", "i64", "%error", 8 * SCRATCH_WORD)}
-  {field("%j8", "%job", 64)}
-  store i64 %blocks, ptr %j8
-  {loaded("%bytes", "i64", "%error", 8 * SCRATCH_WORD + 8)}
-  {field("%j9", "%job", 72)}
-  store i64 %bytes, ptr %j9
-  {field("%j10", "%job", 80)}
-  store i64 %start, ptr %j10
+  {stored("i64 %chunk", "%j5", "%job", 40)}
+  {stored("i64 %threads", "%j6", "%job", 48)}
+  {stored("i32 %mode", "%j7", "%job", 56)}
+  {loaded("%blocks", "i64", "%error", 8 * block.SCRATCH_WORD)}
+  {stored("i64 %blocks", "%j8", "%job", 64)}
+  {loaded("%bytes", "i64", "%error", 8 * block.SCRATCH_WORD + 8)}
+  {stored("i64 %bytes", "%j9", "%job", 72)}
+  {stored("i64 %start", "%j10", "%job", 80)}
   store atomic i32 0, ptr %waiting seq_cst, align 4
   %cpu = call i32 @here()
-  {field("%place", "%pool", ERRORS + CPU)}
+  {field("%place", "%pool", block.ERRORS + block.CPU)}
   store atomic i32 %cpu, ptr %place monotonic, align 4
   br label %clear
 clear:
   %i = phi i64 [0, %entry], [%i1, %clear]
   %io = mul i64 %i, 64
-  %io1 = add i64 %io, {ERRORS + 8}
+  %io1 = add i64 %io, {block.ERRORS + 8}
   {field("%old", "%pool", "%io1")}
   store i64 0, ptr %old
-  {field("%first", "%old", NEXT - 8)}
+  {field("%first", "%old", block.NEXT - 8)}
   %from = mul i64 %count, %i
   %from1 = udiv i64 %from, %threads
   %from2 = add i64 %start, %from1
@@ -88,7 +66,7 @@ clear:
   %rest = icmp slt i64 %i1, %threads
   br i1 %rest, label %clear, label %open
 open:
-  %opened = atomicrmw or ptr %state, i32 {OPEN} seq_cst
+  %opened = atomicrmw or ptr %state, i32 {block.OPEN} seq_cst
   %g = atomicrmw add ptr %gen, i32 1 seq_cst
   %s = load atomic i32, ptr %sleepers seq_cst, align 4
   %asleep = icmp ne i32 %s, 0
@@ -98,7 +76,7 @@ rouse:
   br label %work
 work:
   call void @part(ptr %pool, i64 0)
-  %closed = atomicrmw and ptr %state, i32 {~OPEN} seq_cst
+  %closed = atomicrmw and ptr %state, i32 {~block.OPEN} seq_cst
   br label %spin
 spin:
   %n = phi i32 [0, %work], [%n1, %again]
@@ -125,10 +103,9 @@ look:
   %best = phi i64 [9223372036854775807, %collect], [%best1, %skip]
   %code = phi i64 [0, %collect], [%code1, %skip]
   %o = mul i64 %t, 64
-  %o1 = add i64 %o, {ERRORS}
+  %o1 = add i64 %o, {block.ERRORS}
   {field("%slot", "%pool", "%o1")}
-  {field("%slot1", "%slot", 8)}
-  %c = load i64, ptr %slot1
+  {loaded("%c", "i64", "%slot", 8)}
   %bad = icmp ne i64 %c, 0
   %b = load i64, ptr %slot
   %lower = icmp slt i64 %b, %best
@@ -140,8 +117,7 @@ copy:
   %v = load i64, ptr %slot2
   %x = load i64, ptr %slot3
   store i64 %v, ptr %error
-  {field("%error1", "%error", 8)}
-  store i64 %x, ptr %error1
+  {stored("i64 %x", "%error1", "%error", 8)}
   br label %skip
 skip:
   %best1 = phi i64 [%best, %look], [%b, %copy]

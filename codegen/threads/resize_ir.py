@@ -8,17 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.llvm.call_block import (
-    ARGUMENT_BYTES,
-    ARGUMENTS,
-    CPU,
-    ERRORS,
-    GENERATION,
-    POOL_BUSY,
-    STOP,
-    WORKERS,
-    field,
-)
+from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.llvm.call_block import field, stored
 from tensorad.codegen.threads.linux_calls import HAS_THREADS
 
 SYMBOLS: Final = ("pthread_create", "pthread_join") if HAS_THREADS else ()
@@ -29,10 +20,10 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
 define i32 @resize(ptr %pool, i64 %workers) nounwind {{
 entry:
-  {field("%busy", "%pool", POOL_BUSY)}
-  {field("%number", "%pool", WORKERS)}
-  {field("%stopped", "%pool", STOP)}
-  {field("%gen", "%pool", GENERATION)}
+  {field("%busy", "%pool", block.POOL_BUSY)}
+  {field("%number", "%pool", block.WORKERS)}
+  {field("%stopped", "%pool", block.STOP)}
+  {field("%gen", "%pool", block.GENERATION)}
   %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic
   %got = extractvalue {{i32, i1}} %pair, 1
   br i1 %got, label %compare, label %late
@@ -49,8 +40,8 @@ stop:
   br label %join
 join:
   %n = phi i64 [%old, %stop], [%n1, %join]
-  %no = mul i64 %n, {ARGUMENT_BYTES}
-  %no1 = add i64 %no, {ARGUMENTS + 24}
+  %no = mul i64 %n, {block.ARGUMENT_BYTES}
+  %no1 = add i64 %no, {block.ARGUMENTS + 24}
   {field("%ending", "%pool", "%no1")}
   %thread = load i64, ptr %ending
   %joined = call i32 @pthread_join(i64 %thread, ptr null)
@@ -67,18 +58,16 @@ grow:
 prepare:
   %id = add i64 %begun, 1
   %line = mul i64 %id, 64
-  %line1 = add i64 %line, {ERRORS + CPU}
+  %line1 = add i64 %line, {block.ERRORS + block.CPU}
   {field("%place", "%pool", "%line1")}
   store atomic i32 -1, ptr %place monotonic, align 4
   %start = load atomic i32, ptr %gen monotonic, align 4
-  %ao = mul i64 %id, {ARGUMENT_BYTES}
-  %ao1 = add i64 %ao, {ARGUMENTS}
+  %ao = mul i64 %id, {block.ARGUMENT_BYTES}
+  %ao1 = add i64 %ao, {block.ARGUMENTS}
   {field("%argument", "%pool", "%ao1")}
   store ptr %pool, ptr %argument
-  {field("%argument1", "%argument", 8)}
-  store i64 %id, ptr %argument1
-  {field("%argument2", "%argument", 16)}
-  store i32 %start, ptr %argument2
+  {stored("i64 %id", "%argument1", "%argument", 8)}
+  {stored("i32 %start", "%argument2", "%argument", 16)}
   {field("%handle", "%argument", 24)}
   br label %create
 create:

@@ -13,6 +13,7 @@ import time
 from typing import Final
 
 from tensorad.codegen.llvm.call_block import ASKED, SLICES, THREAD, TOOK, loaded
+from tensorad.codegen.target.link import python_addresses
 from tensorad.process import in_forked_child
 
 SYMBOLS: Final = ("clock_gettime",)
@@ -42,9 +43,7 @@ _main: Final = ctypes.c_uint64(threading.main_thread().ident or 0)
 
 def addresses() -> dict[str, int]:
     """Where the text finds Python's functions and the number of the main thread."""
-    functions = {name: getattr(ctypes.pythonapi, name) for name in PYTHON}
-    found = {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in functions.items()}
-    return {**found, "main_thread": ctypes.addressof(_main)}
+    return {**python_addresses(PYTHON), "main_thread": ctypes.addressof(_main)}
 
 
 @in_forked_child

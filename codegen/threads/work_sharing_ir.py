@@ -9,21 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.llvm.call_block import (
-    ERRORS,
-    JOB,
-    NEXT,
-    SCRATCH_WORD,
-    field,
-    kernel_call,
-    loaded,
-)
+from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.llvm.call_block import field, kernel_call, loaded, stored
 
 PART: Final = f"""
 define internal void @part(ptr %pool, i64 %id) nounwind {{
 entry:
   %local = alloca [3 x i64]
-  {field("%job", "%pool", JOB)}
+  {field("%job", "%pool", block.JOB)}
   %fn = load ptr, ptr %job
   {loaded("%slots", "ptr", "%job", 8)}
   {loaded("%index", "ptr", "%job", 16)}
@@ -34,12 +27,11 @@ entry:
   {loaded("%bytes", "i64", "%job", 72)}
   %before = mul i64 %id, %bytes
   %own = add i64 %blocks, %before
-  {field("%local2", "%local", 8 * SCRATCH_WORD)}
-  store i64 %own, ptr %local2
+  {stored("i64 %own", "%local2", "%local", 8 * block.SCRATCH_WORD)}
   {loaded("%threads", "i64", "%job", 48)}
   {loaded("%start", "i64", "%job", 80)}
   %eo = mul i64 %id, 64
-  %eo2 = add i64 %eo, {ERRORS}
+  %eo2 = add i64 %eo, {block.ERRORS}
   {field("%mine", "%pool", "%eo2")}
   {field("%mine1", "%mine", 8)}
   {field("%mine2", "%mine", 16)}
@@ -49,7 +41,7 @@ share:
   %whose = phi i64 [%id, %entry], [%other, %done]
   %tried = phi i64 [1, %entry], [%tried1, %done]
   %wo = mul i64 %whose, 64
-  %wo2 = add i64 %wo, {ERRORS + NEXT}
+  %wo2 = add i64 %wo, {block.ERRORS + block.NEXT}
   {field("%next", "%pool", "%wo2")}
   %whose1 = add i64 %whose, 1
   %upto = mul i64 %count, %whose1
@@ -87,8 +79,7 @@ note:
   store i64 %code, ptr %mine1
   %v = load i64, ptr %local
   store i64 %v, ptr %mine2
-  {field("%local1", "%local", 8)}
-  %x = load i64, ptr %local1
+  {loaded("%x", "i64", "%local", 8)}
   store i64 %x, ptr %mine3
   br label %claim
 done:
