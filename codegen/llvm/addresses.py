@@ -142,8 +142,8 @@ class Addresses:
     def rows_apart(self, e: Read) -> Address:
         """The address of a read's first lane where the others are rows of symbolic length apart."""
         values, plan = self.values, self.plan(e.tensor, e.indices)
-        assert plan.rows is not None and values.vector is not None  # a window has seen it
-        first: dict[Expr, Expr] = {values.vector.axis: values.vector.base}
+        assert plan.rows is not None  # a window has seen it
+        first: dict[Expr, Expr] = {values.lanes.axis: values.lanes.base}
         uniform: dict[int, dict[Expr, int]] = {}
         for unit, c in plan.units.items():
             moved = substitute(unit, first)
@@ -235,7 +235,7 @@ class Addresses:
             level = max(level, lanes.level)
         level = values.outermost(level)
         if not in_lanes or lanes is None:
-            pointer = self.values.shifted(t, place.pointer.name, place.constant, level)
+            pointer = values.element(t, place, level)
             return Value((self._load_scalar(t, pointer, level),), t.dtype, 0, level, mask)
         block = far or (place.offsets is None and abs(place.stride) > MAX_STRIDE)
         if window is not None and block:
@@ -246,7 +246,7 @@ class Addresses:
     def _guarded(self, t: Tensor, place: Address, condition: Value, level: int, mask: int) -> Value:
         """A scalar load from the element if the condition holds, else from a dummy."""
         put = self.values.code.put
-        pointer = self.values.shifted(t, place.pointer.name, place.constant, level)
+        pointer = self.values.element(t, place, level)
         chosen = put(f"select i1 {condition.name}, ptr {pointer}, ptr %dummy", level)
         name = self._load_scalar(t, chosen, level)
         return Value((name,), t.dtype, 0, level, mask | condition.mask)
@@ -260,8 +260,7 @@ class Addresses:
     def _load_lanes(self, e: Read, place: Address, r: int, level: int) -> str:
         """Register `r` of a read whose lanes differ."""
         t, window = e.tensor, self.windows.get(e)
-        lanes = self.values.vector
-        assert lanes is not None  # only called for reads in lanes
+        lanes = self.values.lanes
         n, put = lanes.lanes, self.values.code.put
         shift = place.constant + r * n * place.stride
         even = place.offsets is None and abs(place.stride) <= MAX_STRIDE
@@ -296,17 +295,15 @@ class Addresses:
             f"getelementptr {memory_type(t.dtype)}, ptr {pointer}, <{n} x i64> {offsets}", level
         )
         name = f"llvm.masked.gather.{memory_suffix(t.dtype, n)}.v{n}p0"
-        self.values.code.declare(name, ty, pointers, "i32", flags, ty)
-        align = t.dtype.size_bytes
-        args = f"{pointers} {where}, i32 {align}, {flags} {self._mask(n)}, {ty} zeroinitializer"
-        return put(f"call {ty} @{name}({args})", level)
+        how = (("i32", t.dtype.size_bytes), (flags, self._mask(n)), (ty, "zeroinitializer"))
+        return put(self.values.code.called(name, ty, (pointers, where), *how), level)
 
     def store(self, t: Tensor, indices: tuple[Expr, ...], v: Value) -> None:
         """t[indices] = v."""
         values, lanes = self.values, self.values.vector
         place = self.place(t, indices)
         if lanes is None or (place.stride == 0 and place.offsets is None):
-            pointer = self.values.shifted(t, place.pointer.name, place.constant, values.code.depth)
+            pointer = values.element(t, place)
             name = self._stored(v.names[0], t.dtype, 0)
             values.code.line(f"store {memory_type(t.dtype)} {name}, ptr {pointer}")
             return
@@ -321,8 +318,7 @@ class Addresses:
 
     def store_groups(self, t: Tensor, plans: Sequence[Offset]) -> list[list[int]]:
         """Positions of stores to `t` that are made together: side by side, or blocks of rows."""
-        lanes = self.values.vector
-        assert lanes is not None  # groups are found in vector loops only
+        lanes = self.values.lanes
         groups = side_by_side(plans)
         if not groups or abs(plans[0].stride) <= MAX_STRIDE or lanes.mask is not None:
             return groups
@@ -333,8 +329,7 @@ class Addresses:
     ) -> None:
         """Stores whose lanes lie side by side in turn: t[indices[k]] is k past t[indices[0]];
         or, where lanes lie far apart, one piece of a row for each lane."""
-        values, lanes = self.values, self.values.vector
-        assert lanes is not None  # groups are found in vector loops only
+        values, lanes = self.values, self.values.lanes
         place = self.place(t, indices[0])
         group = [values.spread(v, lanes.lanes, lanes.count) for v in group]
         for r in range(lanes.count):
@@ -343,8 +338,7 @@ class Addresses:
             store(self.values, t, self._register_pointer(t, place, r), names, place.stride)
 
     def _register_pointer(self, t: Tensor, place: Address, r: int) -> str:
-        lanes = self.values.vector
-        assert lanes is not None
+        lanes = self.values.lanes
         shift = place.constant + r * lanes.lanes * place.stride
         return self.values.shifted(t, place.pointer.name, shift, self.values.code.depth)
 
@@ -355,17 +349,15 @@ class Addresses:
         return self.values.code.put(f"zext {source} {name} to {target}")
 
     def _scatter(self, t: Tensor, place: Address, r: int, name: str) -> None:
-        code, lanes = self.values.code, self.values.vector
-        assert lanes is not None
+        code, lanes = self.values.code, self.values.lanes
         n, element = lanes.lanes, memory_type(t.dtype)
-        ty, flags, align = memory_type(t.dtype, n), f"<{n} x i1>", t.dtype.size_bytes
+        ty, flags = memory_type(t.dtype, n), f"<{n} x i1>"
         offsets = self._lane_offsets(place, r, n)
         pointer = self._register_pointer(t, place, r)
         where = code.put(f"getelementptr {element}, ptr {pointer}, <{n} x i64> {offsets}")
         full = f"llvm.masked.scatter.{memory_suffix(t.dtype, n)}.v{n}p0"
-        code.declare(full, "void", ty, f"<{n} x ptr>", "i32", flags)
-        args = f"{ty} {name}, <{n} x ptr> {where}, i32 {align}, {flags} {self._mask(n)}"
-        code.line(f"call void @{full}({args})")
+        how = (("i32", t.dtype.size_bytes), (flags, self._mask(n)))
+        code.line(code.called(full, "void", (ty, name), (f"<{n} x ptr>", where), *how))
 
 
 def side_by_side(plans: Sequence[Offset]) -> list[list[int]]:

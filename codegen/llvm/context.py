@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 
-from tensorad.codegen.llvm.ops import splat_operand
-from tensorad.codegen.llvm.text import Code, Value, Writer, memory_type
+from tensorad.codegen.llvm.ops import iota, splat_operand
+from tensorad.codegen.llvm.text import Code, Value, Writer, memory_suffix, memory_type
 from tensorad.codegen.loops.index_ranges import Ranges
 from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.loops.scratch import scratch_offsets
 from tensorad.errors import InternalError
+from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Expr, Param, Size
 from tensorad.ir.tensor import Tensor
 
 
+@dataclass
 class Lanes:
-    """The vector loop being emitted: `count` registers of `lanes` lanes from `base` on."""
+    """The vector loop being emitted: `count` registers of `lanes` lanes from `base` on.
 
-    def __init__(
-        self,
-        axis: Axis,
-        base: Axis,
-        lanes: int,
-        count: int,
-        mask: str | None,
-        left: str,
-        level: int,
-    ) -> None:
-        self.axis = axis
-        self.base = base
-        """A scalar axis: the value of `axis` in the first lane."""
-        self.lanes = lanes
-        self.count = count
-        self.mask = mask
-        """Register with the active lanes of a tail (then `count` is 1); None when all are."""
-        self.left = left
-        """In a tail: how many iterations are left (may exceed `lanes`)."""
-        self.level = level
-        """The region of the loop's body."""
-        self.streams: dict[Tensor, int] = {}
-        """Tensors whose whole registers are stored past the caches, with the alignment of each."""
+    Attributes:
+        base: a scalar axis: the value of `axis` in the first lane.
+        mask: register with the active lanes of a tail (then `count` is 1); None when all are.
+        left: in a tail: how many iterations are left (may exceed `lanes`).
+        level: the region of the loop's body.
+        streams: tensors whose whole registers are stored past the caches, with the alignment of
+            each.
+    """
+
+    axis: Axis
+    base: Axis
+    lanes: int
+    count: int
+    mask: str | None
+    left: str
+    level: int
+    streams: dict[Tensor, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,24 @@ class Address:
     def step(self) -> str:
         """The elements between lanes."""
         return str(self.stride) if self.rows is None else self.rows.name
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one iteration, or one side of a branch, leaves: scalars, and the lanes of each fold."""
+
+    scalars: list[Value]
+    folds: list[list[Value]]
+
+    def all(self) -> list[Value]:
+        """The scalars, then the folds one by one."""
+        return [*self.scalars, *chain.from_iterable(self.folds)]
+
+    def each(self, image: Callable[[Value], Value]) -> Carried:
+        """The images of all, in order."""
+        return Carried(
+            [image(v) for v in self.scalars], [[image(v) for v in f] for f in self.folds]
+        )
 
 
 class Lowering:
@@ -93,6 +108,13 @@ class Lowering:
         """Of the axes of the loops begun so far."""
         self.check_level = 0
         """Region of the last check: no read may move out beyond it."""
+
+    @property
+    def lanes(self) -> Lanes:
+        """The vector loop being emitted, where there is one."""
+        if self.vector is None:
+            raise InternalError("lanes outside of a vector loop")
+        return self.vector
 
     # Mutable things and the cache
 
@@ -163,6 +185,12 @@ class Lowering:
             found = self.keep(key, Value((name,), v.dtype, lanes, v.level, v.mask))
         return found._replace(names=found.names * count)
 
+    def lanes_compared(self, predicate: str, number: str, level: int, lanes: int) -> str:
+        """Register with the lanes whose positions compare so with a number."""
+        limit = self.spread(Value((number,), INT64, 0, level, 0), lanes, 1)
+        w = Writer(self.code, level, INT64, lanes)
+        return w.compare(predicate, iota(lanes, 0), limit.name)
+
     def outermost(self, level: int) -> int:
         """How far out, down to `level`, a value may move that is always computed here."""
         at = self.code.depth
@@ -180,6 +208,22 @@ class Lowering:
             return pointer
         element = memory_type(t.dtype)
         return self.code.put(f"getelementptr {element}, ptr {pointer}, i64 {elements}", level)
+
+    def element(self, t: Tensor, place: Address, level: int | None = None) -> str:
+        """The pointer to what is at an address, in its first lane."""
+        at = self.code.depth if level is None else level
+        return self.shifted(t, place.pointer.name, place.constant, at)
+
+    def load_vector(self, t: Tensor, pointer: str, lanes: int, mask: str | None, level: int) -> str:
+        """Neighbouring elements, those in the mask if there is one; no others are touched."""
+        ty, flags, align = memory_type(t.dtype, lanes), f"<{lanes} x i1>", t.dtype.size_bytes
+        if mask is None:
+            text = f"load {ty}, ptr {pointer}, align {align}{self.metadata(t)}"
+            return self.code.put(text, level)
+        name = f"llvm.masked.load.{memory_suffix(t.dtype, lanes)}.p0"
+        rest = ((flags, mask), (ty, "zeroinitializer"))
+        text = self.code.called(name, ty, ("ptr", pointer), ("i32", align), *rest)
+        return self.code.put(text, level)
 
     def metadata(self, t: Tensor) -> str:
         return "" if t in self.written_level else ", !invariant.load !0"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from tensorad.codegen.cost.store_groups import group_of
 from tensorad.codegen.llvm.context import Lanes
-from tensorad.codegen.llvm.ops import iota, is_constant
+from tensorad.codegen.llvm.ops import is_constant
 from tensorad.codegen.llvm.statements import PARAMETERS, Statements
 from tensorad.codegen.llvm.streaming import (
     Stream,
@@ -24,7 +24,7 @@ from tensorad.codegen.llvm.text import Region, Value, Writer, type_text
 from tensorad.codegen.loops.ir import For
 from tensorad.codegen.loops.vector_loops import is_vectorised, registers_for
 from tensorad.ir.dtypes import BOOL, INT64
-from tensorad.ir.expr import Axis, Param, Size, axis
+from tensorad.ir.expr import Axis, Size, axis
 
 
 @dataclass(frozen=True)
@@ -67,24 +67,6 @@ class Stage:
     """The first iteration of a masked stage that may start before it."""
 
 
-@dataclass(frozen=True)
-class Carried:
-    """What one iteration leaves to the next: scalars, and the lanes of each fold."""
-
-    scalars: list[Value]
-    folds: list[list[Value]]
-
-    def all(self) -> list[Value]:
-        """The scalars, then the folds one by one."""
-        return [*self.scalars, *chain.from_iterable(self.folds)]
-
-    def each(self, image: Callable[[Value], Value]) -> Carried:
-        """The images of all, in order."""
-        return Carried(
-            [image(v) for v in self.scalars], [[image(v) for v in f] for f in self.folds]
-        )
-
-
 class Loops(Statements):
     """Adds loops to the statements."""
 
@@ -121,7 +103,7 @@ class Loops(Statements):
         values.ranges.enter(counter)
         before = self.changing(s)
         folded = [t for t in self.use.folded[s] if t in self.partials]
-        first = Carried(list(before.values()), [list(self.partials[t].lanes) for t in folded])
+        first = self.carried(before, folded)
         code.regions.append(Region("preheader", code.fresh("pre"), always_entered))
         code.regions.append(Region("body", code.fresh("loop")))
         start = code.region.label
@@ -129,9 +111,9 @@ class Loops(Statements):
         values.keep(counter, Value((number,), INT64, 0, code.depth, 0))
         self.renew(s)
         inside = first.each(self._phi_names)
-        self._carry(before, folded, inside)
+        self.carry(before, folded, inside)
         body()
-        last = Carried(self.current(before), [list(self.partials[t].lanes) for t in folded])
+        last = self.carried(before, folded)
         following = code.put(f"add i64 {number}, {step}")
         again = code.put(f"icmp slt i64 {following}, {upper}")
         body_region = code.region
@@ -154,19 +136,10 @@ class Loops(Statements):
         code.start_block(leave)
         self.renew(s)
         if always_entered:
-            self._carry(before, folded, last.each(lambda v: v._replace(level=code.depth)))
+            self.carry(before, folded, last.each(lambda v: v._replace(level=code.depth)))
         else:
             labels = (entry, body_region.label)
-            entries = iter(first.all())
-            self._carry(before, folded, last.each(lambda v: self.phi((next(entries), v), labels)))
-
-    def _carry(
-        self, params: Iterable[Param], folded: Sequence[tuple[Param, ...]], values: Carried
-    ) -> None:
-        for p, v in zip(params, values.scalars, strict=True):
-            self.values.set_param(p, v)
-        for t, lanes in zip(folded, values.folds, strict=True):
-            self.partials[t].lanes = list(lanes)
+            self.carry(before, folded, self.merged(first, last, labels))
 
     def _covering_loop(self, s: For) -> None:
         """Steps from an aligned start on, the first and the last moved to where they fit."""
@@ -233,17 +206,14 @@ class Loops(Statements):
         code.regions.append(Region("body", code.region.label))
         values.keep(counter, Value((start,), INT64, 0, code.depth, 0))
         body()
-        ends = self.current(before)
+        folded = [t for t in self.use.folded[s] if t in self.partials]
+        last = self.carried(before, folded)
         region = code.region
         self.close()
         code.region.lines.extend(region.lines)
         code.region.label = region.label
         self.renew(s)
-        for p, v in zip(before, ends, strict=True):
-            values.set_param(p, v)
-        for t in [t for t in self.use.folded[s] if t in self.partials]:
-            lanes = self.partials[t].lanes
-            self.partials[t].lanes = [v._replace(level=code.depth) for v in lanes]
+        self.carry(before, folded, last.each(lambda v: v._replace(level=code.depth)))
 
     def _lanes(self, s: For, stage: Stage, base: Axis) -> None:
         values = self.values
@@ -253,12 +223,10 @@ class Loops(Statements):
             w = Writer(self.code, level, INT64, self.width)
             here = values.value(base)
             left = self.code.put(f"sub i64 {stage.stop}, {here.name}")
-            splat = values.spread(Value((left,), INT64, 0, level, 0), self.width, 1)
-            mask = w.compare("slt", iota(self.width, 0), splat.name)
+            mask = values.lanes_compared("slt", left, level, self.width)
             if stage.first:
                 before = self.code.put(f"sub i64 {stage.first}, {here.name}")
-                splat = values.spread(Value((before,), INT64, 0, level, 0), self.width, 1)
-                early = w.compare("sge", iota(self.width, 0), splat.name)
+                early = values.lanes_compared("sge", before, level, self.width)
                 mask = w.of(BOOL).binary("and", mask, early)
         width = stage.lanes or self.width
         values.vector = Lanes(s.axis, base, width, stage.count, mask, left, level)
@@ -279,15 +247,19 @@ class Loops(Statements):
             narrow = s.width if s.width < lanes and not self.use.folded[s] else 0
             return _constant_stages(int(lower), int(upper), lanes, count, narrow)
         put = self.code.put
-        extent = put(f"sub i64 {upper}, {lower}")
-        positive = put(f"icmp sgt i64 {extent}, 0")
-        extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
+        extent = self._extent(lower, upper)
         whole = self._rounded(extent, lanes * count)
         middle = put(f"add i64 {lower}, {whole}")
         return [
             Stage(lower, middle, count, False, False),
             Stage(middle, upper, 1, True, False),
         ]
+
+    def _extent(self, lower: str, upper: str) -> str:
+        """The values from a lower bound to an upper one."""
+        extent = self.code.put(f"sub i64 {upper}, {lower}")
+        positive = self.code.put(f"icmp sgt i64 {extent}, 0")
+        return self.code.put(f"select i1 {positive}, i64 {extent}, i64 0")
 
     def _rounded(self, extent: str, step: int) -> str:
         """The largest multiple of `step` in an extent."""
@@ -304,9 +276,7 @@ class Loops(Statements):
         self.code.streamed = True
         if s.within is not None:
             return self._streaming_strip(s, s.within, streams)
-        extent = put(f"sub i64 {upper}, {lower}")
-        positive = put(f"icmp sgt i64 {extent}, 0")
-        extent = put(f"select i1 {positive}, i64 {extent}, i64 0")
+        extent = self._extent(lower, upper)
         head = head_length(self.values, s, streams, extent)
         start = put(f"add i64 {lower}, {head}")
         rest = put(f"sub i64 {extent}, {head}")

@@ -54,6 +54,5 @@ def with_nan(w: Writer, result: str, seen: Value) -> str:
     wide = Writer(w.code, w.level, w.dtype, seen.lanes)
     flags = wide.of(BOOL)
     name = f"llvm.vector.reduce.or.{mangled(BOOL, seen.lanes)}"
-    w.code.declare(name, "i1", flags.type)
     found = wide.compare("uno", seen.name, seen.name)
-    return w.select(w.put(f"call i1 @{name}({flags.type} {found})"), w.const(NAN), result)
+    return w.select(w.put(w.code.called(name, "i1", (flags.type, found))), w.const(NAN), result)

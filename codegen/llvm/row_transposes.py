@@ -37,8 +37,7 @@ def load_block(
 ) -> Value:
     """One row per lane, transposed: every read of the window at once."""
     t = e.tensor
-    lanes = values.vector
-    assert lanes is not None
+    lanes = values.lanes
     n, rows = lanes.lanes, window.high - window.low + 1
     columns: list[list[str]] = [[] for _ in range(rows)]
     for r in range(lanes.count):
@@ -63,8 +62,7 @@ def _start(
 ) -> str | None:
     """Where the row of one lane starts; None for a lane that is not active."""
     t = e.tensor
-    lanes = values.vector
-    assert lanes is not None
+    lanes = values.lanes
     code = values.code
     pointer = values.shifted(t, place.pointer.name, window.low, level)
     if lanes.mask is None or (is_constant(lanes.left) and lane < int(lanes.left)):
@@ -137,22 +135,14 @@ def _load_piece(
     """`wanted` elements from `first` on; those behind them are not touched."""
     if start is None:
         return "poison"
-    code = values.code
     pointer = values.shifted(t, start, first, level)
-    ty, align = memory_type(t.dtype, piece), t.dtype.size_bytes
-    if wanted == piece:
-        return code.put(f"load {ty}, ptr {pointer}, align {align}{values.metadata(t)}", level)
-    name, flags = f"llvm.masked.load.{memory_suffix(t.dtype, piece)}.p0", f"<{piece} x i1>"
-    code.declare(name, ty, "ptr", "i32", flags, ty)
-    mask = ", ".join(["i1 true" if k < wanted else "i1 false" for k in range(piece)])
-    args = f"ptr {pointer}, i32 {align}, {flags} <{mask}>, {ty} zeroinitializer"
-    return code.put(f"call {ty} @{name}({args})", level)
+    flags = ", ".join(["i1 true" if k < wanted else "i1 false" for k in range(piece)])
+    return values.load_vector(t, pointer, piece, None if wanted == piece else f"<{flags}>", level)
 
 
 def _joined(values: Lowering, t: Tensor, parts: Sequence[str], level: int) -> str:
     """Pieces side by side in one register, two neighbours at a time."""
-    lanes = values.vector
-    assert lanes is not None  # only vector loops read in lanes
+    lanes = values.lanes
     current, width = list(parts), lanes.lanes // len(parts)
     while len(current) > 1:
         ty = memory_type(t.dtype, width)
@@ -190,11 +180,10 @@ def _fenced(values: Lowering, dtype: DType, name: str, n: int, level: int) -> st
     code, lanes = values.code, n * dtype.size_bytes // FLOAT32.size_bytes
     ty, opaque = memory_type(dtype, n), memory_type(FLOAT32, lanes)
     fence = f"llvm.arithmetic.fence.{memory_suffix(FLOAT32, lanes)}"
-    code.declare(fence, opaque, opaque)
     if ty == opaque:
-        return code.put(f"call {ty} @{fence}({ty} {name})", level)
+        return code.put(code.called(fence, opaque, (opaque, name)), level)
     bits = code.put(f"bitcast {ty} {name} to {opaque}", level)
-    kept = code.put(f"call {opaque} @{fence}({opaque} {bits})", level)
+    kept = code.put(code.called(fence, opaque, (opaque, bits)), level)
     return code.put(f"bitcast {opaque} {kept} to {ty}", level)
 
 
@@ -229,8 +218,7 @@ def store_rows(
     values: Lowering, t: Tensor, pointer: str, columns: Sequence[str], stride: int
 ) -> None:
     """pointer[l * stride + m] = columns[m][l], the columns being 2^k: a piece of each row."""
-    lanes, code = values.vector, values.code
-    assert lanes is not None  # blocks are found in vector loops only
+    lanes, code = values.lanes, values.code
     n, count, depth = lanes.lanes, len(columns), code.depth
     ty, part, align = memory_type(t.dtype, n), memory_type(t.dtype, count), t.dtype.size_bytes
     for r, name in enumerate(transposed(values, t.dtype, columns, n, depth)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorad.codegen.llvm.context import Lanes
+from tensorad.codegen.llvm.context import Carried, Lanes
 from tensorad.codegen.llvm.expressions import Expressions
 from tensorad.codegen.llvm.guarded_reads import guarded_reads
 from tensorad.codegen.llvm.nan_extrema import is_extremum, of_numbers, step, with_nan
@@ -94,30 +94,26 @@ class Statements:
         raise InternalError(f"no code for the loop {s.axis}")
 
     def statement(self, s: Stmt) -> None:
-        if not isinstance(s, Visit):
-            self.settle(s)
+        if isinstance(s, Visit):
+            return
+        self.settle(s)
+        if not isinstance(s, Prefetch):
+            self._guard(s)
         match s:
             case For():
-                self._guard(s)
                 self.loop(s)
             case If():
                 self._branch(s)
             case Assign():
-                self._guard(s)
-                results = [self.values.value(v) for v in s.values]
-                self._set(s.targets, results)
+                self._set(s.targets, [self.values.value(v) for v in s.values])
             case Fold():
-                self._guard(s)
                 self._fold(s)
             case Store():
-                self._guard(s)
                 self._store(s)
             case Check():
                 self._check(s)
             case Prefetch():
                 emit_prefetch(self.values, s)
-            case Visit():
-                pass
             case _:
                 raise InternalError(f"unknown statement {type(s).__name__}")
 
@@ -283,12 +279,10 @@ class Statements:
         lanes = p.lanes[0].lanes
         while lanes > 1:
             half = lanes // 2
-            left = [
-                self._lanes_of(v, n, lanes, 0, half) for v, n in zip(p.lanes, names, strict=True)
-            ]
-            right = [
-                self._lanes_of(v, n, lanes, half, half) for v, n in zip(p.lanes, names, strict=True)
-            ]
+            left, right = (
+                [self._lanes_of(v, n, lanes, at, half) for v, n in zip(p.lanes, names, strict=True)]
+                for at in (0, half)
+            )
             names = self._tree_step(p, left, right, half)
             lanes = half
         depth = self.code.depth
@@ -306,24 +300,24 @@ class Statements:
     # Control flow
 
     def _branch(self, s: If) -> None:
-        self._guard(s)
         cond = self.values.scalar(s.cond)
         if is_constant(cond.name):
             self.block(s.then if cond.name == "true" else s.orelse)
             return
         before = self.changing(s)
-        partials = self._snapshot()
+        folds = list(self.partials)
+        first = self.carried(before, folds)
         join = self.code.fresh("join")
-        ends = []
+        sides, ends = [], []
         for body in (s.then, s.orelse):
-            self._restore(before, partials)
+            self.carry(before, folds, first)
             region = Region("branch", self.code.fresh("side"))
             self.code.regions.append(region)
             self.renew(s)
             self.block(body)
-            ends.append((region, self.current(before), self._snapshot()))
+            sides.append(region)
+            ends.append(self.carried(before, folds))
             self.close()
-        sides = [end[0] for end in ends]
         targets = [f"label %{region.label_at_start}" for region in sides]
         self.code.line(f"br i1 {cond.name}, {', '.join(targets)}")
         for region in sides:
@@ -331,8 +325,7 @@ class Statements:
         self.code.start_block(join)
         self.renew(s)
         labels = [region.label for region in sides]
-        self.merge(before, [end[1] for end in ends], labels)
-        self._merge_partials([end[2] for end in ends], labels)
+        self.carry(before, folds, self.merged(ends[0], ends[1], labels))
 
     def close(self) -> None:
         self.values.close_region()
@@ -360,32 +353,24 @@ class Statements:
                 found[p] = value
         return found
 
-    def current(self, params: Iterable[Param]) -> list[Value]:
-        return [self.values.value(p) for p in params]
+    def carried(self, params: Iterable[Param], folds: Iterable[tuple[Param, ...]]) -> Carried:
+        """What scalars and folds in lanes are here."""
+        lanes = [list(self.partials[t].lanes) for t in folds]
+        return Carried([self.values.value(p) for p in params], lanes)
 
-    def _snapshot(self) -> dict[tuple[Param, ...], list[Value]]:
-        return {targets: list(p.lanes) for targets, p in self.partials.items()}
-
-    def _restore(
-        self, params: dict[Param, Value], partials: dict[tuple[Param, ...], list[Value]]
+    def carry(
+        self, params: Iterable[Param], folds: Iterable[tuple[Param, ...]], values: Carried
     ) -> None:
-        for p, v in params.items():
+        """Have scalars and folds be these from here on."""
+        for p, v in zip(params, values.scalars, strict=True):
             self.values.set_param(p, v)
-        for targets, lanes in partials.items():
-            self.partials[targets].lanes = list(lanes)
+        for t, lanes in zip(folds, values.folds, strict=True):
+            self.partials[t].lanes = list(lanes)
 
-    def merge(
-        self, params: Iterable[Param], sides: Sequence[Sequence[Value]], labels: Sequence[str]
-    ) -> None:
-        for p, *ends in zip(params, *sides, strict=True):
-            self.values.set_param(p, self.phi(ends, labels))
-
-    def _merge_partials(
-        self, sides: Sequence[dict[tuple[Param, ...], list[Value]]], labels: Sequence[str]
-    ) -> None:
-        for targets, p in self.partials.items():
-            groups = [side[targets] for side in sides]
-            p.lanes = [self.phi(ends, labels) for ends in zip(*groups, strict=True)]
+    def merged(self, one: Carried, other: Carried, labels: Sequence[str]) -> Carried:
+        """What comes from one of two blocks."""
+        firsts = iter(one.all())
+        return other.each(lambda v: self.phi((next(firsts), v), labels))
 
     def phi(self, ends: Sequence[Value], labels: Sequence[str]) -> Value:
         """The value that came with the edge taken."""
@@ -405,7 +390,6 @@ class Statements:
 
     def _check(self, s: Check) -> None:
         """Leave the function with the check's code unless the index lies in the extent."""
-        self._guard(s)
         index = self.values.value(s.index)
         extent = self.values.value(s.extent)
         for r, name in enumerate(index.names):
@@ -425,8 +409,8 @@ class Statements:
             bits = code.put(f"bitcast <{index.lanes} x i1> {bad} to i{index.lanes}")
             bad = code.put(f"icmp ne i{index.lanes} {bits}, 0")
             lane = f"%{code.fresh()}"
-            code.declare(f"llvm.cttz.i{index.lanes}", f"i{index.lanes}", f"i{index.lanes}", "i1")
-            call = f"call i{index.lanes} @llvm.cttz.i{index.lanes}(i{index.lanes} {bits}, i1 true)"
+            flags = f"i{index.lanes}"
+            call = code.called(f"llvm.cttz.{flags}", flags, (flags, bits), ("i1", "true"))
             code.failures.append(f"{lane} = {call}")
             shown = f"%{code.fresh()}"
             element = f"extractelement {w.type} {index.name}, i{index.lanes} {lane}"

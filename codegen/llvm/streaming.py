@@ -128,9 +128,7 @@ def head_length(values: Expressions, s: For, streams: Sequence[Stream], extent: 
         start: dict[Expr, Expr] = {s.axis: s.axis.lower if s.within is None else s.within.lower}
         indices = tuple([substitute(i, start) for i in stream.first])
         place = values.addresses.place(stream.tensor, indices)
-        pointer = values.shifted(
-            stream.tensor, place.pointer.name, place.constant, values.code.depth
-        )
+        pointer = values.element(stream.tensor, place)
         address = put(f"ptrtoint ptr {pointer} to i64")
         if s.within is None:
             further = put(f"mul i64 {extent}, {ROWS_AHEAD * stream.step}")
@@ -175,7 +173,7 @@ def start_of_head(values: Expressions, s: For, lower: str, start: str, lanes: in
         if not access(e.tensor, e.indices).stride(s.axis) or _moves_with_rows(e, s):
             continue
         place = addresses.place(e.tensor, tuple([substitute(i, {s.axis: own}) for i in e.indices]))
-        pointer = values.shifted(e.tensor, place.pointer.name, place.constant, values.code.depth)
+        pointer = values.element(e.tensor, place)
         size = e.tensor.dtype.size_bytes
         address = put(
             f"add i64 {put(f'ptrtoint ptr {pointer} to i64')}, {put(f'mul i64 {before}, {size}')}"
@@ -210,8 +208,7 @@ def ahead_of_line(values: Expressions, s: For, step: str) -> str:
     start: dict[Expr, Expr] = {s.axis: s.axis.lower, lane.axis: lane.axis.lower}
     indices = tuple([substitute(i, start) for i in found.indices])
     place, size = addresses.place(found.tensor, indices), found.tensor.dtype.size_bytes
-    pointer = values.shifted(found.tensor, place.pointer.name, place.constant, values.code.depth)
-    address = put(f"ptrtoint ptr {pointer} to i64")
+    address = put(f"ptrtoint ptr {values.element(found.tensor, place)} to i64")
     past = put(f"lshr i64 {put(f'and i64 {address}, {LINE - 1}')}, {size.bit_length() - 1}")
     return put(f"urem i64 {past}, {step}")
 
@@ -229,9 +226,8 @@ def _across(s: For, lane: For) -> Read | None:
 
 def prefetch_stores(values: Expressions, s: For) -> None:
     """Prefetch, before a register group's inner loops, the lines that it stores after them."""
-    lanes, addresses, code = values.vector, values.addresses, values.code
+    lanes, addresses, code = values.lanes, values.addresses, values.code
     wanted = dict.fromkeys(s.prefetched)
-    assert lanes is not None  # the loop's lanes are set
     stores = [c for c in direct(s.body) if isinstance(c, Store)]
     for t, indices in [(t, c.indices) for c in stores for t in c.tensors if t in wanted]:
         if not all(of_axes(unit) for unit in addresses.plan(t, indices).units):
@@ -248,9 +244,8 @@ def prefetch_stores(values: Expressions, s: For) -> None:
 
 def prefetch_ahead(values: Expressions, s: For) -> None:
     """Prefetch, at the start of a register group, the lines that a later one will read."""
-    lanes, addresses = values.vector, values.addresses
+    addresses = values.addresses
     wanted = dict.fromkeys(s.prefetched)
-    assert lanes is not None  # the loop's lanes are set
     spans: dict[object, tuple[Read, list[int], int]] = {}
     for c in direct(s.body):
         for e in reads(*expressions(c)) if wanted else ():
@@ -267,8 +262,7 @@ def prefetch_ahead(values: Expressions, s: For) -> None:
 def _prefetch_read(
     values: Expressions, s: For, e: Read, constants: Sequence[int], stride: int
 ) -> None:
-    addresses, lanes = values.addresses, values.vector
-    assert lanes is not None
+    addresses, lanes = values.addresses, values.lanes
     size = e.tensor.dtype.size_bytes
     far = addresses.plan(e.tensor, e.indices).has_row_per_lane
     place = addresses.place(e.tensor, e.indices) if stride else addresses.rows_apart(e)
@@ -295,7 +289,8 @@ def _prefetch_read(
         reach = (PREFETCH_DISTANCE // size) * (1 if stride > 0 else -1)
         wanted = [first + reach + at for at in range(0, stretches * abs(stride) * count, line)]
         if stretches > 1:  # all of these rows, one after the other
-            more = _further(values, s, (stretches - 1) * stride)
+            done = sub(lanes.base, s.axis.lower)
+            more = values.value(mul(done, int_const((stretches - 1) * stride))).name
             pointer = code.put(
                 f"getelementptr {memory_type(e.tensor.dtype)}, ptr {pointer}, i64 {more}"
             )
@@ -320,7 +315,7 @@ def emit_prefetch(values: Expressions, s: Prefetch) -> None:
         count = min(count, abs(place.stride) * lanes.lanes * lanes.count)
     step = max(1, machine.current().line // s.tensor.dtype.size_bytes)
     if s.now:
-        where = values.shifted(s.tensor, place.pointer.name, place.constant, code.depth)
+        where = values.element(s.tensor, place)
         code.put(f"load volatile {memory_type(s.tensor.dtype)}, ptr {where}")
     elif place.offsets is None:
         for at in range(0, count, step):
@@ -331,18 +326,11 @@ def emit_prefetch(values: Expressions, s: Prefetch) -> None:
 
 def prefetch(code: Code, pointer: str, write: bool = False, near: int = 3) -> None:
     """Prefetch a line, into the first cache (3) or the second (2); it never faults."""
-    code.declare("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
-    code.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {near}, i32 1)")
+    how = [("i32", n) for n in (int(write), near, 1)]
+    code.line(code.called("llvm.prefetch.p0", "void", ("ptr", pointer), *how))
 
 
 def _stretches(constants: Sequence[int], width: int) -> int:
     """How many separate stretches of `width` elements the offsets start."""
     starts = [c for n, c in enumerate(constants) if n == 0 or c - constants[n - 1] >= width]
     return len(starts)
-
-
-def _further(values: Expressions, s: For, factor: int) -> str:
-    """factor * (iterations done before this one)."""
-    lanes = values.vector
-    assert lanes is not None
-    return values.value(mul(sub(lanes.base, s.axis.lower), int_const(factor))).name

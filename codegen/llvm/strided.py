@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorad.codegen.llvm.context import Lowering
-from tensorad.codegen.llvm.ops import iota, is_constant
-from tensorad.codegen.llvm.text import Value, Writer, memory_suffix, memory_type
+from tensorad.codegen.llvm.ops import is_constant
+from tensorad.codegen.llvm.text import Value, memory_suffix, memory_type
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.tensor import Tensor
 
@@ -22,8 +22,7 @@ def load_strided(
     `stride` is positive.
     """
     before, behind = window
-    lanes = values.vector
-    assert lanes is not None  # only vector loops read in lanes
+    lanes = values.lanes
     n, step = lanes.lanes, abs(stride)
     if stride < 0:
         at += stride * (n - 1)
@@ -36,12 +35,9 @@ def load_strided(
         parts.append(_load(values, t, pointer, at + start - before, mask, level))
     ty = memory_type(t.dtype, n)
     if step == 1:
-        return parts[0] if stride == 1 else shuffle(values, ty, parts * 2, _down(n), level)
+        down = range(n - 1, -1, -1)
+        return parts[0] if stride == 1 else shuffle(values, ty, parts * 2, down, level)
     return _pick(values, ty, parts, [start - before for start in starts], stride, level)
-
-
-def _down(n: int) -> list[int]:
-    return list(range(n - 1, -1, -1))
 
 
 def _load(
@@ -53,29 +49,15 @@ def _load(
     if found is not None and found.level <= level:
         return found.name
     where = values.shifted(t, pointer, start, level)
-    name = _load_at(values, t, where, mask, level)
+    name = values.load_vector(t, where, values.lanes.lanes, mask, level)
     if t not in values.written_level:
         values.keep(key, Value((name,), t.dtype, 0, level, 0))
     return name
 
 
-def _load_at(values: Lowering, t: Tensor, where: str, mask: str | None, level: int) -> str:
-    lanes, code = values.vector, values.code
-    assert lanes is not None
-    n, align = lanes.lanes, t.dtype.size_bytes
-    ty = memory_type(t.dtype, n)
-    if mask is None:
-        return code.put(f"load {ty}, ptr {where}, align {align}{values.metadata(t)}", level)
-    name, flags = f"llvm.masked.load.{memory_suffix(t.dtype, n)}.p0", f"<{n} x i1>"
-    code.declare(name, ty, "ptr", "i32", flags, ty)
-    args = f"ptr {where}, i32 {align}, {flags} {mask}, {ty} zeroinitializer"
-    return code.put(f"call {ty} @{name}({args})", level)
-
-
 def _mask(values: Lowering, start: int, step: int, extra: int) -> str | None:
     """Which of the elements start, start + 1, ... lie below step * (active lanes) + extra."""
-    lanes = values.vector
-    assert lanes is not None
+    lanes = values.lanes
     if lanes.mask is None:
         return None
     if step == 1:
@@ -91,9 +73,7 @@ def _mask(values: Lowering, start: int, step: int, extra: int) -> str | None:
         put = values.code.put
         scaled = put(f"mul i64 {lanes.left}, {step}", lanes.level)
         end = put(f"add i64 {scaled}, {extra - start}", lanes.level)
-        w = Writer(values.code, lanes.level, INT64, n)
-        limits = values.spread(Value((end,), INT64, 0, lanes.level, 0), n, 1)
-        name = w.compare("slt", iota(n, 0), limits.name)
+        name = values.lanes_compared("slt", end, lanes.level, n)
         found = values.keep(key, Value((name,), INT64, 0, lanes.level, 0))
     return found.name
 
@@ -102,8 +82,7 @@ def _pick(
     values: Lowering, ty: str, parts: Sequence[str], starts: Sequence[int], stride: int, level: int
 ) -> str:
     """Lane l from element l * |stride| of the loaded parts, two parts at a time."""
-    lanes = values.vector
-    assert lanes is not None
+    lanes = values.lanes
     n = lanes.lanes
     wanted = [abs(stride) * lane for lane in range(n)]
     if stride < 0:
@@ -133,8 +112,7 @@ def store_strided(
 ) -> None:
     """pointer[l * stride + m] = vectors[m][l] for as many vectors as the stride: whole vectors side
     by side."""
-    lanes, code = values.vector, values.code
-    assert lanes is not None
+    lanes, code = values.lanes, values.code
     n, k, depth = lanes.lanes, stride, code.depth
     ty, align, flags = memory_type(t.dtype, n), t.dtype.size_bytes, f"<{n} x i1>"
     for part in range(k):
@@ -151,15 +129,13 @@ def store_strided(
             code.line(f"store {memory_type(t.dtype)} {first}, ptr {where}, align {align}")
             continue
         full = f"llvm.masked.store.{memory_suffix(t.dtype, n)}.p0"
-        code.declare(full, "void", ty, "ptr", "i32", flags)
-        args = f"{ty} {name}, ptr {where}, i32 {align}, {flags} {mask}"
-        code.line(f"call void @{full}({args})")
+        rest = (("i32", align), (flags, mask))
+        code.line(code.called(full, "void", (ty, name), ("ptr", where), *rest))
 
 
 def _interleaved(values: Lowering, ty: str, vectors: Sequence[str], start: int) -> str:
     """Elements start, start + 1, ... of the vectors dealt out in turn."""
-    lanes = values.vector
-    assert lanes is not None
+    lanes = values.lanes
     n, k = lanes.lanes, len(vectors)
     result = vectors[0]
     for m in range(1, k):

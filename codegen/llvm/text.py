@@ -164,6 +164,11 @@ class Code:
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({', '.join(arguments)})"
 
+    def called(self, name: str, result: str, *operands: tuple[str, object]) -> str:
+        """The call of an external function, by the types and texts of its operands."""
+        self.declare(name, result, *[ty for ty, _ in operands])
+        return f"call {result} @{name}({', '.join([f'{ty} {x}' for ty, x in operands])})"
+
 
 @dataclass(slots=True)
 class Writer:
@@ -229,9 +234,7 @@ class Writer:
     def intrinsic(self, name: str, *args: str) -> str:
         """llvm.<name> of operands and result of this type."""
         full = f"llvm.{name}.{mangled(self.dtype, self.lanes)}"
-        self.code.declare(full, self.type, *[self.type] * len(args))
-        operands = ", ".join([f"{self.type} {a}" for a in args])
-        return self.put(f"call {self.type} @{full}({operands})")
+        return self.put(self.code.called(full, self.type, *[(self.type, a) for a in args]))
 
     def scaled(self, x: str, shifted: str) -> str:
         """x * 2^n for 1/2 < x < 2 and the n in the low bits of `shifted`: one instruction where
@@ -246,8 +249,7 @@ class Writer:
         n = i.sub(to_bits(self, shifted), i.const(bits_of(self, MAGIC[self.dtype])))
         if wide:
             name = f"llvm.ldexp.{mangled(self.dtype, self.lanes)}.{mangled(i.dtype, self.lanes)}"
-            self.code.declare(name, self.type, self.type, i.type)
-            return self.put(f"call {self.type} @{name}({self.type} {x}, {i.type} {n})")
+            return self.put(self.code.called(name, self.type, (self.type, x), (i.type, n)))
         half = i.binary("ashr", n, i.const(1))
         first = self.mul(x, power_of_two(self, half))
         return self.mul(first, power_of_two(self, i.sub(n, half)))
@@ -256,9 +258,8 @@ class Writer:
         """x * 2^n of a whole register; n is a float, as the instruction wants it."""
         letter = "s" if self.dtype is FLOAT32 else "d"
         name, mask = f"llvm.x86.avx512.mask.scalef.p{letter}.512", f"i{self.lanes}"
-        self.code.declare(name, *[self.type] * 4, mask, "i32")
-        operands = f"{self.type} {x}, {self.type} {n}, {self.type} {x}, {mask} -1, i32 4"
-        return self.put(f"call {self.type} @{name}({operands})")
+        operands = [(self.type, x), (self.type, n), (self.type, x), (mask, -1), ("i32", 4)]
+        return self.put(self.code.called(name, self.type, *operands))
 
     def repeated(self, x: str, step: Callable[[str], tuple[str, str]]) -> str:
         """What `step` makes of x until it asks to go on in no lane; begins blocks."""

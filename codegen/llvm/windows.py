@@ -61,15 +61,10 @@ def find_windows(
         constants.setdefault(plan.constant, []).append(e)
     found: dict[Read, OffsetWindow] = {}
     for plan, constants in groups.values():
-        most = plan.stride if 0 < plan.stride <= MAX_STRIDE else _lanes(values)
+        most = plan.stride if 0 < plan.stride <= MAX_STRIDE else values.lanes.lanes
         for window in _clusters(constants, most, plan.has_row_per_lane):
             found.update({e: window for same in window.reads.values() for e in same})
     return found
-
-
-def _lanes(values: Expressions) -> int:
-    assert values.vector is not None  # windows are looked for in vector loops
-    return values.vector.lanes
 
 
 def _clusters(constants: dict[int, list[Read]], most: int, dense: bool) -> list[OffsetWindow]:
