@@ -30,11 +30,11 @@ from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import (
     ASSUMED_EXTENT,
-    assumed_bytes,
+    elements_formula,
     fixed_bytes,
     size_value,
 )
-from tensorad.ir.expr import ONE, Axis, Read
+from tensorad.ir.expr import ONE, Axis, Expr, Read
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reads
@@ -95,16 +95,20 @@ def is_memory_bound(kernel: Kernel, share: int = 1) -> bool:
     Copies of whole lines come all at once and nothing is computed meanwhile: they save bytes
     where there is nothing to compute. Plain stores are brought and taken away beside the rest.
     """
-    cycles = sum([_cycles(s) for s in kernel.body if isinstance(s, For)])
-    moved = sum([assumed_bytes(t) for t in dict.fromkeys(kernel.reads)])
-    moved += 2 * sum([assumed_bytes(t) for t in kernel.writes])  # plain stores bring lines, too
+    cycles = sum([_assumed(loop_work(s)) for s in kernel.body if isinstance(s, For)])
+    moved = sum([_assumed_bytes(t) for t in dict.fromkeys(kernel.reads)])
+    moved += 2 * sum([_assumed_bytes(t) for t in kernel.writes])  # plain stores bring lines, too
     return cycles * BYTES_PER_CYCLE < share * moved
 
 
-def _cycles(s: For) -> int:
-    """Cycles of a loop, about."""
-    work = loop_work(s)
-    return size_value(work, dict.fromkeys(sizes_in(work), ASSUMED_EXTENT))
+def _assumed(e: Expr) -> int:
+    """A number of symbolic sizes where each of them is the assumed one."""
+    return size_value(e, dict.fromkeys(sizes_in(e), ASSUMED_EXTENT))
+
+
+def _assumed_bytes(t: Tensor) -> int:
+    """The bytes of a tensor, n * m of one extent included, as `_assumed` counts its loops."""
+    return _assumed(elements_formula(t.shape, t.dtype.size_bytes))
 
 
 def streamed_tensors(
@@ -135,8 +139,8 @@ def streamed_tensors(
 def largest_unknown(kernel: Kernel) -> list[Tensor]:
     """The tensors of unknown size that a kernel writes, without those that are much smaller."""
     found = [t for t in kernel.writes if fixed_bytes(t) is None]
-    most = max([assumed_bytes(t) for t in found], default=0)
-    return [t for t in found if ALIKE * assumed_bytes(t) >= most]
+    most = max([_assumed_bytes(t) for t in found], default=0)
+    return [t for t in found if ALIKE * _assumed_bytes(t) >= most]
 
 
 def is_large(t: Tensor) -> bool:

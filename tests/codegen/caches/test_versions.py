@@ -11,6 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad import te, topi
 from tensorad.building import build
+from tensorad.codegen.caches.cache_hints import largest_unknown
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Store
 from tensorad.codegen.loops.substitute import joined_strips
@@ -148,6 +149,22 @@ def test_versions_read_inside_of_their_arrays(n: int) -> None:
         for a in arrays:
             a[...] = RNG.integers(-9, 9, a.shape)
         np.testing.assert_array_equal(f(*arrays), build(*pool(n))(*arrays))
+
+
+def test_an_extent_counts_in_bytes_as_in_the_loops_over_it() -> None:
+    """n * m elements of one extent wait for memory as n rows of m do."""
+    n, m = te.size("n"), te.size("m")
+    with described(CACHES):
+        for made in (add(n), add(n * m), add(n * m // 2)):
+            loops = [s for s in kernel_of(made).body if isinstance(s, For)]
+            assert [streams(s) for s in loops] == [False, True]
+
+
+def test_an_extent_that_is_a_product_is_larger_than_its_factors() -> None:
+    n, m = te.size("n"), te.size("m")
+    flat, row = te.placeholder((n * m,), name="X"), te.placeholder((n,), name="Z")
+    kernel = Kernel("k", (), (flat, row), ())
+    assert largest_unknown(kernel) == [flat]
 
 
 def test_the_interpreter_runs_the_same_version() -> None:
