@@ -10,16 +10,33 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final, Generic, TypeVar
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+from typing import Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
 Action = Callable[[], None]
 Values = TypeVar("Values", bound=tuple[float, ...])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Memo(Protocol):
+    """What results are kept in, by what they are results of."""
+
+    def clear(self) -> None:
+        """Keep nothing."""
+
+    def __len__(self) -> int:
+        """How many results there are."""
+
+
+Kept = TypeVar("Kept", bound=Memo)
 
 _guards: Final[list[Guard]] = []
 _in_child: Final[list[Action]] = []
 _around: Final[list[tuple[Action, Action]]] = []
-_memories: Final[list[Action]] = []
+_memos: Final[list[tuple[Memo, Guard | None]]] = []
+_memoised: Final[list[Action]] = []
 
 
 class Guard:
@@ -93,14 +110,34 @@ def around_forks(before: Action, after: Action) -> None:
     _around.append((before, after))
 
 
-def on_forget(clear: Action) -> None:
-    """Have `forget` call this as well."""
-    _memories.append(clear)
+def memo(kept: Kept, guard: Guard | None = None) -> Kept:
+    """What keeps results of programs, emptied by `forget` from now on.
+
+    At any time, while other threads ask and add: who asks takes what it finds in one step
+    (`known = kept.get(key)`), and where more steps belong together a `guard` is held for them.
+    What is compared by identity is no memo: made again, it would be something else.
+    """
+    _memos.append((kept, guard))
+    return kept
+
+
+def memoised(size: int | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates a function whose last `size` results are kept, all for None, until `forget`."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        made = lru_cache(size)(function)
+        _memoised.append(made.cache_clear)
+        return cast("Callable[P, R]", made)  # hashable arguments
+
+    return decorated
 
 
 def forget() -> None:
     """Empty every memo: what is asked next is derived anew (for measurements)."""
-    for clear in _memories:
+    for kept, guard in _memos:
+        with nullcontext() if guard is None else guard.lock:
+            kept.clear()
+    for clear in _memoised:
         clear()
 
 

@@ -26,6 +26,7 @@ from tensorad.compiled import CompiledFunction
 from tensorad.errors import BuildError
 from tensorad.ir.expr import Expr, size_var
 from tensorad.ir.tensor import Op
+from tensorad.process import memo
 
 SECONDS: Final = 10.0
 """How long a search may take unless told otherwise."""
@@ -37,7 +38,7 @@ BETTER: Final = 0.97
 """A change is kept if it takes at most this share of the time."""
 _FORMAT: Final = 1
 """Of what is stored on disk."""
-_remembered: dict[str, dict[str, Choices]] = {}
+_remembered: dict[str, dict[str, Choices]] = memo({})
 
 Make = Callable[[Schedules], CompiledFunction]
 Run = Callable[[], object]
@@ -84,11 +85,6 @@ def tuned(task: Task, seconds: float) -> Schedules:
         _store(key, found)
     _remembered[key] = found
     return replace(task.given, named={**task.given.named, **found})
-
-
-def forget() -> None:
-    """Drop what this process remembers."""
-    _remembered.clear()
 
 
 def key_of(task: Task) -> str:

@@ -21,8 +21,9 @@ from tensorad.ir.analysis.alike import Key, Numbering
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Const, Expr, Param, Size
 from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.process import memo
 
-_keys: WeakKeyDictionary[Kernel, tuple[Key, tuple[Tensor, ...]]] = WeakKeyDictionary()
+_keys: WeakKeyDictionary[Kernel, tuple[Key, tuple[Tensor, ...]]] = memo(WeakKeyDictionary())
 """Keys that were written, with the tensors they number."""
 
 

@@ -14,6 +14,7 @@ from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, Param, Read
 from tensorad.ir.order import SELECT, occurs, reads
 from tensorad.ir.tensor import Shape, Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, needs, outside_reductions
+from tensorad.process import memo
 from tensorad.simplify.index.linear import Linear, linear_form
 
 FAR = 1 << 20
@@ -66,8 +67,8 @@ def access(tensor: Tensor, indices: tuple[Expr, ...]) -> Access:
     return Access(tensor, uses)
 
 
-_inside: WeakKeyDictionary[Nest, tuple[Access, ...]] = WeakKeyDictionary()
-_outside: WeakKeyDictionary[Nest, tuple[Access, ...]] = WeakKeyDictionary()
+_inside: WeakKeyDictionary[Nest, tuple[Access, ...]] = memo(WeakKeyDictionary())
+_outside: WeakKeyDictionary[Nest, tuple[Access, ...]] = memo(WeakKeyDictionary())
 
 
 def fold_accesses(nest: Nest) -> tuple[Access, ...]:

@@ -19,7 +19,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.analysis.alike import Key
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Tensor
-from tensorad.process import Guard
+from tensorad.process import Guard, memo
 
 KEPT: Final = 256
 """Compiled kernels kept although nothing uses them."""
@@ -94,9 +94,11 @@ class Job:
 
 _guard = Guard()
 """Reentrant, as finalizers and handlers of signals may build."""
-_compiled: weakref.WeakValueDictionary[Key, CompiledKernel] = weakref.WeakValueDictionary()
-_recent: OrderedDict[Key, CompiledKernel] = OrderedDict()
-_codes: weakref.WeakValueDictionary[bytes, Code] = weakref.WeakValueDictionary()
+_compiled: weakref.WeakValueDictionary[Key, CompiledKernel] = memo(
+    weakref.WeakValueDictionary(), _guard
+)
+_recent: OrderedDict[Key, CompiledKernel] = memo(OrderedDict(), _guard)
+_codes: weakref.WeakValueDictionary[bytes, Code] = memo(weakref.WeakValueDictionary())
 """Code by what its text is: kernels that differ in how they came about may share it."""
 
 

@@ -7,7 +7,6 @@ long as the steps; this function has neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from tensorad.codegen.entry.checks_ir import ARRAY_DATA
 from tensorad.codegen.llvm.call_block import VERSION
 from tensorad.codegen.runtime.arguments import layout_matches, word_at
 from tensorad.codegen.runtime.executable import Steps
+from tensorad.process import memoised
 
 MOST: Final = 12
 """Arrays of one call; overlaps are looked for in pairs, whose text grows with the square."""
@@ -49,7 +49,7 @@ def can_be_written_out(count: int) -> bool:
     return 0 < count <= MOST and layout_matches()
 
 
-@lru_cache(maxsize=64)
+@memoised(64)
 def _maker(count: int, results: int, given: bool) -> Callable[..., Run]:
     """A function from what is wanted to the function that checks it."""
     known: dict[str, Any] = {}

@@ -28,6 +28,7 @@ from tensorad.ir.expr import (
     param,
 )
 from tensorad.ir.visit import children, conjuncts, substitute_all
+from tensorad.process import memo
 from tensorad.simplify.bounds.pointwise import NotEnumerable, first_point
 from tensorad.simplify.index.intervals import Interval, cut, intervals, overflows
 from tensorad.simplify.index.quasi_affine import axis_conditions, is_affine
@@ -50,7 +51,7 @@ _IN = RangeVerdict("in")
 _DATA = RangeVerdict("data")
 MEMO_LIMIT = 50_000
 """How many answers are memoised before starting anew."""
-_memo: dict[object, RangeVerdict] = {}
+_memo: dict[object, RangeVerdict] = memo({})
 
 
 class Query:

@@ -29,6 +29,7 @@ from tensorad.ir.tensor import (
     source_line,
 )
 from tensorad.ir.visit import free_leaves, loop_bounds, op_expressions, reads
+from tensorad.process import memo
 from tensorad.simplify.bounds.in_range import Point, Query, RangeVerdict
 from tensorad.simplify.bounds.pointwise import value_at
 from tensorad.simplify.bounds.polynomials import stays_below
@@ -50,10 +51,14 @@ __all__ = [
 ReadClass = Literal["always", "guarded", "dynamic"]
 Suspects = dict[Read, list[int]]
 _RANK: Final[dict[ReadClass, int]] = {"always": 0, "guarded": 1, "dynamic": 2}
-_classes: WeakKeyDictionary[Op, dict[Read, ReadClass]] = WeakKeyDictionary()
-_form_classes: WeakKeyDictionary[Form, dict[object, tuple[ReadClass, ...]]] = WeakKeyDictionary()
+_classes: WeakKeyDictionary[Op, dict[Read, ReadClass]] = memo(WeakKeyDictionary())
+_form_classes: WeakKeyDictionary[Form, dict[object, tuple[ReadClass, ...]]] = memo(
+    WeakKeyDictionary()
+)
 """By form, facts about sizes and what isl may do, the classes of the reads in their order."""
-_size_reads: WeakKeyDictionary[Op, list[tuple[ReadSite, int, RangeVerdict]]] = WeakKeyDictionary()
+_size_reads: WeakKeyDictionary[Op, list[tuple[ReadSite, int, RangeVerdict]]] = memo(
+    WeakKeyDictionary()
+)
 
 
 def check_reads(name: str, axes: Sequence[Axis], bodies: Sequence[Expr]) -> None:
@@ -103,8 +108,9 @@ def classify_reads(op: Op) -> dict[Read, ReadClass]:
     "always": at every point of the loops around it, whatever the guards; "guarded": wherever
     it is evaluated (given `size_conditions`); "dynamic": only a run-time check can tell.
     """
-    if op in _classes:
-        return _classes[op]
+    known = _classes.get(op)
+    if known is not None:
+        return known
     accesses = _accesses(op)
     if isinstance(op, Compute):
         classes = _alike_classes(op, accesses)
@@ -185,8 +191,9 @@ def size_violation(op: Op, sizes: Mapping[Expr, int]) -> BoundsError | None:
 
 def _size_sites(op: Op) -> list[tuple[ReadSite, int, RangeVerdict]]:
     """The reads that are in range for some sizes only."""
-    if op in _size_reads:
-        return _size_reads[op]
+    known = _size_reads.get(op)
+    if known is not None:
+        return known
     found: list[tuple[ReadSite, int, RangeVerdict]] = []
     suspects = _suspects(_accesses(op)) if _has_sizes(op) else {}
     for site in _sites(op) if suspects else ():

@@ -18,15 +18,14 @@ from tensorad.ir.analysis.decisions import note
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import ONE, TRUE, Apply, Axis, Expr, Param, Read, Reduce, Size
 from tensorad.ir.visit import conjuncts, postorder, substitute
-from tensorad.process import on_forget
+from tensorad.process import memo
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.certify.proofs import WAYS
 from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.domain.solution import Piece, Solution
 
 _MEMO_LIMIT: Final = 4096
-_memo: dict[object, Verdict] = {}
-on_forget(_memo.clear)
+_memo: dict[object, Verdict] = memo({})
 
 
 @dataclass(frozen=True)

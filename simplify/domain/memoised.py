@@ -16,7 +16,7 @@ from tensorad.ir.expr import Axis, Expr, Read, Reduce, axis, read, reduce_expr
 from tensorad.ir.order import AXIS, READ, REDUCE, sizes_in
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import free_leaves, postorder, reads, rebuild
-from tensorad.process import Guard, on_forget
+from tensorad.process import Guard, memo
 
 Nominal = Axis | Tensor
 """What a memoised formula is renamed in."""
@@ -127,10 +127,11 @@ class BodyMemo:
     """Results of a function (axes, body) -> body, by signature; the oldest are forgotten."""
 
     def __init__(self, capacity: int = 4096) -> None:
-        self._memo: OrderedDict[object, tuple[list[Nominal], Expr]] = OrderedDict()
         self._guard = Guard()
+        self._memo: OrderedDict[object, tuple[list[Nominal], Expr]] = memo(
+            OrderedDict(), self._guard
+        )
         self._capacity = capacity
-        on_forget(self._memo.clear)
 
     def get(
         self, axes: Sequence[Axis], body: Expr, solve: Callable[[Sequence[Axis], Expr], Expr]

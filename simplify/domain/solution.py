@@ -10,7 +10,7 @@ from tensorad import config
 from tensorad.ir.analysis.alike import Numbering, as_itself
 from tensorad.ir.expr import TRUE, Axis, Expr, axis
 from tensorad.ir.visit import free_leaves, substitute
-from tensorad.process import Guard, on_forget
+from tensorad.process import Guard, memo
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +75,11 @@ class PlanMemo:
     """Solutions by the structure of their problem; the oldest are forgotten."""
 
     def __init__(self, capacity: int = 4096) -> None:
-        self._memo: OrderedDict[object, tuple[tuple[Axis, ...], Solution]] = OrderedDict()
         self._guard = Guard()
+        self._memo: OrderedDict[object, tuple[tuple[Axis, ...], Solution]] = memo(
+            OrderedDict(), self._guard
+        )
         self._capacity = capacity
-        on_forget(self._memo.clear)
 
     def solve(
         self,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from tensorad.ir.dtypes import BOOL, FLOAT32, DType
 from tensorad.ir.expr import Cast, Expr
+from tensorad.process import memoised
 
 Monomial = tuple[tuple[Expr, int], ...]
 """(atom, nonzero power) pairs, in the order in which their ring first saw the atoms."""
@@ -110,7 +110,7 @@ def constant(value: Fraction | int) -> Sum:
     return Sum({(): Fraction(value)})
 
 
-@lru_cache(maxsize=4096)
+@memoised(4096)
 def rational(value: float, dtype: DType) -> Fraction:
     """The simplest rational that `dtype` rounds to the value: 0.1 is 1/10.
 

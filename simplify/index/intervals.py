@@ -25,6 +25,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import reads
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Scan, Scatter, Tensor
 from tensorad.ir.visit import children, op_expressions
+from tensorad.process import memo
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ ANY: Final = Interval(None, None)
 _BOOLEAN: Final = Interval(0, 1)
 _NATURAL: Final = Interval(0, None)
 _ranges: dict[DType, Interval] = {}
-_tensors: WeakKeyDictionary[Op, tuple[Interval, ...]] = WeakKeyDictionary()
+_tensors: WeakKeyDictionary[Op, tuple[Interval, ...]] = memo(WeakKeyDictionary())
 
 
 def range_of(dtype: DType) -> Interval:
@@ -323,25 +324,28 @@ def tensor_interval(t: Tensor) -> Interval:
     """Bounds of every element of an integer or boolean tensor, from how it is defined."""
     if t.dtype.is_float:
         return ANY
-    if t.op not in _tensors:
-        _settle(t.op)
-    return _tensors[t.op][t.index]
+    known = _tensors.get(t.op)
+    return (_settled(t.op) if known is None else known)[t.index]
 
 
-def _settle(op: Op) -> None:
-    """Producers first, without recursion."""
+def _settled(op: Op) -> tuple[Interval, ...]:
+    """The bounds of its elements; producers first, without recursion."""
+    found: tuple[Interval, ...] | None = None
     stack = [op]
     while stack:
         op = stack[-1]
-        if op in _tensors:
+        found = _tensors.get(op)
+        if found is not None:
             stack.pop()
             continue
         missing = [t.op for t in _integer_inputs(op) if t.op not in _tensors]
         if missing:
             stack.extend(missing)
         else:
-            _tensors[op] = _op_intervals(op)
+            found = _tensors[op] = _op_intervals(op)
             stack.pop()
+    assert found is not None  # the first of the stack is settled last
+    return found
 
 
 def _integer_inputs(op: Op) -> list[Tensor]:

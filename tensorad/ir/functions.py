@@ -16,6 +16,7 @@ from tensorad.ir.order import APPLY, REDUCE, occurs
 from tensorad.ir.rebuild import map_op
 from tensorad.ir.tensor import Op, Scan, Scatter
 from tensorad.ir.visit import any_node, op_expressions, rewrite, substitute
+from tensorad.process import memo
 
 
 def apply(function: Function, args: tuple[Expr, ...]) -> Expr:
@@ -98,7 +99,7 @@ def _inline(e: Expr) -> Expr | None:
 
 
 _plain_combiners: WeakKeyDictionary[Combiner, list[Combiner]] = WeakKeyDictionary()
-_plain_ops: WeakKeyDictionary[Op, list[Op]] = WeakKeyDictionary()
+_plain_ops: WeakKeyDictionary[Op, list[Op]] = memo(WeakKeyDictionary())
 """Lists: empty where nothing is to be inlined (an entry must not keep its own key alive)."""
 
 
@@ -114,10 +115,10 @@ def plain_combiner(c: Combiner) -> Combiner:
 
 def without_functions(op: Op) -> Op:
     """The operation with every function inlined; `op` itself if it uses none."""
-    if op not in _plain_ops:
+    known = _plain_ops.get(op)
+    if known is None:
         changed = _without_functions(op)
-        _plain_ops[op] = [] if changed is op else [changed]
-    known = _plain_ops[op]
+        known = _plain_ops[op] = [] if changed is op else [changed]
     return known[0] if known else op
 
 

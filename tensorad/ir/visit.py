@@ -47,6 +47,7 @@ from tensorad.ir.order import postorder as postorder
 from tensorad.ir.order import reads as reads
 from tensorad.ir.order import sizes_in as sizes_in
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
+from tensorad.process import memo
 
 Rule = Callable[[Expr], Expr | None]
 
@@ -393,7 +394,7 @@ def loop_bounds(op: Op) -> tuple[Expr, ...]:
     return tuple([b for a in axes for b in (a.lower, a.upper, a.step) if b.kinds & READ])
 
 
-_inputs: WeakKeyDictionary[Op, tuple[Tensor, ...]] = WeakKeyDictionary()
+_inputs: WeakKeyDictionary[Op, tuple[Tensor, ...]] = memo(WeakKeyDictionary())
 
 
 def op_inputs(op: Op) -> tuple[Tensor, ...]:

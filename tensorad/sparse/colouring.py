@@ -6,8 +6,6 @@ Estimation of Sparse Jacobian Matrices" (IMA J. Appl. Math. 13, 1974), as compil
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
 from tensorad.codegen.loops.ir import Assign, For, If, Kernel, LoopProgram, Stmt, Store
@@ -17,6 +15,7 @@ from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import ONE, ZERO, Axis, add, axis, call, int_const, param, read, select
 from tensorad.ir.leaves import size_var
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
+from tensorad.process import memoised
 
 
 def colour_columns(pointers: Array, columns: Array, width: int) -> Array:
@@ -40,7 +39,7 @@ def transposed(pointers: Array, columns: Array, width: int) -> tuple[Array, Arra
     return starts, rows[np.argsort(columns, kind="stable")]
 
 
-@cache
+@memoised()
 def _greedy() -> CompiledFunction:
     """(indptr, indices, starts, rows) -> (colour per column, scratch)."""
     n_rows, n_columns, nnz = size_var("rows"), size_var("columns"), size_var("entries")

@@ -42,12 +42,21 @@ BELOW = {
     "ir": {"errors", "config", "process", "passes"},
     "simplify": {"errors", "config", "process", "passes", "ir"},
     "bound": {"errors", "ir"},
-    "autodiff": {"errors", "config", "progress", "collector", "passes", "ir", "simplify"},
+    "autodiff": {
+        "errors",
+        "config",
+        "process",
+        "progress",
+        "collector",
+        "passes",
+        "ir",
+        "simplify",
+    },
     "te": {"errors", "config", "ir", "simplify", "autodiff"},
     "topi": {"errors", "config", "ir", "te"},
     "codegen": {"errors", "config", "process", "passes", "ir", "simplify"},
     "compiled": {"errors", "config", "ir", "simplify", "autodiff", "codegen"},
-    "tuning": {"errors", "config", "ir", "codegen", "compiled"},
+    "tuning": {"errors", "config", "process", "ir", "codegen", "compiled"},
     "building": {
         "tuning",
         "errors",
@@ -62,7 +71,17 @@ BELOW = {
         "codegen",
         "compiled",
     },
-    "sparse": {"errors", "config", "ir", "simplify", "autodiff", "codegen", "compiled", "building"},
+    "sparse": {
+        "errors",
+        "config",
+        "process",
+        "ir",
+        "simplify",
+        "autodiff",
+        "codegen",
+        "compiled",
+        "building",
+    },
 }
 """What each part may import beside itself. Parts above building may import everything."""
 TOP = {

@@ -20,13 +20,14 @@ from tensorad.compiled import CompiledFunction
 from tensorad.config import override
 from tensorad.errors import BindError
 from tensorad.ir.tensor import Tensor
+from tensorad.process import forget
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> Iterator[None]:
-    tuning.forget()
+    forget()
     yield
-    tuning.forget()
+    forget()
 
 
 def product(n: int = 33) -> tuple[Tensor, list[Tensor]]:
@@ -147,13 +148,13 @@ def test_the_disk_remembers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     with override(cache_dir=str(tmp_path)):
         ta.build(*product(), tune=True)
         (file,) = (tmp_path / "tuned").iterdir()
-        tuning.forget()
+        forget()
         monkeypatch.setattr(tuning.Search, "run", never)
         ta.build(*product(), tune=True)
         assert seen[0].named == seen[1].named == found
         for damage in ("", "{", "[]", '{"choices": {"C": {"tile": [99]}}}', '{"choices": 3}'):
             file.write_text(damage)
-            tuning.forget()
+            forget()
             monkeypatch.setattr(tuning.Search, "run", lambda _: found)
             ta.build(*product(), tune=True)
             assert seen[-1].named == found and file.read_text() != damage

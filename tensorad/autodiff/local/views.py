@@ -11,6 +11,7 @@ from tensorad.autodiff.local.scan_forms import traced_scan
 from tensorad.ir.expr import Expr, Read, Reduce
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
 from tensorad.ir.visit import reads, topological_ops
+from tensorad.process import memo
 from tensorad.simplify.zeros.reduction_stages import extract_reductions
 
 
@@ -24,7 +25,7 @@ def view(op: Op) -> Op:
     return extract_reductions(op) if isinstance(op, Compute) else op
 
 
-_known_inputs: WeakKeyDictionary[Op, tuple[Tensor, ...]] = WeakKeyDictionary()
+_known_inputs: WeakKeyDictionary[Op, tuple[Tensor, ...]] = memo(WeakKeyDictionary())
 
 
 def differentiable_inputs(op: Op) -> tuple[Tensor, ...]:

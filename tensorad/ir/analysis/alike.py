@@ -15,7 +15,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Select, Size
 from tensorad.ir.tensor import Compute, Constant, Scan, Scatter, Tensor, dim_expr
 from tensorad.ir.visit import children, op_expressions
-from tensorad.process import Guard
+from tensorad.process import Guard, memo
 
 Key = tuple[object, ...]
 
@@ -143,7 +143,7 @@ Formed = tuple[Form, tuple[Tensor, ...]]
 """A form and the tensors that an operation of this form has in its places."""
 
 _forms: WeakValueDictionary[Key, Form] = WeakValueDictionary()
-_formed: WeakKeyDictionary[Formula, Formed] = WeakKeyDictionary()
+_formed: WeakKeyDictionary[Formula, Formed] = memo(WeakKeyDictionary())
 _guard = Guard()
 
 

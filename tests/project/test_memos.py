@@ -1,0 +1,241 @@
+"""What the library keeps between builds: `forget` empties it, or it is said why not."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad import process, tuning
+from tensorad.ir.reference.interpret import interpret
+from tensorad.process import Guard, forget, memo, memoised
+from tensorad.simplify.domain import polyhedral
+from tensorad.simplify.zeros import passes
+from tests.project.test_architecture import PRODUCT, ROOT
+from tests.support.import_graph import import_name
+from tests.support.memo_sites import memo_sites
+
+NOT_EMPTIED: Final = {
+    "interned: equal things are one object, and compared by `is`": {
+        "tensorad/ir/node.py": "_table",
+        "tensorad/ir/leaves.py": "int_const",
+        "tensorad/ir/analysis/alike.py": "_forms",
+        "tensorad/ir/text/pickling.py": "_known",
+        "codegen/index_checks/facts.py": "_stand_in",
+        "simplify/domain/point_tables.py": "_tables",
+    },
+    "functions and combiners, of which two are never equal: what one is made into is its own": {
+        "tensorad/ir/combiner.py": "arg_combiner max_combiner min_combiner prod_combiner "
+        "sum_combiner any_combiner all_combiner known",
+        "tensorad/ir/functions.py": "stop_function _plain_combiners",
+        "tensorad/autodiff/local/folds.py": "_restricted",
+        "tensorad/autodiff/local/steps.py": "derived_steps",
+        "simplify/zeros/recorded_indices.py": "_combiners",
+        "simplify/zeros/tested_indices.py": "_checked",
+    },
+    "tensors made for an operation: a sweep asks again and must meet those whose adjoints it has": {
+        "tensorad/autodiff/local/combiners.py": "_winners",
+        "tensorad/autodiff/local/folds.py": "_folds _factors",
+        "tensorad/autodiff/local/scan_forms.py": "_traced _as_scans",
+        "simplify/zeros/reduction_stages.py": "_staged",
+    },
+    "how something came about, or is used, which cannot be derived from it": {
+        "tensorad/autodiff/counting/dense.py": "_jacobians",
+        "tensorad/autodiff/provenance.py": "_derivations",
+        "tensorad/ir/axis_use.py": "reduce_axes bound_axes",
+        "simplify/formula/product_order.py": "_written",
+    },
+    "said by the user, or by modules when they are loaded": {
+        "tensorad/autodiff/local/rules.py": "RULES",
+        "tensorad/config.py": "_current _watchers",
+        "tensorad/ir/analysis/facts.py": "_facts",
+        "tensorad/ir/elementary/table.py": "FUNCTIONS",
+        "tensorad/process.py": "_guards _in_child _around _memos _memoised",
+    },
+    "facts of arithmetic, of a class or of the machine, whatever the program": {
+        "tensorad/ir/analysis/polynomial.py": "_power_sum",
+        "simplify/index/intervals.py": "_ranges",
+        "codegen/directives.py": "switches",
+        "codegen/entry/abi_probe.py": "is_supported",
+        "codegen/entry/native_type.py": "_types",
+        "codegen/runtime/arguments.py": "layout_matches",
+        "codegen/target/link.py": "_loaded _mathematics external_address _NO_ADDRESSES",
+        "codegen/target/machine.py": "_described this_machine probed_vector_bytes",
+        "codegen/target/object_code.py": "initialize host",
+        "codegen/target/peak_speeds.py": "measured",
+    },
+    "in use: threads, libraries, a thread's own objects, a line on the terminal": {
+        "tensorad/passes.py": "_times",
+        "tensorad/progress.py": "_line",
+        "codegen/entry/native_type.py": "_kept",
+        "codegen/target/link.py": "_linker",
+        "codegen/target/object_code.py": "_local",
+        "codegen/threads/pool.py": "driver _pool _ends",
+        "simplify/sets/space.py": "_thread",
+    },
+    "ends with what it belongs to: an executable, the plan of a nest": {
+        "codegen/runtime/executable.py": "self._layouts",
+        "codegen/splitting/index_sets.py": "target",
+    },
+    "no results: an empty mapping that nothing is put into": {"codegen/loops/printer.py": "NONE"},
+}
+SITES = {
+    (file, name): registered
+    for file in PRODUCT
+    if not file.startswith("benchmarks/")
+    for name, registered in memo_sites((ROOT / file).read_text()).items()
+}
+
+
+def test_every_memo_is_emptied_or_has_a_reason() -> None:
+    listed = [
+        (file, name)
+        for found in NOT_EMPTIED.values()
+        for file, names in found.items()
+        for name in names.split()
+    ]
+    kept = [site for site, registered in SITES.items() if not registered]
+    assert sorted(kept) == sorted(listed), "say memo(...) or @memoised(), or why not"
+
+
+def test_memos_of_a_source_are_found() -> None:
+    text = """
+from weakref import WeakKeyDictionary
+A = {}
+B: dict[int, int] = memo({}, _guard)
+TABLE = {"a": 1}
+GROWS = {"a": 1}
+NAMES = ["a"]
+_now = None
+later = cache(print)
+
+@functools.lru_cache(maxsize=3)
+def kept(n):
+    global _now
+    here, weak = {}, 3
+    known: WeakKeyDictionary[int, int] = WeakKeyDictionary()
+    here[n] = NAMES.index(n)
+    GROWS.setdefault(n, n)
+
+@memoised()
+def forgotten(n): ...
+
+class C:
+    def __init__(self):
+        self.own = {}
+        self.weak = memo(WeakKeyDictionary())
+"""
+    assert memo_sites(text) == {
+        "A": False, "B": True, "GROWS": False, "_now": False, "later": False, "kept": False,
+        "known": False, "forgotten": True, "self.weak": True,
+    }  # fmt: skip
+
+
+def results(n: int) -> list[Any]:
+    """What some programs give that use every memo that can be filled without a clock or a disk."""
+    x, w = ta.placeholder((n, 40), name="X"), ta.placeholder((40, 6), name="W")
+    p = ta.placeholder((n,), dtype="int64", name="P")
+    y = ta.topi.nn.softmax(ta.topi.matmul(x, w))
+    k = ta.reduce_axis((0, n), name="k")
+    picked = ta.compute((n,), lambda i: ta.sum(x[p[k], 0] * 0.1 * x[i, i % 40], axis=k))
+    thin = ta.compute((n - 2,), lambda i: x[i, 0] * x[i + 2, 0])
+    random = np.random.default_rng(0)
+    arrays: list[Any] = [random.random((n, 40), np.float32), random.random((40, 6), np.float32)]
+    order = random.permutation(n)
+    made = ta.vjp(y, [x, w], ta.topi.exp(y))
+    f = ta.build([y, *made], [x, w])
+    g = ta.build([picked, *ta.vjp(picked, x)], [x, p])
+    matrix = ta.sparse_jacobian(thin, x)
+    found = [*f(*arrays), *g(arrays[0], order), matrix(arrays[0]).toarray()]
+    found += interpret([y, *made], {x: arrays[0], w: arrays[1]})
+    return [*found, str(ta.explain(made))]
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(map(np.array_equal, one, other))
+
+
+def left() -> list[object]:
+    """What memos keep."""
+    functions = [clear.__self__ for clear in process._memoised]  # type: ignore[attr-defined]
+    return [
+        *[kept for kept, _ in process._memos if len(kept)],
+        *[f for f in functions if f.cache_info().currsize],
+    ]
+
+
+def test_forget_leaves_every_memo_empty_and_results_as_they_were() -> None:
+    first = results(11)
+    keeping = left()
+    assert any(kept is polyhedral._memo._memo for kept in keeping)
+    assert any(kept is passes._memo._memo for kept in keeping)
+    forget()
+    assert left() == []
+    assert same(results(11), first)
+
+
+def test_each_memo_of_the_sources_is_one_that_forget_empties() -> None:
+    known = [id(kept) for kept, _ in process._memos]
+    known += [id(clear.__self__) for clear in process._memoised]  # type: ignore[attr-defined]
+    registered = [site for site, is_registered in SITES.items() if is_registered]
+    modules = [(importlib.import_module(import_name(file)), name) for file, name in registered]
+    objects = [getattr(m, name) for m, name in modules if not name.startswith("self.")]
+    assert len(objects) >= 20
+    assert all(id(found) in known for found in objects)
+
+
+def test_a_tuned_schedule_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tuning._remembered, "task", {})
+    forget()
+    assert not tuning._remembered
+
+
+def test_memos_with_a_guard_are_emptied_while_it_is_held() -> None:
+    guard = Guard()
+    kept: dict[str, int] = memo({"a": 1}, guard)
+    others = threading.Thread(target=forget)
+    with guard.lock:
+        others.start()
+        others.join(0.05)
+        assert kept == {"a": 1}
+    others.join()
+    assert kept == {}
+
+
+def test_memoised_functions_are_asked_once_until_forget() -> None:
+    asked: list[int] = []
+
+    @memoised(2)
+    def twice(n: int) -> int:
+        asked.append(n)
+        return 2 * n
+
+    assert [twice(3), twice(3)] == [6, 6] and asked == [3]
+    forget()
+    assert twice(3) == 6 and asked == [3, 3]
+
+
+def test_memos_may_be_emptied_while_other_threads_build() -> None:
+    sizes = (9, 12)
+    expected = [results(n) for n in sizes]
+    done = threading.Event()
+
+    def forgetting() -> None:
+        while not done.wait(0.001):
+            forget()
+
+    others = threading.Thread(target=forgetting)
+    others.start()
+    try:
+        with ThreadPoolExecutor(len(sizes)) as builders:
+            made = [builders.submit(results, n) for _ in range(2) for n in sizes]
+            found = [future.result() for future in made]
+    finally:
+        done.set()
+        others.join()
+    assert all(map(same, found, [*expected, *expected]))
