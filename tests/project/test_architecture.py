@@ -131,7 +131,7 @@ THROUGH_OTHERS = {
     "codegen/threads/driver_ir.py": _CALLED,
     "codegen/threads/signals_ir.py": _CALLED,
 }
-"""Modules of codegen and simplify with public functions that no test imports, and why."""
+"""Modules of codegen, simplify and autodiff with public functions that no test imports, and why."""
 
 LATE = {
     ("building", "display"): "lowered loops display and report themselves: loaded when called",
@@ -313,7 +313,7 @@ def test_heavy_packages_stay_behind_their_bridges() -> None:
 
 def test_modules_have_tests_of_their_own() -> None:
     tested = {target for source, target, _ in IMPORTS if source.startswith("tests/")}
-    every = [f for f in PRODUCT if f.startswith(("codegen/", "simplify/"))]
+    every = [f for f in PRODUCT if f.startswith(("codegen/", "simplify/", "tensorad/autodiff/"))]
     missing = [f for f in every if f not in tested and has_functions((ROOT / f).read_text())]
     assert sorted(missing) == sorted(THROUGH_OTHERS), "test what the module's functions ensure"
 
