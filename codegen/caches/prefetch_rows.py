@@ -14,6 +14,7 @@ from itertools import pairwise
 from math import prod
 
 from tensorad.codegen.cost.memory_model import LONGEST, MAX_STRIDE, PREFETCH_DISTANCE
+from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.codegen.loops.index_ranges import joined_digits, substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Prefetch, Stmt, Store
 from tensorad.codegen.loops.vector_loops import is_vectorised, lanes_for
@@ -105,11 +106,11 @@ def row_prefetches(
 
 
 def _operations(s: Stmt) -> int:
-    """What a statement computes for a register of lanes, without indices."""
+    """What a statement computes for a register of lanes, without indices; functions by weight."""
     nodes = [e for e in postorder(*expressions(s)) if e.dtype is not INT64]
     if isinstance(s, Fold):
         nodes += postorder(*s.combiner.results)
-    return sum([isinstance(e, (Call, Select)) for e in nodes])
+    return sum([cost_of(e).weight if isinstance(e, Call) else isinstance(e, Select) for e in nodes])
 
 
 def next_iteration_prefetches(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tensorad.codegen.cost.operation_costs import cost_of
 from tensorad.ir.expr import Call, Expr, read
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, postorder, substitute
@@ -19,7 +20,7 @@ TERMS: Final = 16
 FEWEST: Final = 4
 """Terms of a part where each is long."""
 OPERATIONS: Final = 96
-"""Operations of a part, about: it compiles in some ten milliseconds."""
+"""Operations of a part, about, functions by their weight: it compiles in some ten milliseconds."""
 MOST_TERMS: Final = 2 * TERMS
 """Terms that are added up at once, at most."""
 MOST_AGAIN: Final = 8
@@ -59,5 +60,5 @@ def _sums(e: Expr) -> list[Expr]:
 
 
 def _operations(bodies: Sequence[Expr]) -> int:
-    """Operations, those that several bodies share for each of them."""
-    return sum([isinstance(e, Call) for b in bodies for e in postorder(b)])
+    """The weight of operations, those that several bodies share for each of them."""
+    return sum([cost_of(e).weight for b in bodies for e in postorder(b) if isinstance(e, Call)])

@@ -154,7 +154,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "cost": {"model.py", "loops", "nest", "target", "directives.py"},
         # from nests to loops
         "schedule": {*_NESTS, "directives.py", "target"},
-        "splitting": {"model.py", "loops", "nest", "schedule"},
+        "splitting": {"model.py", "loops", "nest", "cost", "schedule"},
         "caches": {*_NESTS, "directives.py", "target", "schedule"},
         "contraction": {*_NESTS, "directives.py", "target", "schedule", "splitting"},
         "scan": {*_NESTS, "directives.py", "target", "in_place_scatters.py", "schedule"},

@@ -338,6 +338,14 @@ def test_rows_are_preloaded_inside_of_their_array(
         np.testing.assert_array_equal(got, np.max(parts, axis=0))
 
 
+def test_what_a_loop_computes_for_a_line_is_counted_by_weight() -> None:
+    x = te.placeholder((64,), name="X")
+    for body, weight in ((te.exp, 8), (lambda e: e + 1.0, 1), (lambda e: e, 0)):
+        y = te.compute((64,), lambda i, body=body: body(x[i]), "Y")
+        (stored,) = [s for s in statements(kernel_of([y], [x], FAR).body) if isinstance(s, Store)]
+        assert prefetch_rows._operations(stored) == weight
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("rows", [4, 7])
 def test_rows_of_a_scan_are_loaded_in_the_order_of_memory(rows: int, dtype: str) -> None:

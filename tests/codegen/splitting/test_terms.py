@@ -76,6 +76,14 @@ def test_few_terms_stay_one_formula() -> None:
     assert len(split(summed(10 * TERMS)[0])) == 9
 
 
+def test_parts_have_fewer_terms_where_each_is_a_function() -> None:
+    plain, costly = [
+        len(split(summed(4 * TERMS, term)[0]))
+        for term in (lambda x, i: -x[i], lambda x, i: te.exp(x[i]))
+    ]
+    assert (plain, costly) == (3, 6)  # 16 terms each, and 10: exp has the weight of 8 additions
+
+
 def test_terms_that_share_what_they_compute_stay_one_formula() -> None:
     w = te.placeholder((ROWS,), name="W")
 
