@@ -13,7 +13,8 @@ from tensorad.ir.visit import reading
 
 
 def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) -> Kernel:
-    """The kernel with every tensor replaced; axes and scalars are shared with the original."""
+    """The kernel with every tensor replaced; scalars are shared with the original, and so are axes
+    whose bounds read no tensor."""
 
     def tensors(many: Iterable[Tensor]) -> tuple[Tensor, ...]:
         return tuple([mapping[t] for t in many])
