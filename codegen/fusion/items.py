@@ -97,13 +97,14 @@ class Item:
 def items_of(op: Compute, live: tuple[Tensor, ...], choices: Choices) -> list[Item]:
     """What a compute stores, in order: its stages, the last of which stores `live`."""
     stages, bodies = split_stages(op)
-    used = stage_uses(stages, bodies) if stages else set()
+    own = _bodies_of(live, bodies)
+    used = stage_uses(stages, own) if stages else set()
     items = []
     for s in stages:
         stored = tuple([t for t in outputs(s) if t in used])
-        made = Item(s.name, s.axes, _bodies_of(stored, s.bodies), stored, choices)
-        items.extend(in_blocks(made))
-    own = _bodies_of(live, bodies)
+        if stored:
+            made = Item(s.name, s.axes, _bodies_of(stored, s.bodies), stored, choices)
+            items.extend(in_blocks(made))
     if len(live) == 1 and not choices.made():
         parts, last = split_terms(op, own[0])
         if parts:

@@ -148,9 +148,11 @@ def _stage(
 
 
 def stage_uses(stages: Sequence[Compute], bodies: Sequence[Expr]) -> set[Tensor]:
-    """The stage tensors that are read."""
-    roots = [*bodies, *[b for s in stages for b in s.bodies]]
-    return {e.tensor for e in reads(*roots)}
+    """The stage tensors that the bodies need."""
+    used = {e.tensor for e in reads(*bodies)}
+    for s in reversed(stages):
+        used |= {e.tensor for e in reads(*[s.bodies[t.index] for t in outputs(s) if t in used])}
+    return used
 
 
 def _is_range(a: Axis) -> bool:

@@ -18,6 +18,7 @@ from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.codegen.splitting.index_sets import split_conditions
 from tensorad.codegen.target import machine
 from tensorad.codegen.target.peak_speeds import measured
+from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor
 from tests.support.machines import described
 from tests.support.small_loops import check_kernel, check_stores, kernel_of, nest_for, op_of
@@ -47,6 +48,27 @@ def test_items_are_stages_and_what_is_stored(make: Callable[[], Tensor], names: 
     assert items[-1].writes == (y,)
     body = tuple([s for i in items for s in emit_pieces(i, None)])
     check_kernel(kernel_of(body, [t for i in items for t in i.writes]), X)
+
+
+def test_stages_of_what_nobody_wants_are_left_out() -> None:
+    k, s, j = [te.reduce_axis(9, name=name) for name in "ksj"]
+
+    def two(i: Axis) -> tuple[Expr, Expr]:
+        top = te.max(X[i, k] * te.prod(X[i, s], axis=s), axis=k)
+        return te.select(top > 0.0, top, 2.0), te.max(X[i, j], axis=j)
+
+    unwanted, wanted = te.compute((6,), two, name="Y")
+    both = items_of(op_of(wanted), (unwanted, wanted), OPEN)
+    assert [i.name for i in both] == ["Y.prod", "Y.max", "Y.max", "Y"]
+    alone = items_of(op_of(wanted), (wanted,), OPEN)
+    assert [i.name for i in alone] == ["Y.max", "Y"]
+    check_kernel(
+        kernel_of(
+            tuple([s for i in alone for s in emit_pieces(i, None)]),
+            [t for i in alone for t in i.writes],
+        ),
+        X,
+    )
 
 
 def test_folds_of_folds_run_as_written() -> None:
