@@ -1,29 +1,29 @@
-"""Tensors to kernels: `lower_program` runs the stages in order; `lower_op` writes plain loops."""
+"""Tensors to kernels: `lower_program` runs the lists of passes in order."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tensorad import config
 from tensorad.codegen.caches.kernel_order import in_peak_memory_order
 from tensorad.codegen.caches.kernel_passes import finished_kernel
 from tensorad.codegen.directives import Given, Schedules, schedules
-from tensorad.codegen.fusion.fuse import fuse_units
-from tensorad.codegen.in_place_scatters import Unit, join
-from tensorad.codegen.index_checks.insert import with_checks
+from tensorad.codegen.fusion.fusion_passes import fuse_units
+from tensorad.codegen.in_place_scatters import Lowering, Unit, join
 from tensorad.codegen.loops.forms import PROGRAM
-from tensorad.codegen.loops.ir import For, If, Kernel, LoopProgram, Stmt, Store, Visit
+from tensorad.codegen.loops.ir import Kernel, LoopProgram
 from tensorad.codegen.loops.printer import format_loops
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
 from tensorad.codegen.loops.verify import verify_loops
-from tensorad.codegen.nest.folds import lower_values
-from tensorad.codegen.scan.parts import ScanParts, lower_point, scan_parts
-from tensorad.errors import BuildError, InternalError
+from tensorad.codegen.plain_loops import plain_kernels
+from tensorad.codegen.unit_passes import CHECK_INDICES, PLAIN_PASSES, UNIT_PASSES, UNITS
+from tensorad.errors import BuildError
 from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
+from tensorad.ir.expr import Axis, Reduce, read
 from tensorad.ir.functions import without_functions
 from tensorad.ir.reference.forms import TENSORS
 from tensorad.ir.tensor import (
@@ -39,15 +39,32 @@ from tensorad.ir.tensor import (
     outputs as outputs_of,
 )
 from tensorad.ir.visit import op_expressions, op_inputs, postorder
-from tensorad.passes import Pass, run_passes
+from tensorad.passes import Form, Pass, run_passes
 from tensorad.simplify.formula.common_reductions import computed_once
 
+Results = Sequence[Tensor]
+
+
+def _computed_once(lowering: Lowering, results: Results) -> Results:
+    found = computed_once(results, lowering.inputs, lowering.schedules.named)
+    same = all(a is b for a, b in zip(found, results, strict=True))
+    return results if same else found
+
+
+RESULT_PASSES: Final[tuple[Pass[Lowering, Results], ...]] = (
+    Pass("compute_once", _computed_once, "on formulas, before they are cut into units"),
+)
 PROGRAM_PASSES: Final[tuple[Pass[object, LoopProgram], ...]] = (
     Pass(
         "order_kernels",
         lambda context, program: in_peak_memory_order(program),
         "last: which kernels there are is known",
     ),
+)
+_RESULTS: Final[Form[Lowering, Results]] = Form(
+    show=lambda lowering, results: TENSORS.show(lowering.inputs, results),
+    verify=lambda lowering, results: TENSORS.verify(lowering.inputs, results),
+    compare=lambda lowering, before, after: TENSORS.compare(lowering.inputs, before, after),
 )
 
 
@@ -75,27 +92,24 @@ def lower_program(
             is not there or cannot be.
     """
     chosen = schedules(choices)
-    distinct = _separate_outputs(outputs, inputs)
+    lowering = Lowering(tuple(inputs), tuple(_separate_outputs(outputs, inputs)), chosen)
     if schedule:
-        once: Pass[Sequence[Tensor], Sequence[Tensor]] = Pass(
-            "compute_once",
-            lambda given, results: computed_once(results, given, chosen.named),
-            "on formulas, before they are cut into units",
-        )
-        found: Sequence[Tensor] = run_passes((once,), inputs, distinct, TENSORS)
-        distinct = list(found)
-    units = needed_units(distinct, inputs)
-    ops = [op for unit in units for op in unit.parts]
+        results = run_passes(RESULT_PASSES, lowering, lowering.wanted, _RESULTS)
+        lowering = replace(lowering, wanted=tuple(results))
+    units = single_units(lowering.wanted, lowering.inputs)
+    ops = [u.op for u in units]
     own, folded = _by_name(ops, _own_axes), _by_name(ops, _folded_axes)
     chosen.check({name: [*own[name], *folded[name]] for name in own}, own)
-    checked = [(u, list[Kernel]()) for u in units] if assume_in_bounds else with_checks(units)
+    left_out = CHECK_INDICES if assume_in_bounds else None
+    passes = [p for p in (UNIT_PASSES if schedule else PLAIN_PASSES) if p is not left_out]
+    units = run_passes(passes, lowering, units, UNITS)
     debug = config.current().debug
     kernels = []
-    for k in _scheduled(checked, distinct, chosen) if schedule else _plain(checked):
+    for k in _scheduled(units, lowering) if schedule else plain_kernels(units):
         kernels.append(k)
         if made is not None and not debug:
             made(k)
-    program = LoopProgram(tuple(inputs), tuple(distinct), tuple(kernels))
+    program = LoopProgram(lowering.inputs, lowering.wanted, tuple(kernels))
     if schedule:
         program = run_passes(PROGRAM_PASSES, None, program, PROGRAM)
     if debug:
@@ -103,11 +117,10 @@ def lower_program(
     return program
 
 
-def _scheduled(
-    checked: Sequence[tuple[Unit, list[Kernel]]], wanted: Sequence[Tensor], chosen: Schedules
-) -> Iterator[Kernel]:
+def _scheduled(units: Sequence[Unit], lowering: Lowering) -> Iterator[Kernel]:
+    chosen = lowering.schedules
     finished: dict[Kernel, Kernel] = {}
-    for k in fuse_units(checked, wanted, chosen):
+    for k in fuse_units(units, lowering):
         if k.like is None or is_listening() or chosen.named or chosen.everywhere.made():
             finished[k] = finished_kernel(k, chosen)
             yield finished[k]
@@ -117,14 +130,6 @@ def _scheduled(
             finished[first] = finished_kernel(first, chosen)
         made = finished[first]
         yield k if made is first else with_tensors(made, k.name, with_buffers(made, mapping))
-
-
-def _plain(checked: Sequence[tuple[Unit, list[Kernel]]]) -> Iterator[Kernel]:
-    done: dict[Kernel, None] = {}
-    for unit, checks in checked:
-        yield from [k for k in checks if k not in done]
-        done.update(dict.fromkeys(checks))
-        yield lower_unit(unit)
 
 
 def _by_name(ops: Sequence[Op], axes: Callable[[Op], Sequence[Axis]]) -> dict[str, list[str]]:
@@ -202,9 +207,14 @@ def needed_ops(
     return [(without_functions(op), tensors) for op, tensors in zip(done, used, strict=True)]
 
 
-def needed_units(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> list[Unit]:
+def single_units(outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> tuple[Unit, ...]:
+    """The operations to run, each a unit of its own."""
+    return tuple([Unit((op,), live) for op, live in needed_ops(outputs, inputs)])
+
+
+def needed_units(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> tuple[Unit, ...]:
     """The operations to run, those together that share one result."""
-    return join(needed_ops(outputs, inputs), outputs)
+    return join(single_units(outputs, inputs), outputs)
 
 
 def _missing_input(t: Tensor) -> BuildError:
@@ -213,68 +223,3 @@ def _missing_input(t: Tensor) -> BuildError:
         where=f"{t.name} : {t.dtype}",
         hint=f"add {t.name} to the list of inputs.",
     )
-
-
-def lower_unit(unit: Unit) -> Kernel:
-    """The loops of one unit: those of its parts, onto one tensor."""
-    first = lower_op(unit.parts[0], unit.live)
-    body = list(first.body)
-    for op in unit.parts[1:]:
-        if not isinstance(op, Scatter):
-            raise InternalError(f"{op.name} ({type(op).__name__}) does not continue a tensor")
-        body.extend(lower_updates(op, unit.live[0]))
-    return Kernel(unit.op.name, tuple(body), first.writes, tuple(unit.inputs()))
-
-
-def lower_op(op: Op, live: tuple[Tensor, ...]) -> Kernel:
-    """The loops of one operation, storing the tensors `live`, as its formula is written."""
-    if isinstance(op, Compute):
-        body = lower_compute(op, live)
-    elif isinstance(op, Scatter):
-        body = lower_scatter(op, live[0])
-    elif isinstance(op, Scan):
-        parts = scan_parts(op, live)
-        body, live = lower_scan(op, parts), parts.writes
-    else:
-        raise InternalError(f"{op.name} ({type(op).__name__}) has no loops")
-    return Kernel(op.name, body, live, tuple(op_inputs(op)))
-
-
-def nest(axes: Sequence[Expr], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` in serial loops over axes, the first outermost."""
-    for a in reversed(axes):
-        body = (For(a, body),)  # type: ignore[arg-type]  # axes are typed as expressions
-    return body
-
-
-def lower_compute(op: Compute, live: tuple[Tensor, ...]) -> tuple[Stmt, ...]:
-    """for axes: the reductions, then one store of all live bodies."""
-    before, values = lower_values(op.bodies)
-    store = Store(live, op.axes, tuple([values[t.index] for t in live]))
-    visit = () if before else (Visit(),)
-    return nest(op.axes, (*visit, *before, store))
-
-
-def lower_scatter(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
-    """Fill or copy, then the updates of each point in order."""
-    axes = compute_axes(op.shape)
-    start = op.combiner.identity[0] if op.init is None else read(op.init, axes)
-    fill = nest(axes, (Visit(), Store((out,), axes, (start,))))
-    return (*fill, *lower_updates(op, out))
-
-
-def lower_updates(op: Scatter, out: Tensor) -> tuple[Stmt, ...]:
-    """The updates of each point in order."""
-    updates = lower_point(op, out)
-    return nest(op.axes, (Visit(), *updates))
-
-
-def lower_scan(op: Scan, parts: ScanParts) -> tuple[Stmt, ...]:
-    """for the axes: a fold along the others that keeps its states."""
-    step = parts.step if parts.condition is TRUE else (If(parts.condition, parts.step),)
-    loops = nest(parts.steps, (Visit(), *step))
-    if parts.outer is not TRUE:
-        loops = (If(parts.outer, loops),)
-    if op.cell is not None:
-        return (*nest(op.axes, (Visit(), parts.begin)), *loops)
-    return nest(op.axes, (parts.begin, *loops, *parts.end))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Stmt, Store, Visit
-from tensorad.codegen.lower import lower_unit, needed_units
+from tensorad.codegen.lower import needed_units
+from tensorad.codegen.plain_loops import lower_unit
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.points import count_alternatives, depends_on_data, possible
 from tensorad.ir.analysis.symbolic_points import Count, count_nest, sizes_of

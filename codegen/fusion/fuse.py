@@ -1,4 +1,4 @@
-"""Fuses operations into kernels: `fuse_units` orders the ways, `_Graph.merge` joins by rows.
+"""Fuses steps that have rows in common into one loop over them (`fuse_rows`, `_Graph.merge`).
 
 A step is what one kernel used to run. Steps are merged along the reads between them while the
 order of all steps stays possible; `row_groups` says whether their rows match, `tile` whether a
@@ -8,20 +8,14 @@ merged group pays and how its loop over rows runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from tensorad.codegen.directives import Schedules
 from tensorad.codegen.fusion.emit import write_group
-from tensorad.codegen.fusion.epilogues import with_epilogues
 from tensorad.codegen.fusion.equal_groups import pair_key
-from tensorad.codegen.fusion.fused_stores import fuse_stores
-from tensorad.codegen.fusion.horizontal import join_siblings
 from tensorad.codegen.fusion.latest_start import Lateness
-from tensorad.codegen.fusion.overlapped_tiling import join_stencils
-from tensorad.codegen.fusion.row_block_fusion import fuse_row_blocks
 from tensorad.codegen.fusion.row_groups import Group, in_order, joined, lone, may_join
-from tensorad.codegen.fusion.steps import Step, all_steps
+from tensorad.codegen.fusion.steps import Step
 from tensorad.codegen.fusion.tile import Tile, best_tile, may_pay, may_save, reason
-from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.alike import Key
@@ -33,35 +27,44 @@ MOST_STEPS = 400
 """Programs of more steps are fused in stretches of this length."""
 
 
-def fuse_units(
-    units: Sequence[tuple[Unit, Sequence[Kernel]]],
-    wanted: Iterable[Tensor],
-    schedules: Schedules,
-) -> Iterator[Kernel]:
-    """The kernels of units, each with the kernels that check it, in an order that may run.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowStep(Step):
+    """Steps that run in one loop over rows.
+
+    Attributes:
+        outside: what they leave in memory.
+    """
+
+    group: Group
+    tile: Tile
+    outside: dict[Tensor, None]
+
+    def written(self) -> tuple[Kernel, ...]:
+        """The loops of the group."""
+        made = tuple([t for s in self.group.steps for t in s.writes])
+        note(Decision(made, *reason(self.group, self.tile, self.outside)))
+        return (write_group(self.group, self.tile, self.outside),)
+
+
+def fuse_rows(steps: Sequence[Step], wanted: Iterable[Tensor]) -> list[Step]:
+    """The steps in an order that may run, those in one that share a loop over rows.
 
     Args:
         wanted: tensors to be stored although no step may read them.
-        schedules: choices; `fuse` says True wherever rows allow it, False nowhere.
     """
-    wanted = tuple(wanted)
-    steps = fuse_stores(join_siblings(all_steps(units, wanted, schedules)))
     kept = dict.fromkeys(wanted)
-    steps = with_epilogues(steps, kept)
-    return join_stencils(fuse_row_blocks(_fused(steps, kept), schedules), steps, kept, schedules)
-
-
-def _fused(steps: Sequence[Step], kept: dict[Tensor, None]) -> Iterator[Kernel]:
     refused: dict[Key, None] = {}
+    found: list[Step] = []
     for at in range(0, len(steps), MOST_STEPS):
         stretch = steps[at : at + MOST_STEPS]
         later = [t for s in steps[at + MOST_STEPS :] for t in s.reads]
-        yield from _fuse(stretch, {**kept, **dict.fromkeys(later)}, refused)
+        found.extend(_fuse(stretch, {**kept, **dict.fromkeys(later)}, refused))
+    return found
 
 
 def _fuse(
     steps: Sequence[Step], kept: dict[Tensor, None], refused: dict[Key, None]
-) -> Iterator[Kernel]:
+) -> Iterator[Step]:
     graph = _Graph(steps, refused)
     merged = True
     while merged:  # what did not pay for two alone may pay for their groups
@@ -72,15 +75,18 @@ def _fuse(
     for group in graph.in_order():
         tile = graph.tiles.get(group)
         if tile is None:
-            yield from [k for s in group.steps for k in s.written()]
+            yield from group.steps
         else:
-            outside = graph.outside(group.steps, kept)
-            note(
-                Decision(
-                    tuple([t for s in group.steps for t in s.writes]), *reason(group, tile, outside)
-                )
-            )
-            yield write_group(group, tile, outside)
+            yield _row_step(group, tile, graph.outside(group.steps, kept))
+
+
+def _row_step(group: Group, tile: Tile, outside: dict[Tensor, None]) -> RowStep:
+    made = dict.fromkeys(t for s in group.steps for t in s.writes)
+    read = dict.fromkeys(t for s in group.steps for t in s.reads if t not in made)
+    plans = group.steps[0].plans
+    return RowStep(
+        None, (), tuple(read), tuple(outside), plans, group=group, tile=tile, outside=outside
+    )
 
 
 class _Graph:

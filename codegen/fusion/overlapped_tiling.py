@@ -16,7 +16,7 @@ from math import ceil
 from tensorad.codegen.cost.memory_model import BYTES_PER_CYCLE
 from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.directives import Schedules
-from tensorad.codegen.fusion.steps import Step, may_fuse
+from tensorad.codegen.fusion.steps import may_fuse
 from tensorad.codegen.fusion.tile import FEW_BLOCKS, NEAR
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, Stmt, Store
 from tensorad.codegen.loops.relocate import Place, moved
@@ -130,19 +130,17 @@ class _Group:
 
 
 def join_stencils(
-    kernels: Iterable[Kernel], steps: Sequence[Step], wanted: Iterable[Tensor], schedules: Schedules
+    kernels: Iterable[Kernel],
+    readers: Mapping[Tensor, Mapping[Tensor, None]],
+    kept: Mapping[Tensor, None],
+    schedules: Schedules,
 ) -> Iterator[Kernel]:
     """The kernels, stencils that follow each other in one loop over blocks of rows.
 
     Args:
-        steps: all of them: who reads what.
-        wanted: tensors to be stored although no step may read them.
+        readers: by tensor, what is made of it.
+        kept: tensors to be stored although nothing may read them.
     """
-    kept = dict.fromkeys(wanted)
-    readers: dict[Tensor, dict[Tensor, None]] = {}
-    for s in steps:
-        for t in s.reads:
-            readers.setdefault(t, {}).update(dict.fromkeys(s.writes))
     group: _Group | None = None
     for k in kernels:
         stage = _stage(k, schedules) if group is not None or _is_large(k) else None

@@ -18,9 +18,6 @@ from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import Access, fold_accesses, outer_accesses
 from tensorad.codegen.nest.ir import Nest
-from tensorad.codegen.scan.chains import chain_of, scan_chains
-from tensorad.codegen.scan.inline_sources import with_sources
-from tensorad.codegen.scan.schedule import schedule_chain
 from tensorad.codegen.schedule.nest_plan import Plan, PlannedPieces
 from tensorad.codegen.schedule.plan import lanes_of_nest
 from tensorad.ir.cached import cached_property
@@ -189,34 +186,19 @@ def steps_of(unit: Unit, checks: Sequence[Step], schedules: Schedules, plans: Pl
     return [item_step(item, plans, after) for item in items]
 
 
-def all_steps(
-    units: Sequence[tuple[Unit, Sequence[Kernel]]], wanted: Sequence[Tensor], schedules: Schedules
-) -> list[Step]:
-    """The steps of all units; those of a chain of scans become one."""
-    units = with_sources(units, wanted, schedules)
-    checked = {unit: bool(checks) for unit, checks in units}
-    chained = {}
-    for last, members in scan_chains(list(checked), checked, wanted).items():
-        choices = schedules.of(last.op.name)
-        kernel = (
-            None if choices.fuse is False else schedule_chain(chain_of(members, wanted), choices)
-        )
-        if kernel is not None:
-            chained.update(dict.fromkeys(members[:-1], None))
-            chained[last] = kernel
+def all_steps(units: Sequence[Unit], schedules: Schedules) -> list[Step]:
+    """The steps of all units, each after those that check it."""
     steps: list[Step] = []
     plans = Plans()
     of_check: dict[Kernel, Step] = {}
-    for unit, checks in units:
-        for n, k in enumerate(checks):
+    for unit in units:
+        for n, k in enumerate(unit.checks):
             if k not in of_check:
-                before = tuple([of_check[c] for c in checks[:n]])
+                before = tuple([of_check[c] for c in unit.checks[:n]])
                 of_check[k] = replace(kernel_step(k, plans), after=before)
                 steps.append(of_check[k])
-        if unit not in chained:
-            steps.extend(steps_of(unit, [of_check[k] for k in checks], schedules, plans))
-            continue
-        kernel = chained[unit]
-        if kernel is not None:
-            steps.append(kernel_step(kernel, plans))
+        if unit.loops is not None:
+            steps.append(kernel_step(unit.loops, plans))
+        else:
+            steps.extend(steps_of(unit, [of_check[k] for k in unit.checks], schedules, plans))
     return steps

@@ -42,7 +42,7 @@ LANES: Final = 16
 """Indices that a test folds side by side."""
 
 
-def with_checks(units: Sequence[Unit]) -> list[tuple[Unit, list[Kernel]]]:
+def with_checks(units: Sequence[Unit]) -> tuple[Unit, ...]:
     """The units of a call, each with the kernels that check its indices.
 
     What follows from a fact checked before is not checked again; a fact from which one follows
@@ -51,14 +51,15 @@ def with_checks(units: Sequence[Unit]) -> list[tuple[Unit, list[Kernel]]]:
     facts = [_unit_facts(u) for u in units]
     plan = _Plan(units, [f for found in facts for f in found])
     kernels: dict[Fact, Kernel] = {}
-    result: list[tuple[Unit, list[Kernel]]] = []
+    result: list[Unit] = []
     for n, (unit, found) in enumerate(zip(units, facts, strict=True)):
         checked = dict.fromkeys(g for f in found for g in plan.settle(f, n))
         new = [g for g in checked if g not in kernels]
         if new:
             kernels.update(dict.fromkeys(new, _kernel(unit, new)))
-        result.append((unit, list(dict.fromkeys(kernels[g] for g in checked))))
-    return result
+        checks = tuple(dict.fromkeys([kernels[g] for g in checked]))
+        result.append(replace(unit, checks=checks) if checks else unit)
+    return tuple(result)
 
 
 def _unit_facts(unit: Unit) -> list[Fact]:

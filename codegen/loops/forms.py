@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from tensorad.ir.tensor import Constant, Tensor, dim_expr
 from tensorad.ir.visit import postorder, reads
 from tensorad.passes import Form, NotComparedError
 
+Part = TypeVar("Part", bound=Hashable)
+"""What has kernels in a program."""
 SIZES: Final = (67, 9, 2)
 """What symbolic sizes are, the first with which a call is short enough and in range."""
 MOST_ELEMENTS: Final = 1 << 20
@@ -103,9 +106,7 @@ def _index_limits(every: Sequence[Stmt]) -> dict[Tensor, int]:
 
 def alone(kernel: Kernel) -> LoopProgram:
     """A program of one kernel, all that it reads given."""
-    made = dict.fromkeys((*kernel.writes, *kernel.scratch))
-    given = [t for t in kernel.reads if t not in made and not isinstance(t.op, Constant)]
-    return LoopProgram(tuple(given), kernel.writes, (kernel,))
+    return program_of((kernel,), kernel.writes)
 
 
 PROGRAM: Final[Form[object, LoopProgram]] = Form(
@@ -114,3 +115,67 @@ PROGRAM: Final[Form[object, LoopProgram]] = Form(
     compare=lambda context, before, after: loops_differ(before, after),
 )
 """All kernels of a program."""
+
+
+def program_of(kernels: Sequence[Kernel], outputs: Sequence[Tensor]) -> LoopProgram:
+    """A program of kernels in order, all that they read and do not make given."""
+    made = {t: None for k in kernels for t in (*k.writes, *k.scratch)}
+    read = dict.fromkeys(t for k in kernels for t in k.reads)
+    given = [t for t in read if t not in made and not isinstance(t.op, Constant)]
+    return LoopProgram(tuple(given), tuple(outputs), tuple(kernels))
+
+
+def changes_differ(
+    before: Sequence[Part], after: Sequence[Part], written: Callable[[Part], Sequence[Kernel]]
+) -> str:
+    """In what the new parts of a program differ from those whose tensors they store.
+
+    Args:
+        written: the kernels of a part.
+    Raises:
+        NotComparedError: none differs, and some of them take too long.
+    """
+    stay, old = dict.fromkeys(after), dict.fromkeys(before)
+    gone = {p: list(written(p)) for p in before if p not in stay}
+    maker = {t: p for p, kernels in gone.items() for k in kernels for t in k.writes}
+    reason = ""
+    for p in after:
+        if p in old:
+            continue
+        made = program_of(list(written(p)), [])
+        stored = [t for k in made.kernels for t in k.writes if t in maker]
+        if not stored:
+            return f"{', '.join([k.name for k in made.kernels])} stores nothing of what was stored"
+        needed = _makers(stored, maker, gone, made.inputs)
+        want = program_of([k for q in gone if q in needed for k in gone[q]], stored)
+        given = tuple(dict.fromkeys((*want.inputs, *made.inputs)))
+        try:
+            found = loops_differ(
+                replace(want, inputs=given), replace(made, inputs=given, outputs=want.outputs)
+            )
+        except NotComparedError as error:
+            reason = str(error)
+            continue
+        if found:
+            return found
+    if reason:
+        raise NotComparedError(reason)
+    return ""
+
+
+def _makers(
+    stored: Sequence[Tensor],
+    maker: Mapping[Tensor, Part],
+    gone: Mapping[Part, Sequence[Kernel]],
+    given: Sequence[Tensor],
+) -> dict[Part, None]:
+    """The parts that stored these tensors, and what those need beside what is given."""
+    found: dict[Part, None] = {}
+    beside = dict.fromkeys(given)
+    todo = list(stored)
+    while todo:
+        p = maker.get(todo.pop())
+        if p is not None and p not in found:
+            found[p] = None
+            todo.extend([t for k in gone[p] for t in k.reads if t not in beside])
+    return found

@@ -6,10 +6,13 @@ In one loop over rows, the states of a few rows stay in cache between the two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
+from tensorad.codegen.directives import Schedules
 from tensorad.codegen.in_place_scatters import Unit
-from tensorad.codegen.scan.schedule import ROWS
+from tensorad.codegen.loops.ir import Kernel
+from tensorad.codegen.scan.schedule import ROWS, schedule_chain
 from tensorad.codegen.scan.vector_rows import Chain
 from tensorad.ir.analysis.sizes import fixed_elements
 from tensorad.ir.tensor import Scan, Tensor
@@ -19,13 +22,37 @@ NEAR_BYTES: Final = 1 << 18
 """What the states of the rows side by side may fill."""
 
 
-def scan_chains(
-    units: Sequence[Unit], checked: Mapping[Unit, bool], wanted: Iterable[Tensor]
-) -> dict[Unit, tuple[Unit, ...]]:
+def with_chains(
+    units: Sequence[Unit], wanted: Sequence[Tensor], schedules: Schedules
+) -> tuple[Unit, ...]:
+    """The units, those of a chain as its last one, with the loops of all of them.
+
+    Args:
+        wanted: tensors that must be stored.
+    """
+    loops: dict[Unit, Kernel | None] = {}
+    for last, members in scan_chains(units, wanted).items():
+        choices = schedules.of(last.op.name)
+        if choices.fuse is False:
+            continue
+        kernel = schedule_chain(chain_of(members, wanted), choices)
+        if kernel is not None:
+            loops.update(dict.fromkeys(members[:-1], None))
+            loops[last] = kernel
+    result: list[Unit] = []
+    for u in units:
+        kernel = loops.get(u)
+        if kernel is not None:
+            result.append(replace(u, live=kernel.writes, loops=kernel))
+        elif u not in loops:
+            result.append(u)
+    return tuple(result)
+
+
+def scan_chains(units: Sequence[Unit], wanted: Iterable[Tensor]) -> dict[Unit, tuple[Unit, ...]]:
     """The last unit of each chain, with all its units in order.
 
     Args:
-        checked: whether a unit's indices have to be checked when it runs.
         wanted: tensors that must be stored.
     """
     readers: dict[Tensor, dict[Unit, None]] = {}
@@ -38,7 +65,7 @@ def scan_chains(
     for u in units:
         for before in dict.fromkeys([maker[t] for t in u.inputs() if t in maker]):
             members = chains.get(before, (before,))
-            if _follows(u, members, readers, kept) and not checked[u]:
+            if _follows(u, members, readers, kept) and not u.checks:
                 chains.pop(before, None)
                 chains[u] = (*members, u)
                 break

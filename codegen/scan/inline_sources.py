@@ -12,44 +12,37 @@ from typing import Final
 from tensorad.codegen.cost.operation_costs import operations
 from tensorad.codegen.directives import OPEN, Schedules
 from tensorad.codegen.in_place_scatters import Unit
-from tensorad.codegen.loops.ir import Kernel
 from tensorad.ir.expr import Expr, Reduce
 from tensorad.ir.tensor import Compute, Scan, Tensor
 from tensorad.ir.visit import postorder, reads, substitute, substitute_all
 
 MOST_OPERATIONS: Final = 2
 """Operations of a formula that scans forward and backward both repeat."""
-Checked = tuple[Unit, Sequence[Kernel]]
 
 
 def with_sources(
-    units: Sequence[Checked], wanted: Iterable[Tensor], schedules: Schedules
-) -> list[Checked]:
+    units: Sequence[Unit], wanted: Iterable[Tensor], schedules: Schedules
+) -> tuple[Unit, ...]:
     """The units with such formulas inside of the scans that read them.
 
     Args:
-        units: with the kernels that check their indices.
         wanted: tensors that must be stored.
     """
     kept = dict.fromkeys(wanted)
-    readers: dict[Tensor, list[Checked]] = {}
-    for u, checks in units:
+    readers: dict[Tensor, list[Unit]] = {}
+    for u in units:
         for t in u.inputs():
-            readers.setdefault(t, []).append((u, checks))
+            readers.setdefault(t, []).append(u)
     formulas: dict[Tensor, Compute] = {}
-    for u, checks in units:
+    for u in units:
         op = u.op
-        if checks or len(u.parts) > 1 or not isinstance(op, Compute) or not _is_short(op):
+        if u.checks or len(u.parts) > 1 or not isinstance(op, Compute) or not _is_short(op):
             continue
         if schedules.of(op.name) is not OPEN:
             continue
         if all(t not in kept and _all_take(t, readers.get(t, ()), schedules) for t in u.live):
             formulas.update(dict.fromkeys(u.live, op))
-    result: list[Checked] = []
-    for u, checks in units:
-        if u.live[0] not in formulas:
-            result.append((_inlined(u, formulas), checks))
-    return result
+    return tuple([_inlined(u, formulas) for u in units if u.live[0] not in formulas])
 
 
 def _is_short(op: Compute) -> bool:
@@ -59,11 +52,11 @@ def _is_short(op: Compute) -> bool:
     return operations(op.bodies) <= MOST_OPERATIONS and len(reads(*op.bodies)) <= MOST_OPERATIONS
 
 
-def _all_take(t: Tensor, readers: Sequence[Checked], schedules: Schedules) -> bool:
+def _all_take(t: Tensor, readers: Sequence[Unit], schedules: Schedules) -> bool:
     """Whether all that read a tensor are scans, at their steps."""
-    for u, checks in readers:
+    for u in readers:
         op = u.op
-        if checks or len(u.parts) > 1 or not isinstance(op, Scan) or op.cell is not None:
+        if u.checks or len(u.parts) > 1 or not isinstance(op, Scan) or op.cell is not None:
             return False
         if op.combiner.is_sum or schedules.of(op.name).fuse is False:
             return False  # what a sum adds decides how it is rounded

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorad import config
-from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.index_checks.insert import with_checks
 from tensorad.codegen.loops.ir import Kernel, LoopProgram, Stmt, Store
-from tensorad.codegen.lower import lower_program, needed_ops
+from tensorad.codegen.lower import lower_program, single_units
 from tensorad.codegen.runtime.arena import Array
 from tensorad.compiled import CompiledFunction
 from tensorad.ir.cached import cached_property
@@ -160,8 +159,8 @@ class Direct:
 
     def _checks(self, inputs: Sequence[Tensor]) -> list[Kernel]:
         """Checks of the reads by data in the formulas the values come from."""
-        units = [Unit((op,), live) for op, live in needed_ops(self.outputs, inputs)]
-        return list(dict.fromkeys(k for _, checks in with_checks(units) for k in checks))
+        units = with_checks(single_units(self.outputs, inputs))
+        return list(dict.fromkeys(k for u in units for k in u.checks))
 
 
 def _structure_loops(

@@ -146,10 +146,10 @@ ROWS: dict[str, dict[str, set[str]]] = {
     "codegen": {
         ".": set(),
         "directives.py": set(),
-        "in_place_scatters.py": set(),
         "model.py": set(),
         "target": {"model.py"},
         "loops": {"model.py"},
+        "in_place_scatters.py": {"loops", "directives.py"},
         "nest": {"model.py", "loops"},
         "cost": {"model.py", "loops", "nest", "target", "directives.py"},
         # from nests to loops
@@ -170,6 +170,14 @@ ROWS: dict[str, dict[str, set[str]]] = {
             "scan",
         },
         "index_checks": {"loops", "nest", "in_place_scatters.py", "caches"},
+        "plain_loops.py": {"loops", "nest", "scan", "in_place_scatters.py"},
+        "unit_passes.py": {
+            "loops",
+            "scan",
+            "index_checks",
+            "in_place_scatters.py",
+            "plain_loops.py",
+        },
         "lower.py": {
             *_NESTS,
             "directives.py",
@@ -177,7 +185,8 @@ ROWS: dict[str, dict[str, set[str]]] = {
             "caches",
             "scan",
             "fusion",
-            "index_checks",
+            "plain_loops.py",
+            "unit_passes.py",
         },
         # from loops to machine code
         "llvm": {*_NESTS, "target"},

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -16,13 +16,19 @@ import numpy as np
 import tensorad as ta
 from tensorad.codegen.caches.kernel_passes import KERNEL_PASSES
 from tensorad.codegen.caches.multiversion import Versions
-from tensorad.codegen.loops.ir import For, Stmt, Store
+from tensorad.codegen.fusion.fusion_passes import FUSION_PASSES, TILING_PASSES, Steps
+from tensorad.codegen.fusion.items import Item
+from tensorad.codegen.fusion.steps import item_step
+from tensorad.codegen.in_place_scatters import Lowering
+from tensorad.codegen.loops.ir import For, Kernel, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.substitute import placed
+from tensorad.codegen.lower import PROGRAM_PASSES, RESULT_PASSES
 from tensorad.codegen.nest.ir import substitute_nest
 from tensorad.codegen.splitting.nest_passes import NEST_PASSES, Pieces
+from tensorad.codegen.unit_passes import UNIT_PASSES, Units
 from tensorad.ir.expr import ONE, Axis, Expr, add, axis, const, sub
 from tensorad.ir.reference.interpret import interpret
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Compute, Tensor
 from tensorad.ir.visit import substitute
 from tensorad.passes import Pass
 from tensorad.simplify.zeros.passes import NONZERO_PASSES
@@ -100,10 +106,87 @@ def _without_turns(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return (*others, replace(last, axis=never, body=inside))
 
 
+def other_formula(context: Lowering, units: Units) -> Units:
+    """One more, in the first compute."""
+    return _with_bodies_of_first(units, lambda op: tuple([_plus(b) for b in op.bodies]))
+
+
+def mirrored_formula(context: Lowering, units: Units) -> Units:
+    """The first compute from its last element to its first one."""
+    return _with_bodies_of_first(units, lambda op: _mirrored(op.axes, op.bodies))
+
+
+def _mirrored(axes: Sequence[Axis], bodies: Sequence[Expr]) -> tuple[Expr, ...]:
+    return tuple([mirrored(axes, b) for b in bodies])
+
+
+def _with_bodies_of_first(units: Units, change: Callable[[Compute], tuple[Expr, ...]]) -> Units:
+    at, op = next((n, u.op) for n, u in enumerate(units) if isinstance(u.op, Compute))
+    assert isinstance(op, Compute)
+    other = replace(units[at], parts=(replace(op, bodies=change(op)),))
+    return (*units[:at], other, *units[at + 1 :])
+
+
+def other_step(context: Lowering, steps: Steps) -> Steps:
+    """One more, in the first step that is a compute."""
+    return _with_first_item(steps, lambda i: tuple([_plus(b) for b in i.bodies]))
+
+
+def mirrored_step(context: Lowering, steps: Steps) -> Steps:
+    """The first step that is a compute from its last element to its first one."""
+    return _with_first_item(steps, lambda i: _mirrored(i.axes, i.bodies))
+
+
+def _with_first_item(steps: Steps, change: Callable[[Item], tuple[Expr, ...]]) -> Steps:
+    at, item = next((n, s.item) for n, s in enumerate(steps) if s.item is not None)
+    s = steps[at]
+    other = item_step(replace(item, bodies=change(item)), s.plans, s.after)
+    return [*steps[:at], other, *steps[at + 1 :]]
+
+
+def other_kernel(context: object, kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
+    """One more, wherever a kernel stores."""
+    return tuple([replace(k, body=_plus_one(k.body)) for k in kernels])
+
+
+def lost_loops(context: object, kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
+    """The last loop of each kernel makes no turn."""
+    return tuple([replace(k, body=_without_turns(k.body)) for k in kernels])
+
+
+def other_program(context: object, program: LoopProgram) -> LoopProgram:
+    """One more, wherever a kernel stores."""
+    return replace(program, kernels=other_kernel(context, program.kernels))
+
+
+def idle_program(context: object, program: LoopProgram) -> LoopProgram:
+    """The last loop of each kernel makes no turn."""
+    return replace(program, kernels=lost_loops(context, program.kernels))
+
+
+def other_results(context: object, results: Sequence[Tensor]) -> list[Tensor]:
+    """One more, everywhere."""
+    return [_of_elements(t, lambda i, t=t: _plus(t[i])) for t in results]
+
+
+def mirrored_results(context: object, results: Sequence[Tensor]) -> list[Tensor]:
+    """From the last element to the first one."""
+    return [_of_elements(t, lambda i, t=t: t[t.shape[0] - 1 - i[0], *i[1:]]) for t in results]
+
+
+def _of_elements(t: Tensor, element: Callable[..., Expr]) -> Tensor:
+    return ta.compute(t.shape, lambda *i: element(i), name=t.name)
+
+
 MISTAKES: Final[tuple[tuple[Sequence[Pass[Any, Any]], tuple[Mistake, Mistake]], ...]] = (
     (NONZERO_PASSES, (other_constant, mirrored)),
     (NEST_PASSES, (other_sum, lost_row)),
     (KERNEL_PASSES, (other_store, lost_loop)),
+    (RESULT_PASSES, (other_results, mirrored_results)),
+    (UNIT_PASSES, (other_formula, mirrored_formula)),
+    (FUSION_PASSES, (other_step, mirrored_step)),
+    (TILING_PASSES, (other_kernel, lost_loops)),
+    (PROGRAM_PASSES, (other_program, idle_program)),
 )
 PLANTED: Final = [(p, m) for passes, mistakes in MISTAKES for p in passes for m in mistakes]
 

@@ -7,19 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tensorad.codegen.directives import Given, schedules
-from tensorad.codegen.fusion.fuse import fuse_units
+from tensorad.codegen.fusion.fusion_passes import fuse_units
+from tensorad.codegen.in_place_scatters import Lowering
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import For, If, Kernel, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import expressions, statements
-from tensorad.codegen.lower import needed_units
+from tensorad.codegen.lower import single_units
 from tensorad.codegen.nest.ir import Nest, nest_of, simplify_nest
 from tensorad.codegen.schedule.emit import emit_nest
 from tensorad.codegen.schedule.nest_plan import Plan
+from tensorad.codegen.unit_passes import CHECK_INDICES, UNIT_PASSES, UNITS
 from tensorad.ir.expr import Expr
 from tensorad.ir.reference.interpret import interpret, storage_dtype
 from tensorad.ir.tensor import Compute, Constant, Tensor, outputs
 from tensorad.ir.visit import postorder, reads
+from tensorad.passes import run_passes
 
 Array = np.ndarray
 
@@ -128,5 +131,7 @@ def fused(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], choices: Given = None
 ) -> list[Kernel]:
     """The kernels of a program before anything is decided about memory."""
-    units = [(u, list[Kernel]()) for u in needed_units(outputs, inputs)]
-    return list(fuse_units(units, outputs, schedules(choices)))
+    lowering = Lowering(tuple(inputs), tuple(outputs), schedules(choices))
+    passes = [p for p in UNIT_PASSES if p is not CHECK_INDICES]
+    units = run_passes(passes, lowering, single_units(outputs, inputs), UNITS)
+    return list(fuse_units(units, lowering))

@@ -9,7 +9,7 @@ import pytest
 
 from tensorad import te
 from tensorad.codegen.directives import OPEN, Choices, Schedules
-from tensorad.codegen.fusion import fuse
+from tensorad.codegen.fusion import fusion_passes
 from tensorad.codegen.fusion.contractions_in_rows import emit_rows, in_rows, plan_rows
 from tensorad.codegen.fusion.epilogues import at_own_place, is_formula, with_epilogues
 from tensorad.codegen.fusion.equal_groups import pair_key
@@ -21,10 +21,10 @@ from tensorad.codegen.fusion.row_block_fusion import fuse_row_blocks
 from tensorad.codegen.fusion.row_block_sums import one_by_one
 from tensorad.codegen.fusion.row_groups import joined, lone, may_join
 from tensorad.codegen.fusion.steps import Step, all_steps, kernel_step, may_fuse
-from tensorad.codegen.in_place_scatters import join
+from tensorad.codegen.in_place_scatters import Lowering, join
 from tensorad.codegen.loops.ir import For, Kernel, LoopProgram
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
-from tensorad.codegen.lower import needed_ops, needed_units
+from tensorad.codegen.lower import needed_units, single_units
 from tensorad.codegen.schedule.sums_in_memory import emit_sums_in_memory
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import FLOAT64
@@ -49,8 +49,7 @@ V = te.placeholder((M,), "float64", name="V")
 
 
 def steps_of(*wanted: Tensor, choices: Choices = OPEN) -> list[Step]:
-    units = [(u, list[Kernel]()) for u in needed_units(wanted, [X, W, V])]
-    return all_steps(units, wanted, Schedules(choices))
+    return all_steps(needed_units(wanted, [X, W, V]), Schedules(choices))
 
 
 def product() -> Tensor:
@@ -115,8 +114,7 @@ def test_groups_share_the_rows_that_all_reads_keep() -> None:
 def test_items_of_equal_formulas_have_one_key() -> None:
     def scaled(x: Tensor, factor: float) -> list[Step]:
         y = te.compute((M, M), lambda i, j: x[i, j] * factor, name="Y")
-        units = [(u, list[Kernel]()) for u in needed_units([y], [x])]
-        return all_steps(units, [y], Schedules())
+        return all_steps(needed_units([y], [x]), Schedules())
 
     items = [scaled(W, 2.0), scaled(te.placeholder((M, M), "float64"), 2.0), scaled(W, 3.0)]
     keys = []
@@ -177,10 +175,9 @@ def stencils(rows: int) -> tuple[Tensor, Tensor]:
 def test_large_stencils_run_in_one_loop_over_blocks(rows: int, count: int) -> None:
     u, b = stencils(rows)
     with described("l1=512,l2=2048,l3=4096"):
-        units = [(x, list[Kernel]()) for x in needed_units([b], [u])]
-        steps = all_steps(units, [b], Schedules())
+        steps = all_steps(needed_units([b], [u]), Schedules())
         kernels = [k for s in steps for k in s.written()]
-        made = list(join_stencils(kernels, steps, [b], Schedules()))
+        made = list(join_stencils(kernels, {steps[0].writes[0]: {b: None}}, {b: None}, Schedules()))
     assert (len(kernels), len(made)) == (2, count)
     values(made, [b], u)
 
@@ -188,12 +185,13 @@ def test_large_stencils_run_in_one_loop_over_blocks(rows: int, count: int) -> No
 def test_sums_over_rows_run_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradients of a layer normalisation: two sums over rows, and the rows themselves."""
     wanted, given = normalised(2048, 256)
-    units = [(u, list[Kernel]()) for u in needed_units(wanted, given)]
+    units = needed_units(wanted, given)
+    lowering = Lowering(tuple(given), tuple(wanted), Schedules())
     with described("l2=262144"):
-        steps = all_steps(units, wanted, Schedules())
+        steps = all_steps(units, Schedules())
         joined_steps = join_siblings(steps)
-        monkeypatch.setattr(fuse, "fuse_row_blocks", lambda kernels, _: kernels)
-        kernels = list(fuse.fuse_units(units, wanted, Schedules()))
+        monkeypatch.setattr(fusion_passes, "TILING_PASSES", ())
+        kernels = list(fusion_passes.fuse_units(units, lowering))
         made = list(fuse_row_blocks(kernels, Schedules()))
         apart = list(fuse_row_blocks(kernels, Schedules(Choices(fuse=False))))
     assert len(joined_steps) < len(steps)
@@ -209,8 +207,7 @@ def test_stores_over_the_points_of_a_sum_ride_with_it() -> None:
     same = te.compute((rows, columns), lambda i, j: te.exp(x[i, j]) * 2.0, name="Y")
     other = te.compute((rows, columns), lambda i, j: te.exp(x[rows - 1 - i, j]) * 2.0, name="Y")
     for y, fewer in ((same, 1), (other, 0)):
-        units = [(u, list[Kernel]()) for u in needed_units([s, y], [x, h])]
-        steps = all_steps(units, [s, y], Schedules())
+        steps = all_steps(needed_units([s, y], [x, h]), Schedules())
         assert len(fuse_stores(steps)) == len(steps) - fewer
 
 
@@ -234,10 +231,10 @@ def test_scatters_go_on_where_their_start_was_made() -> None:
     update = Update((a,), read(V, (a,)))
     op = Scatter("S", (M,), FLOAT64, (a,), (update,), sum_combiner(FLOAT64), zero)
     (t,) = outputs(op)
-    needed = list(needed_ops([t], [V]))
-    (unit,) = join(needed, [t])
+    units = single_units([t], [V])
+    (unit,) = join(units, [t])
     assert [p.name for p in unit.parts] == ["Z", "S"]
-    assert len(join(needed, [t, zero])) == 2  # it is wanted as it was
+    assert len(join(units, [t, zero])) == 2  # it is wanted as it was
 
 
 def test_kernels_of_equal_loops_take_other_tensors() -> None:

@@ -87,8 +87,8 @@ def test_neighbours_are_tested_by_their_ends() -> None:
 def test_what_was_checked_is_not_checked_again() -> None:
     first, second = rows(), rows(2, 5)
     units = with_checks(needed_units([first, second], [TABLE, PICK]))
-    made = [k for _, kernels in units for k in kernels]
+    made = [k for u in units for k in u.checks]
     assert len(dict.fromkeys(made)) == 1
     assert sum([isinstance(s, Check) for s in statements(made[0].body)]) == 1
     safe = te.compute((9, 4), lambda i, j: TABLE[i, j], name="S")
-    assert [len(kernels) for _, kernels in with_checks(needed_units([safe], [TABLE]))] == [0]
+    assert [len(u.checks) for u in with_checks(needed_units([safe], [TABLE]))] == [0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,9 @@ import tensorad as ta
 from tensorad import te
 from tensorad.codegen.directives import OPEN, Choices, Schedules
 from tensorad.codegen.in_place_scatters import Unit
+from tensorad.codegen.loops.ir import Kernel
 from tensorad.codegen.lower import needed_units
-from tensorad.codegen.scan.chains import chain_of, scan_chains
+from tensorad.codegen.scan.chains import chain_of, scan_chains, with_chains
 from tensorad.codegen.scan.inline_sources import with_sources
 from tensorad.codegen.scan.parts import scan_parts
 from tensorad.codegen.scan.schedule import schedule_chain, schedule_scan
@@ -57,21 +59,17 @@ def test_rows_take_lanes_where_their_steps_are_the_same() -> None:
     assert backwards.steps[0].name == "s"
 
 
-def product_gradient() -> tuple[list[Unit], Tensor]:
+def product_gradient() -> tuple[tuple[Unit, ...], Tensor]:
     k = te.reduce_axis((0, 7), "k")
     y = te.compute((6,), lambda i: te.prod(X[i, k], axis=k), "Y")
     (dx,) = ta.vjp(y, [X], H)
     return needed_units([dx], [X, H]), dx
 
 
-def chains_in(units: Sequence[Unit], wanted: Sequence[Tensor]) -> dict[Unit, tuple[Unit, ...]]:
-    return scan_chains(units, dict.fromkeys(units, False), wanted)
-
-
 def test_a_scan_backwards_follows_the_scan_whose_states_it_reads() -> None:
     units, dx = product_gradient()
     scans = [u for u in units if isinstance(u.op, Scan)]
-    ((last, members),) = chains_in(units, [dx]).items()
+    ((last, members),) = scan_chains(units, [dx]).items()
     assert members == tuple(scans)
     assert last is scans[-1]
     chain = chain_of(members, [dx])
@@ -80,6 +78,11 @@ def test_a_scan_backwards_follows_the_scan_whose_states_it_reads() -> None:
     assert set(chain.inside) == {s for s in units[0].live if s not in kernel.writes}
     assert not set(chain.inside) & set(kernel.writes)
     check_kernel(kernel, X, H)
+    *others, whole = with_chains(units, [dx], Schedules())
+    assert others == [u for u in units if u not in members]
+    assert whole.loops is not None
+    assert set(whole.live) == set(kernel.writes)
+    check_kernel(whole.loops, X, H)
 
 
 def test_states_that_others_read_end_no_chain() -> None:
@@ -87,14 +90,15 @@ def test_states_that_others_read_end_no_chain() -> None:
     turned = te.compute((7, 6), lambda j, i: y[i, j])
     z = te.scan(turned, 1)
     units = needed_units([z], [X])
-    assert chains_in(units, [z]) == {}
-    checked = dict.fromkeys(product_gradient()[0], True)
-    assert scan_chains(list(checked), checked, []) == {}
+    assert scan_chains(units, [z]) == {}
+    check = Kernel("check", (), (), ())
+    checked = [replace(u, checks=(check,)) for u in product_gradient()[0]]
+    assert scan_chains(checked, []) == {}
 
 
 def test_light_scans_have_no_strips_of_rows() -> None:
     units, dx = product_gradient()
-    ((_, members),) = chains_in(units, [dx]).items()
+    ((_, members),) = scan_chains(units, [dx]).items()
     assert schedule_row_tiles(chain_of(members, [dx]), Choices(vector=False)) is None
 
 
@@ -108,12 +112,12 @@ def test_formulas_that_only_scans_read_are_taken_in(
     doubled = te.compute((6, 7), lambda i, j: X[i, j] * 2.0 - 1.0, "D")
     y = te.scan(doubled, 1, combiner)
     stored = [y, doubled] if wanted else [y]
-    units = [(u, ()) for u in needed_units(stored, [X])]
+    units = needed_units(stored, [X])
     found = with_sources(units, stored, Schedules())
     assert len(found) == count
     assert (len(units), len(found) < len(units)) == (2, count == 1)
-    op = found[-1][0].op
+    op = found[-1].op
     assert isinstance(op, Scan)
-    assert (X in found[-1][0].inputs()) == (count == 1)
+    assert (X in found[-1].inputs()) == (count == 1)
     if count == 1:
-        check_kernel(schedule_scan(op, found[-1][0].live, OPEN), X)
+        check_kernel(schedule_scan(op, found[-1].live, OPEN), X)
