@@ -114,31 +114,53 @@ class ScalarFunction:
         return e
 
     def _partials(self, value: Param, params: tuple[Param, ...]) -> Partials:
-        _check_call(f"the partials of {self.name}", self.derivatives, 1 + len(params))
-        given = self.derivatives(value, *params)
-        many = isinstance(given, (tuple, list))
-        parts = tuple(given) if many else (given,)
-        if len(parts) != len(params):
-            raise GradError(
-                f"the partials of {self.name} are {len(parts)}, but it takes {len(params)} "
-                f"{'argument' if len(params) == 1 else 'arguments'}.",
-                hint="return one partial per argument, None where it is zero.",
-            )
-        own = (value, *params)
-        return tuple([self._partial(n, p, own) for n, p in enumerate(parts)])
+        made = partials_given(self.name, self.derivatives, value, params)
+        for n, partial in enumerate(made):
+            if partial is not None:
+                _check_own(f"partial {n} of {self.name}", partial, (value, *params))
+        return made
 
-    def _partial(self, n: int, partial: object, own: tuple[Param, ...]) -> Expr | None:
-        if partial is None or not own[1 + n].dtype.is_float:
-            return None
-        e = element(f"partial {n} of {self.name}", partial, own[1 + n].dtype, GradError)
-        _check_own(f"partial {n} of {self.name}", e, own)
-        if not e.dtype.is_float:
-            raise GradError(
-                f"partial {n} of {self.name} is of dtype {e.dtype}; it must be a float.",
-                where=excerpt(e),
-                hint="convert it: .astype('float32'); a zero partial is None.",
-            )
-        return cast(e, own[0].dtype)
+
+def partials_given(
+    name: str, derivatives: Callable[..., Any], value: Expr, args: Sequence[Expr]
+) -> Partials:
+    """What a user's function of derivatives says: an expression of a float for each argument.
+
+    Raises:
+        GradError: it cannot be called so, or gives something else.
+    """
+    if not takes(derivatives, 1 + len(args)):
+        raise GradError(
+            f"the partials of {name} cannot be called with the value and {_arguments(len(args))}.",
+            hint="write partials=lambda y, a, b: (dy_da, dy_db): y is the function's value.",
+        )
+    given = derivatives(value, *args)
+    many = isinstance(given, (tuple, list))
+    parts = tuple(given) if many else (given,)
+    if len(parts) != len(args):
+        raise GradError(
+            f"the partials of {name} are {len(parts)}, but it takes {_arguments(len(args))}.",
+            hint="return one partial per argument, None where it is zero.",
+        )
+    partials = [
+        _partial(f"partial {n} of {name}", p, a.dtype)
+        for n, (p, a) in enumerate(zip(parts, args, strict=True))
+    ]
+    return tuple([None if p is None else cast(p, value.dtype) for p in partials])
+
+
+def _partial(what: str, partial: object, like: DType) -> Expr | None:
+    """A partial derivative by an argument of this dtype; None is zero."""
+    if partial is None or not like.is_float:
+        return None
+    e = element(what, partial, like, GradError)
+    if not e.dtype.is_float:
+        raise GradError(
+            f"{what} is of dtype {e.dtype}; it must be a float.",
+            where=excerpt(e),
+            hint="convert it: .astype('float32'); a zero partial is None.",
+        )
+    return e
 
 
 def _decorated(module: str, name: str) -> object:
@@ -160,28 +182,29 @@ def _check_own(what: str, e: Expr, own: Sequence[Param]) -> None:
         )
 
 
-def _check_call(what: str, function: Callable[..., Any], count: int) -> None:
+def _arguments(count: int) -> str:
+    return f"{count} argument" if count == 1 else f"{count} arguments"
+
+
+def takes(function: object, count: int) -> bool:
+    """Whether something can be called with so many arguments; of a builtin its call will tell."""
     try:
-        inspect.signature(function).bind(*range(count))
+        inspect.signature(function).bind(*range(count))  # type: ignore[arg-type]  # no function: TypeError
     except TypeError:
-        raise GradError(
-            f"{what} cannot be called with the value and {count - 1} "
-            f"{'argument' if count == 2 else 'arguments'}.",
-            hint="write partials=lambda y, a, b: (dy_da, dy_db): y is the function's value.",
-        ) from None
-    except ValueError:  # a builtin without a signature: the call itself will tell
-        return
+        return False
+    except ValueError:  # a builtin without a signature
+        return True
+    return True
 
 
 def _parameter_names(name: str, formula: Callable[..., Any], count: int) -> tuple[str, ...]:
-    try:
-        inspect.signature(formula).bind(*range(count))
-        parameters = list(inspect.signature(formula).parameters.values())
-    except TypeError:
+    if not takes(formula, count):
         raise DefinitionError(
-            f"{name} cannot be called with {count} {'argument' if count == 1 else 'arguments'}.",
+            f"{name} cannot be called with {_arguments(count)}.",
             hint="give it as many arguments as its formula has parameters.",
-        ) from None
+        )
+    try:
+        parameters = list(inspect.signature(formula).parameters.values())
     except ValueError:  # a builtin without a signature
         parameters = []
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol, overload
 
 from tensorad.errors import DefinitionError, DTypeError
@@ -12,14 +13,17 @@ from tensorad.ir.arrays.elementwise import (
     compute_axes,
     elementwise,
 )
+from tensorad.ir.arrays.ufuncs import own_name
 from tensorad.ir.dtypes import BOOL, WEAK_INT
-from tensorad.ir.elementary.table import Elementary, register
-from tensorad.ir.expr import FUNCTIONS, Expr, Number, call
+from tensorad.ir.elementary.cost import OperationCost
+from tensorad.ir.elementary.table import Elementary, Partials, register
+from tensorad.ir.expr import FUNCTIONS, OPERATIONS, Expr, Number, call
 from tensorad.ir.expr import select as select_expr
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import free_leaves
 from tensorad.ir.weak import settled
 from tensorad.te.checks import element, excerpt, operand
+from tensorad.te.functions import partials_given, takes
 
 Scalar = Expr | Number
 
@@ -80,11 +84,47 @@ def elementary_function(row: Elementary) -> Any:
     A function that formulas can write needs no machine code: see `scalar_function`.
 
     Args:
-        row: all that is known of it; it stands in the table from now on.
+        row: all that is known of it; it stands in the table from now on. Its partials may be what
+            those of `scalar_function` may be.
     Raises:
-        DefinitionError: its name is no identifier, or taken.
+        DefinitionError: it is no record of a function of one or two floats, or its name is no
+            identifier or taken, by a function of NumPy that formulas have included.
+    Example:
+        softsign = te.elementary_function(te.Elementary(
+            name="softsign",
+            meaning="x / (1 + |x|).",
+            value=lambda x: x / (1 + np.abs(x)),
+            partials=lambda y, x: (1 - abs(y)) ** 2,
+            code=lambda w, x: w.div(x, w.add(w.const(1.0), w.intrinsic("fabs", x))),
+            sampled=(-10, 10)))
     """
-    register(row)
+    if not isinstance(row, Elementary):
+        raise DefinitionError(
+            f"elementary_function takes an Elementary, got {type(row).__name__}.",
+            hint="te.Elementary(name=..., meaning=..., value=..., partials=..., code=..., ...).",
+        )
+    what = f"the function {row.name}"
+    if row.arity not in (1, 2):
+        raise DefinitionError(f"{what} must take 1 or 2 arguments, got arity={row.arity!r}.")
+    if not isinstance(row.cost, OperationCost):
+        raise DefinitionError(f"the cost of {what} must be an OperationCost, got {row.cost!r}.")
+    own = ("a", "b")[: row.arity]
+    for field, names in (("value", own), ("partials", ("y", *own)), ("code", ("w", *own))):
+        if not takes(getattr(row, field), len(names)):
+            raise DefinitionError(
+                f"the {field} of {what} must be a function ({', '.join(names)}) -> ...",
+            )
+    if row.ufunc and own_name(row.ufunc) in (*FUNCTIONS, *OPERATIONS):
+        raise DefinitionError(
+            f"np.{row.ufunc} is a function of formulas already.",
+            hint=f"leave out ufunc={row.ufunc!r}, or give another one.",
+        )
+    given = row.partials
+
+    def partials(y: Expr, *args: Expr) -> Partials:
+        return partials_given(row.name, given, y, args)
+
+    register(replace(row, partials=partials))
     return _made(row.name, row.meaning, row.arity)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -13,9 +13,10 @@ import tensorad as ta
 from tensorad import te
 from tensorad.codegen.cost.operation_costs import operations
 from tensorad.codegen.runtime import kernel_cache
-from tensorad.errors import DefinitionError
+from tensorad.errors import DefinitionError, GradError
 from tensorad.ir.elementary.table import FUNCTIONS, is_costly
 from tensorad.ir.expr import Expr, call
+from tensorad.ir.tensor import Tensor
 from tensorad.simplify.sympy_bridge import latex
 from tensorad.te.scalars import Unary
 
@@ -90,5 +91,80 @@ def test_its_name_must_be_new_and_an_identifier() -> None:
     for name in ("softsign", "exp", "add"):
         with pytest.raises(DefinitionError, match=f"there is a function {name} already"):
             te.elementary_function(te.Elementary(**{**vars(SOFTSIGN), "name": name}))
-    with pytest.raises(DefinitionError, match="needs an identifier for a name, got 'a b'"):
-        te.elementary_function(te.Elementary(**{**vars(SOFTSIGN), "name": "a b"}))
+    for name in ("a b", "", "lambda", 3):
+        with pytest.raises(DefinitionError, match=f"needs an identifier for a name, got {name!r}"):
+            te.elementary_function(te.Elementary(**{**vars(SOFTSIGN), "name": name}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arity": 3}, "the function other must take 1 or 2 arguments, got arity=3"),
+        ({"arity": 2}, r"the value of the function other must be a function (a, b) -> ..."),
+        ({"value": None}, "the value of the function other must be a function (a) -> ..."),
+        ({"partials": lambda y: y}, "the partials of the function other must be a function (y, a)"),
+        ({"code": None}, "the code of the function other must be a function (w, a) -> ..."),
+        ({"cost": 7}, "the cost of the function other must be an OperationCost, got 7"),
+        ({"ufunc": "exp"}, "np.exp is a function of formulas already"),
+        ({"ufunc": "absolute"}, "np.absolute is a function of formulas already"),
+        ({"ufunc": "arcsinh"}, "np.arcsinh is a function of formulas already"),
+    ],
+)
+def test_a_wrong_record_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(DefinitionError, match=re.escape(message)):
+        te.elementary_function(te.Elementary(**{**vars(SOFTSIGN), "name": "other", **change}))
+    assert "other" not in FUNCTIONS
+
+
+def test_only_a_record_is_taken() -> None:
+    with pytest.raises(DefinitionError, match="takes an Elementary, got str"):
+        te.elementary_function("exp")  # type: ignore[arg-type]  # what is tested
+
+
+@pytest.fixture
+def other() -> Iterator[object]:
+    """Has a function of the same values whose partials are given in the test."""
+
+    def with_partials(given: object) -> Tensor:
+        row = te.Elementary(**{**vars(SOFTSIGN), "name": "other", "partials": lambda y, x: given})
+        function = te.elementary_function(row)
+        return ta.compute((3,), lambda i: function(Z[i]), name="Y")
+
+    yield with_partials
+    FUNCTIONS.pop("other", None)
+
+
+Z = ta.placeholder((3,), "float64", name="Z")
+
+
+@pytest.mark.parametrize("given", [2, 2.0, (2,), np.float64(2.0), ta.const(2.0)])
+def test_partials_may_be_numbers(other: Callable[[object], Tensor], given: object) -> None:
+    (dZ,) = ta.vjp(other(given), [Z], np.ones(3))
+    np.testing.assert_array_equal(ta.evaluate(dZ, {Z: np.ones(3)}), 2 * np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((), "the partials of other are 0, but it takes 1 argument."),
+        ((1.0, 1.0), "the partials of other are 2, but it takes 1 argument."),
+        ("x", "partial 0 of other must be an expression, got str."),
+        (True, "partial 0 of other is of dtype bool; it must be a float."),
+    ],
+)
+def test_wrong_partials_are_refused(
+    other: Callable[[object], Tensor], given: object, message: str
+) -> None:
+    Y = other(given)
+    with pytest.raises(GradError, match=re.escape(message)):
+        ta.vjp(Y, [Z], np.ones(3))
+
+
+def test_loading_where_it_is_not_known() -> None:
+    kept = pickle.dumps(ta.compute((3,), lambda i: softsign_of(Z[i]), name="Y"))
+    row = FUNCTIONS.pop("softsign")
+    try:
+        with pytest.raises(DefinitionError, match="there is no function softsign where this is"):
+            pickle.loads(kept)
+    finally:
+        FUNCTIONS["softsign"] = row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any, Final
 
 from tensorad.errors import DefinitionError
@@ -78,7 +79,7 @@ def register(row: Elementary) -> None:
     Raises:
         DefinitionError: the name is taken, or no identifier.
     """
-    if not row.name.isidentifier() or not row.name.isascii():
+    if not (str(row.name).isidentifier() and str(row.name).isascii()) or iskeyword(row.name):
         raise DefinitionError(
             f"a function needs an identifier for a name, got {row.name!r}.",
             hint='give a name as functions of Python have, e.g. name="softsign".',

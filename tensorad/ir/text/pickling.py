@@ -13,12 +13,13 @@ from dataclasses import fields
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from tensorad.errors import InternalError
+from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir import combiner as combiners
 from tensorad.ir import leaves, nodes, references
 from tensorad.ir import tensor as tensors
 from tensorad.ir.axis_use import bound_axes, reduce_axes
 from tensorad.ir.combiner import Combiner
+from tensorad.ir.elementary.table import FUNCTIONS
 from tensorad.ir.functions import Function, is_stop, stop_function
 from tensorad.ir.node import Node, reduced_node
 
@@ -182,6 +183,11 @@ def _thing(kind: str, *given: Any) -> _Thing:
             return _built_in(*given)
         case "Function":
             given = (*given, _remembered)
+        case "Call" if given[1] not in nodes.OPERATIONS and given[1] not in FUNCTIONS:
+            raise DefinitionError(
+                f"there is no function {given[1]} where this is loaded.",
+                hint="add it by te.elementary_function before, as where it was pickled.",
+            )
         case "Constant":
             given[1].flags.writeable = False
     made: _Thing = _CLASSES[kind](*given)
