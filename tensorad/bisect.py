@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +16,11 @@ from tensorad.passes import count_again, counted, last_pass
 
 _USAGE = (
     "usage: python -m tensorad.bisect script.py [arguments]\n"
-    "The script fails (an exit code other than 0, a crash) where its results are wrong."
+    "The script fails (an exit code other than 0, a crash) where its results are wrong.\n"
+    "It is run again and again, each time without input, and its output is not shown."
 )
+_SHOWN: Final = 20
+"""Lines of a script's errors."""
 _FAILURES: Final = (
     TensoradError,
     ArithmeticError,
@@ -96,38 +100,67 @@ def _search(run: Callable[[int | None], tuple[bool, str]]) -> Culprit | None:
     return Culprit(wrong, name)
 
 
-def _run_script(command: Sequence[str], limit: int | None) -> tuple[bool, str]:
-    """Whether a script ends well after so many passes, and what the last one was."""
-    environment: Mapping[str, str] = {**os.environ, "PYTHONHASHSEED": "0"}
-    if limit is not None:
-        environment = {**environment, "TENSORAD_BISECT": str(limit)}
-    done = subprocess.run(
-        [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
-    )
-    start = "" if limit is None else last_pass(limit, "")
-    told = [line for line in done.stderr.splitlines() if limit and line.startswith(start)]
-    name = told[-1].removeprefix(start) if told else ""
-    verdict = "right" if done.returncode == 0 else f"wrong (exit code {done.returncode})"
-    print(f"{'all' if limit is None else limit} passes: {verdict}", flush=True)
-    return done.returncode == 0, name
+@dataclass
+class _Script:
+    """A script with its arguments, run in processes of their own."""
+
+    command: Sequence[str]
+    told: str = ""
+    """What the last run wrote to stderr."""
+
+    def run(self, limit: int | None) -> tuple[bool, str]:
+        """Whether it ends well after so many passes, and what the last one was."""
+        own = {k: v for k, v in os.environ.items() if k != "TENSORAD_BISECT"}
+        own["PYTHONHASHSEED"] = "0"
+        if limit is not None:
+            own["TENSORAD_BISECT"] = str(limit)
+        done = subprocess.run(
+            [sys.executable, *self.command],
+            env=own,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        self.told = done.stderr
+        start = "" if limit is None else last_pass(limit, "")
+        told = [line for line in self.told.splitlines() if limit and line.startswith(start)]
+        name = told[-1].removeprefix(start) if told else ""
+        verdict = "right" if done.returncode == 0 else f"wrong (exit code {done.returncode})"
+        print(f"{'all' if limit is None else limit} passes: {verdict}", flush=True)
+        return done.returncode == 0, name
 
 
 def main(command: Sequence[str]) -> int:
     """The command; its exit code is 0 where a pass is found or nothing is wrong."""
+    if list(command) in (["-h"], ["--help"]):
+        print(_USAGE)
+        return 0
     if not command or command[0].startswith("-"):
         print(_USAGE, file=sys.stderr)
         return 2
-    found = _search(lambda limit: _run_script(command, limit))
+    if not os.path.exists(command[0]):
+        print(f"there is no script {command[0]}.\n{_USAGE}", file=sys.stderr)
+        return 2
+    script = _Script(command)
+    try:
+        found = _search(script.run)
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
     if found is None:
         print("nothing is wrong: the script ends with exit code 0 after all passes.")
         return 0
     if found.number == 0:
         print("wrong before the first pass that may be left out; TENSORAD_DEBUG=verify,check")
-        print("looks at the others.")
+        print("looks at the others. What the script says:")
+        print(*script.told.splitlines()[-_SHOWN:], sep="\n")
         return 1
-    script = " ".join(command)
     print(f"the first wrong pass is {found.name}, number {found.number}. To see it:")
-    print(f"TENSORAD_BISECT={found.number} TENSORAD_DEBUG=ir:{found.name} python {script}")
+    flags = f"TENSORAD_BISECT={found.number} TENSORAD_DEBUG=ir:{found.name}"
+    print(f"{flags} python {shlex.join(command)}")
     return 0
 
 

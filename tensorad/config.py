@@ -68,7 +68,11 @@ def _positive(name: str, text: str, example: int = 4) -> int:
 
 
 def _count(name: str, text: str) -> int:
-    return 0 if text.strip() == "0" else _positive(name, text)
+    if not text.strip().isdecimal():
+        raise DefinitionError(
+            f"{name} must be a whole number from 0, got {text!r}.", hint=f"export {name}=4"
+        )
+    return int(text)
 
 
 def _threads(text: str | None) -> int:

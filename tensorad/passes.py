@@ -66,6 +66,8 @@ class _Counter:
 _counter = _Counter()
 _times: dict[str, tuple[int, float]] = {}
 """By name: how often a pass ran, and seconds."""
+_seen: set[str] = set()
+"""Names of the passes that ran while somebody looked."""
 
 
 def run_passes(
@@ -137,6 +139,7 @@ def _watched(
 ) -> State:
     """What one pass makes, looked at as TENSORAD_DEBUG says."""
     debug = config.current().debug
+    _note_name(p.name)
     start = perf_counter()
     after = form.fixed(p.run(context, before))
     if "time" in debug:
@@ -174,6 +177,26 @@ def _check(
         raise InternalError(
             f"the pass {p.name} changed values: {difference}\nbefore:\n{one}\nafter:\n{two}"
         )
+
+
+def _note_name(name: str) -> None:
+    if not _seen:
+        atexit.register(_tell_unknown)
+    _seen.add(name)
+
+
+def _tell_unknown() -> None:
+    print(unknown_passes(config.current().debug), end="", file=sys.stderr)
+
+
+def unknown_passes(debug: Sequence[str]) -> str:
+    """What is told at the end of flags ir:<name> that no pass of this process has."""
+    known = {f"ir:{name}" for name in (*_seen, "loops")}  # loops: of whole programs, by lowering
+    unknown = [f for f in debug if f.startswith("ir:") and f not in known]
+    if not unknown:
+        return ""
+    ran = ", ".join(sorted(_seen))
+    return f"TENSORAD_DEBUG={','.join(unknown)}: no pass of this name ran. Passes that ran: {ran}\n"
 
 
 def _note_time(name: str, seconds: float) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from tensorad import config, passes
-from tensorad.bisect import Culprit, first_wrong_pass
+from tensorad.bisect import Culprit, first_wrong_pass, main
 from tensorad.errors import BuildError, InternalError
 from tensorad.passes import Form, NotComparedError, Pass, run_passes
 
@@ -69,6 +70,16 @@ def test_times_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+def test_misspelt_passes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "_seen", {"nothing"})
+    with config.override(debug=("ir:fien", "ir:fine")):
+        run_passes((FINE, IDLE), 0, 5, NUMBER)
+    assert passes.unknown_passes(("verify", "ir:idle", "ir:loops")) == ""
+    assert passes.unknown_passes(("ir:fien", "ir:fine")) == (
+        "TENSORAD_DEBUG=ir:fien: no pass of this name ran. Passes that ran: fine, idle, nothing\n"
+    )
+
+
 @pytest.mark.parametrize(("limit", "want"), [(0, 105), (1, 115), (2, 116), (3, 126)])
 def test_optional_passes_stop_at_the_limit(limit: int, want: int) -> None:
     passes.count_again()
@@ -104,3 +115,70 @@ def test_bisecting_where_no_pass_is_wrong() -> None:
         "the program is right after all of its passes, and wrong without TENSORAD_BISECT.\n"
         "  hint: let it do the same each time: no clock, no random seed of its own."
     )
+
+
+BISECT = """
+import os, sys
+limit = os.environ.get("TENSORAD_BISECT")
+n = 99 if limit is None else int(limit)
+if n <= 6:
+    print(f"TENSORAD_BISECT={n}: the last pass is p{n}", file=sys.stderr)
+"""
+"""The start of scripts of six passes that are none."""
+
+
+def run_command(path: Path, text: str, *arguments: str) -> int:
+    path.write_text(text)
+    return main([str(path), *arguments])
+
+
+def test_a_right_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "import sys\nprint('y' * 1000)\nassert sys.argv[1:] == ['two words']\n"
+    assert run_command(tmp_path / "a.py", text, "two words") == 0
+    assert capsys.readouterr().out == (
+        "all passes: right\nnothing is wrong: the script ends with exit code 0 after all passes.\n"
+    )
+
+
+def test_a_script_that_is_always_wrong_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "import os\nos.write(2, b'\\xff')\nraise SystemExit('why')\n"
+    assert run_command(tmp_path / "a.py", text) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "all passes: wrong (exit code 1)",
+        "0 passes: wrong (exit code 1)",
+        "wrong before the first pass that may be left out; TENSORAD_DEBUG=verify,check",
+        "looks at the others. What the script says:",
+        "\N{REPLACEMENT CHARACTER}why",
+    ]
+
+
+def test_a_script_that_waits_for_input_ends(tmp_path: Path) -> None:
+    assert run_command(tmp_path / "a.py", "import sys\nassert sys.stdin.read() == ''\n") == 0
+
+
+def test_the_pass_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSORAD_BISECT", "2")  # of this process, not of the script
+    script = tmp_path / "a b.py"
+    assert run_command(script, f"{BISECT}sys.exit(n >= 5)\n") == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "the first wrong pass is p5, number 5. To see it:",
+        f"TENSORAD_BISECT=5 TENSORAD_DEBUG=ir:p5 python '{script}'",
+    ]
+
+
+def test_a_script_that_is_not_the_same_each_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(tmp_path / "a.py", f"{BISECT}raise SystemExit(limit is None)\n") == 1
+    assert "let it do the same each time" in capsys.readouterr().err
+
+
+def test_wrong_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == main(["-x"]) == main(["no/such.py"]) == 2
+    assert "there is no script no/such.py." in capsys.readouterr().err
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: python -m tensorad.bisect script.py")

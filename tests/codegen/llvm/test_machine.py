@@ -200,6 +200,8 @@ def test_nonsense_is_refused(text: str) -> None:
     [
         ("NUM_THREADS", "0", "a positive integer, got '0'.\n  hint: export {}=4"),
         ("NUM_THREADS", "²", "a positive integer, got '²'.\n  hint: export {}=4"),
+        ("BISECT", "-1", "a whole number from 0, got '-1'.\n  hint: export {}=4"),
+        ("BISECT", "abc", "a whole number from 0, got 'abc'.\n  hint: export {}=4"),
         ("NUM_THREADS", "257", "at most 256, got '257'.\n  hint: export {}=4"),
         ("MAX_BYTES", "8G", "a positive integer, got '8G'.\n  hint: export {}=68719476736"),
         ("NATIVE_CALLS", "no", "0 or 1, got 'no'.\n  hint: export {}=0"),
