@@ -15,7 +15,7 @@ from math import prod
 
 from tensorad.codegen.cost.memory_model import LONGEST, MAX_STRIDE, PREFETCH_DISTANCE
 from tensorad.codegen.cost.operation_costs import cost_of
-from tensorad.codegen.loops.index_ranges import joined_digits, substitutor
+from tensorad.codegen.loops.index_ranges import joined_digits, substitutor, unravelled
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Prefetch, Stmt, Store
 from tensorad.codegen.loops.vector_loops import is_vectorised, lanes_for
 from tensorad.codegen.loops.visit import all_expressions, direct, expressions, nested
@@ -32,13 +32,10 @@ from tensorad.ir.expr import (
     Select,
     add,
     axis,
-    floordiv,
-    int_const,
-    mod,
     sub,
 )
 from tensorad.ir.order import PARAM, READ, SELECT
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import free_leaves, postorder, reads
 from tensorad.simplify.index.linear import Linear, linear_form
 
@@ -349,14 +346,7 @@ def _stretch(t: Tensor, first: Linear, total: int, stride: int) -> For:
 
 def digits(number: Expr, t: Tensor) -> tuple[Expr, ...]:
     """The indices of the element at an offset."""
-    found: list[Expr] = []
-    for d, step in enumerate(strides(t.shape)):
-        digit, extent = floordiv(number, int_const(step)), t.shape[d]
-        if d:  # the first extent may be symbolic
-            assert isinstance(extent, int)  # offsets are numbers
-            digit = mod(digit, int_const(extent))
-        found.append(digit)
-    return tuple(found)
+    return unravelled(number, [dim_expr(n) for n in t.shape])
 
 
 def offset(t: Tensor, indices: Sequence[Expr]) -> Linear:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from tensorad.codegen.contraction.recognise import size
+from tensorad.codegen.loops.index_ranges import unravelled
 from tensorad.codegen.nest.access import access
-from tensorad.ir.expr import ONE, Axis, Const, Expr, Read, floordiv, int_const, mod, mul
+from tensorad.ir.expr import ONE, ZERO, Axis, Const, Expr, Read, add, mul
 from tensorad.ir.tensor import Dim
 
 Mapping = dict[Expr, Expr]
@@ -15,19 +15,7 @@ Mapping = dict[Expr, Expr]
 
 def digits(flat: Expr, axes: Sequence[Axis]) -> Mapping:
     """Each axis in terms of the position in their row-major order."""
-    found: Mapping = {}
-    inner: Expr = ONE
-    for position in reversed(range(len(axes))):
-        a = axes[position]
-        digit = floordiv(flat, inner)
-        found[a] = digit if position == 0 else mod(digit, some(a.upper))
-        inner = mul(inner, some(a.upper))
-    return found
-
-
-def some(count: Expr) -> Expr:
-    """The count as a divisor, which is not 0."""
-    return int_const(max(1, int(count.value))) if isinstance(count, Const) else count
+    return dict(zip(axes, unravelled(flat, [a.upper for a in axes]), strict=True))
 
 
 def dim(count: Expr) -> Dim:
@@ -43,15 +31,12 @@ def points(axes: Sequence[Axis]) -> Expr:
     return found
 
 
-def digits_below(k: Expr, group: Sequence[Axis]) -> Mapping:
-    """As `digits`; the first axis may have any extent."""
-    found: Mapping = {}
-    inner = prod(size(a) for a in group[1:])
-    found[group[0]] = floordiv(k, int_const(inner))
-    for a in group[1:]:
-        inner //= size(a)
-        found[a] = mod(floordiv(k, int_const(inner)), int_const(size(a)))
-    return found
+def position(axes: Sequence[Axis]) -> Expr:
+    """The number of a point in the row-major order of axes from 0."""
+    flat: Expr = ZERO
+    for a in axes:
+        flat = add(mul(flat, a.upper), a)
+    return flat
 
 
 def merged(

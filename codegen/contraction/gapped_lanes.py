@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil, prod
 
-from tensorad.codegen.contraction.digits import digits
 from tensorad.codegen.contraction.operand_layout import are_same
 from tensorad.codegen.contraction.recognise import (
     Contraction,
@@ -19,7 +18,7 @@ from tensorad.codegen.contraction.recognise import (
     is_symbolic,
     size,
 )
-from tensorad.codegen.loops.index_ranges import Ranges, among
+from tensorad.codegen.loops.index_ranges import Ranges, among, unravelled
 from tensorad.ir.expr import ZERO, Axis, Expr, Read, add, axis, int_const, mul, read
 from tensorad.ir.tensor import dim_expr
 from tensorad.ir.visit import substitute
@@ -121,6 +120,5 @@ def flat_read(value: Read, group: Sequence[Axis], place: Expr) -> Read:
     for index, extent in zip(value.indices[: -many - 1 : -1], shape[::-1], strict=True):
         flat = add(flat, mul(substitute(index, nothing), int_const(step)))
         step *= extent if isinstance(extent, int) else 1
-    inner = [axis(f"d{n}", 0, dim_expr(extent)) for n, extent in enumerate(shape)]
-    where = digits(flat, inner)
-    return read(value.tensor, (*value.indices[:-many], *[where[a] for a in inner]))
+    where = unravelled(flat, [dim_expr(n) for n in shape])
+    return read(value.tensor, (*value.indices[:-many], *where))

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from tensorad.codegen.contraction.digits import digits
 from tensorad.codegen.contraction.recognise import Contraction, Operand
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.directives import Choices
+from tensorad.codegen.loops.index_ranges import unravelled
 from tensorad.codegen.loops.ir import If, Stmt
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.nest.folds import FoldLoop
@@ -98,8 +98,7 @@ def _elements(t: Tensor) -> tuple[list[Axis], tuple[Expr, ...]]:
     if any(a.extent is None for a in axes) or not axes:
         return axes, tuple(axes)
     element = axis("e", 0, prod(a.extent or 0 for a in axes))
-    where = digits(element, axes)
-    return [element], tuple([where[a] for a in axes])
+    return [element], unravelled(element, [a.upper for a in axes])
 
 
 def _copied(axes: Sequence[Axis]) -> tuple[list[Axis], dict[Expr, Expr]]:

@@ -63,8 +63,8 @@ def emit_contraction_pieces(plan: ContractionPlan, finished: Callable[[Nest], Ne
     ]
     return Emitted(
         tuple([s for e in parts for s in e.body]),
-        [t for e in parts for t in e.copies],
-        [t for e in parts for t in e.scratch],
+        tuple([t for e in parts for t in e.copies]),
+        tuple([t for e in parts for t in e.scratch]),
     )
 
 

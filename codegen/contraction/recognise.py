@@ -36,7 +36,7 @@ from tensorad.ir.expr import (
     int_const,
     mul,
 )
-from tensorad.ir.order import READ, occurs, reads
+from tensorad.ir.order import READ, occurs, postorder_along, reads
 from tensorad.ir.visit import conjuncts, free_leaves, postorder, substitute
 from tensorad.simplify.index.linear import linear_form
 
@@ -224,19 +224,11 @@ def _start(lows: Sequence[Expr], step: int, ranges: Ranges) -> int | None:
 
 def _operands(op: str, root: Expr) -> list[Expr]:
     """The distinct operands of nested calls of one operation."""
-    found: dict[Expr, None] = {}
-    seen: dict[Expr, None] = {}
-    stack = [root]
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen[e] = None
-        if isinstance(e, Call) and e.op == op:
-            stack.extend(reversed(e.args))
-        else:
-            found[e] = None
-    return list(found)
+
+    def inner(e: Expr) -> tuple[Expr, ...]:
+        return e.args if isinstance(e, Call) and e.op == op else ()
+
+    return [e for e in postorder_along((root,), inner) if not inner(e)]
 
 
 def _factors(source: Expr, guards: list[Expr]) -> list[Expr]:

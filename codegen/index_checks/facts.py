@@ -26,6 +26,7 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.expr import param as parameter
+from tensorad.ir.order import postorder_along
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr, last_states, outputs
 from tensorad.ir.visit import (
     children,
@@ -369,17 +370,10 @@ def elements_of(
 
 def _outer_reads(root: Expr) -> list[Read] | None:
     """The distinct reads that are not inside of others; None with a reduction among them."""
-    found: dict[Read, None] = {}
-    todo = [root]
-    while todo:
-        e = todo.pop()
-        if isinstance(e, Reduce):
-            return None
-        if isinstance(e, Read):
-            found[e] = None
-        else:
-            todo.extend(children(e))
-    return list(found)
+    leaves = (Read, Reduce)
+    every = postorder_along((root,), lambda e: () if isinstance(e, leaves) else children(e))
+    found = [e for e in every if isinstance(e, leaves)]
+    return None if any(isinstance(e, Reduce) for e in found) else found  # type: ignore[return-value]
 
 
 def _range_of(index: Expr, ranges: Ranges) -> tuple[Linear | None, Linear | None]:

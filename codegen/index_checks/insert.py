@@ -10,6 +10,7 @@ from typing import Final
 from tensorad.codegen.in_place_scatters import Unit
 from tensorad.codegen.index_checks.facts import Fact, counts, facts_of
 from tensorad.codegen.index_checks.joins import Joint, joined
+from tensorad.codegen.loops.index_ranges import unravelled
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Kernel, Stmt
 from tensorad.codegen.loops.visit import all_expressions, statements
 from tensorad.codegen.nest.folds import lower_values
@@ -26,11 +27,8 @@ from tensorad.ir.expr import (
     Select,
     axis,
     call,
-    floordiv,
-    int_const,
     logical_and,
     logical_not,
-    mod,
     param,
     read,
 )
@@ -215,11 +213,8 @@ def _one_row(index: Expr, axes: Sequence[Axis]) -> tuple[Axis, Expr] | None:
     first, *_, last = axes
     size = prod([a.extent or 1 for a in axes[1:]])
     row = axis(last.name, first.lower * size, first.upper * size)
-    digits: dict[Expr, Expr] = {axes[0]: floordiv(row, int_const(size))}
-    for a in axes[1:]:
-        size //= a.extent or 1
-        digits[a] = mod(floordiv(row, int_const(size)), a.upper)
-    return row, substitute(index, digits)
+    digits = unravelled(row, [a.upper for a in axes])
+    return row, substitute(index, dict(zip(axes, digits, strict=True)))
 
 
 def _rows_in_one(check: Check, axes: Sequence[Axis]) -> tuple[Stmt, ...] | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tensorad.codegen.loops.index_ranges import Ranges
 from tensorad.ir.expr import TRUE, ZERO, Axis, Expr, Read, Select, call, logical_and
+from tensorad.ir.order import postorder_along
 from tensorad.ir.tensor import dim_expr
 from tensorad.ir.visit import children, postorder
 from tensorad.simplify.index.linear import linear_form
@@ -36,14 +37,7 @@ def guarded_reads(roots: tuple[Expr, ...], axes: Iterable[Axis]) -> Mapping[Expr
 
 def _always_evaluated(roots: tuple[Expr, ...]) -> dict[Expr, None]:
     """Nodes that are needed whichever branches are taken."""
-    found: dict[Expr, None] = {}
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if e not in found:
-            found[e] = None
-            stack.extend((e.cond,) if isinstance(e, Select) else children(e))
-    return found
+    return postorder_along(roots, lambda e: (e.cond,) if isinstance(e, Select) else children(e))
 
 
 def _in_bounds(e: Read, ranges: Ranges) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from math import gcd, inf
 from operator import is_
@@ -10,6 +10,7 @@ from operator import is_
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     FALSE,
+    ONE,
     TRUE,
     Axis,
     Call,
@@ -133,6 +134,20 @@ def _join(form: Linear, low: Call, s: int) -> Linear | None:
             whole = mod(number, int_const(c * int(high.args[1].value)))
             return rest.plus(Linear({whole: s}, 0))
     return None
+
+
+def unravelled(number: Expr, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The row-major indices of the point of this number; the first may be beyond its extent.
+
+    An extent of 0, which no number has, divides as 1.
+    """
+    found: list[Expr] = []
+    inner: Expr = ONE
+    for n in extents[:0:-1]:
+        divisor = int_const(max(1, int(n.value))) if isinstance(n, Const) else n
+        found.append(mod(floordiv(number, inner), divisor))
+        inner = mul(inner, divisor)
+    return (floordiv(number, inner), *reversed(found)) if extents else ()
 
 
 def _call_range(op: str, parts: list[Range]) -> Range:

@@ -8,13 +8,13 @@ place is settled, and places of 32-bit values fit 32-bit integers, as many to a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from math import inf, isnan, nan
 from typing import Final
 
-from tensorad.codegen.loops.index_ranges import COMPARES, Ranges, fold_by_ranges
+from tensorad.codegen.loops.index_ranges import COMPARES, Ranges, among, fold_by_ranges
 from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest, substitute_nest
 from tensorad.ir.combiner import Combiner, per_combiner
@@ -37,6 +37,7 @@ from tensorad.ir.expr import (
     param,
     select,
 )
+from tensorad.ir.order import postorder_along
 from tensorad.ir.reference.interpret import evaluate_call
 from tensorad.ir.visit import (
     children,
@@ -197,9 +198,9 @@ def _is_order(beats: Expr, x: Param, y: Param, cases: Sequence[Number]) -> bool:
 
 def _is_choice(result: Expr, operands: tuple[Param, Param]) -> bool:
     """Whether a result is one of its operands, chosen by comparisons alone."""
-    for e in _leaves(result):
-        if e is not operands[0] and e is not operands[1]:
-            return False
+    every = postorder_along((result,), lambda e: (e.then, e.orelse) if type(e) is Select else ())
+    if not all(type(e) is Select or among(e, operands) for e in every):
+        return False
     tests = [e.cond for e in postorder(result) if isinstance(e, Select)]
     for e in postorder(*tests):
         known = isinstance(e, (Param, Const)) or (isinstance(e, Call) and e.op in LOGIC)
@@ -208,16 +209,6 @@ def _is_choice(result: Expr, operands: tuple[Param, Param]) -> bool:
         if isinstance(e, Call) and e.op in COMPARES and not _is_plain(e):
             return False
     return True
-
-
-def _leaves(result: Expr) -> Iterator[Expr]:
-    stack = [result]
-    while stack:
-        e = stack.pop()
-        if isinstance(e, Select):
-            stack.extend((e.then, e.orelse))
-        else:
-            yield e
 
 
 def _is_plain(e: Call) -> bool:

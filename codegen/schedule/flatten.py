@@ -16,7 +16,7 @@ from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.nest.access import Access, extent_of, outer_accesses
 from tensorad.codegen.nest.ir import Nest, substitute_nest
 from tensorad.ir.expr import ONE, Axis, Const, Expr, Read, axis, floordiv, int_const, mod, mul
-from tensorad.ir.order import READ, occurs
+from tensorad.ir.order import READ, occurs, postorder_along
 from tensorad.ir.visit import children, free_leaves
 
 LONG: Final = 2048
@@ -63,24 +63,11 @@ def _in_step(accesses: Sequence[Access], outer: Axis, inner: Axis, extent: int) 
     return any(x.stride(inner) for x in accesses)
 
 
-def _outside_of_addresses(nest: Nest) -> dict[object, None]:
+def _outside_of_addresses(nest: Nest) -> dict[Expr, None]:
     """Axes whose value is needed otherwise than in the indices of reads and stores."""
-    found: dict[object, None] = {}
-    stack = list(nest.values)
-    seen: dict[object, None] = {}
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen[e] = None
-        if isinstance(e, Axis):
-            found[e] = None
-        elif isinstance(e, Read):
-            data = [i for i in e.indices if occurs(READ, i)]
-            found.update(dict.fromkeys(free_leaves(*data)))
-        else:
-            stack.extend(children(e))
-    return found
+    every = postorder_along(nest.values, lambda e: () if isinstance(e, Read) else children(e))
+    data = [i for e in every if isinstance(e, Read) for i in e.indices if occurs(READ, i)]
+    return {**free_leaves(*data), **{e: None for e in every if isinstance(e, Axis)}}
 
 
 def _joined(nest: Nest, outer: Axis, inner: Axis) -> Nest:

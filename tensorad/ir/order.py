@@ -47,7 +47,7 @@ def postorder(*roots: Expr) -> list[Expr]:
     return list(done)
 
 
-def _postorder_along(
+def postorder_along(
     roots: Sequence[Expr], follow: Callable[[Expr], Sequence[Expr]]
 ) -> dict[Expr, None]:
     """`postorder` where the operands of a node are those that `follow` gives."""
@@ -73,7 +73,7 @@ def outside_reductions(
     """Post-order along `follow` of the nodes at the roots' own level; reductions are leaves."""
     if follow is children and not occurs(REDUCE, *roots):
         return postorder(*roots)
-    return list(_postorder_along(roots, lambda e: () if type(e) is Reduce else follow(e)))
+    return list(postorder_along(roots, lambda e: () if type(e) is Reduce else follow(e)))
 
 
 def above(kinds: int, *roots: Expr) -> list[Expr]:

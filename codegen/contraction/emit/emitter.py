@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import ceil, prod
+from math import ceil
 from typing import NamedTuple
 
 from tensorad.codegen.contraction.blocking import Blocking, store_stride
-from tensorad.codegen.contraction.digits import Mapping, digits, digits_below, dim, merged, points
+from tensorad.codegen.contraction.digits import Mapping, digits, dim, merged, points, position
 from tensorad.codegen.contraction.emit import prefetch
-from tensorad.codegen.contraction.emit.pack import PaddedWindow, Relaid, panel_nest
+from tensorad.codegen.contraction.emit.pack import PaddedWindow, Relaid, fill
 from tensorad.codegen.contraction.emit.panel import Panel
 from tensorad.codegen.contraction.emit.reduce_strips import in_strip, strips_of_tiles
 from tensorad.codegen.contraction.emit.unroll import Prefetches, Step, are_load_bound, reduce_loops
-from tensorad.codegen.contraction.recognise import size
 from tensorad.codegen.contraction.reduce_blocks import blocks, in_block
 from tensorad.codegen.contraction.register_tiles import (
     RowTiles,
@@ -49,7 +48,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves
+from tensorad.ir.visit import free_leaves, substitute_all
 
 
 class Sums(NamedTuple):
@@ -134,7 +133,8 @@ class Emitter:
         made = buffer(name, [dim(a.upper) for a in axes], value.dtype)
         self.made.append(made)
         where = tuple([a for a in fresh.values() if isinstance(a, Axis)])
-        return panel_nest(made, where, where, value, fresh, threads=not self.b.inside)
+        values = (substitutor(fresh)(value),)
+        return fill(Nest(where, (), (made,), where, values), threads=not self.b.inside)
 
     # Loops around
 
@@ -339,9 +339,7 @@ class Emitter:
         """Where a sum waits for the next block."""
         if self.sums is not None:
             return read(self.sums, (self.place, row, lane))
-        nest = self.nest
-        image = substitutor(mapping)
-        return read(nest.tensors[0], tuple([image(i) for i in nest.indices]))
+        return read(self.nest.tensors[0], substitute_all(self.nest.indices, mapping))
 
     def folds(self, sums: Sums, lane: Expr, number: Expr, first_row: Expr) -> tuple[Stmt, ...]:
         """The reduce loops of a tile."""
@@ -357,20 +355,14 @@ class Emitter:
             if len(group) == 1:
                 loops.append(group[0])
                 continue
-            upper = group[0].upper
-            for a in group[1:]:
-                upper = mul(upper, a.upper)
-            k = axis("k", 0, upper)
+            k = axis("k", 0, points(group))
             loops.append(k)
-            inside.update(digits_below(k, group))
+            inside.update(digits(k, group))
         image = substitutor(inside)
         reduced = {a: image(e) for a, e in mapping.items()}
         if self.b.mode == "panel":
             assert self.panel is not None
-            flat: Expr = loops[0]
-            for k, group in zip(loops[1:], groups[1:], strict=True):
-                flat = add(mul(flat, int_const(prod(size(a) for a in group))), k)
-            other: Expr = self.panel.read(flat, self.sliver, lane)
+            other: Expr = self.panel.read(position(loops), self.sliver, lane)
         else:
             there = {**around, **reduced}
             if self.b.by_blocks:  # a copy begins where the block does
@@ -395,9 +387,7 @@ class Emitter:
     ) -> Prefetches:
         """What reduce steps prefetch: the next product's operands, or the next rows'."""
         b, next_product = self.b, self.next_product
-        step: Expr = ZERO
-        for k in loops:
-            step = add(mul(step, k.upper), k)
+        step = position(loops)
         if next_product is not None:
             return Prefetches(lambda n: next_product.part(row, rows, floordiv(step, int_const(n)),
                                               ceil(self.c.depth / n)))  # fmt: skip

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tensorad.codegen.directives import OPEN
-from tensorad.codegen.loops.index_ranges import Ranges, among, substitutor
+from tensorad.codegen.loops.index_ranges import Ranges, among
 from tensorad.codegen.loops.ir import For, If, Stmt
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.nest.ir import Nest
@@ -50,23 +50,17 @@ def fill(nest: Nest, threads: bool) -> tuple[Stmt, ...]:
     return tuple(body)
 
 
+@dataclass(frozen=True, eq=False)
 class Emitted:
     """The loops of a contraction and the buffers they need beside the operands.
 
     `before` fills scratch by what the lanes' operand alone decides: once, where it stays the same.
     """
 
-    def __init__(
-        self,
-        body: tuple[Stmt, ...],
-        copies: Sequence[Tensor] = (),
-        scratch: Sequence[Tensor] = (),
-        before: tuple[Stmt, ...] = (),
-    ) -> None:
-        self.before = before
-        self.body = body
-        self.copies = tuple(copies)
-        self.scratch = tuple(scratch)
+    body: tuple[Stmt, ...]
+    copies: tuple[Tensor, ...] = ()
+    scratch: tuple[Tensor, ...] = ()
+    before: tuple[Stmt, ...] = ()
 
 
 class Relaid:
@@ -209,16 +203,3 @@ class PaddedWindow:
         zero = weak_const(0, self.value.dtype)
         nest = Nest(tuple(fresh.values()), (), (self.tensor,), where, (zero,))
         return fill(nest, threads=False)
-
-
-def panel_nest(
-    tensor: Tensor,
-    axes: Sequence[Axis],
-    indices: tuple[Expr, ...],
-    value: Expr,
-    mapping: Mapping[Expr, Expr],
-    threads: bool = False,
-) -> tuple[Stmt, ...]:
-    """tensor[indices] = value over the axes, the mapping applied to the value."""
-    image = substitutor(dict(mapping))
-    return fill(Nest(tuple(axes), (), (tensor,), indices, (image(value),)), threads=threads)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from tensorad.codegen.contraction.blocking import Blocking
-from tensorad.codegen.contraction.digits import Mapping, digits
-from tensorad.codegen.contraction.emit.pack import PaddedWindow, panel_nest
+from tensorad.codegen.contraction.digits import Mapping, digits, position
+from tensorad.codegen.contraction.emit.pack import PaddedWindow, fill
 from tensorad.codegen.contraction.emit.prefetch import with_packing_prefetches
 from tensorad.codegen.contraction.operand_layout import in_place
 from tensorad.codegen.contraction.recognise import size
@@ -15,6 +15,7 @@ from tensorad.codegen.loops.index_ranges import Ranges, substitutor
 from tensorad.codegen.loops.ir import Stmt
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.model import PAGE
+from tensorad.codegen.nest.ir import Nest
 from tensorad.ir.expr import Axis, Expr, Read, add, axis, floordiv, int_const, mul, read
 from tensorad.ir.tensor import Tensor
 
@@ -106,12 +107,5 @@ class Panel:
             self.scratch.append(window.tensor)
             before = window.fill()
             value = substitutor({v: k for k, v in whole.items()})(window.read())
-        return (*before, *panel_nest(self.tensor, axes, indices, value, {}, threads=self.b.for_all))
-
-
-def position(local: Sequence[Axis]) -> Expr:
-    """The number of a point in the row-major order of the axes."""
-    flat: Expr = local[0]
-    for a in local[1:]:
-        flat = add(mul(flat, int_const(size(a))), a)
-    return flat
+        nest = Nest(tuple(axes), (), (self.tensor,), indices, (value,))
+        return (*before, *fill(nest, threads=self.b.for_all))

@@ -52,7 +52,7 @@ def emit_contraction(b: Blocking, nest: Nest) -> Emitted:
     body = shared_rows(emitter) if b.by_rows else emitter.by_panels()
     if b.inside:
         return Emitted((*before, *body), (), (*emitter.made, *emitter.scratch), emitter.before)
-    return Emitted((*before, *body), emitter.made, emitter.scratch)
+    return Emitted((*before, *body), tuple(emitter.made), tuple(emitter.scratch))
 
 
 class _InGaps(Emitter):
