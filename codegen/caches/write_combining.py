@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from tensorad.codegen.caches.prefetch_rows import digits
+from tensorad.codegen.caches.prefetch_rows import digits, offset
 from tensorad.codegen.cost.memory_model import LINE
 from tensorad.codegen.loops.index_ranges import among, joined_digits
 from tensorad.codegen.loops.ir import Check, For, Stmt, Store
@@ -26,7 +26,13 @@ from tensorad.codegen.loops.rewrite import rewrite, storing
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import lanes_for
-from tensorad.codegen.loops.visit import expressions, nested, params_of, statements, targets
+from tensorad.codegen.loops.visit import (
+    all_expressions,
+    nested,
+    params_of,
+    statements,
+    targets,
+)
 from tensorad.codegen.nest.access import FAR, access, strides
 from tensorad.codegen.schedule.emit import strips
 from tensorad.ir.expr import (
@@ -41,9 +47,9 @@ from tensorad.ir.expr import (
     mul,
     read,
 )
-from tensorad.ir.order import AXIS, PARAM, READ
+from tensorad.ir.order import AXIS, PARAM, READ, reads
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import free_leaves, postorder, substitute
+from tensorad.ir.visit import free_leaves, substitute
 from tensorad.simplify.index.linear import Linear, linear_form
 
 ALONE: Final = 1024
@@ -153,8 +159,7 @@ def _stored_by(s: For) -> list[Store]:
 
 
 def _reads(s: For) -> list[Read]:
-    every = [e for c in statements(s.body) for e in postorder(*expressions(c))]
-    return [e for e in every if isinstance(e, Read)]
+    return reads(*all_expressions(statements(s.body)))
 
 
 def _position(indices: Sequence[Expr], a: Axis) -> int | None:
@@ -251,12 +256,7 @@ def _stores(body: Sequence[Stmt], t: Tensor) -> Iterator[tuple[Store, tuple[Axis
 
 def _offset(t: Tensor, s: Store) -> Linear | None:
     """Where a store goes, in elements from the start of the tensor."""
-    total: Linear = Linear({}, 0)
-    for index, step in zip(s.indices, strides(t.shape), strict=True):
-        if step == FAR:
-            return None
-        total = total.plus(linear_form(index), step)
-    return joined_digits(total)
+    return None if FAR in strides(t.shape) else joined_digits(offset(t, s.indices))
 
 
 def _in_blocks(
@@ -320,7 +320,7 @@ def _read_bytes(s: For, made: Collection[Tensor]) -> int:
     inside = [c.axis for c in statements(s.body) if isinstance(c, For)]
     points: dict[Tensor, int] = {}
     further: dict[Tensor, int] = {}
-    for e in dict.fromkeys(_reads(s)):
+    for e in _reads(s):
         if e.tensor not in made:
             uses = access(e.tensor, e.indices).uses
             own = prod([a.extent or 1 for a in inside if a in uses])

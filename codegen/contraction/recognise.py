@@ -22,7 +22,9 @@ from tensorad.codegen.nest.ir import Nest
 from tensorad.ir.analysis.sizes import ASSUMED_EXTENT
 from tensorad.ir.cached import cached_property
 from tensorad.ir.expr import (
+    ONE,
     TRUE,
+    ZERO,
     Axis,
     Call,
     Const,
@@ -159,9 +161,8 @@ def recognise(nest: Nest) -> Contraction | None:
 
 def _counts(a: Axis) -> bool:
     """Whether the axis is 0, 1, 2, ... up to a number or a symbolic size."""
-    from_zero = isinstance(a.lower, Const) and a.lower.value == 0
     ends = a.extent is not None or isinstance(a.upper, Size)
-    return from_zero and ends and isinstance(a.step, Const) and a.step.value == 1
+    return a.lower is ZERO and a.step is ONE and ends
 
 
 def _box(

@@ -13,7 +13,7 @@ from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.index_ranges import Ranges
 from tensorad.codegen.loops.ir import Fold, For, If, Kernel, Stmt, Store
 from tensorad.codegen.loops.substitute import walked_range
-from tensorad.codegen.loops.visit import all_expressions
+from tensorad.codegen.loops.visit import all_expressions, inside, places
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import ASSUMED_STEPS, elements_formula
 from tensorad.ir.expr import (
@@ -81,31 +81,21 @@ def _cycles_of_memory(loop: For) -> Expr:
     """Cycles in which one CPU brings what the loop moves, where the second cache cannot hold it."""
     every: dict[Tensor, dict[tuple[Expr, ...], Expr]] = {}
     for b in _bodies(loop):
-        for tensor, indices in _places(b.simple):
+        for tensor, indices in places(b.simple):
             used = free_leaves(*indices)
             elements: Expr = ONE
             for a, n in b.trips.items():
                 elements = mul(elements, n) if a in used else elements
             every.setdefault(tensor, {})[indices] = elements
     total: Expr = ZERO
-    for tensor, places in every.items():
+    for tensor, found in every.items():
         touched: Expr = ZERO
-        for elements in places.values():
+        for elements in found.values():
             touched = add(touched, elements)
         reached = call("minimum", touched, elements_formula(tensor.shape))
         total = add(total, mul(reached, int_const(tensor.dtype.size_bytes)))
     beyond = call("gt", total, int_const(machine.current().l2))
     return select(beyond, floordiv(total, int_const(SHARED_BYTES_PER_CYCLE)), ZERO)
-
-
-def _places(body: Sequence[Stmt]) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
-    """What statements read and store, and where."""
-    for s in body:
-        if isinstance(s, Store):
-            yield from [(t, s.indices) for t in s.tensors]
-    for e in postorder(*all_expressions(body)):
-        if isinstance(e, Read):
-            yield e.tensor, e.indices
 
 
 @dataclass(frozen=True)
@@ -151,15 +141,7 @@ def _bodies(loop: For) -> Iterator[_Body]:
 
 def _flat(body: Sequence[Stmt]) -> list[Stmt]:
     """The statements of a block, those of both sides of its conditions too."""
-    found: list[Stmt] = []
-    stack = list(reversed(body))
-    while stack:
-        s = stack.pop()
-        if isinstance(s, If):
-            stack.extend(reversed((*s.then, *s.orelse)))
-        else:
-            found.append(s)
-    return found
+    return [c for s in body for c in (_flat(inside(s)) if isinstance(s, If) else (s,))]
 
 
 def _half_cycles(body: Sequence[Stmt], lane: Axis | None) -> int:

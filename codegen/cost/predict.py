@@ -24,8 +24,6 @@ class Prediction:
     read: int
     """Bytes of the tensors it reads, each once: caches keep what is read again."""
     written: int
-    threads_over: float
-    """Iterations of the largest loop that threads share; 0 without any."""
 
 
 def predict(kernel: Kernel, sizes: Mapping[Expr, int]) -> Prediction:
@@ -38,7 +36,7 @@ def predict(kernel: Kernel, sizes: Mapping[Expr, int]) -> Prediction:
     counter.block(kernel.body)
     read = sum(bytes_of(t, sizes) for t in dict.fromkeys(kernel.reads))
     written = sum(bytes_of(t, sizes) for t in dict.fromkeys(kernel.writes))
-    return Prediction(counter.flops, read, written, counter.shared)
+    return Prediction(counter.flops, read, written)
 
 
 class _Counter:
@@ -47,7 +45,6 @@ class _Counter:
     def __init__(self, sizes: Mapping[Expr, int]) -> None:
         self.sizes = sizes
         self.flops = 0.0
-        self.shared = 0.0
         self.loops: dict[Axis, float] = {}
         """How often the body of the loop over an axis runs."""
         self.middle: dict[Expr, Expr] = {}
@@ -63,8 +60,6 @@ class _Counter:
             if isinstance(s, For):
                 trips = self.trips(s.axis)
                 self.loops[s.axis] = runs * trips
-                if s.kind == "parallel":
-                    self.shared = max(self.shared, trips)
                 if s.kind == "parallel" and walked_range(s) is not None:
                     trips = 1.0  # every point is in one of the ranges
                 inside = dict(found)

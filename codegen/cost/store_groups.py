@@ -14,13 +14,13 @@ from typing import Final
 from tensorad.codegen.cost.operation_costs import takes_long
 from tensorad.codegen.loops.ir import Assign, Fold, For, Prefetch, Store
 from tensorad.codegen.loops.vector_loops import registers_for
-from tensorad.codegen.loops.visit import all_expressions, targets
+from tensorad.codegen.loops.visit import all_expressions, places, targets
 from tensorad.codegen.nest.access import access
 from tensorad.codegen.target import machine
 from tensorad.ir.expr import Call, Const, Expr, Param, Read, Select
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import children, free_leaves, postorder, reads
+from tensorad.ir.visit import children, free_leaves, postorder
 
 GROUPS: Final = (4, 2)
 """Registers at a time that are tried; more gain nothing."""
@@ -91,9 +91,7 @@ def are_neighbours(s: For) -> bool:
     if not all(isinstance(c, (Assign, Fold, Store, Prefetch)) for c in s.body):
         return False
     made = targets(s.body)
-    stored = [(t, c.indices) for c in s.body if isinstance(c, Store) for t in c.tensors]
-    read = [(e.tensor, e.indices) for e in reads(*all_expressions(s.body))]
-    for t, indices in (*stored, *read):
+    for t, indices in places(s.body):
         if access(t, indices).stride(s.axis) not in (0, 1):
             return False
         if any(p in made for p in free_leaves(*indices)):

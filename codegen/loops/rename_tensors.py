@@ -8,7 +8,8 @@ from functools import partial
 
 from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
-from tensorad.ir.tensor import Placeholder, Tensor
+from tensorad.codegen.loops.scratch import buffer
+from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reading
 
 
@@ -47,6 +48,5 @@ def with_buffers(kernel: Kernel, mapping: Mapping[Tensor, Tensor]) -> dict[Tenso
     found = dict(mapping)
     for t in (*kernel.writes, *kernel.scratch):
         if t not in found:
-            own = Placeholder(t.name, t.shape, t.dtype)
-            found[t] = Tensor(own, 0, t.shape, t.dtype)
+            found[t] = buffer(t.name, t.shape, t.dtype)
     return found

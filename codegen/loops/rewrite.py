@@ -88,14 +88,14 @@ def _inside(s: Stmt, rule: Rule | None, image: Image | None) -> Stmt:
 def _loop(s: For, rule: Rule | None, image: Image | None) -> For:
     if image is None:
         return _with(s, body=rewrite(s.body, rule))
-    own = _renewed(s.axis, image)
-    within = None if s.within is None else _renewed(s.within, image)
+    own = renewed(s.axis, image)
+    within = None if s.within is None else renewed(s.within, image)
     work = None if s.work is None else image(s.work)
     body = rewrite(s.body, rule, image if own is s.axis else _then(image, {s.axis: own}))
     return _with(s, axis=own, body=body, within=within, work=work)
 
 
-def _renewed(a: Axis, image: Image) -> Axis:
+def renewed(a: Axis, image: Image) -> Axis:
     """The axis over changed bounds."""
     bounds = (a.lower, a.upper, a.step)
     found = _images(bounds, image)

@@ -12,12 +12,10 @@ from tensorad.codegen.loops.ir import (
     If,
     Kernel,
     LoopProgram,
-    Prefetch,
     Stmt,
     Store,
-    Visit,
 )
-from tensorad.codegen.loops.visit import statements
+from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr, Param, Read, Reduce
 from tensorad.ir.tensor import Constant, Tensor
@@ -86,35 +84,24 @@ class _Verifier:
             self.statement(s, inside, loops)
 
     def statement(self, s: Stmt, scope: dict[Expr, None], loops: tuple[For, ...]) -> None:
+        self.exprs(expressions(s), scope)
         match s:
             case For():
                 self.loop(s, scope, loops)
             case If():
-                self.exprs((s.cond,), scope)
                 self.block(s.then, scope, loops)
                 self.block(s.orelse, scope, loops)
             case Assign():
-                self.exprs(s.values, scope)
                 self.same_dtypes(s.targets, s.values)
                 scope.update(dict.fromkeys(s.targets))
             case Fold():
-                self.exprs((*s.targets, *s.values), scope)
+                self.exprs(s.targets, scope)
                 self.same_dtypes(s.combiner.rhs, s.values)  # in scans not of the state's kind
                 self.same_dtypes(s.targets, s.combiner.results)
             case Store():
-                self.exprs((*s.indices, *s.values), scope)
                 self.store(s)
-            case Check():
-                self.exprs((s.index, s.extent), scope)
-            case Prefetch():
-                self.exprs(s.indices, scope)
-            case Visit():
-                pass
-            case _:
-                raise InternalError(f"unknown statement {type(s).__name__}")
 
     def loop(self, s: For, scope: dict[Expr, None], loops: tuple[For, ...]) -> None:
-        self.exprs((s.axis.lower, s.axis.upper, s.axis.step), scope)
         if s.axis in scope:
             raise _problem(self.kernel, f"the axis {s.axis.name} is bound twice")
         if not s.body:

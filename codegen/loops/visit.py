@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Prefetch, Stmt, Store, Visit
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr, Param
+from tensorad.ir.order import reads
+from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import params_in
 
 
@@ -65,6 +67,16 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
 def all_expressions(body: Iterable[Stmt]) -> list[Expr]:
     """What statements evaluate themselves."""
     return [e for s in body for e in expressions(s)]
+
+
+def places(body: Iterable[Stmt]) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
+    """What statements store themselves, and what they read, with the indices."""
+    every = list(body)
+    for s in every:
+        if isinstance(s, Store):
+            yield from [(t, s.indices) for t in s.tensors]
+    for e in reads(*all_expressions(every)):
+        yield e.tensor, e.indices
 
 
 def targets(body: Iterable[Stmt]) -> dict[Param, None]:

@@ -12,6 +12,7 @@ from tensorad.codegen.loops.index_ranges import (
     folder,
     substitutor,
 )
+from tensorad.codegen.loops.rewrite import renewed
 from tensorad.codegen.nest.folds import FoldLoop, component, fold_loops
 from tensorad.ir.expr import (
     FALSE,
@@ -100,11 +101,8 @@ def map_fold(fold: FoldLoop, image: Callable[[Expr], Expr]) -> FoldLoop:
     fresh: dict[Expr, Expr] = {}
     axes: list[Axis] = []
     for a in fold.axes:
-        bounds = [substitute(image(b), fresh) for b in (a.lower, a.upper, a.step)]
-        if bounds[0] is a.lower and bounds[1] is a.upper and bounds[2] is a.step:
-            axes.append(a)
-        else:
-            axes.append(axis(a.name, *bounds))
+        axes.append(renewed(a, lambda b: substitute(image(b), fresh)))
+        if axes[-1] is not a:
             fresh[a] = axes[-1]
     renew = substitutor(fresh)
     sources = tuple([renew(image(s)) for s in fold.sources])
@@ -166,14 +164,9 @@ def _simplify_fold(
     axes: list[Axis] = []
     memo: dict[Expr, Expr] = {}
     for a in fold.axes:
-        bounds = [
-            fold_by_ranges(substitute(b, single), ranges, memo) for b in (a.lower, a.upper, a.step)
-        ]
-        if bounds[0] is not a.lower or bounds[1] is not a.upper or bounds[2] is not a.step:
-            fresh = axis(a.name, *bounds)
+        fresh = renewed(a, lambda b: fold_by_ranges(substitute(b, single), ranges, memo))
+        if fresh is not a:
             single[a] = fresh
-        else:
-            fresh = a
         if fresh.extent == 0:
             return []
         if fresh.extent == 1:

@@ -16,6 +16,7 @@ from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
 from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
 from tensorad.codegen.scan.scatter import STRIP, free_loops, serial, wants_threads
 from tensorad.codegen.scan.vector_blocks import block_loops, rest_rows, takes_blocks
@@ -40,7 +41,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.order import REDUCE, occurs
-from tensorad.ir.tensor import Placeholder, Scan, Tensor, outputs
+from tensorad.ir.tensor import Scan, Tensor
 from tensorad.ir.visit import (
     free_leaves,
     op_expressions,
@@ -125,7 +126,7 @@ def schedule_chain(chain: Chain, choices: Choices) -> Kernel | None:
 def _home(t: Tensor, rows: int, together: int) -> Tensor:
     """The scratch of some rows of a tensor."""
     shape = (together, *t.shape[rows:])
-    return outputs(Placeholder(t.name, shape, t.dtype))[0]
+    return buffer(t.name, shape, t.dtype)
 
 
 def over_rows(op: Scan, axes: tuple[Axis, ...]) -> Scan:

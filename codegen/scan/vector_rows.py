@@ -16,6 +16,7 @@ from tensorad.codegen.cost.operation_costs import operations
 from tensorad.codegen.directives import OPEN, Choices, may_vectorise
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
+from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import access, guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
@@ -27,7 +28,7 @@ from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.sizes import assumed_bytes
 from tensorad.ir.expr import ONE, TRUE, Axis, Expr, Read, axis, read, sub
 from tensorad.ir.order import READ, REDUCE, occurs
-from tensorad.ir.tensor import Placeholder, Scan, Tensor, outputs
+from tensorad.ir.tensor import Scan, Tensor
 from tensorad.ir.visit import (
     free_leaves,
     op_expressions,
@@ -193,7 +194,7 @@ class _RowTiles:
         lane = next(d for d, i in enumerate(where) if i is self.lane)
         kept = [d for d, i in enumerate(where) if not any(i is a for a in self.rows)]
         shape = (*[t.shape[d] for d in kept], self.width)
-        home = outputs(Placeholder(t.name, shape, t.dtype))[0]
+        home = buffer(t.name, shape, t.dtype)
         self.places[t] = Place(home, (*[(d, None) for d in kept], (lane, self.lane.lower)))
         if inside:
             return
@@ -244,7 +245,7 @@ class _RowTiles:
         key = (e, *steps)
         if key not in self.staged:
             shape = (*[a.extent or 0 for a in steps], self.width)
-            self.staged[key] = outputs(Placeholder(e.tensor.name, shape, e.dtype))[0]
+            self.staged[key] = buffer(e.tensor.name, shape, e.dtype)
             own = [axis(a.name, a.lower, a.upper) for a in (*steps, self.lane)]
             value = substitute(e, dict(zip((*steps, self.lane), own, strict=True)))
             where = tuple([sub(a, a.lower) for a in own])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tensorad.codegen.loops.collapse import long_shared
 from tensorad.codegen.loops.index_ranges import Ranges, among, fold_by_ranges, substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, LoopKind, Stmt, Store
+from tensorad.codegen.loops.rewrite import renewed
 from tensorad.codegen.loops.vector_loops import lanes_for
 from tensorad.codegen.nest.folds import FoldLoop
 from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups
@@ -183,16 +184,16 @@ class _Emitter:
             body = self.points(folds, unrolled, later, copies)
         else:
             a, rest = loops[0], loops[1:]
-            renewed = _renew(a, copies[0])
-            if renewed is not a:
-                copies = [{**c, a: renewed} for c in copies]
+            own = renewed(a, substitutor(copies[0]))
+            if own is not a:
+                copies = [{**c, a: own} for c in copies]
             body = self.reduce_level(folds, rest, unrolled, later, copies)
             is_vector = a is self.plan.vector
             if is_vector:
                 lanes = fold_lanes(self.nest.folds)
-                body = (For(renewed, body, "vector", self.plan.width, lanes=lanes),)
+                body = (For(own, body, "vector", self.plan.width, lanes=lanes),)
             else:
-                body = (For(renewed, body),)
+                body = (For(own, body),)
         condition = substitute(logical_and(*here), copies[0])
         return body if condition is TRUE else (If(condition, body),)
 
@@ -282,11 +283,3 @@ def _tile(copies: list[Copy], a: Axis, base: Expr, factor: int) -> list[Copy]:
 def _params(accumulators: tuple[Param, ...], copy: Copy) -> tuple[Param, ...]:
     found = [copy.get(p, p) for p in accumulators]
     return tuple([p for p in found if isinstance(p, Param)])
-
-
-def _renew(a: Axis, copy: Copy) -> Axis:
-    """The axis with its bounds over the copy's axes."""
-    bounds = [substitute(b, copy) for b in (a.lower, a.upper, a.step)]
-    if bounds[0] is a.lower and bounds[1] is a.upper and bounds[2] is a.step:
-        return a
-    return axis(a.name, *bounds)

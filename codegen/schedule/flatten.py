@@ -15,7 +15,7 @@ from tensorad.codegen.directives import Choices
 from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.nest.access import Access, extent_of, outer_accesses
 from tensorad.codegen.nest.ir import Nest, substitute_nest
-from tensorad.ir.expr import ONE, Axis, Const, Expr, Read, axis, floordiv, int_const, mod, mul
+from tensorad.ir.expr import ONE, ZERO, Axis, Expr, Read, axis, floordiv, int_const, mod, mul
 from tensorad.ir.order import READ, occurs, postorder_along
 from tensorad.ir.visit import children, free_leaves
 
@@ -52,7 +52,7 @@ def _joinable(nest: Nest) -> tuple[Axis, Axis] | None:
 
 
 def _from_zero(a: Axis) -> bool:
-    return isinstance(a.lower, Const) and a.lower.value == 0 and a.step is ONE
+    return a.lower is ZERO and a.step is ONE
 
 
 def _in_step(accesses: Sequence[Access], outer: Axis, inner: Axis, extent: int) -> bool:

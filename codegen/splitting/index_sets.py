@@ -19,6 +19,8 @@ from tensorad.codegen.schedule.plan import can_vectorise_fold, preferred_axis
 from tensorad.codegen.splitting.cut_points import SHORT, Cut, find_cut
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
+    ONE,
+    ZERO,
     Axis,
     Call,
     Const,
@@ -83,6 +85,26 @@ def _switches_under(*roots: Expr) -> list[Call]:
     return [e for e in nodes if e.args[0].dtype is INT64]
 
 
+def cut_repeatedly(
+    nest: Nest, most: int, parts_of: Callable[[Nest], Sequence[Nest] | None]
+) -> list[Nest]:
+    """The pieces, in order, of cutting a nest and its pieces while there are fewer than `most`.
+
+    Args:
+        parts_of: what a piece becomes; None where it stays.
+    """
+    done: list[Nest] = []
+    todo = [nest]
+    while todo:
+        piece = todo.pop()
+        parts = parts_of(piece) if len(done) + len(todo) < most else None
+        if parts is None:
+            done.append(piece)
+        else:
+            todo.extend(parts[::-1])
+    return done
+
+
 def split_divisions(nest: Nest, bounds: bool = True) -> list[Nest]:
     """i // c and i % c: i becomes (outer, inner) with inner < c, and a rest piece.
 
@@ -90,22 +112,18 @@ def split_divisions(nest: Nest, bounds: bool = True) -> list[Nest]:
         bounds: also where only bounds of reduce axes divide.
     Requires and ensures: simplified nests.
     """
-    most = most_pieces(nest)
-    done: list[Nest] = []
-    todo = [nest]
-    while todo:
-        piece = todo.pop()
-        found = _division(piece, bounds) if len(done) + len(todo) < most else None
+
+    def parts_of(piece: Nest) -> list[Nest] | None:
+        found = _division(piece, bounds)
         if found is None:
-            done.append(piece)
-            continue
-        a, factor = found
-        if among(a, piece.axes):
-            parts = _split_output(piece, a, factor)
+            return None
+        if among(found[0], piece.axes):
+            parts = _split_output(piece, *found)
         else:
-            parts = [simplify_nest(_split_reduce(piece, a, factor))]
-        todo.extend([p for p in parts if p is not None][::-1])
-    return done
+            parts = [simplify_nest(_split_reduce(piece, *found))]
+        return [p for p in parts if p is not None]
+
+    return cut_repeatedly(nest, most_pieces(nest), parts_of)
 
 
 def _division(nest: Nest, bounds: bool) -> tuple[Axis, int] | None:
@@ -144,10 +162,8 @@ def _keeps_order(fold: FoldLoop, a: Axis, factor: int) -> bool:
 
 
 def _splittable(a: Axis, factor: int, ranges: Ranges) -> bool:
-    from_zero = isinstance(a.lower, Const) and a.lower.value == 0
-    by_one = isinstance(a.step, Const) and a.step.value == 1
     closed = not any(isinstance(e, Axis) for e in free_leaves(a.upper))
-    return from_zero and by_one and closed and ranges.of(a)[1] >= factor
+    return a.lower is ZERO and a.step is ONE and closed and ranges.of(a)[1] >= factor
 
 
 def _halves(a: Axis, factor: int) -> tuple[Axis, Axis, Axis, Expr]:
@@ -323,16 +339,12 @@ def split_phases(nest: Nest) -> list[Nest]:
 
     Requires and ensures: simplified nests.
     """
-    done: list[Nest] = []
-    todo = [nest]
-    while todo:
-        piece = todo.pop()
-        cut = _singles(piece, switches(piece)) if len(done) + len(todo) < MOST_PIECES else None
-        if cut is None:
-            done.append(piece)
-            continue
-        todo.extend(cut_parts(piece, cut)[::-1])
-    return done
+
+    def parts_of(piece: Nest) -> list[Nest] | None:
+        cut = _singles(piece, switches(piece))
+        return None if cut is None else cut_parts(piece, cut)
+
+    return cut_repeatedly(nest, MOST_PIECES, parts_of)
 
 
 def _located(nest: Nest) -> tuple[list[Call], list[Call]]:

@@ -12,7 +12,7 @@ from typing import Final
 from tensorad.codegen.loops.index_ranges import among, comparison
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.splitting.cut_points import Cut
-from tensorad.codegen.splitting.index_sets import cut_parts, most_pieces, switches
+from tensorad.codegen.splitting.index_sets import cut_parts, cut_repeatedly, most_pieces, switches
 from tensorad.ir.expr import Axis, Call, Const, Expr, int_const
 from tensorad.ir.visit import free_leaves
 from tensorad.simplify.index.linear import linear_form
@@ -27,17 +27,7 @@ def cut_quotients(nest: Nest) -> list[Nest]:
 
     Requires and ensures: simplified nests; the pieces cover the points once, in order.
     """
-    most = most_pieces(nest)
-    done: list[Nest] = []
-    todo = [nest]
-    while todo:
-        piece = todo.pop()
-        parts = _parts(piece) if len(done) + len(todo) < most else None
-        if parts is None:
-            done.append(piece)
-        else:
-            todo.extend(parts[::-1])
-    return done
+    return cut_repeatedly(nest, most_pieces(nest), _parts)
 
 
 def _parts(nest: Nest) -> list[Nest] | None:

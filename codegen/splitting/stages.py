@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from tensorad.codegen.nest.access import guarded_unsafe
 from tensorad.codegen.nest.folds import FoldLoop, component, fold_loops
 from tensorad.ir.expr import (
+    ONE,
     TRUE,
+    ZERO,
     Axis,
     Call,
     Const,
@@ -157,8 +159,5 @@ def stage_uses(stages: Sequence[Compute], bodies: Sequence[Expr]) -> set[Tensor]
 
 def _is_range(a: Axis) -> bool:
     """[0, n) by one, n free of axes: the axis of a tensor."""
-    if not isinstance(a.lower, Const) or a.lower.value != 0:
-        return False
-    if not isinstance(a.step, Const) or a.step.value != 1:
-        return False
-    return not any(isinstance(e, Axis) for e in free_leaves(a.upper))
+    closed = not any(isinstance(e, Axis) for e in free_leaves(a.upper))
+    return a.lower is ZERO and a.step is ONE and closed
