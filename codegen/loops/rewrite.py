@@ -44,6 +44,13 @@ def rewrite(
     return body if same else tuple(made)  # type: ignore[return-value]  # a tuple if the same
 
 
+def serial(axes: Sequence[Axis], body: Block) -> Block:
+    """The body in loops over the axes, the first outermost."""
+    for a in reversed(axes):
+        body = (For(a, body),)
+    return body
+
+
 def mapped(s: _S, image: Image) -> _S:
     """One statement with all it evaluates replaced: of the same kind."""
     return static_cast(_S, _inside(s, None, image))

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from tensorad.codegen.loops.ir import Assign, Fold, For, If, Stmt, Visit
+from tensorad.codegen.loops.ir import Assign, Fold, If, Stmt, Visit
+from tensorad.codegen.loops.rewrite import serial
 from tensorad.ir.analysis.levels import split_condition
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL
@@ -172,7 +173,5 @@ def lower_fold(fold: FoldLoop) -> tuple[Stmt, ...]:
     if inner is not TRUE:
         before, (inner,) = lower_values((inner,))
         body = (*before, If(inner, body))
-    body = (Visit(), *body)
-    for a in reversed(fold.axes):
-        body = (For(a, body),)
+    body = serial(fold.axes, (Visit(), *body))
     return body if outer is TRUE else (If(outer, body),)

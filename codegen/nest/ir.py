@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorad.codegen.loops.index_ranges import (
@@ -29,6 +29,7 @@ from tensorad.ir.expr import (
     int_const,
     logical_and,
     neg,
+    param,
 )
 from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.tensor import Tensor
@@ -261,6 +262,17 @@ def accumulators_of(nest: Nest) -> list[tuple[tuple[Param, ...], tuple[Expr, ...
     for f in nest.folds:
         found.setdefault(f.accumulators[0], (f.accumulators, f.start or f.combiner.identity))
     return list(found.values())
+
+
+def own_accumulators(nest: Nest) -> dict[Expr, Expr]:
+    """New scalars in the place of a nest's accumulators."""
+    return {p: param(p.name, p.dtype) for ps, _ in accumulators_of(nest) for p in ps}
+
+
+def images_of(scalars: Sequence[Param], copy: Mapping[Expr, Expr]) -> tuple[Param, ...]:
+    """What a copy of a nest has in the place of some scalars: others, or these."""
+    found = [copy.get(p, p) for p in scalars]
+    return tuple([p for p in found if isinstance(p, Param)])
 
 
 def fold_groups(nest: Nest) -> list[list[FoldLoop]]:

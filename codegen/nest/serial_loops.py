@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.codegen.loops.ir import Assign, For, Kernel, Stmt, Store
+from tensorad.codegen.loops.ir import Assign, Kernel, Stmt, Store
+from tensorad.codegen.loops.rewrite import serial
 from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.codegen.nest.folds import lower_fold
 from tensorad.codegen.nest.ir import Nest
@@ -29,7 +30,4 @@ def _loops(nest: Nest) -> tuple[Stmt, ...]:
             begun[f.accumulators[0]] = None
             inner.append(Assign(f.accumulators, f.start or f.combiner.identity))
         inner.extend(lower_fold(f))
-    body: tuple[Stmt, ...] = (*inner, Store(nest.tensors, nest.indices, nest.values))
-    for a in reversed(nest.axes):
-        body = (For(a, body),)
-    return body
+    return serial(nest.axes, (*inner, Store(nest.tensors, nest.indices, nest.values)))

@@ -10,7 +10,7 @@ from tensorad.codegen.cost.parallel_work import SHARED_COST
 from tensorad.codegen.directives import Choices, may_vectorise
 from tensorad.codegen.loops.index_ranges import Ranges, fold_by_ranges, substitutor
 from tensorad.codegen.loops.ir import For, If, Kernel, LoopKind, Stmt
-from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.loops.rewrite import rewrite, serial
 from tensorad.codegen.model import PAGE, WAYS
 from tensorad.codegen.nest.access import guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
@@ -130,13 +130,6 @@ def _mapped(body: tuple[Stmt, ...], image: Callable[[Expr], Expr]) -> tuple[Stmt
         return s.then if s.cond.value else s.orelse
 
     return rewrite(body, guard, image)
-
-
-def serial(axes: Sequence[Axis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The body in loops over the axes, the first outermost."""
-    for a in reversed(axes):
-        body = (For(a, body),)
-    return body
 
 
 def _free_axes(op: Scatter) -> dict[Axis, None]:

@@ -15,10 +15,10 @@ from tensorad.codegen.directives import Choices, may_vectorise
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
-from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.codegen.loops.rewrite import rewrite, serial
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
-from tensorad.codegen.scan.scatter import STRIP, free_loops, serial, wants_threads
+from tensorad.codegen.scan.scatter import STRIP, free_loops, wants_threads
 from tensorad.codegen.scan.vector_blocks import block_loops, rest_rows, takes_blocks
 from tensorad.codegen.scan.vector_rows import (
     Chain,

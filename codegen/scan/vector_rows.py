@@ -16,12 +16,13 @@ from tensorad.codegen.cost.operation_costs import operations
 from tensorad.codegen.directives import OPEN, Choices, may_vectorise
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
+from tensorad.codegen.loops.rewrite import serial
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import access, guarded_unsafe
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
-from tensorad.codegen.scan.scatter import free_loops, serial, wants_threads
+from tensorad.codegen.scan.scatter import free_loops, wants_threads
 from tensorad.codegen.schedule.emit import emit_nest, strips
 from tensorad.codegen.schedule.plan import plan_nest
 from tensorad.ir.analysis.decisions import Decision, note

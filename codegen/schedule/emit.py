@@ -10,7 +10,7 @@ from tensorad.codegen.loops.ir import Assign, Fold, For, If, LoopKind, Stmt, Sto
 from tensorad.codegen.loops.rewrite import renewed
 from tensorad.codegen.loops.vector_loops import lanes_for
 from tensorad.codegen.nest.folds import FoldLoop
-from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups
+from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups, images_of, own_accumulators
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.reasons import explain_plan
 from tensorad.codegen.schedule.sums_in_memory import emit_sums_in_memory
@@ -28,7 +28,6 @@ from tensorad.ir.expr import (
     int_const,
     logical_and,
     mul,
-    param,
     select,
     sub,
 )
@@ -132,12 +131,12 @@ class _Emitter:
         """Accumulators, folds and stores of all copies."""
         nest = self.nest
         if len(copies) > 1 or copies[0]:
-            copies = [self.with_scalars(c) for c in copies]
+            copies = [{**c, **own_accumulators(nest)} for c in copies]
         statements: list[Stmt] = []
         for accumulators, identity in accumulators_of(nest):
             for c in copies:
                 start = substitute_all(identity, c)
-                statements.append(Assign(_params(accumulators, c), start))
+                statements.append(Assign(images_of(accumulators, c), start))
         for folds in fold_groups(nest):
             statements.extend(self.fold(folds, copies))
         for c in copies:
@@ -145,13 +144,6 @@ class _Emitter:
             indices = tuple([image(i) for i in nest.indices])
             statements.append(Store(nest.tensors, indices, tuple([image(v) for v in nest.values])))
         return tuple(statements)
-
-    def with_scalars(self, copy: Copy) -> Copy:
-        """The copy with accumulators of its own."""
-        fresh: Copy = dict(copy)
-        for accumulators, _ in accumulators_of(self.nest):
-            fresh.update({p: param(p.name, p.dtype) for p in accumulators})
-        return fresh
 
     def fold(self, folds: Sequence[FoldLoop], copies: list[Copy]) -> tuple[Stmt, ...]:
         """The reduce loops of folds over the same axes, shared by the copies."""
@@ -234,7 +226,7 @@ class _Emitter:
         self, fold: FoldLoop, test: Expr, varies: bool, values: tuple[Expr, ...], copy: Copy
     ) -> list[Stmt]:
         """One fold step where `test` holds."""
-        targets = _params(fold.accumulators, copy)
+        targets = images_of(fold.accumulators, copy)
         if test is TRUE:
             any_order = among(self.plan.vector, fold.axes)
             combiner = fold.merge if any_order and fold.merge is not None else fold.combiner
@@ -278,8 +270,3 @@ def strips(a: Axis, width: int) -> tuple[Axis, Axis]:
 
 def _tile(copies: list[Copy], a: Axis, base: Expr, factor: int) -> list[Copy]:
     return [{**c, a: add(base, int_const(u))} for c in copies for u in range(factor)]
-
-
-def _params(accumulators: tuple[Param, ...], copy: Copy) -> tuple[Param, ...]:
-    found = [copy.get(p, p) for p in accumulators]
-    return tuple([p for p in found if isinstance(p, Param)])

@@ -18,13 +18,20 @@ from tensorad.codegen.loops.index_ranges import among, substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
 from tensorad.codegen.model import MODEL
 from tensorad.codegen.nest.access import fold_accesses
-from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups, substitute_nest
+from tensorad.codegen.nest.ir import (
+    Nest,
+    accumulators_of,
+    fold_groups,
+    images_of,
+    own_accumulators,
+    substitute_nest,
+)
 from tensorad.codegen.schedule.emit import fold_lanes
 from tensorad.codegen.schedule.nest_plan import Plan, PlannedPieces
 from tensorad.codegen.schedule.plan import can_vectorise_fold, lanes_of_nest
 from tensorad.codegen.schedule.reasons import explain_plan
 from tensorad.ir.analysis.decisions import Decision, is_listening, note
-from tensorad.ir.expr import TRUE, Axis, Const, Expr, Param, axis, int_const, param
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, axis, int_const
 from tensorad.ir.tensor import Tensor
 
 MOST_FOLDS = 16
@@ -189,11 +196,11 @@ def emit_together(pieces: PlannedPieces) -> tuple[Stmt, ...]:
     made = [m for m in [_member(nest, plan) for nest, plan in pieces] if m is not None]
     first = made[0]
     members = [_over_axes_of(first, m) for m in made]
-    copies = [_scalars(m.nest) for m in members]
+    copies = [own_accumulators(m.nest) for m in members]
     body: list[Stmt] = []
     for m, c in zip(members, copies, strict=True):
         for accumulators, identity in accumulators_of(m.nest):
-            body.append(Assign(_params(accumulators, c), identity))
+            body.append(Assign(images_of(accumulators, c), identity))
     lanes = fold_lanes([f for m in members for f in m.nest.folds])
     body.extend(_level(list(zip(members, copies, strict=True)), 0, lanes))
     for m, c in zip(members, copies, strict=True):
@@ -212,15 +219,6 @@ def _over_axes_of(first: Member, m: Member) -> Member:
         return m
     mapping: Copy = dict(zip(m.plan.order, first.plan.order, strict=True))
     return replace(m, nest=substitute_nest(m.nest, mapping, first.plan.order))
-
-
-def _scalars(nest: Nest) -> Copy:
-    """Accumulators of its own for a piece: pieces of one nest share theirs."""
-    return {p: param(p.name, p.dtype) for ps, _ in accumulators_of(nest) for p in ps}
-
-
-def _params(accumulators: Sequence[Param], copy: Copy) -> tuple[Param, ...]:
-    return tuple([p for p in [copy[a] for a in accumulators] if isinstance(p, Param)])
 
 
 def _level(active: Sequence[tuple[Member, Copy]], depth: int, lanes: int) -> list[Stmt]:
@@ -257,7 +255,7 @@ def _lanes(
             image = substitutor({**copy, axes[n]: lane})
             for f in m.nest.folds:
                 values = tuple([image(s) for s in f.sources])
-                folds.append(Fold(_params(f.accumulators, copy), f.combiner, values))
+                folds.append(Fold(images_of(f.accumulators, copy), f.combiner, values))
         width = active[inside[0]][0].plan.width
         body.append(For(lane, tuple(folds), "vector", width, lanes=registers))
     return body

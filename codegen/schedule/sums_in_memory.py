@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
+from tensorad.codegen.loops.rewrite import serial
 from tensorad.codegen.nest.folds import FoldLoop
-from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups
+from tensorad.codegen.nest.ir import Nest, accumulators_of, fold_groups, images_of
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -85,9 +86,7 @@ def _loops(row_pass: _RowPass, folds: Sequence[FoldLoop], rows: int) -> tuple[St
     rest = axis(last.name, middle if rows > 1 else last.lower, last.upper)
     if rest.extent != 0:
         body.append(For(rest, (_pass(row_pass, folds, [{last: rest}]),)))
-    for a in reversed(outer):
-        body = [For(a, tuple(body))]
-    return tuple(body)
+    return serial(outer, tuple(body))
 
 
 def _pass(row_pass: _RowPass, folds: Sequence[FoldLoop], places: Sequence[Image]) -> Stmt:
@@ -96,24 +95,20 @@ def _pass(row_pass: _RowPass, folds: Sequence[FoldLoop], places: Sequence[Image]
     here = axis(lane.name, lane.lower, lane.upper)
     indices = substitute_all(nest.indices, {lane: here})
     summed = {p: None for f in folds for p in f.accumulators}
-    homes = [(t, v) for t, v in zip(nest.tensors, nest.values, strict=True) if v in summed]
-    fresh: Image = {v: param(v.name, v.dtype) for _, v in homes if isinstance(v, Param)}
+    pairs = zip(nest.tensors, nest.values, strict=True)
+    homes = [(t, v) for t, v in pairs if isinstance(v, Param) and v in summed]
+    fresh: Image = {v: param(v.name, v.dtype) for _, v in homes}
     body: list[Stmt] = []
     for t, v in homes:
-        body.append(Assign(_params([v], fresh), (read(t, indices),)))
+        body.append(Assign(images_of([v], fresh), (read(t, indices),)))
     for place in places:
         image = substitutor({**place, lane: here})
         for f in folds:
             values = tuple([image(s) for s in f.sources])
-            body.append(Fold(_params(f.accumulators, fresh), f.combiner, values))
+            body.append(Fold(images_of(f.accumulators, fresh), f.combiner, values))
         for r in row_pass.fused_stores:
             where, stored = [tuple([image(e) for e in part]) for part in (r.indices, r.values)]
             body.append(Store(r.tensors, where, stored))
     for t, v in homes:
-        body.append(Store((t,), indices, _params([v], fresh)))
+        body.append(Store((t,), indices, images_of([v], fresh)))
     return For(here, tuple(body), "vector", row_pass.width)
-
-
-def _params(sums: Sequence[Expr], fresh: Image) -> tuple[Param, ...]:
-    found = [fresh[p] for p in sums]
-    return tuple([p for p in found if isinstance(p, Param)])

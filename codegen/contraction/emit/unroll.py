@@ -14,7 +14,7 @@ from typing import Final
 from tensorad.codegen.cost.operation_costs import cycles
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import Fold, For, Prefetch, Stmt
-from tensorad.codegen.loops.rewrite import mapped
+from tensorad.codegen.loops.rewrite import mapped, serial
 from tensorad.ir.elementary.cost import FUNCTION
 from tensorad.ir.expr import ZERO, Axis, Expr, add, axis, floordiv, int_const, mod, mul, sub
 from tensorad.simplify.index.linear import linear_form
@@ -66,9 +66,7 @@ def reduce_loops(
         made = (*_moved(prefetches.some(len(copies)), copies[0]), *_written(body, copies))
     else:
         made = _by_steps(outer.pop(), body, prefetches)
-    for k in reversed(outer):
-        made = (For(k, made),)
-    return made
+    return serial(outer, made)
 
 
 def _taps(loops: Sequence[Axis]) -> list[Axis]:
