@@ -16,9 +16,9 @@ from tensorad.codegen.loops.rewrite import renewed
 from tensorad.codegen.nest.folds import FoldLoop, component, fold_loops
 from tensorad.ir.expr import (
     FALSE,
+    ONE,
     TRUE,
     Axis,
-    Const,
     Expr,
     Param,
     Reduce,
@@ -236,8 +236,7 @@ def _as_bound(
     rest = Linear({t: k for t, k in d.terms.items() if t is not a}, d.constant)
     if op == "eq" and abs(c) != 1:
         return False
-    one = isinstance(a.step, Const) and a.step.value == 1
-    if not one and (op == "eq" or c > 0):
+    if a.step is not ONE and (op == "eq" or c > 0):
         return False
     if op == "eq":
         value = rest.scaled(-c).to_expr()

@@ -31,7 +31,7 @@ from tensorad.codegen.schedule.nest_plan import Plan, PlannedPieces
 from tensorad.codegen.schedule.plan import can_vectorise_fold, lanes_of_nest
 from tensorad.codegen.schedule.reasons import explain_plan
 from tensorad.ir.analysis.decisions import Decision, is_listening, note
-from tensorad.ir.expr import TRUE, Axis, Const, Expr, axis, int_const
+from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, axis, int_const
 from tensorad.ir.tensor import Tensor
 
 MOST_FOLDS = 16
@@ -125,8 +125,7 @@ def _member(nest: Nest, plan: Plan) -> Member | None:
 
 def _range(a: Axis) -> tuple[int, int] | None:
     """The constant bounds of an axis that walks by one."""
-    by_one = isinstance(a.step, Const) and a.step.value == 1
-    if not by_one or not isinstance(a.lower, Const) or not a.extent:
+    if a.step is not ONE or not isinstance(a.lower, Const) or not a.extent:
         return None
     return int(a.lower.value), int(a.lower.value) + a.extent
 

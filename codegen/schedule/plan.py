@@ -43,7 +43,7 @@ from tensorad.codegen.schedule.transpose import (
 )
 from tensorad.ir.combiner import Combiner, per_combiner
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import Axis, Call, Const, Expr, Select
+from tensorad.ir.expr import ONE, Axis, Call, Const, Expr, Select
 from tensorad.ir.visit import children, free_leaves, postorder
 
 ROW_PASS_OPERATIONS = 8
@@ -393,16 +393,12 @@ def vector_candidates(nest: Nest) -> list[Axis]:
     """Axes whose lanes agree on all bounds inside; a reduce axis only where lanes may fold."""
     bounds = [b for f in nest.folds for a in f.axes for b in (a.lower, a.upper, a.step)]
     used = free_leaves(*bounds)
-    output = [a for a in nest.axes if a not in used and _step_one(a)]
+    output = [a for a in nest.axes if a not in used and a.step is ONE]
     if len(fold_groups(nest)) == 1 and all(
         f.merge is not None or can_vectorise_fold(f.combiner) for f in nest.folds
     ):
-        output += [a for a in nest.folds[0].axes if a not in used and _step_one(a)]
+        output += [a for a in nest.folds[0].axes if a not in used and a.step is ONE]
     return output
-
-
-def _step_one(a: Axis) -> bool:
-    return isinstance(a.step, Const) and a.step.value == 1
 
 
 def _jams(
@@ -421,7 +417,7 @@ def _jams(
         for a in nest.axes
         if a is not vector
         and a not in fixed
-        and _step_one(a)
+        and a.step is ONE
         and any(a not in x.uses for x in streams)
         and any(a in x.uses for x in reads)
     ]

@@ -19,9 +19,10 @@ from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.plan import can_vectorise_fold
 from tensorad.ir.analysis.sizes import assumed_elements
 from tensorad.ir.expr import (
+    ONE,
     TRUE,
+    ZERO,
     Axis,
-    Const,
     Expr,
     Reduce,
     add,
@@ -100,9 +101,7 @@ def _folds(bodies: Sequence[Expr]) -> list[FoldLoop]:
 
 def _range(a: Axis) -> int | None:
     """n of an axis [0, n) by one."""
-    zero = isinstance(a.lower, Const) and a.lower.value == 0
-    one = isinstance(a.step, Const) and a.step.value == 1
-    return a.extent if zero and one and a.extent else None
+    return a.extent if a.lower is ZERO and a.step is ONE and a.extent else None
 
 
 def _choice(

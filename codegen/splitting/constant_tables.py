@@ -14,7 +14,7 @@ from tensorad.codegen.loops.index_ranges import among
 from tensorad.codegen.nest.ir import Nest, simplify_nest
 from tensorad.codegen.splitting.index_sets import most_pieces, switches
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Axis, Const, Expr, Read, int_const
+from tensorad.ir.expr import ONE, Axis, Const, Expr, Read, int_const
 from tensorad.ir.order import reads
 from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import free_leaves
@@ -53,7 +53,7 @@ def _deciding(nest: Nest) -> Iterator[Axis]:
 
 def _counts(a: Axis) -> bool:
     """Whether an axis takes every number from a constant on."""
-    return isinstance(a.lower, Const) and isinstance(a.step, Const) and a.step.value == 1
+    return isinstance(a.lower, Const) and a.step is ONE
 
 
 def _tables(e: Expr) -> list[Read]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from tensorad.codegen.loops.index_ranges import Ranges, among, comparison
-from tensorad.ir.expr import FALSE, TRUE, Axis, Call, Const, Expr, Size, call, int_const
+from tensorad.ir.expr import FALSE, ONE, TRUE, Axis, Call, Const, Expr, Size, call, int_const
 from tensorad.ir.visit import free_leaves
 from tensorad.simplify.index.linear import Linear, linear_form
 
@@ -30,8 +30,7 @@ class Cut:
 
 def find_cut(e: Call, axes: Iterable[Axis], ranges: Ranges) -> Cut | None:
     for a in axes:
-        one = isinstance(a.step, Const) and a.step.value == 1
-        if not one or a.extent == 1:
+        if a.step is not ONE or a.extent == 1:
             continue
         divides = e.op in ("floordiv", "mod")
         cut = _cut_division(e, a) if divides else _cut_order(e, a, ranges)

@@ -327,7 +327,7 @@ def _singles(nest: Nest, switches: Iterable[Expr] = ()) -> Cut | None:
     for a in nest.axes:
         if a not in used or a.extent is None or not 1 < a.extent <= SHORT:
             continue
-        if isinstance(a.lower, Const) and isinstance(a.step, Const) and a.step.value == 1:
+        if isinstance(a.lower, Const) and a.step is ONE:
             low = int(a.lower.value)
             points = [int_const(low + n) for n in range(1, a.extent)]
             return Cut(a, tuple(points), None, (None,) * a.extent)
