@@ -3,18 +3,61 @@ or not, formulas written into their readers or not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorad.ir.analysis.sizes import assumed_elements
-from tensorad.ir.tensor import Op, Tensor, outputs
+from tensorad.ir.reference.forms import TENSORS
+from tensorad.ir.tensor import Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import topological_ops
+from tensorad.passes import Form, Pass, run_passes
 from tensorad.simplify.formula.costs import multiplications, visits
-from tensorad.simplify.formula.tidy import Task, Tidy
+from tensorad.simplify.formula.dataflow import nest
+from tensorad.simplify.formula.tidy import Task, Tidied, Tidy
 
 _SIZES: Final = (64, 1, 0)
 """Values of symbolic extents for which no points may be added."""
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One of the ways of tidying: what to tidy, and the tensors that may be read."""
+
+    task: Task
+    readable: Mapping[Tensor, None]
+
+
+def _nested(way: Way, tidied: Tidied) -> Tidied:
+    return replace(tidied, results=nest(tidied.results, tidied.stages))
+
+
+TIDY_PASSES: Final[tuple[Pass[Way, Tidied], ...]] = (
+    Pass(
+        "tidy_formulas",
+        lambda way, tidied: Tidy(way.task, way.readable).run(),
+        "first: it makes the stages",
+    ),
+    Pass("nest_stages", _nested, "last: who reads a stage is known once all formulas stand"),
+)
+
+
+def _compare(way: Way, before: Tidied, after: Tidied) -> str:
+    ops = topological_ops([*before.results, *after.results])
+    given = [t for op in ops if isinstance(op, Placeholder) for t in outputs(op)]
+    return TENSORS.compare(given, before.results, after.results)
+
+
+TIDIED: Final[Form[Way, Tidied]] = Form(
+    show=lambda way, tidied: TENSORS.show((), tidied.results),
+    verify=lambda way, tidied: TENSORS.verify((), tidied.results),
+    compare=_compare,
+)
+"""Results, by their elements."""
+
+
+def _run(task: Task, readable: Mapping[Tensor, None]) -> Tidied:
+    return run_passes(TIDY_PASSES, Way(task, readable), Tidied(task.results), TIDIED)
 
 
 class _Counts:
@@ -69,11 +112,11 @@ def tidy(
     found = _without_detours(Task(results, own, values, hoist=True), most, counts)
     if not _is_within(counts.visits(found), most):  # factors of their own must not add points
         plain = _without_detours(Task(results, own, values, hoist=False), most, counts)
-        found = min((found, plain, list(results)), key=counts.work)
-    return found
+        found = min((found, plain, results), key=counts.work)
+    return list(found)
 
 
-def _without_detours(task: Task, most: Sequence[float], counts: _Counts) -> list[Tensor]:
+def _without_detours(task: Task, most: Sequence[float], counts: _Counts) -> Sequence[Tensor]:
     """Formulas written into one reader and stored for another all the same are only stored, if
     that is less work: their reductions have one reader again, and need no tensor."""
     found, stored = _best(task, most, counts)
@@ -84,7 +127,7 @@ def _without_detours(task: Task, most: Sequence[float], counts: _Counts) -> list
 
 def _best(
     task: Task, most: Sequence[float], counts: _Counts
-) -> tuple[list[Tensor], dict[Tensor, None]]:
+) -> tuple[Sequence[Tensor], Mapping[Tensor, None]]:
     """Reading only values that are computed anyway, or others too: what multiplies less; with
     the tensors that are stored although a reader contains their formula.
 
@@ -92,13 +135,13 @@ def _best(
     """
     needed = {op: None for op in topological_ops(task.results) if op not in task.own}
     readable = {t: None for op in needed for t in outputs(op)}
-    first = Tidy(task, readable)
-    found = first.run()
+    first = _run(task, readable)
+    found = first.results
     if not first.missed:
         return found, first.detours
     wider = {t: None for op in (*needed, *task.values) for t in outputs(op)}
-    second = Tidy(task, wider)
-    other = second.run()
+    second = _run(task, wider)
+    other = second.results
     if counts.multiplications(other) < counts.multiplications(found):
         visited = counts.visits(other)
         if _is_within(visited, most) or visited[0] <= counts.visits(found)[0]:

@@ -33,7 +33,6 @@ from tensorad.simplify.formula.dataflow import (
     count_uses,
     is_pointwise,
     loops_around,
-    nest,
     over_inputs,
     unfold,
 )
@@ -68,6 +67,22 @@ class Task:
     stored: Mapping[Tensor, None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class Tidied:
+    """What tidying has come to.
+
+    Attributes:
+        stages: tensors made on the way, which may be written into their reader.
+        detours: what is stored although some reader contains its formula.
+        missed: whether a value that is not readable would have shortened a formula.
+    """
+
+    results: Sequence[Tensor]
+    stages: Mapping[Tensor, None] = field(default_factory=dict)
+    detours: Mapping[Tensor, None] = field(default_factory=dict)
+    missed: bool = False
+
+
 class Tidy:
     """One pass, producers first."""
 
@@ -94,20 +109,13 @@ class Tidy:
         """New tensors whose formula has no reduction: it may be written into others."""
         self.written: dict[Tensor, None] = {}
         """Such tensors that some reader does not read but contains."""
-        self.detours: dict[Tensor, None] = {}
-        """What is stored although some reader contains its formula."""
         self.stages: dict[tuple[Expr, ...], Tensor] = {}
         self.alike: dict[tuple[object, ...], list[Tensor]] = {}
         """Tensors by a summary of their formulas, which equal formulas share."""
         self.made_stages: dict[Tensor, None] = {}
         self.zero_sums = ZeroSums(self.values)
 
-    @property
-    def missed(self) -> bool:
-        """Whether a value that is not readable would have shortened a formula."""
-        return self.readable.missed
-
-    def run(self) -> list[Tensor]:
+    def run(self) -> Tidied:
         """The images of the results."""
         for op in self.order:
             if isinstance(op, Compute) and op in self.own:
@@ -115,14 +123,13 @@ class Tidy:
             else:
                 self._carry_over(op)
         found = [self.image.get(t, t) for t in self.results]
-        self._find_detours(found)
-        return nest(found, self.made_stages)
+        return Tidied(found, self.made_stages, self._detours(found), self.readable.missed)
 
-    def _find_detours(self, found: Sequence[Tensor]) -> None:
+    def _detours(self, found: Sequence[Tensor]) -> dict[Tensor, None]:
         there = dict.fromkeys(topological_ops(found) if self.written else ())
         both = {t: None for t in self.written if t.op in there}
         images = {old: None for old, t in self.image.items() if t in both}
-        self.detours = {**both, **images}
+        return {**both, **images}
 
     def _carry_over(self, op: Op) -> None:
         new = over_inputs(op, self.image)

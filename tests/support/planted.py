@@ -28,9 +28,11 @@ from tensorad.codegen.splitting.nest_passes import NEST_PASSES, Pieces
 from tensorad.codegen.unit_passes import UNIT_PASSES, Units
 from tensorad.ir.expr import ONE, Axis, Expr, add, axis, const, sub
 from tensorad.ir.reference.interpret import interpret
-from tensorad.ir.tensor import Compute, Tensor
-from tensorad.ir.visit import substitute
+from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.ir.visit import copy_bodies, substitute
 from tensorad.passes import Pass
+from tensorad.simplify.formula.choose import TIDY_PASSES
+from tensorad.simplify.formula.tidy import Tidied
 from tensorad.simplify.zeros.passes import NONZERO_PASSES
 
 Mistake = Callable[[Any, Any], Any]
@@ -178,10 +180,31 @@ def _of_elements(t: Tensor, element: Callable[..., Expr]) -> Tensor:
     return ta.compute(t.shape, lambda *i: element(i), name=t.name)
 
 
+def other_element(context: object, tidied: Tidied) -> Tidied:
+    """One more, in each result."""
+    return _with_results(tidied, lambda axes, body: _plus(body))
+
+
+def mirrored_element(context: object, tidied: Tidied) -> Tidied:
+    """Each result from its last element to its first one."""
+    return _with_results(tidied, mirrored)
+
+
+def _with_results(tidied: Tidied, change: Callable[[Sequence[Axis], Expr], Expr]) -> Tidied:
+    """Others that are as much work: of two ways of tidying the shorter one is taken."""
+    results = []
+    for t in tidied.results:
+        assert isinstance(t.op, Compute)
+        axes, (body,) = copy_bodies(t.op.axes, t.op.bodies)
+        results.append(outputs(Compute(t.name, axes, (change(axes, body),)))[0])
+    return replace(tidied, results=results)
+
+
 MISTAKES: Final[tuple[tuple[Sequence[Pass[Any, Any]], tuple[Mistake, Mistake]], ...]] = (
     (NONZERO_PASSES, (other_constant, mirrored)),
     (NEST_PASSES, (other_sum, lost_row)),
     (KERNEL_PASSES, (other_store, lost_loop)),
+    (TIDY_PASSES, (other_element, mirrored_element)),
     (RESULT_PASSES, (other_results, mirrored_results)),
     (UNIT_PASSES, (other_formula, mirrored_formula)),
     (FUSION_PASSES, (other_step, mirrored_step)),

@@ -148,7 +148,7 @@ def test_a_pass_of_tidying_shortens_and_keeps_the_value() -> None:
     k = te.reduce_axis(5, name="k")
     y = te.compute((4,), lambda i: te.sum(d[i, k] * V[k] + d[i, k] * V[k], axis=k), name="Y")
     own = dict.fromkeys([d.op, y.op])
-    (made,) = Tidy(Task([y], own, [], hoist=False), {}).run()
+    (made,) = Tidy(Task([y], own, [], hoist=False), {}).run().results
     assert d.op not in topological_ops([made])
     assert made is not y
     check_equal([y], [made])
