@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from tensorad.te import const as const
     from tensorad.te import cos as cos
     from tensorad.te import cosh as cosh
+    from tensorad.te import digamma as digamma
     from tensorad.te import erf as erf
     from tensorad.te import erfc as erfc
     from tensorad.te import erfinv as erfinv
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from tensorad.te import fmod as fmod
     from tensorad.te import isfinite as isfinite
     from tensorad.te import isnan as isnan
+    from tensorad.te import lgamma as lgamma
     from tensorad.te import log as log
     from tensorad.te import log1p as log1p
     from tensorad.te import log2 as log2
@@ -111,6 +113,7 @@ if TYPE_CHECKING:
     from tensorad.te import sum as sum
     from tensorad.te import tan as tan
     from tensorad.te import tanh as tanh
+    from tensorad.te import trigamma as trigamma
     from tensorad.te import trunc as trunc
     from tensorad.upstream import Derivative as Derivative
     from tensorad.upstream import DiffBuildingBlock as DiffBuildingBlock
@@ -125,11 +128,11 @@ if TYPE_CHECKING:
 
 _HOME: Final = {
     "tensorad.te": (
-        "abs acos acosh all_of any_of argmax argmin asin asinh assume atan atan2 atanh cbrt "
-        "ceil comm_reducer compute const cos cosh erf erfc erfinv exp exp2 expm1 floor fmod "
-        "isfinite isnan log log10 log1p log2 logsumexp max maximum min minimum placeholder pow "
-        "prod reduce_axis round rsqrt scalar_function scan scatter select sigmoid sign sin sinh "
-        "size sqrt stop_gradient sum tan tanh trunc"
+        "abs acos acosh all_of any_of argmax argmin asin asinh assume atan atan2 atanh cbrt ceil "
+        "comm_reducer compute const cos cosh digamma erf erfc erfinv exp exp2 expm1 floor fmod "
+        "isfinite isnan lgamma log log10 log1p log2 logsumexp max maximum min minimum "
+        "placeholder pow prod reduce_axis round rsqrt scalar_function scan scatter select "
+        "sigmoid sign sin sinh size sqrt stop_gradient sum tan tanh trigamma trunc"
     ),
     "tensorad.autodiff": (
         "DerivativeRule InlineNonReductions Jacobian JacobianRecursive "

@@ -1,8 +1,9 @@
 """Errors of elementary functions and of sums, beside what is allowed.
 
 Functions are compared with wider ones over bit patterns of the whole type and over the range
-where they are used; an error is counted in units in the last place of the exact value. A sum of n
-terms may be off by 2 sqrt(n) u times the sum of their sizes, u half a unit of 1.
+where they are used; an error is counted in units in the last place of the exact value (of
+lgamma and digamma below 0, of 1 if that is larger). A sum of n terms may be off by 2 sqrt(n) u
+times the sum of their sizes, u half a unit of 1.
 """
 
 from __future__ import annotations
@@ -115,7 +116,30 @@ _MPMATH: Final[Mapping[str, Callable[..., Any]]] = {
     "fmod": math.fmod,
     "erfinv": lambda x: mpmath.erfinv(x) if abs(x) <= 1 else mpmath.nan,
     "erfc": lambda x: mpmath.erfc(min(max(x, -100), 100)),
+    "lgamma": lambda x: mpmath.inf if _is_pole(x) else mpmath.loggamma(x).real,
+    "digamma": lambda x: mpmath.nan if _is_pole(x) else mpmath.digamma(x),
+    "trigamma": lambda x: mpmath.inf if _is_pole(x) else _trigamma(mpmath.mpf(x)),
 }
+
+
+def _is_pole(x: Any) -> bool:
+    """Of the gamma function."""
+    return bool(x <= 0 and x == mpmath.floor(x))
+
+
+def _trigamma(x: Any) -> Any:
+    """By reflection below 1/2, where mpmath's own takes time as |x|."""
+    mirrored = (mpmath.pi / mpmath.sinpi(x)) ** 2 if x < 0.5 else 0
+    return mirrored - mpmath.psi(1, 1 - x) if x < 0.5 else mpmath.psi(1, x)
+
+
+ROOTS_BETWEEN_FLOATS: Final = ("lgamma", "digamma")
+"""Below 0 they have roots that are no floats: errors there are in units of 1 at least."""
+
+
+def least_unit(op: str, x: Array) -> Array | float:
+    """The size whose last place an error is counted in at least."""
+    return np.where(x < 0, 1.0, 0.0) if op in ROOTS_BETWEEN_FLOATS else 0.0
 
 
 def needs_mpmath(op: str, dtype: str) -> bool:
@@ -154,12 +178,13 @@ def _by_mpmath(op: str, args: Sequence[Array]) -> Array:
     return result
 
 
-def errors(got: Array, want: Array) -> Array:
-    """In units in the last place of the exact values; infinite where the kind of value is wrong."""
+def errors(got: Array, want: Array, least: Array | float = 0.0) -> Array:
+    """In units in the last place of the exact values, or of `least` where it is larger; infinite
+    where the kind of value is wrong."""
     info = np.finfo(got.dtype)
     wide = want.dtype.type
     with np.errstate(all="ignore"):
-        _, exponent = np.frexp(np.abs(want))
+        _, exponent = np.frexp(np.maximum(np.abs(want), least))
         unit = np.ldexp(wide(1), np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant))
         found = np.abs(got.astype(want.dtype) - want) / unit
         most = wide(info.max)
@@ -184,7 +209,7 @@ def worst(op: str, dtype: str, count: int = SAMPLES) -> Worst:
     for args in samples(op, dtype, count):
         n = len(args[0])
         f = compiled.get(n) or compiled.setdefault(n, function(op, dtype, n))
-        ulps = errors(np.asarray(f(*args)), exact(op, args))
+        ulps = errors(np.asarray(f(*args)), exact(op, args), least_unit(op, args[0]))
         at = int(ulps.argmax())
         seen = found.count + n
         if ulps[at] > found.ulps or not found.at:

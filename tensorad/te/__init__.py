@@ -31,6 +31,7 @@ from tensorad.te.scalars import cbrt as cbrt
 from tensorad.te.scalars import ceil as ceil
 from tensorad.te.scalars import cos as cos
 from tensorad.te.scalars import cosh as cosh
+from tensorad.te.scalars import digamma as digamma
 from tensorad.te.scalars import elementary_function as elementary_function
 from tensorad.te.scalars import erf as erf
 from tensorad.te.scalars import erfc as erfc
@@ -42,6 +43,7 @@ from tensorad.te.scalars import floor as floor
 from tensorad.te.scalars import fmod as fmod
 from tensorad.te.scalars import isfinite as isfinite
 from tensorad.te.scalars import isnan as isnan
+from tensorad.te.scalars import lgamma as lgamma
 from tensorad.te.scalars import log as log
 from tensorad.te.scalars import log1p as log1p
 from tensorad.te.scalars import log2 as log2
@@ -59,6 +61,7 @@ from tensorad.te.scalars import sinh as sinh
 from tensorad.te.scalars import sqrt as sqrt
 from tensorad.te.scalars import tan as tan
 from tensorad.te.scalars import tanh as tanh
+from tensorad.te.scalars import trigamma as trigamma
 from tensorad.te.scalars import trunc as trunc
 from tensorad.te.tensors import compute as compute
 from tensorad.te.tensors import const as const

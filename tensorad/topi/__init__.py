@@ -43,6 +43,7 @@ from tensorad.topi.math import ceil as ceil
 from tensorad.topi.math import clip as clip
 from tensorad.topi.math import cos as cos
 from tensorad.topi.math import cosh as cosh
+from tensorad.topi.math import digamma as digamma
 from tensorad.topi.math import divide as divide
 from tensorad.topi.math import equal as equal
 from tensorad.topi.math import erf as erf
@@ -62,6 +63,7 @@ from tensorad.topi.math import isfinite as isfinite
 from tensorad.topi.math import isnan as isnan
 from tensorad.topi.math import less as less
 from tensorad.topi.math import less_equal as less_equal
+from tensorad.topi.math import lgamma as lgamma
 from tensorad.topi.math import log as log
 from tensorad.topi.math import log1p as log1p
 from tensorad.topi.math import log2 as log2
@@ -88,6 +90,7 @@ from tensorad.topi.math import square as square
 from tensorad.topi.math import subtract as subtract
 from tensorad.topi.math import tan as tan
 from tensorad.topi.math import tanh as tanh
+from tensorad.topi.math import trigamma as trigamma
 from tensorad.topi.math import trunc as trunc
 from tensorad.topi.math import where as where
 from tensorad.topi.nn import adaptive_pool as adaptive_pool

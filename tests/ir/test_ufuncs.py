@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special  # type: ignore[import-untyped]
 
 import tensorad as ta
 from tensorad.ir.arrays.ufuncs import OTHER_NAMES, own_name
@@ -60,8 +61,13 @@ def check(made: Tensor, expected: np.ndarray) -> None:
 
 
 def test_all_that_numpy_has_is_there() -> None:
-    without = {"rsqrt", "sigmoid", "erf", "erfc", "erfinv"}
+    without = {"rsqrt", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma", "trigamma"}
     assert {own_name(n) for n in NAMES} == {*OPERATIONS, *FUNCTIONS} - without
+
+
+def test_those_of_scipy_are_there() -> None:
+    for ufunc in (special.erf, special.erfc, special.erfinv, special.gammaln, special.psi):
+        check(ufunc(X), ufunc(VALUES[X]))
 
 
 def test_they_are_differentiated() -> None:

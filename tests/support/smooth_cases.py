@@ -119,6 +119,7 @@ POSITIVE: Final = tuple([v for v in LINE if v > 0])
 NONZERO: Final = tuple([v for v in LINE if v])
 INSIDE: Final = tuple([v for v in LINE if abs(v) < 1])
 """Domains without their borders, where a function is defined on one side at most."""
+GAMMA: Final = tuple([v for v in LINE if v > 0 or v % 1])
 HALVES: Final = (0.5, -0.5)
 STEP: Final = "a jump of the value"
 
@@ -133,6 +134,7 @@ ELEMENTS: Final[dict[str, Case]] = {
         for name in ("log1p", "asin", "acos", "atanh", "erfinv")
     },
     "cbrt": one(topi.cbrt, line=NONZERO),
+    **{name: one(getattr(topi, name), line=GAMMA) for name in ("lgamma", "digamma", "trigamma")},
     "acosh": one(topi.acosh, line=tuple([v for v in LINE if v > 1])),
     "abs": one(topi.abs, ZEROS),
     "sign": one(topi.sign, ZEROS, reason=STEP),

@@ -25,7 +25,8 @@ GATES: Final = _t(16, 4, name="G")
 
 ONE: Final = (
     "exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
-    "exp2", "log2", "log10", "cbrt", "asinh", "acosh", "atanh", "erfc", "erfinv",
+    "exp2", "log2", "log10", "cbrt", "asinh", "acosh", "atanh", "erfc", "erfinv", "lgamma",
+    "digamma", "trigamma",
     "asin", "acos", "atan", "sinh", "cosh", "abs", "sign", "floor", "ceil", "round", "trunc",
     "isnan", "isfinite", "negative", "square", "relu", "relu6", "selu", "silu", "log_sigmoid",
     "hard_sigmoid", "flatten",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensorad.ir.elementary import (
     error_function,
     exponential,
+    gamma,
     hyperbolic,
     inverse_hyperbolic,
     inverse_trigonometric,
@@ -22,6 +23,7 @@ for _subject in (
     inverse_trigonometric,
     inverse_hyperbolic,
     remainder,
+    gamma,
 ):
     for _row in _subject.ROWS:
         register(_row)

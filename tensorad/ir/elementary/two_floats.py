@@ -65,3 +65,10 @@ def add_large(w: Emitter, x: str, y: str) -> tuple[str, str]:
     """x + y rounded, and the rounding error; for |x| >= |y| or x = 0."""
     total = w.add(x, y)
     return total, w.sub(y, w.sub(total, x))
+
+
+def add_two(w: Emitter, x: str, y: str) -> tuple[str, str]:
+    """x + y rounded, and the rounding error (Knuth, The Art of Computer Programming, 4.2.2)."""
+    total = w.add(x, y)
+    part = w.sub(total, x)
+    return total, w.add(w.sub(x, w.sub(total, part)), w.sub(y, part))

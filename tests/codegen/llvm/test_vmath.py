@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from benchmarks.suites.accuracy import mpmath_function
+from benchmarks.suites.accuracy import least_unit, mpmath_function
 from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.llvm.math import functions
@@ -56,11 +56,11 @@ def samples(op: str, dtype: str, count: int) -> list[np.ndarray]:
     return [first, rng.uniform(-20, 20, len(first)).astype(dtype)]
 
 
-def error_in_ulps(got: float, want: mpmath.mpf, dtype: str) -> float:
+def error_in_ulps(got: float, want: mpmath.mpf, dtype: str, least: float = 0.0) -> float:
     info = np.finfo(dtype)
     if abs(want) > float(info.max) or not math.isfinite(got):
         return 0.0 if abs(got) >= float(info.max) and abs(want) >= float(info.max) else INF
-    exponent = math.frexp(float(want))[1] if want else -2000
+    exponent = math.frexp(max(abs(float(want)), least))[1] if want else -2000
     spacing = max(exponent - info.nmant - 1, info.minexp - info.nmant)
     return float(abs(mpmath.mpf(got) - want) / mpmath.mpf(2) ** int(spacing))
 
@@ -74,7 +74,8 @@ def test_error_is_at_most_four_ulps(op: str, dtype: str) -> None:
     with mpmath.workprec(160):
         for n, value in enumerate(got.tolist()):
             point = [mpmath.mpf(float(a[n])) for a in args]
-            error = error_in_ulps(value, exact(*point), dtype)
+            least = float(least_unit(op, args[0][n]))
+            error = error_in_ulps(value, exact(*point), dtype, least)
             assert error <= ULPS, f"{op}{[float(p) for p in point]} = {value}: {error} ulp"
 
 
@@ -106,6 +107,9 @@ SPECIAL = {
     "atanh": [0.0, -0.0, NAN, NAN, NAN],
     "erfc": [1, 1, 0, 2, NAN],
     "erfinv": [0.0, -0.0, NAN, NAN, NAN],
+    "lgamma": [INF, INF, INF, INF, NAN],
+    "digamma": [-INF, INF, INF, NAN, NAN],
+    "trigamma": [INF, INF, 0.0, INF, NAN],
 }
 
 
@@ -130,6 +134,27 @@ def test_what_is_exact_stays_exact(dtype: str) -> None:
         edges = apply(op, dtype, [1, -1, 1.5, -1.5])
         np.testing.assert_array_equal(edges, [INF, -INF, NAN, NAN])
     np.testing.assert_array_equal(apply("acosh", dtype, [1, 0.99, -2, -1e30]), [0, NAN, NAN, NAN])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gamma_functions_at_roots_poles_and_ends(dtype: str) -> None:
+    np.testing.assert_array_equal(apply("lgamma", dtype, [1, 2]), [0, 0])
+    poles, info = [-1, -2, -37, -(2.0**53), -1e30], np.finfo(dtype)
+    for op, value in (("lgamma", INF), ("digamma", NAN), ("trigamma", INF)):
+        np.testing.assert_array_equal(apply(op, dtype, poles), [value] * 5)
+    tiny, top = float(info.smallest_subnormal), float(info.max)
+    near = [tiny, -tiny, 1e-30, -1e-30, float(info.smallest_normal), top, top / 1024]
+    edges = [0.5, -0.5, 4.0, 2.0**60]
+    root = np.asarray(1.4616321449683623, dtype)
+    around = [float(np.nextafter(r, to)) for r in (root, root.dtype.type(1), root.dtype.type(2))
+              for to in (0, 9)]  # fmt: skip
+    for op in ("lgamma", "digamma", "trigamma"):
+        x = np.array([*near, *edges, *around, float(root)], dtype)
+        with mpmath.workprec(200):
+            for a, value in zip(x.tolist(), apply(op, dtype, x).tolist(), strict=True):
+                want = mpmath_function(op)(mpmath.mpf(a))
+                error = error_in_ulps(value, want, dtype, float(least_unit(op, np.asarray(a))))
+                assert error <= ULPS, f"{op}({a!r}) = {value}: {error} ulp"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
