@@ -26,6 +26,9 @@ from tensorad.ir.nodes import Expr
 _BITS: Final = 50
 """Of the quotient, found in one step: it and its product with the divisor are then exact."""
 
+_MOST: Final = 2046
+"""The largest exponent whose halves are powers of their own."""
+
 
 @in_float64
 def _fmod(w: Emitter, x: str, y: str) -> str:
@@ -47,8 +50,12 @@ def _step(w: Emitter, r: str, y: str) -> tuple[str, str]:
     i = integers(w)
     normal = w.mul(y, w.const(2.0**54))  # inf where y is huge: then r / y is small anyway
     lead = w.compare("olt", normal, w.const(INF))
-    d = i.sub(_exponent(w, r), _exponent(w, w.select(lead, normal, y)))
+    raised = w.mul(r, w.const(2.0**54))  # a subnormal has no exponent of its own
+    small = w.compare("olt", raised, w.const(INF))
+    own = i.select(small, i.sub(_exponent(w, raised), i.const(54)), _exponent(w, r))
+    d = i.sub(own, _exponent(w, w.select(lead, normal, y)))
     d = i.add(d, i.const(54 - _BITS))
+    d = i.select(i.compare("sgt", d, i.const(_MOST)), i.const(_MOST), d)
     d = i.select(i.of(BOOL).binary("and", lead, i.compare("sgt", d, i.const(0))), d, i.const(0))
     half = i.binary("ashr", d, i.const(1))
     step = w.mul(w.mul(y, _power(w, half)), _power(w, i.sub(d, half)))

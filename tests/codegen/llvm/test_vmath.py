@@ -289,3 +289,12 @@ def test_vectors_and_scalars_have_equal_bits(op: str, dtype: str) -> None:
     together = apply(op, dtype, *args)
     alone = [apply(op, dtype, *[a[n : n + 1] for a in args])[0] for n in range(37)]
     np.testing.assert_array_equal(together, np.asarray(alone))
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [(1e-310, 5e-324), (1e308, 5e-324), (1e308, 1e-310), (4.4e-308, 1e-322)]
+)
+def test_fmod_of_subnormals(x: float, y: float) -> None:
+    """The first took for ever, the second was NaN."""
+    found = apply("fmod", "float64", np.array([x, -x]), np.array([y, y]))
+    np.testing.assert_array_equal(found, np.fmod([x, -x], y))
