@@ -2,7 +2,9 @@
 settings of the interpreter that are others during a call.
 
 A fork copies locks that other threads hold, but not the threads; a child that waits for such a lock
-waits for ever. So every lock of the library is a `Guard`, and what else a child needs is said here.
+waits for ever. So every lock of the library is a `Guard`, but for the one of
+compiling, which is held while the process forks (`around_forks`); what else a child needs is said
+here.
 """
 
 from __future__ import annotations

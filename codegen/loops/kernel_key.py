@@ -1,4 +1,4 @@
-"""The key of a kernel: equal keys are the same machine code on other buffers."""
+"""The key of a kernel: equal keys are, on one machine, the same code on other buffers."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from tensorad.codegen.loops.ir import (
     Stmt,
     Store,
 )
+from tensorad.codegen.loops.printer import format_kernel
 from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Axis, Expr, Param, Read, Reduce
@@ -43,8 +44,6 @@ def verify_loops(program: LoopProgram) -> None:
 
 
 def _problem(kernel: Kernel, what: str) -> InternalError:
-    from tensorad.codegen.loops.printer import format_kernel
-
     return InternalError(f"{what}\n  in kernel {kernel.name}:\n{format_kernel(kernel)}")
 
 

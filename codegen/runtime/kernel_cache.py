@@ -108,10 +108,9 @@ def job_of(kernel: Kernel, begun: Mapping[Key, Job]) -> tuple[Job, tuple[Tensor,
     Args:
         begun: jobs by key, one of which may serve.
     """
-    cpu = machine.target()
-    key, tensors = kernel_key(kernel)
-    if cpu:
-        key = (cpu, *key)
+    cpu, m = machine.target(), machine.current()
+    own, tensors = kernel_key(kernel)
+    key = (cpu, m.line, m.vector_bytes, *own)  # what the writers of LLVM IR ask of the machine
     if key in begun:
         return begun[key], tensors
     with _guard.lock:

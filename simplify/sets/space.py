@@ -35,7 +35,7 @@ class NotAffine(TensoradError):
 
 
 class BudgetExceeded(TensoradError):
-    """isl spent more operations than `config.isl_operations`."""
+    """isl spent more operations than its budget."""
 
 
 def _context() -> Any:
@@ -47,12 +47,13 @@ def _context() -> Any:
 
 @contextmanager
 def budget(operations: int | None = None) -> Iterator[None]:
-    """Bound the isl work of a block.
+    """Bound the isl work of a block; one around it begins to count again after it.
 
     Raises:
         BudgetExceeded: the block needed more than `operations` (default: the setting).
     """
     ctx = _context()
+    around = ctx.get_max_operations()
     ctx.reset_operations()
     limit = operations or config.current().isl_operations
     ctx.set_max_operations(limit)
@@ -63,7 +64,7 @@ def budget(operations: int | None = None) -> Iterator[None]:
             raise BudgetExceeded(f"isl needs more than {limit:,} operations") from None
         raise
     finally:
-        ctx.set_max_operations(0)
+        ctx.set_max_operations(around)
         ctx.reset_operations()
 
 

@@ -23,6 +23,7 @@ from tensorad.codegen.target.object_code import compile_text
 from tensorad.compiled import preparation
 from tensorad.errors import InternalError
 from tensorad.ir.tensor import Tensor
+from tests.support.machines import described
 
 Chain = tuple[Tensor, list[Tensor]]
 
@@ -310,3 +311,14 @@ def test_the_entry_and_the_driver_are_compiled_beside() -> None:
     done = subprocess.run([sys.executable, "-c", PREPARED], capture_output=True, text=True)
     assert done.stderr == ""
     assert done.stdout.split("\n")[:2] == ["tensorad compiler", "1"]
+
+
+def test_code_for_another_cache_line_is_another() -> None:
+    x = te.placeholder((4096, 4096), name="X")
+    y = te.compute((4096, 4096), lambda a, b: x[a, b] + 1.0, name="Y")
+    jobs = []
+    for line in ("line=64", "line=128", "line=64"):
+        with described(line):
+            (kernel,) = lower_program([y], [x]).kernels
+            jobs.append(kernel_cache.job_of(kernel, {})[0])
+    assert jobs[0].key == jobs[2].key != jobs[1].key

@@ -9,7 +9,7 @@ import pytest
 
 from tensorad.ir.expr import Expr, axis, call, int_const, logical_and, logical_or, mod
 from tensorad.simplify.sets.integer_set import IntegerSet, find_point
-from tensorad.simplify.sets.space import NotAffine, Space, budget
+from tensorad.simplify.sets.space import BudgetExceeded, NotAffine, Space, budget
 from tensorad.simplify.sets.visit_points import (
     Loop,
     Point,
@@ -114,3 +114,11 @@ def test_points_of_several_sets_are_visited_in_order(separated: int) -> None:
 def test_products_of_axes_are_no_sets() -> None:
     with pytest.raises(NotAffine):
         made(P * Q < 3)
+
+
+def test_a_budget_holds_again_after_one_inside_of_it() -> None:
+    with pytest.raises(BudgetExceeded, match="7 operations"), budget(7):
+        with budget():
+            made(CONDITIONS["below"])
+        for _ in range(8):
+            made(CONDITIONS["two parts"])
