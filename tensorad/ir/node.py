@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Final, dataclass_transform
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn, Self, TypeVar, dataclass_transform
+
+import numpy as np
 
 from tensorad.ir.hooks import Hook
 from tensorad.process import Guard
@@ -99,8 +102,20 @@ def _refuse(self: object, name: str, *_: object) -> None:
     raise AttributeError(f"{type(self).__name__} is immutable: cannot set {name!r}")
 
 
+R = TypeVar("R")
+Method = Callable[[Any, object], R]
+
+
+def both_sides(operator: Hook[..., R], op: str) -> tuple[Method[R], Method[R]]:
+    """The methods of a Python operator: for a node on its left, and on its right."""
+    return (
+        lambda self, other: operator.call(op, self, other),
+        lambda self, other: operator.call(op, other, self),
+    )
+
+
 class Node(metaclass=NodeMeta):
-    """Base of the interned nodes; hash and equality are identity."""
+    """Base of the interned nodes, formulas both; hash and equality are identity."""
 
     __slots__ = ("__weakref__",)
 
@@ -113,6 +128,31 @@ class Node(metaclass=NodeMeta):
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return reduced_node.call(self)
 
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
+    ) -> Any:
+        """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
+        return apply_ufunc.call(ufunc, method, operands, keywords)
+
+    def __pos__(self) -> Self:
+        return self
+
+    def _no_number(self, name: str) -> NoReturn:
+        """Say that Python wants a number where there is a formula."""
+        raise NotImplementedError
+
+    def __int__(self) -> int:
+        self._no_number("int()")
+
+    def __float__(self) -> float:
+        self._no_number("float() or a function of the math module")
+
+    def __round__(self, digits: int = 0) -> int:
+        self._no_number("round()")
+
+    def __trunc__(self) -> int:
+        self._no_number("math.trunc()")
+
     def __copy__(self) -> Node:
         return self
 
@@ -120,4 +160,7 @@ class Node(metaclass=NodeMeta):
         return self
 
 
+apply_ufunc: Final[Hook[[np.ufunc, str, Sequence[object], Mapping[str, object]], Any]] = Hook(
+    "tensorad.ir.arrays.ufuncs"
+)
 reduced_node: Final[Hook[[Node], tuple[Any, ...]]] = Hook("tensorad.ir.text.pickling")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Concatenate, Final, NoReturn
 
 import numpy as np
 
 from tensorad.errors import DefinitionError
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.hooks import Hook
-from tensorad.ir.node import Node
+from tensorad.ir.node import Node, both_sides
 
 Number = bool | int | float
 
@@ -42,6 +42,9 @@ INDEX: Final = 1024
 """An operation on integers or conditions alone."""
 CONDITION: Final = 2048
 """One of these that gives a condition."""
+
+
+operator: Final[Hook[[str, object, object], Expr]] = Hook("tensorad.ir.expr")
 
 
 class Expr(Node):
@@ -78,93 +81,32 @@ class Expr(Node):
 
     __hash__ = object.__hash__
 
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
-    ) -> Any:
-        """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
-        return apply_ufunc.call(ufunc, method, operands, keywords)
-
     def astype(self, dtype: object) -> Expr:
         """This value converted to `dtype` (float to int saturates, NaN becomes 0)."""
         return cast.call(self, to_dtype(dtype))
 
-    def __add__(self, other: object) -> Expr:
-        return operator.call("add", self, other)
-
-    def __radd__(self, other: object) -> Expr:
-        return operator.call("add", other, self)
-
-    def __sub__(self, other: object) -> Expr:
-        return operator.call("sub", self, other)
-
-    def __rsub__(self, other: object) -> Expr:
-        return operator.call("sub", other, self)
-
-    def __mul__(self, other: object) -> Expr:
-        return operator.call("mul", self, other)
-
-    def __rmul__(self, other: object) -> Expr:
-        return operator.call("mul", other, self)
-
-    def __truediv__(self, other: object) -> Expr:
-        return operator.call("div", self, other)
-
-    def __rtruediv__(self, other: object) -> Expr:
-        return operator.call("div", other, self)
-
-    def __floordiv__(self, other: object) -> Expr:
-        return operator.call("floordiv", self, other)
-
-    def __rfloordiv__(self, other: object) -> Expr:
-        return operator.call("floordiv", other, self)
-
-    def __mod__(self, other: object) -> Expr:
-        return operator.call("mod", self, other)
-
-    def __rmod__(self, other: object) -> Expr:
-        return operator.call("mod", other, self)
-
-    def __pow__(self, other: object) -> Expr:
-        return operator.call("pow", self, other)
-
-    def __rpow__(self, other: object) -> Expr:
-        return operator.call("pow", other, self)
+    __add__, __radd__ = both_sides(operator, "add")
+    __sub__, __rsub__ = both_sides(operator, "sub")
+    __mul__, __rmul__ = both_sides(operator, "mul")
+    __truediv__, __rtruediv__ = both_sides(operator, "div")
+    __floordiv__, __rfloordiv__ = both_sides(operator, "floordiv")
+    __mod__, __rmod__ = both_sides(operator, "mod")
+    __pow__, __rpow__ = both_sides(operator, "pow")
+    __and__, __rand__ = both_sides(operator, "and")
+    __or__, __ror__ = both_sides(operator, "or")
+    __lt__ = both_sides(operator, "lt")[0]
+    __le__ = both_sides(operator, "le")[0]
+    __gt__ = both_sides(operator, "gt")[0]
+    __ge__ = both_sides(operator, "ge")[0]
 
     def __neg__(self) -> Expr:
         return neg.call(self)
 
-    def __pos__(self) -> Expr:
-        return self
-
     def __abs__(self) -> Expr:
         return operation.call("abs", self)
 
-    def __and__(self, other: object) -> Expr:
-        return operator.call("and", self, other)
-
-    def __rand__(self, other: object) -> Expr:
-        return operator.call("and", other, self)
-
-    def __or__(self, other: object) -> Expr:
-        return operator.call("or", self, other)
-
-    def __ror__(self, other: object) -> Expr:
-        return operator.call("or", other, self)
-
     def __invert__(self) -> Expr:
         return logical_not.call(self)
-
-    def __lt__(self, other: object) -> Expr:
-        return operator.call("lt", self, other)
-
-    def __le__(self, other: object) -> Expr:
-        return operator.call("le", self, other)
-
-    def __gt__(self, other: object) -> Expr:
-        return operator.call("gt", self, other)
-
-    def __ge__(self, other: object) -> Expr:
-        return operator.call("ge", self, other)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]  # builds a comparison
         return operator.call("eq", self, other)
@@ -186,18 +128,6 @@ class Expr(Node):
             where=str(self),
             hint="use the functions of tensorad (ta.exp, ta.round, .astype) inside a formula.",
         )
-
-    def __int__(self) -> int:
-        self._no_number("int()")
-
-    def __float__(self) -> float:
-        self._no_number("float() or a function of the math module")
-
-    def __round__(self, digits: int = 0) -> int:
-        self._no_number("round()")
-
-    def __trunc__(self) -> int:
-        self._no_number("math.trunc()")
 
     def __index__(self) -> int:
         raise DefinitionError(
@@ -227,15 +157,11 @@ class Expr(Node):
         return f"<{type(self).__name__} {self} : {self.dtype}>"
 
 
-operator: Final[Hook[[str, object, object], Expr]] = Hook("tensorad.ir.expr")
 operation: Final[Hook[Concatenate[str, ...], Expr]] = Hook("tensorad.ir.expr")
 neg: Final[Hook[[Expr], Expr]] = Hook("tensorad.ir.expr")
 logical_not: Final[Hook[[Expr], Expr]] = Hook("tensorad.ir.expr")
 cast: Final[Hook[[Expr, DType], Expr]] = Hook("tensorad.ir.expr")
 format_expr: Final[Hook[[Expr], str]] = Hook("tensorad.ir.text.printer")
-apply_ufunc: Final[Hook[[np.ufunc, str, Sequence[object], Mapping[str, object]], Any]] = Hook(
-    "tensorad.ir.arrays.ufuncs"
-)
 
 _set_kinds: Final = Expr.__dict__["kinds"].__set__
 

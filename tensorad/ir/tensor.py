@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os.path import basename
 from pathlib import Path
-from typing import Any, Concatenate, Final, NoReturn
+from typing import Concatenate, Final, NoReturn
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
 from tensorad.ir.leaves import TRUE, int_const
-from tensorad.ir.node import Node
-from tensorad.ir.nodes import Axis, Const, Expr, apply_ufunc
+from tensorad.ir.node import Node, both_sides
+from tensorad.ir.nodes import Axis, Const, Expr
 from tensorad.ir.nominal import Combiner
 
 Dim = int | Expr
@@ -170,6 +170,9 @@ def dim_expr(n: Dim) -> Expr:
     return int_const(n) if isinstance(n, int) else n
 
 
+elementwise: Final[Hook[Concatenate[str, ...], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
+
+
 class Tensor(Node):
     """Output `index` of an operation; reading it at indices gives a scalar expression.
 
@@ -181,12 +184,6 @@ class Tensor(Node):
     index: int
     shape: Shape
     dtype: DType
-
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *operands: object, **keywords: object
-    ) -> Any:
-        """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
-        return apply_ufunc.call(ufunc, method, operands, keywords)
 
     @property
     def name(self) -> str:
@@ -238,18 +235,6 @@ class Tensor(Node):
             "evaluate.",
         )
 
-    def __float__(self) -> float:
-        self._no_number("float() or a function of the math module")
-
-    def __int__(self) -> int:
-        self._no_number("int()")
-
-    def __round__(self, digits: int = 0) -> int:
-        self._no_number("round()")
-
-    def __trunc__(self) -> int:
-        self._no_number("math.trunc()")
-
     def __len__(self) -> NoReturn:
         self._not_a_sequence()
 
@@ -274,71 +259,19 @@ class Tensor(Node):
             hint="define a new tensor with compute, or use scatter.",
         )
 
-    def __add__(self, other: object) -> Tensor:
-        return elementwise.call("add", self, other)
-
-    def __radd__(self, other: object) -> Tensor:
-        return elementwise.call("add", other, self)
-
-    def __sub__(self, other: object) -> Tensor:
-        return elementwise.call("sub", self, other)
-
-    def __rsub__(self, other: object) -> Tensor:
-        return elementwise.call("sub", other, self)
-
-    def __mul__(self, other: object) -> Tensor:
-        return elementwise.call("mul", self, other)
-
-    def __rmul__(self, other: object) -> Tensor:
-        return elementwise.call("mul", other, self)
-
-    def __truediv__(self, other: object) -> Tensor:
-        return elementwise.call("div", self, other)
-
-    def __rtruediv__(self, other: object) -> Tensor:
-        return elementwise.call("div", other, self)
-
-    def __floordiv__(self, other: object) -> Tensor:
-        return elementwise.call("floordiv", self, other)
-
-    def __rfloordiv__(self, other: object) -> Tensor:
-        return elementwise.call("floordiv", other, self)
-
-    def __mod__(self, other: object) -> Tensor:
-        return elementwise.call("mod", self, other)
-
-    def __rmod__(self, other: object) -> Tensor:
-        return elementwise.call("mod", other, self)
-
-    def __pow__(self, other: object) -> Tensor:
-        return elementwise.call("pow", self, other)
-
-    def __rpow__(self, other: object) -> Tensor:
-        return elementwise.call("pow", other, self)
-
-    def __and__(self, other: object) -> Tensor:
-        return elementwise.call("and", self, other)
-
-    def __rand__(self, other: object) -> Tensor:
-        return elementwise.call("and", other, self)
-
-    def __or__(self, other: object) -> Tensor:
-        return elementwise.call("or", self, other)
-
-    def __ror__(self, other: object) -> Tensor:
-        return elementwise.call("or", other, self)
-
-    def __lt__(self, other: object) -> Tensor:
-        return elementwise.call("lt", self, other)
-
-    def __le__(self, other: object) -> Tensor:
-        return elementwise.call("le", self, other)
-
-    def __gt__(self, other: object) -> Tensor:
-        return elementwise.call("gt", self, other)
-
-    def __ge__(self, other: object) -> Tensor:
-        return elementwise.call("ge", self, other)
+    __add__, __radd__ = both_sides(elementwise, "add")
+    __sub__, __rsub__ = both_sides(elementwise, "sub")
+    __mul__, __rmul__ = both_sides(elementwise, "mul")
+    __truediv__, __rtruediv__ = both_sides(elementwise, "div")
+    __floordiv__, __rfloordiv__ = both_sides(elementwise, "floordiv")
+    __mod__, __rmod__ = both_sides(elementwise, "mod")
+    __pow__, __rpow__ = both_sides(elementwise, "pow")
+    __and__, __rand__ = both_sides(elementwise, "and")
+    __or__, __ror__ = both_sides(elementwise, "or")
+    __lt__ = both_sides(elementwise, "lt")[0]
+    __le__ = both_sides(elementwise, "le")[0]
+    __gt__ = both_sides(elementwise, "gt")[0]
+    __ge__ = both_sides(elementwise, "ge")[0]
 
     def __matmul__(self, other: object) -> Tensor:
         return matmul.call(self, other)
@@ -348,9 +281,6 @@ class Tensor(Node):
 
     def __neg__(self) -> Tensor:
         return elementwise.call("neg", self)
-
-    def __pos__(self) -> Tensor:
-        return self
 
     def __abs__(self) -> Tensor:
         return elementwise.call("abs", self)
@@ -376,7 +306,6 @@ class Tensor(Node):
 
 
 read_at: Final[Hook[[Tensor, tuple[object, ...]], Expr]] = Hook("tensorad.ir.indexing")
-elementwise: Final[Hook[Concatenate[str, ...], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 matmul: Final[Hook[[object, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 astype: Final[Hook[[Tensor, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 format_tensor: Final[Hook[[Tensor], str]] = Hook("tensorad.ir.text.printer")

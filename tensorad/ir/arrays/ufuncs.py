@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad.errors import DefinitionError
-from tensorad.ir import nodes
+from tensorad.ir import node
 from tensorad.ir.arrays.elementwise import elementwise, matmul
 from tensorad.ir.expr import FUNCTIONS, OPERATIONS, Expr, as_expr, call, operator
 from tensorad.ir.tensor import Tensor
@@ -85,4 +85,4 @@ def _shown(operands: Sequence[object]) -> str:
     return ", ".join(own)
 
 
-nodes.apply_ufunc.fill(apply_ufunc)
+node.apply_ufunc.fill(apply_ufunc)
