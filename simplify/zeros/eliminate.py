@@ -17,11 +17,11 @@ from tensorad.ir.expr import (
     Axis,
     Expr,
     Reduce,
-    add,
     const,
     logical_and,
     logical_or,
     reduce_expr,
+    summed,
 )
 from tensorad.ir.visit import (
     conjuncts,
@@ -169,10 +169,7 @@ def sum_over(outer: Sequence[Axis], solution: Solution, value: Expr) -> Expr:
             body = reduce_expr(sum_combiner(value.dtype), (body,), piece.axes, condition)
             condition = TRUE
         _add_term(outer, terms, condition, body)
-    total: Expr | None = None
-    for condition, body in terms:
-        term = guarded(condition, body)
-        total = term if total is None else add(total, term)
+    total = summed(guarded(condition, body) for condition, body in terms)
     return const(0, value.dtype) if total is None else total
 
 

@@ -12,13 +12,13 @@ from tensorad.ir.expr import (
     Expr,
     Reduce,
     Select,
-    add,
     const,
     logical_and,
     logical_or,
     neg,
     reduce_expr,
     select,
+    summed,
 )
 from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.reference.forms import BODY
@@ -60,12 +60,9 @@ def split_sums(axes: Sequence[Axis], body: Expr) -> Expr:
         terms = summands(e.sources[0])
         if len(terms) == 1 or len(dict.fromkeys(lift(t)[0] for _, t in terms)) == 1:
             return None
-        total: Expr | None = None
-        for sign, t in terms:
-            source = t if sign > 0 else neg(t)
-            part = with_fresh_reductions(reduce_expr(e.combiner, (source,), e.axes, e.condition))
-            total = part if total is None else add(total, part)
-        return total
+        sources = [t if sign > 0 else neg(t) for sign, t in terms]
+        sums = [reduce_expr(e.combiner, (s,), e.axes, e.condition) for s in sources]
+        return summed(map(with_fresh_reductions, sums))
 
     return _rewrite_outside(body, split)
 

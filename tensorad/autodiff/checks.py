@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
-from tensorad.ir.tensor import Shape, Tensor, format_shape
+from tensorad.ir.dtypes import to_dtype
+from tensorad.ir.tensor import Constant, Shape, Tensor, format_shape, outputs
 
 
 def check_output(y: object) -> None:
@@ -72,21 +75,43 @@ def check_wrt(wrt: object) -> list[Tensor]:
     return list(tensors)
 
 
-def check_head_shape(y: Tensor, head: Tensor) -> None:
-    """The head's last axes are those of y."""
-    last = head.shape[head.ndim - y.ndim :] if head.ndim >= y.ndim else ()
-    fits = head.ndim >= y.ndim and all(same_dim(a, b) for a, b in zip(last, y.shape, strict=True))
-    if not fits:
-        raise ShapeError(
-            f"the head has shape {format_shape(head.shape)}, but {y.name} has shape "
-            f"{format_shape(y.shape)}.",
-            hint="a head has the output's shape, after any extra leading axes.",
+def as_direction(
+    what: str, name: str, example: str, t: Tensor, value: object, rule: str
+) -> Tensor | float:
+    """A head or a tangent of t: a number for every element, or a float tensor whose last axes are
+    those of t; an array is a constant.
+
+    Args:
+        what: how errors call it.
+        name: of the constant.
+        example: how errors name a tensor in its place.
+        rule: what errors say of its shape.
+    Raises:
+        GradError, ShapeError, DTypeError: anything else.
+    """
+    if isinstance(value, (int, float, np.number)):
+        return float(value)
+    if isinstance(value, np.ndarray):
+        array = np.array(value, dtype=t.dtype if value.dtype.kind in "biu" else None)
+        value = outputs(Constant(name, array, to_dtype(array.dtype)))[0]
+    if not isinstance(value, Tensor):
+        raise GradError(
+            f"{what} must be a tensor, an array or a number, got {type(value).__name__}.",
+            hint=f"use placeholder({format_shape(t.shape)}, name={example!r}).",
         )
-    if not head.dtype.is_float:
+    last = value.shape[value.ndim - t.ndim :] if value.ndim >= t.ndim else ()
+    if value.ndim < t.ndim or not all(map(same_dim, last, t.shape)):
+        raise ShapeError(
+            f"{what} has shape {format_shape(value.shape)}, but {t.name} has shape "
+            f"{format_shape(t.shape)}.",
+            hint=f"{rule}, after any extra leading axes.",
+        )
+    if not value.dtype.is_float:
         raise DTypeError(
-            f"the head has dtype {head.dtype}; it must be a float.",
+            f"{what} has dtype {value.dtype}; it must be a float.",
             hint="use placeholder(shape, dtype='float32').",
         )
+    return value
 
 
 def leading_axes(kind: str, given: Sequence[tuple[Tensor, Tensor | float]]) -> Shape:

@@ -107,9 +107,7 @@ def _forward_jacobian(y: Tensor, x: Tensor, override: Override | None) -> Tensor
 
 
 def _own_axes_first(name: str, tangent: Adjoint, n_batch: int) -> Tensor:
-    axes, body = tangent.axes, tangent.body
-    if tangent.tensor is not None and isinstance(tangent.tensor.op, Compute):
-        axes, body = tangent.tensor.op.axes, tangent.tensor.op.bodies[tangent.tensor.index]
+    axes, body = tangent.formula()
     fresh, bodies = copy_bodies((*axes[n_batch:], *axes[:n_batch]), (body,))
     return outputs(Compute(name, fresh, bodies))[0]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, zeros
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
-from tensorad.autodiff.checks import check_outputs, check_wrt, leading_axes
+from tensorad.autodiff.checks import as_direction, check_outputs, check_wrt, leading_axes
 from tensorad.autodiff.local.linear import Term, body_terms, times
 from tensorad.autodiff.local.overrides import (
     Override,
@@ -23,21 +23,18 @@ from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.provenance import remember_along
 from tensorad.autodiff.reverse import vjp, whole
-from tensorad.errors import DTypeError, GradError, ShapeError
-from tensorad.ir.arrays.elementwise import compute_axes, same_dim
+from tensorad.errors import GradError
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.dtypes import to_dtype
-from tensorad.ir.expr import Axis, Expr, Read, add, cast, const, read, reduce_expr
+from tensorad.ir.expr import Axis, Expr, Read, add, cast, const, read, reduce_expr, summed
 from tensorad.ir.tensor import (
     Compute,
-    Constant,
     Op,
     Scan,
     Scatter,
     Shape,
     Tensor,
     Update,
-    format_shape,
     last_states,
     outputs,
 )
@@ -120,30 +117,8 @@ def _direction(x: Tensor, tangent: Tensor | float, batch: Shape) -> Adjoint:
 
 
 def _as_tensor(x: Tensor, value: Direction) -> Tensor | float:
-    if isinstance(value, (int, float, np.number)):
-        return float(value)
-    if isinstance(value, np.ndarray):
-        copy = np.array(value, dtype=x.dtype) if value.dtype.kind in "biu" else np.array(value)
-        value = outputs(Constant(f"d{x.name}", copy, to_dtype(copy.dtype)))[0]
-    if not isinstance(value, Tensor):
-        raise GradError(
-            f"the tangent of {x.name} must be a tensor, an array or a number, "
-            f"got {type(value).__name__}.",
-            hint=f"use placeholder({format_shape(x.shape)}, name='d{x.name}').",
-        )
-    last = value.shape[value.ndim - x.ndim :] if value.ndim >= x.ndim else ()
-    if value.ndim < x.ndim or not all(map(same_dim, last, x.shape)):
-        raise ShapeError(
-            f"the tangent of {x.name} has shape {format_shape(value.shape)}, but {x.name} has "
-            f"shape {format_shape(x.shape)}.",
-            hint="a tangent has the shape of its tensor, after any extra leading axes.",
-        )
-    if not value.dtype.is_float:
-        raise DTypeError(
-            f"the tangent of {x.name} has dtype {value.dtype}; it must be a float.",
-            hint="use placeholder(shape, dtype='float32').",
-        )
-    return value
+    name, rule = f"d{x.name}", "a tangent has the shape of its tensor"
+    return as_direction(f"the tangent of {x.name}", name, name, x, value, rule)
 
 
 class Push:
@@ -227,11 +202,7 @@ class Push:
         """The tangents of `made`, the first components' states of the viewed scan."""
 
         def moved(e: Expr) -> Expr | None:
-            terms = body_terms(0, e, self._wanted) if e.dtype.is_float else []
-            total: Expr | None = None
-            for t in terms:
-                part = guarded(t.guard, times(self._tangent_read(t), t.coefficient))
-                total = part if total is None else add(total, part)
+            total = self._moved(e) if e.dtype.is_float else None
             return None if total is None else cast(total, e.dtype)
 
         starts, sources = [moved(e) for e in op.start], [moved(e) for e in op.sources]
@@ -269,10 +240,7 @@ class Push:
         axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
         updates = []
         for u in op.updates:
-            value: Expr | None = None
-            for t in body_terms(0, u.value, self._wanted):
-                product = guarded(t.guard, times(self._tangent_read(t), t.coefficient))
-                value = product if value is None else add(value, product)
+            value = self._moved(u.value)
             if value is not None:
                 indices = tuple([substitute(i, mapping) for i in (*self.lead, *u.indices)])
                 new = cast(substitute(value, mapping), op.dtype)
@@ -287,8 +255,14 @@ class Push:
         )
         return whole(outputs(made)[0])
 
-    def _tangent_read(self, t: Term) -> Expr:
-        return cast(self._read(t.read), t.coefficient.dtype)
+    def _moved(self, e: Expr) -> Expr | None:
+        """How a formula moves with what it reads; None if nothing does."""
+        return summed(_product(t, self._read(t.read)) for t in body_terms(0, e, self._wanted))
+
+
+def _product(t: Term, tangent: Expr) -> Expr:
+    """The term with a tangent in the place of its read."""
+    return guarded(t.guard, times(cast(tangent, t.coefficient.dtype), t.coefficient))
 
 
 def directional(terms: Sequence[Term], tangent: Callable[[Read], Expr], made: Tensor) -> Expr:
@@ -298,16 +272,13 @@ def directional(terms: Sequence[Term], tangent: Callable[[Read], Expr], made: Te
     """
     groups: dict[tuple[tuple[Axis, ...], Expr], Expr] = {}
     for t in terms:
-        value = cast(tangent(t.read), t.coefficient.dtype)
-        part = guarded(t.guard, times(value, t.coefficient))
-        part = cast(part, made.dtype)
+        part = cast(_product(t, tangent(t.read)), made.dtype)
         key = (t.axes, t.condition)
         groups[key] = part if key not in groups else add(groups[key], part)
-    total: Expr | None = None
-    for (axes, condition), source in groups.items():
-        if axes:
-            part = reduce_expr(sum_combiner(made.dtype), (source,), axes, condition)
-        else:
-            part = guarded(condition, source)
-        total = part if total is None else add(total, part)
+    total = summed(
+        reduce_expr(sum_combiner(made.dtype), (source,), axes, condition)
+        if axes
+        else guarded(condition, source)
+        for (axes, condition), source in groups.items()
+    )
     return const(0, made.dtype) if total is None else total

@@ -9,12 +9,11 @@ import numpy as np
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint
 from tensorad.autodiff.adjoints.inlining import is_delta
-from tensorad.autodiff.checks import check_head_shape, leading_axes
+from tensorad.autodiff.checks import as_direction, leading_axes
 from tensorad.errors import DTypeError, GradError
 from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.expr import Axis, Const, Expr, cast, const, logical_and, read, select
-from tensorad.ir.tensor import Compute, Constant, Shape, Tensor, format_shape, outputs
+from tensorad.ir.tensor import Compute, Constant, Shape, Tensor, format_shape
 from tensorad.ir.visit import substitute
 
 Head = Tensor | np.ndarray | np.number | float | int | None
@@ -77,20 +76,8 @@ def seeds(pairs: Sequence[tuple[Tensor, Head]]) -> tuple[dict[Tensor, Adjoint], 
 
 
 def _as_tensor(y: Tensor, head: Head) -> Tensor | float:
-    if head is None:
-        return 1.0
-    if isinstance(head, (int, float, np.number)):
-        return float(head)
-    if isinstance(head, np.ndarray):
-        numbers = np.array(head, dtype=y.dtype) if head.dtype.kind in "biu" else np.array(head)
-        head = outputs(Constant("head", numbers, to_dtype(numbers.dtype)))[0]
-    if not isinstance(head, Tensor):
-        raise GradError(
-            f"the head must be a tensor, an array or a number, got {type(head).__name__}.",
-            hint=f"use placeholder({format_shape(y.shape)}, name='H').",
-        )
-    check_head_shape(y, head)
-    return head
+    number = 1.0 if head is None else head
+    return as_direction("the head", "head", "H", y, number, "a head has the output's shape")
 
 
 def _seed(y: Tensor, head: Tensor | float, batch: Shape) -> Adjoint:

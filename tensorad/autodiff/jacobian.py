@@ -16,7 +16,6 @@ from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
     Axis,
     Expr,
-    add,
     axis,
     cast,
     logical_and,
@@ -24,6 +23,7 @@ from tensorad.ir.expr import (
     promote,
     read,
     reduce_expr,
+    summed,
 )
 from tensorad.ir.tensor import Compute, Tensor, dim_expr, format_shape, outputs
 from tensorad.ir.visit import copy_bodies
@@ -68,10 +68,7 @@ def direct_jacobian(y: Tensor, x: Tensor, optimize: bool = True) -> Tensor:
         )
     names = tuple(f"jac_i{d}" for d in range(x.ndim))
     jac = compute_axes(x.shape, names)
-    total: Expr | None = None
-    for t in terms:
-        part = _delta_term(t, jac, y)
-        total = part if total is None else add(total, part)
+    total = summed(_delta_term(t, jac, y) for t in terms)
     if total is None:
         raise GradError(f"{y.name} does not depend on {x.name}.")
     axes, bodies = copy_bodies((*op.axes, *jac), (total,))

@@ -18,6 +18,7 @@ from tensorad.autodiff.adjoints.transposed import (
     is_formula,
     may_have_elements,
     pointwise,
+    received,
     sizes_with_points,
     whole_contribution,
 )
@@ -29,7 +30,7 @@ from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
 from tensorad.autodiff.local.box import Box
 from tensorad.autodiff.local.combiners import fold_groups
-from tensorad.autodiff.local.linear import Term, body_terms, times
+from tensorad.autodiff.local.linear import Term, body_terms
 from tensorad.autodiff.local.overrides import (
     Override,
     Rule,
@@ -47,7 +48,7 @@ from tensorad.errors import GradError
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, cast, logical_and, read
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, read
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, last_states, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect, progress
@@ -338,24 +339,14 @@ class Sweep:
             self._visit_folding_scatter(op, adjoint)
             return
         for u in op.updates:
-            where = u.indices
             for t in body_terms(0, u.value, self._wanted):
 
-                def weight(
-                    batch: Sequence[Expr], where: tuple[Expr, ...] = where, t: Term = t
-                ) -> Expr:
-                    head = cast(adjoint.at((*batch, *where)), t.coefficient.dtype)
-                    return times(head, t.coefficient)
+                def head(batch: Sequence[Expr], where: Indices = u.indices) -> Expr:
+                    return adjoint.at((*batch, *where))
 
-                self._push(
-                    t.read.tensor,
-                    Contribution(op.axes, u.condition, t.read.indices, weight, t.guard),
-                )
+                self._push(t.read.tensor, received(t, op.axes, u.condition, head))
         if op.init is not None and op.init in self.active:
-            own = compute_axes(op.shape)
-            self._push(
-                op.init, Contribution(own, TRUE, own, lambda batch: adjoint.at((*batch, *own)))
-            )
+            self._push_seed(op.init, adjoint)
 
     def _visit_folds(self, op: Compute, made: Sequence[Tensor]) -> dict[Tensor, None]:
         """One sweep for all components of a fold, from their adjoints; the tensors done so."""
@@ -392,16 +383,12 @@ class Sweep:
         (u,) = op.updates
         winner = last_states(traced)[1]
         won = call("eq", read(winner, u.indices), Box.around(op.axes).position())
+
+        def head(batch: Sequence[Expr]) -> Expr:
+            return adjoint.at((*batch, *u.indices))
+
         for t in body_terms(0, u.value, self._wanted):
-
-            def weight(batch: Sequence[Expr], t: Term = t) -> Expr:
-                return times(
-                    cast(adjoint.at((*batch, *u.indices)), t.coefficient.dtype), t.coefficient
-                )
-
-            guard = logical_and(won, t.guard)
-            part = Contribution(op.axes, u.condition, t.read.indices, weight, guard)
-            self._push(t.read.tensor, part)
+            self._push(t.read.tensor, received(t, op.axes, u.condition, head, won))
         if op.init is not None and op.init in self.active:
             own = compute_axes(op.shape)
             kept = call("eq", read(winner, own), steps_of(scan))
@@ -432,15 +419,12 @@ class Sweep:
         self, e: Expr, axes: tuple[Axis, ...], condition: Expr, adjoint: Tensor, place: Indices
     ) -> None:
         """The adjoint of `e`, stored at (batch, place), flows to what `e` reads."""
+
+        def head(batch: Sequence[Expr]) -> Expr:
+            return read(adjoint, (*batch, *place))
+
         for t in body_terms(0, e, self._wanted):
-
-            def weight(batch: Sequence[Expr], t: Term = t) -> Expr:
-                head = cast(read(adjoint, (*batch, *place)), t.coefficient.dtype)
-                return times(head, t.coefficient)
-
-            self._push(
-                t.read.tensor, Contribution(axes, condition, t.read.indices, weight, t.guard)
-            )
+            self._push(t.read.tensor, received(t, axes, condition, head))
 
 
 def whole(t: Tensor) -> Adjoint:

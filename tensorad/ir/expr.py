@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
 
 import numpy as np
@@ -213,6 +213,14 @@ def add(a: Expr, b: Expr) -> Expr:
     elif isinstance(a, Const) and isinstance(b, Const):
         return const(a.value + b.value, a.dtype)
     return Call(a.dtype, "add", (a, b))
+
+
+def summed(parts: Iterable[Expr]) -> Expr | None:
+    """The sum in the dtype of the first part, from left to right; None without parts."""
+    total: Expr | None = None
+    for part in parts:
+        total = part if total is None else add(total, cast(part, total.dtype))
+    return total
 
 
 def _offset(a: Expr, offset: int) -> Expr:

@@ -20,6 +20,7 @@ from tensorad.ir.expr import (
     logical_and,
     mul,
     reduce_expr,
+    summed,
 )
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.visit import fresh_axes, substitute
@@ -142,10 +143,7 @@ class Cell:
 
     def value(self, dtype: object) -> Expr:
         """The entry as a formula over the grid's axes."""
-        total: Expr | None = None
-        for p in self.parts:
-            value = p.value().astype(dtype)
-            total = value if total is None else add(total, value)
+        total = summed(p.value().astype(dtype) for p in self.parts)
         assert total is not None  # a cell has at least one part
         return total
 

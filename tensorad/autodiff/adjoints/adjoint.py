@@ -9,6 +9,7 @@ from math import prod
 from tensorad.autodiff.adjoints.contributions import Contribution as Contribution
 from tensorad.autodiff.adjoints.contributions import (
     explicit,
+    grouped,
     merged,
     points_of,
     scattered_along,
@@ -90,6 +91,13 @@ class Adjoint:
             return read(self.tensor, tuple(indices))
         body = with_fresh_reductions(self.body)
         return substitute(body, dict(zip(self.axes, indices, strict=True)))
+
+    def formula(self) -> tuple[tuple[Axis, ...], Expr]:
+        """Its axes and the formula over them, also if it is stored."""
+        op = None if self.tensor is None else self.tensor.op
+        if self.tensor is None or not isinstance(op, Compute):
+            return self.axes, self.body
+        return op.axes, op.bodies[self.tensor.index]
 
     def support_at(self, indices: Sequence[Expr]) -> Expr:
         """Where the adjoint may be other than zero, for given tensor indices."""
@@ -254,10 +262,7 @@ class Target:
 
     def _scatter(self, name: str, parts: list[Contribution], init: Tensor | None) -> Tensor:
         """One accumulate loop per operation, each starting from the result of the one before."""
-        groups: dict[tuple[Axis, ...], list[Contribution]] = {}
-        for c in parts:
-            groups.setdefault(c.axes, []).append(c)
-        for axes, members in groups.items():
+        for axes, members in grouped(parts, lambda c: c.axes).items():
             init = self._scatter_group(name, axes, members, init)
         if init is None:
             raise ValueError("nothing to scatter")

@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Final
+from typing import Final, TypeVar
 
 from tensorad.ir.analysis.levels import every_operand, loop_levels
 from tensorad.ir.analysis.points import count_points, possible
-from tensorad.ir.expr import TRUE, Axis, Expr, add, cast, logical_and
+from tensorad.ir.expr import TRUE, Axis, Expr, logical_and, summed
 from tensorad.ir.order import DATA, PARAM, REDUCE, occurs, sizes_in
 from tensorad.simplify.index.intervals import interval
 from tensorad.simplify.zeros.lift import guarded, is_static, split_condition
 
+K = TypeVar("K")
 Weight = Callable[[Sequence[Expr]], Expr]
 """The value to accumulate, for given indices of the head's extra leading axes."""
 _TYPICAL_SIZE: Final = 16
@@ -61,12 +62,24 @@ def _explicit(condition: Expr) -> Expr:
     return logical_and(index, *implied, *data)
 
 
+def grouped(
+    parts: Sequence[Contribution], key: Callable[[Contribution], K]
+) -> dict[K, list[Contribution]]:
+    """The contributions by what a key says of each."""
+    groups: dict[K, list[Contribution]] = {}
+    for c in parts:
+        groups.setdefault(key(c), []).append(c)
+    return groups
+
+
+def by_read(parts: Sequence[Contribution]) -> list[list[Contribution]]:
+    """The contributions to one element from one point, together."""
+    return list(grouped(parts, lambda c: (c.axes, c.condition, c.indices)).values())
+
+
 def merged(parts: Sequence[Contribution]) -> list[list[Contribution]]:
     """The contributions by read: those of one group are one sum over one domain."""
-    groups: dict[tuple[object, ...], list[Contribution]] = {}
-    for c in parts:
-        index, _ = split_condition(c.guard)
-        groups.setdefault((c.axes, c.condition, c.indices, index), []).append(c)
+    groups = grouped(parts, lambda c: (c.axes, c.condition, c.indices, split_condition(c.guard)[0]))
     return list(groups.values())
 
 
@@ -83,10 +96,8 @@ def sum_of(members: Sequence[Contribution]) -> Contribution:
         own = [logical_and(*split_condition(c.guard)[1]) for c in members]
 
     def weight(batch: Sequence[Expr]) -> Expr:
-        total: Expr | None = None
-        for c, guard in zip(members, own, strict=True):
-            part = guarded(guard, c.weight(batch))
-            total = part if total is None else add(total, cast(part, total.dtype))
+        parts = zip(members, own, strict=True)
+        total = summed(guarded(guard, c.weight(batch)) for c, guard in parts)
         assert total is not None  # a group has members
         return total
 
@@ -142,11 +153,8 @@ def scattered_along(
 
     The adjoint (over `axes`) is filled anyway, and its elements are more than the points.
     """
-    groups: dict[tuple[Axis, ...], list[Contribution]] = {}
-    for c in parts:
-        groups.setdefault(c.axes, []).append(c)
     found: dict[tuple[Axis, ...], None] = {}
-    for own, members in groups.items():
+    for own, members in grouped(parts, lambda c: c.axes).items():
         rest = [c for c in members if not occurs(DATA | REDUCE | PARAM, *c.indices)]
         if not 0 < len(rest) < len(members):
             continue

@@ -138,9 +138,7 @@ def _remainder(
 
 def _formula(adjoint: Adjoint, op: Compute) -> Expr:
     """The adjoint at the fold's axes as a formula, also if it is stored."""
-    axes, body = adjoint.axes, adjoint.body
-    if adjoint.tensor is not None and isinstance(adjoint.tensor.op, Compute):
-        axes, body = adjoint.tensor.op.axes, adjoint.tensor.op.bodies[adjoint.tensor.index]
+    axes, body = adjoint.formula()
     return substitute(body, dict(zip(axes, op.axes, strict=True)))
 
 

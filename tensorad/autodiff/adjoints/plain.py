@@ -18,7 +18,7 @@ from tensorad.autodiff.adjoints.adjoint import (
     scan_output,
     zeros,
 )
-from tensorad.autodiff.adjoints.contributions import Contribution
+from tensorad.autodiff.adjoints.contributions import Contribution, by_read
 from tensorad.autodiff.adjoints.inlining import Uses, is_of_a_formula, where_read
 from tensorad.autodiff.local.scan_forms import with_addend
 from tensorad.ir.analysis.decisions import Decision, Incoming, note
@@ -37,13 +37,13 @@ from tensorad.ir.expr import (
     Read,
     Reduce,
     Select,
-    add,
     axis,
     cast,
     logical_and,
     logical_or,
     reduce_expr,
     select,
+    summed,
 )
 from tensorad.ir.order import REDUCE, occurs
 from tensorad.ir.reference.forms import BODY
@@ -80,7 +80,7 @@ class PlainTarget(Target):
             return None
         axes = self._axes()
         parts, scattered = self._collect(axes)
-        gathered = _total(parts)
+        gathered = summed(parts)
         if scattered:
             init = None if gathered is None else outputs(Compute(name, axes, (gathered,)))[0]
             return self._keep(self._scatter(name, scattered, init), axes)
@@ -101,7 +101,7 @@ class PlainTarget(Target):
         """(what each element gathers, the contributions that are scattered)."""
         gathered: list[Expr] = []
         scattered: list[Contribution] = []
-        for members in _by_read(self.contributions):
+        for members in by_read(self.contributions):
             for c, part in _gathered(members, axes, len(self.batch)):
                 note(Incoming(self.of, c.axes, logical_and(c.condition, c.guard), c.indices))
                 if part is not None:
@@ -131,18 +131,11 @@ class UnstoredTarget(PlainTarget):
         return _is_written_out(body)
 
 
-def _total(parts: Sequence[Expr]) -> Expr | None:
-    total: Expr | None = None
-    for part in parts:
-        total = part if total is None else add(total, part)
-    return total
-
-
 def _in_one_sweep(parts: Sequence[Expr], axes: tuple[Axis, ...]) -> Tensor | None:
     """The sum as the result of a scan that one part copies; the others are added in its steps."""
     for n, part in enumerate(parts):
         made = scan_output(part, axes)
-        rest = _total([*parts[:n], *parts[n + 1 :]])
+        rest = summed([*parts[:n], *parts[n + 1 :]])
         if made is not None and rest is None:
             return made
         if made is None or rest is None or occurs(REDUCE, rest):
@@ -181,14 +174,6 @@ def _switched(piece: Piece) -> tuple[Axis, ...]:
     return (axis("o", 0, select(piece.guard, ONE, ZERO)), *piece.axes)
 
 
-def _by_read(parts: Sequence[Contribution]) -> list[list[Contribution]]:
-    """The contributions to one element from one point, together."""
-    groups: dict[tuple[object, ...], list[Contribution]] = {}
-    for c in parts:
-        groups.setdefault((c.axes, c.condition, c.indices), []).append(c)
-    return list(groups.values())
-
-
 def _gathered(
     members: Sequence[Contribution], axes: tuple[Axis, ...], n_batch: int
 ) -> list[tuple[Contribution, Expr | None]]:
@@ -210,7 +195,7 @@ def _in_pieces(c: Contribution, axes: tuple[Axis, ...], n_batch: int) -> Expr | 
         return whole
     sums = [_sum(p, axes, n_batch) for p in pieces]
     found = [s for s in sums if s is not None]
-    return _total(found) if len(found) == len(sums) else None
+    return summed(found) if len(found) == len(sums) else None
 
 
 def _together(members: Sequence[Contribution]) -> Contribution:
@@ -227,9 +212,8 @@ def _together(members: Sequence[Contribution]) -> Contribution:
 
     def weight(batch: Sequence[Expr]) -> Expr:
         parts = [guarded(g, c.weight(batch)) for g, c in zip(guards, members, strict=True)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = add(total, cast(part, total.dtype))
+        total = summed(parts)
+        assert total is not None  # there are members
         return total
 
     return replace(members[0], weight=weight, guard=logical_or(*places), sparse=None)

@@ -34,7 +34,7 @@ class Shifts:
 
         Only a tensor that is read along further axes is asked about: its adjoint is a sum.
         """
-        if not isinstance(t.op, Compute) or not occurs(REDUCE, _formula(adjoint)[1]):
+        if not isinstance(t.op, Compute) or not occurs(REDUCE, adjoint.formula()[1]):
             return False
         found = self._until_paths_meet(t)
         if found is None:
@@ -42,13 +42,13 @@ class Shifts:
         between, met = found
         adjoints = [known.get(u) for u in between]
         unfolded = {
-            a.tensor: _formula(a)
+            a.tensor: a.formula()
             for a in adjoints
             if a is not None and a.tensor is not None and isinstance(a.tensor.op, Compute)
         }
         near = [t, *between, *met, *differentiable_inputs(view(t.op))]
         values = {u: _value(u) for u in near if isinstance(u.op, Compute)}
-        return vanishes(*_formula(adjoint), unfolded, values)
+        return vanishes(*adjoint.formula(), unfolded, values)
 
     def _until_paths_meet(self, t: Tensor) -> tuple[list[Tensor], Sequence[Tensor]] | None:
         """The tensors on the paths from t that part, and those made where they meet again."""
@@ -76,13 +76,6 @@ class Shifts:
         for n, op in enumerate(self.order):
             for t in differentiable_inputs(view(op)):
                 self.readers.setdefault(t, []).append(n)
-
-
-def _formula(adjoint: Adjoint) -> Definition:
-    """The formula behind an adjoint, stored or not."""
-    if adjoint.tensor is None or not isinstance(adjoint.tensor.op, Compute):
-        return adjoint.axes, adjoint.body
-    return adjoint.tensor.op.axes, adjoint.tensor.op.bodies[adjoint.tensor.index]
 
 
 def _value(t: Tensor) -> Definition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, Contribution
 from tensorad.autodiff.local.linear import Term, times
@@ -25,6 +25,22 @@ def contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
     guard = logical_and(adjoint.support_at(op.axes), term.guard) if summed else term.guard
     kinds = adjoint.body.kinds | coefficient.kinds
     return Contribution(axes, term.condition, term.read.indices, weight, guard, kinds=kinds)
+
+
+def received(
+    t: Term,
+    axes: tuple[Axis, ...],
+    condition: Expr,
+    head: Callable[[Sequence[Expr]], Expr],
+    guard: Expr = TRUE,
+) -> Contribution:
+    """The adjoint `head`, for indices of the batch, times the coefficient of a read."""
+
+    def weight(batch: Sequence[Expr]) -> Expr:
+        return times(cast(head(batch), t.coefficient.dtype), t.coefficient)
+
+    whole = logical_and(guard, t.guard)
+    return Contribution(axes, condition, t.read.indices, weight, whole)
 
 
 def whole_contribution(op: Compute, term: Term) -> Contribution:

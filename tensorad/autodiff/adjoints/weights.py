@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, Target
-from tensorad.autodiff.adjoints.contributions import Contribution, gather_is_cheaper
+from tensorad.autodiff.adjoints.contributions import Contribution, gather_is_cheaper, grouped
 from tensorad.autodiff.adjoints.gathers import gather_all
 from tensorad.autodiff.local.linear import Term, times
 from tensorad.ir.analysis.points import depends_on_data, possible
@@ -31,10 +31,7 @@ class WeightedTarget(Target):
     def scattered_domains(self, axes: tuple[Axis, ...]) -> dict[tuple[Axis, ...], str]:
         """Besides, the domains whose reads, gathered one by one, visit more points."""
         found = super().scattered_domains(axes)
-        groups: dict[tuple[Axis, ...], list[Contribution]] = {}
-        for c in self.contributions:
-            groups.setdefault(c.axes, []).append(c)
-        for own, members in groups.items():
+        for own, members in grouped(self.contributions, lambda c: c.axes).items():
             several = len(members) > 1 and own and not any(c.sparse for c in members)
             if several and not self._is_gathered(members, axes):
                 found.setdefault(own, _TOGETHER)

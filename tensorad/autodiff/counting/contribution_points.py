@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tensorad.autodiff.adjoints.contributions import Contribution
+from tensorad.autodiff.adjoints.contributions import Contribution, by_read
 from tensorad.autodiff.counting.cost import listed_points
 from tensorad.autodiff.counting.visits import Visits
 from tensorad.ir.analysis.points import count_points, depends_on_data, possible
@@ -44,7 +44,7 @@ def points_per_contribution(
     """
     total = 0
     for t, parts in received.items():
-        nests = [_nest(members) for members in _by_read(parts)]
+        nests = [_nest(members) for members in by_read(parts)]
         if sum([listed_points(nest, sizes) for nest in nests]) > MOST_POINTS:
             return None
         elements = elements_at(t.shape, sizes)
@@ -69,13 +69,6 @@ def _collecting(stored: Sequence[Tensor]) -> dict[Op, None]:
             if isinstance(op, Scatter) and op.init is not None:
                 stack.append(op.init.op)
     return found
-
-
-def _by_read(parts: Sequence[Contribution]) -> list[list[Contribution]]:
-    groups: dict[tuple[object, ...], list[Contribution]] = {}
-    for c in parts:
-        groups.setdefault((c.axes, c.condition, c.indices), []).append(c)
-    return list(groups.values())
 
 
 def _nest(members: Sequence[Contribution]) -> list[Expr]:

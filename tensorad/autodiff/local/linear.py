@@ -33,6 +33,7 @@ from tensorad.ir.expr import (
     logical_or,
     mul,
     neg,
+    summed,
 )
 from tensorad.ir.functions import flowing_args, partials_at
 from tensorad.ir.visit import children, conjuncts, postorder
@@ -172,10 +173,7 @@ def merge_guards(values: Guarded, indices: Iterable[Expr] = ()) -> tuple[Expr, E
         return next(iter(values.items()))
     by_data = depends_on_data(*indices)
     guards = [g if by_data else possible(g) for g in values]
-    total: Expr | None = None
-    for guard, value in values.items():
-        part = guarded(guard, value)
-        total = part if total is None else add(total, cast(part, total.dtype))
+    total = summed(guarded(guard, value) for guard, value in values.items())
     if total is None:
         raise InternalError("no value to merge")
     return _any_of(guards), total

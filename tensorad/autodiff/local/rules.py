@@ -13,7 +13,10 @@ from typing import Final
 from tensorad.errors import InternalError
 from tensorad.ir.elementary.table import Partials
 from tensorad.ir.expr import (
+    COMPARISONS,
     FUNCTIONS,
+    ROUNDING,
+    TESTS,
     Call,
     Const,
     Expr,
@@ -30,18 +33,6 @@ from tensorad.ir.expr import (
 )
 
 Rule = Callable[..., Partials]
-RULES: Final[dict[str, Rule]] = {}
-
-
-def partials(*ops: str) -> Callable[[Rule], Rule]:
-    """Register a rule under the names of operations."""
-
-    def register(rule: Rule) -> Rule:
-        for op in ops:
-            RULES[op] = rule
-        return rule
-
-    return register
 
 
 def partials_of(e: Call) -> Partials:
@@ -56,47 +47,6 @@ def _number(value: Number, like: Expr) -> Const:
     return const(value, like.dtype)
 
 
-@partials("add")
-def _add(y: Expr, a: Expr, b: Expr) -> Partials:
-    return (_number(1, y), _number(1, y))
-
-
-@partials("sub")
-def _sub(y: Expr, a: Expr, b: Expr) -> Partials:
-    return (_number(1, y), _number(-1, y))
-
-
-@partials("neg")
-def _neg(y: Expr, x: Expr) -> Partials:
-    return (_number(-1, y),)
-
-
-@partials("mul")
-def _mul(y: Expr, a: Expr, b: Expr) -> Partials:
-    return (b, a)
-
-
-@partials("div")
-def _div(y: Expr, a: Expr, b: Expr) -> Partials:
-    return (div(_number(1, y), b), neg(div(y, b)))
-
-
-@partials("abs")
-def _abs(y: Expr, x: Expr) -> Partials:
-    return (call("sign", x),)  # 0 at x = 0
-
-
-@partials("floor", "ceil", "round", "trunc", "sign", "isnan", "isfinite", "not")
-def _flat_unary(y: Expr, x: Expr) -> Partials:
-    return (None,)  # 0 at the jumps too
-
-
-@partials("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "floordiv", "mod")
-def _flat_binary(y: Expr, a: Expr, b: Expr) -> Partials:
-    return (None, None)
-
-
-@partials("pow")
 def _pow(y: Expr, x: Expr, n: Expr) -> Partials:
     """Constant exponents need no logarithm: exact for negative x and at 0 when n is whole."""
     if isinstance(n, Const):
@@ -108,3 +58,17 @@ def _pow(y: Expr, x: Expr, n: Expr) -> Partials:
     flat = logical_and(call("eq", n, _number(0, n)), logical_not(call("isfinite", lower)))
     by_base = select(flat, _number(0, n), mul(n, lower))  # x**0 is 1 everywhere: not 0 * inf
     return (by_base, mul(y, log_x))
+
+
+RULES: Final[dict[str, Rule]] = {
+    "add": lambda y, a, b: (_number(1, y), _number(1, y)),
+    "sub": lambda y, a, b: (_number(1, y), _number(-1, y)),
+    "neg": lambda y, x: (_number(-1, y),),
+    "mul": lambda y, a, b: (b, a),
+    "div": lambda y, a, b: (div(_number(1, y), b), neg(div(y, b))),
+    "abs": lambda y, x: (call("sign", x),),  # 0 at x = 0
+    "pow": _pow,
+    **dict.fromkeys((*ROUNDING, *TESTS, "sign", "not"), lambda y, x: (None,)),  # 0 at jumps too
+    **dict.fromkeys((*COMPARISONS, "and", "or", "floordiv", "mod"), lambda y, a, b: (None, None)),
+}
+"""By the name of the operation."""

@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from tensorad.autodiff.local.linear import differentiate, merge_guards, times
 from tensorad.ir.combiner import Combiner
-from tensorad.ir.expr import Axis, Expr, Param, add, cast, const, param, read
+from tensorad.ir.expr import Axis, Expr, Param, cast, const, param, read, summed
 from tensorad.ir.tensor import Scan, dim_of, states_before
 from tensorad.ir.visit import fresh_axes, postorder, substitute_all
 from tensorad.simplify.zeros.lift import guarded
@@ -35,19 +35,16 @@ def product_sum(pairs: Sequence[tuple[Entry, Expr | None]], like: Expr) -> Expr 
 
     A guard switches its product off, which then is no product with 0.
     """
-    total: Expr | None = None
-    for entry, value in pairs:
-        if entry is not None and value is not None:
-            guard, partial = entry
-            part = guarded(guard, times(cast(value, partial.dtype), partial))
-            part = cast(part, like.dtype)
-            total = part if total is None else add(total, part)
-    return total
+    return summed(
+        cast(guarded(e[0], times(cast(value, e[1].dtype), e[1])), like.dtype)
+        for e, value in pairs
+        if e is not None and value is not None
+    )
 
 
 def plus(a: Expr | None, b: Expr | None) -> Expr | None:
     """The sum of what is there."""
-    return b if a is None else a if b is None else add(a, cast(b, a.dtype))
+    return summed(e for e in (a, b) if e is not None)
 
 
 class StepBuilder:

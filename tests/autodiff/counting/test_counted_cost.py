@@ -7,7 +7,7 @@ import pytest
 import tensorad as ta
 from tensorad import te
 from tensorad.autodiff.checks import (
-    check_head_shape,
+    as_direction,
     check_output,
     check_outputs,
     check_wrt,
@@ -69,9 +69,9 @@ def test_arguments_of_derivatives() -> None:
         with pytest.raises(GradError):
             check_wrt(wrong)
     head = te.placeholder((5, 30), "float64", name="H")
-    check_head_shape(X, head)
+    assert as_direction("the head", "head", "H", X, head, "") is head
     assert leading_axes("head", [(X, head), (X, 1.0)]) == (5,)
     with pytest.raises(ShapeError):
-        check_head_shape(X, te.placeholder((30, 5), "float64"))
+        as_direction("the head", "head", "H", X, te.placeholder((30, 5), "float64"), "")
     with pytest.raises(ShapeError):
         leading_axes("head", [(X, head), (X, X)])
