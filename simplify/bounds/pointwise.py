@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
+from tensorad.ir.analysis.points import OPERATIONS
 from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Select
 from tensorad.ir.visit import postorder
 from tensorad.simplify.index.intervals import intervals
@@ -76,31 +77,7 @@ def _value(e: Expr, at: dict[Expr, Any]) -> Any:
                 return np.where(at[c], at[a], at[b])
             case Cast(value=v) if v in at:
                 return np.asarray(at[v]).astype(str(e.dtype))
-            case Call(op=op, args=args) if op in _RULES:
+            case Call(op=op, args=args) if op in OPERATIONS:
                 with np.errstate(all="ignore"):  # integers wrap, division by zero gives 0
-                    return _RULES[op](*[at[a] for a in args])
+                    return OPERATIONS[op](*[at[a] for a in args])
     raise NotEnumerable
-
-
-_RULES: Final[dict[str, Callable[..., Any]]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floordiv": np.floor_divide,
-    "mod": np.remainder,
-    "minimum": np.minimum,
-    "maximum": np.maximum,
-    "neg": np.negative,
-    "abs": np.abs,
-    "sign": np.sign,
-    "pow": np.power,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "not": np.logical_not,
-}

@@ -11,12 +11,10 @@ from tensorad.ir.expr import (
     Expr,
     Read,
     Reduce,
-    Select,
     logical_and,
-    logical_not,
-    logical_or,
 )
-from tensorad.ir.order import READ, children, occurs
+from tensorad.ir.order import READ, occurs, outside_reductions
+from tensorad.ir.visit import needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +36,8 @@ def read_sites(
     todo = [(tuple(axes), tuple(roots), guard), *_bounds((), axes)]
     while todo:
         around, level, outside = todo.pop()
-        order = _level(level)
-        need = _needs(level, order)
+        order = outside_reductions(level)
+        need = needs(level, order, logical_and)
         for e in order:
             here = logical_and(outside, need[e])
             if isinstance(e, Read):
@@ -59,44 +57,3 @@ def _bounds(
         bounds = (a.lower, a.upper, a.step)
         if occurs(READ, *bounds):
             yield (*around, *axes[:n]), bounds, TRUE
-
-
-def _level(roots: Sequence[Expr]) -> list[Expr]:
-    """Post-order that does not enter reductions: what is evaluated in the same loops."""
-    done: dict[Expr, None] = {}
-    stack = list(reversed(roots))
-    while stack:
-        e = stack[-1]
-        missing = () if isinstance(e, Reduce) else [c for c in children(e) if c not in done]
-        if missing and e not in done:
-            stack.extend(reversed(missing))
-        else:
-            done[e] = None
-            stack.pop()
-    return list(done)
-
-
-def _needs(roots: Sequence[Expr], order: Sequence[Expr]) -> dict[Expr, Expr]:
-    """The condition under which each node of a level is evaluated: its users' branches."""
-    need: dict[Expr, Expr] = dict.fromkeys(roots, TRUE)
-
-    def use(e: Expr, condition: Expr) -> None:
-        known = need.get(e)
-        need[e] = condition if known is None else _either(known, condition)
-
-    for e in reversed(order):
-        here = need[e]
-        if isinstance(e, Select):
-            use(e.cond, here)
-            use(e.then, logical_and(here, e.cond))
-            use(e.orelse, logical_and(here, logical_not(e.cond)))
-        elif not isinstance(e, Reduce):
-            for c in children(e):
-                use(c, here)
-    return need
-
-
-def _either(a: Expr, b: Expr) -> Expr:
-    if a is b or a is TRUE or b is TRUE:
-        return TRUE if a is TRUE or b is TRUE else a
-    return TRUE if logical_not(a) is b else logical_or(a, b)

@@ -19,9 +19,7 @@ from tensorad import config
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.points import evaluate
 from tensorad.ir.expr import (
-    ONE,
     TRUE,
-    ZERO,
     Axis,
     Call,
     Expr,
@@ -40,6 +38,7 @@ from tensorad.ir.visit import (
 from tensorad.simplify.certify.mixed_radix_proofs import compare_over_digits
 from tensorad.simplify.certify.outcomes import Refuted, Undecided, expressible, may_hold
 from tensorad.simplify.domain.elimination import Elimination
+from tensorad.simplify.domain.identities import runs_to
 from tensorad.simplify.domain.listed_points import Array, TooManyPoints, is_evaluable, points_of
 from tensorad.simplify.domain.solution import Piece
 from tensorad.simplify.index.linear import linear_form
@@ -102,7 +101,7 @@ def _is_rotation(p: Expr, old: Axis, value: Expr, renamed: dict[Expr, Expr]) -> 
         if not both or not isinstance(x, Axis) or not isinstance(m, Call):
             continue
         n = m.args[1]
-        if n is not value.args[1] or not (_runs_to(x, n) and _runs_to(old, n)):
+        if n is not value.args[1] or not (runs_to(x, n) and runs_to(old, n)):
             continue
         form = linear_form(m.args[0])
         c = form.terms.get(old, 0)
@@ -115,10 +114,6 @@ def _is_rotation(p: Expr, old: Axis, value: Expr, renamed: dict[Expr, Expr]) -> 
         if old not in free_leaves(rest) and not back.terms and not back.constant:
             return True
     return False
-
-
-def _runs_to(a: Axis, extent: Expr) -> bool:
-    return a.lower is ZERO and a.step is ONE and a.upper is extent
 
 
 def _is_outer_twin(e: Elimination, old: Axis, value: Expr) -> bool:

@@ -142,7 +142,7 @@ def _rotation(
         form, extent = linear_form(m.args[0]), m.args[1]
         for v in inner:
             c = form.terms.get(v, 0)
-            if abs(c) == 1 and v not in taken and _runs_to(v, extent) and _runs_to(x, extent):
+            if abs(c) == 1 and v not in taken and runs_to(v, extent) and runs_to(x, extent):
                 form.drop(v)
                 e = form.to_expr()
                 if not uses_any(e, (v,)):
@@ -150,5 +150,6 @@ def _rotation(
     return None
 
 
-def _runs_to(a: Axis, extent: Expr) -> bool:
+def runs_to(a: Axis, extent: Expr) -> bool:
+    """Whether an axis takes the values 0, 1, ... below an extent."""
     return _starts_at_zero(a) and a.upper is extent

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 
 from tensorad.ir.expr import TRUE, Axis, Expr, logical_and
-from tensorad.ir.visit import free_leaves, fresh_axes, substitute
-from tensorad.simplify.domain.solution import Piece, Solution, rename_piece
+from tensorad.ir.visit import free_leaves
+from tensorad.simplify.domain.solution import Piece, Solution, as_given, rename_piece
 
 MOST_PIECES = 32
 """A product of more pieces is not written out."""
@@ -48,9 +48,7 @@ def linked(inner: Sequence[Axis], parts: Sequence[Expr]) -> tuple[list[Expr], li
 
 def unconstrained(axes: Sequence[Axis]) -> Solution:
     """The axes as they are."""
-    mapping = fresh_axes(axes)
-    kept = tuple([a for a in mapping.values() if isinstance(a, Axis)])
-    return Solution((Piece(TRUE, kept, mapping),), True, "identity")
+    return Solution((as_given(axes),), True, "identity")
 
 
 def product(
@@ -64,11 +62,8 @@ def product(
         return solutions[0]
     count = prod(len(s.pieces) for s in solutions)
     if count > MOST_PIECES:
-        mapping = fresh_axes(inner)
-        kept = tuple([a for a in mapping.values() if isinstance(a, Axis)])
-        residual = substitute(logical_and(*conditions), mapping)
         reason = f"the domain falls apart into {count} pieces"
-        return Solution((Piece(TRUE, kept, mapping, residual),), False, "none", reason)
+        return Solution((as_given(inner, logical_and(*conditions)),), False, "none", reason)
     pieces = [Piece(TRUE, (), {})]
     for s in solutions:
         pieces = [_joined(p, q) for p in pieces for q in s.pieces]

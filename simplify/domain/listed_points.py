@@ -131,11 +131,7 @@ class _Nest:
 
     def values(self, roots: Sequence[Expr]) -> list[Array]:
         """The roots' values, one per point."""
-        columns = dict(self.columns)
-        for e in postorder(*roots):
-            if isinstance(e, Read) and isinstance(e.tensor.op, Constant):
-                columns[e] = _read(e, e.tensor.op.array, evaluate(e.indices, columns, self.sizes))
-        found = evaluate(roots, columns, self.sizes)
+        found = evaluate(roots, self.columns, self.sizes)
         return [np.broadcast_to(v, (self.rows,)) for v in found]
 
     def enter(self, a: Axis) -> None:
@@ -170,14 +166,3 @@ class _Nest:
     def _take(self, index: Array) -> None:
         self.columns = {a: c[index] for a, c in self.columns.items()}
         self.rows = len(index)
-
-
-def _read(e: Read, table: Array, indices: Sequence[Array]) -> Array:
-    """The table's elements; 0 outside (a condition switches those points off)."""
-    inside = np.asarray(True)
-    for i, n in zip(indices, table.shape, strict=True):
-        inside = inside & (i >= 0) & (i < n)
-    if 0 in table.shape:
-        return np.zeros(np.shape(inside), dtype=table.dtype)
-    clipped = [np.clip(i, 0, n - 1) for i, n in zip(indices, table.shape, strict=True)]
-    return np.where(inside, table[tuple(clipped)], 0)

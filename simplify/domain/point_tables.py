@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from tensorad.ir.combiner import row_major_position
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     FALSE,
@@ -27,7 +28,6 @@ from tensorad.ir.expr import (
     Expr,
     add,
     axis,
-    mul,
     read,
 )
 from tensorad.ir.order import SIZE, occurs
@@ -63,8 +63,9 @@ def tabulate(
         return None
     if not all(is_evaluable(e) for e in roots):
         return None
+    position = row_major_position(rows, [a.upper for a in rows])
     try:
-        points = points_of([*rows, *inner], conditions, [_position(rows), *inner], {})
+        points = points_of([*rows, *inner], conditions, [position, *inner], {})
     except TooManyPoints:
         return None
     points = points[np.lexsort(points.T[::-1])]
@@ -83,14 +84,6 @@ def _is_plain(a: Axis) -> bool:
 
 def _count(rows: Sequence[Axis]) -> int:
     return prod(a.extent or 0 for a in rows)
-
-
-def _position(rows: Sequence[Axis]) -> Expr:
-    """The row-major position of the outer axes."""
-    position: Expr = ZERO
-    for a in rows:
-        position = add(mul(position, a.upper), a)
-    return position
 
 
 def _equal_rows(
@@ -113,7 +106,7 @@ def _ranges(
 ) -> Piece:
     """Rows of any length: one list of points, and where each row starts in it."""
     starts = _constant("starts", np.concatenate([[0], np.cumsum(counts)]))
-    row = _position(rows)
+    row = row_major_position(rows, [a.upper for a in rows])
     p = axis("p", read(starts, (row,)), read(starts, (add(row, ONE),)))
     values: dict[Expr, Expr] = {
         a: read(_constant(f"{a.name}_at", column), (p,))

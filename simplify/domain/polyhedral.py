@@ -9,10 +9,9 @@ from tensorad import config
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import TRUE, Axis, Expr, Size, logical_and
 from tensorad.ir.order import sizes_in
-from tensorad.ir.visit import fresh_axes, substitute
 from tensorad.simplify.domain.convex_loops import Unsolved, complexity, plan_part
 from tensorad.simplify.domain.quotients import Quotients
-from tensorad.simplify.domain.solution import Piece, PlanMemo, Solution
+from tensorad.simplify.domain.solution import Piece, PlanMemo, Solution, as_given
 from tensorad.simplify.index.quasi_affine import axis_conditions, free_parameters, is_affine
 from tensorad.simplify.sets.integer_set import IntegerSet
 from tensorad.simplify.sets.space import BudgetExceeded, NotAffine, Space, budget
@@ -49,12 +48,6 @@ def _used_outer(outer: Sequence[Axis], inner: Sequence[Axis], affine: Iterable[E
     return [a for a in outer if a in found]
 
 
-def _unsolved(inner: Sequence[Axis], condition: Expr) -> Piece:
-    mapping = fresh_axes(inner)
-    axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
-    return Piece(TRUE, axes, mapping, substitute(condition, mapping))
-
-
 def _plan(
     outer: Sequence[Axis],
     inner: Sequence[Axis],
@@ -68,7 +61,7 @@ def _plan(
     quotients = Quotients(inner)
     conditions = [*[quotients.linear(c) for c in affine], *quotients.definitions]
     if len(quotients.axes) > _MOST_QUOTIENTS:
-        piece = _unsolved(inner, logical_and(*affine))
+        piece = as_given(inner, logical_and(*affine))
         reason = f"the formula holds {len(quotients.axes)} different divisions"
         return Solution((piece,), False, "none", reason)
     limit = _operations(len(inner) + len(quotients.axes))
@@ -101,7 +94,7 @@ def _within_budget(
         with budget(operations):
             return _pieces(params, inner, quotients, conditions, known)
     except (NotAffine, BudgetExceeded) as error:
-        return Solution((_unsolved(inner, logical_and(*conditions)),), False, "none", str(error))
+        return Solution((as_given(inner, logical_and(*conditions)),), False, "none", str(error))
 
 
 def plan_size(solution: Solution) -> int:
@@ -127,7 +120,7 @@ def _pieces(
     domain = context.intersect(bounds).intersect(IntegerSet.of(space, *conditions)).simplify()
     parts = domain.disjoint_pieces()
     if len(parts) > _MAX_PIECES:
-        piece = _unsolved(inner, logical_and(*conditions))
+        piece = as_given(inner, logical_and(*conditions))
         reason = f"the domain falls apart into {len(parts)} pieces"
         return Solution((piece,), False, "none", reason)
     pieces: list[Piece] = []
@@ -140,6 +133,6 @@ def _pieces(
                 reason = reason or "no loop bounds describe the points alone"
         except Unsolved as error:
             inside = part.gist_condition(context.intersect(bounds))
-            pieces.append(_unsolved(inner, inside))
+            pieces.append(as_given(inner, inside))
             reason = str(error)
     return Solution(tuple(pieces), not reason, "isl", reason)

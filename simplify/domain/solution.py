@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tensorad import config
 from tensorad.ir.analysis.alike import Numbering, as_itself
 from tensorad.ir.expr import TRUE, Axis, Expr, axis
-from tensorad.ir.visit import free_leaves, substitute
+from tensorad.ir.visit import free_leaves, fresh_axes, substitute
 from tensorad.process import Guard, memo
 
 
@@ -45,6 +45,13 @@ class Solution:
     exact: bool
     method: str = "isl"
     reason: str = ""
+
+
+def as_given(inner: Sequence[Axis], condition: Expr = TRUE) -> Piece:
+    """All points of the axes, which stay loops; the condition is tested at each."""
+    mapping = fresh_axes(inner)
+    axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
+    return Piece(TRUE, axes, mapping, substitute(condition, mapping))
 
 
 def rename_piece(piece: Piece, mapping: Mapping[Expr, Expr]) -> Piece:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tensorad.ir.expr import Axis, Expr, Read, Reduce, read
 from tensorad.ir.order import READ
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, Update, outputs
+from tensorad.ir.rebuild import map_op
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import (
     copy_bodies,
     free_leaves,
@@ -82,28 +83,18 @@ def over_inputs(op: Op, image: Mapping[Tensor, Tensor]) -> Op:
 
     memo: dict[Expr, Expr] = {}
 
-    def new(e: Expr) -> Expr:
-        return rewrite(e, renew, memo, READ)
+    def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple([rewrite(e, renew, memo, READ) for e in exprs])
 
-    if isinstance(op, Compute):
-        axes, bodies = copy_bodies(op.axes, [new(b) for b in op.bodies])
-        return replace(op, axes=axes, bodies=bodies)
-    if isinstance(op, Scatter):
-        updates = [
-            Update(tuple([new(i) for i in u.indices]), new(u.value), new(u.condition))
-            for u in op.updates
-        ]
-        init = None if op.init is None else image.get(op.init, op.init)
-        return replace(op, updates=tuple(updates), init=init)
-    if isinstance(op, Scan):
-        return replace(
-            op,
-            sources=tuple([new(e) for e in op.sources]),
-            start=tuple([new(e) for e in op.start]),
-            indices=tuple([new(e) for e in op.indices]),
-            condition=new(op.condition),
-        )
-    return op
+    return on_fresh_axes(map_op(op, new, lambda t: image.get(t, t)))
+
+
+def on_fresh_axes(op: Op) -> Op:
+    """A changed operation; a compute over axes of its own."""
+    if not isinstance(op, Compute):
+        return op
+    axes, bodies = copy_bodies(op.axes, op.bodies)
+    return replace(op, axes=axes, bodies=bodies)
 
 
 def nest(results: Sequence[Tensor], stages: Mapping[Tensor, None]) -> list[Tensor]:
@@ -148,5 +139,4 @@ def _nested(
     new = rewrite(body, write_out, kinds=READ)
     if new is body:
         return op
-    axes, bodies = copy_bodies(op.axes, (new,))
-    return replace(op, axes=axes, bodies=bodies)
+    return on_fresh_axes(replace(op, bodies=(new,)))

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from tensorad.ir.expr import Apply, Expr, Read, param, read
 from tensorad.ir.functions import is_stop
 from tensorad.ir.rebuild import map_op
-from tensorad.ir.tensor import Compute, Op, Placeholder, Tensor, outputs
+from tensorad.ir.tensor import Op, Placeholder, Tensor, outputs
 from tensorad.ir.visit import (
-    copy_bodies,
     op_expressions,
-    op_inputs,
     postorder,
     rewrite,
     substitute_all,
     topological_ops,
 )
+from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
 
 Image = dict[Tensor, Tensor]
 
@@ -35,7 +33,7 @@ def hold_stopped(y: Tensor, x: Tensor) -> tuple[Tensor, Tensor | None]:
     base: Image = {x: still}
     moving: Image = {x: x}
     for op in order:
-        for image, new in ((base, _over(op, base)), (moving, _stopped(op, base, moving))):
+        for image, new in ((base, over_inputs(op, base)), (moving, _stopped(op, base, moving))):
             for old, t in zip(outputs(op), outputs(new), strict=True):
                 if t is not old:
                     image.setdefault(old, t)
@@ -47,33 +45,18 @@ def _stops(op: Op) -> list[Apply]:
     return [e for e in nodes if isinstance(e, Apply) and is_stop(e.function)]
 
 
-def _over(op: Op, image: Image) -> Op:
-    """The operation reading images."""
-    if not any(t in image for t in op_inputs(op)):
-        return op
-    return _mapped(op, lambda exprs: _reading(exprs, image), image)
-
-
 def _stopped(op: Op, base: Image, moving: Image) -> Op:
     """The operation with stopped values read from the base, others from what moves."""
     stops = _stops(op)
     if not stops:
-        return _over(op, moving)
+        return over_inputs(op, moving)
     names: dict[Expr, Expr] = {e: param("stopped", e.dtype) for e in stops}
     held: dict[Expr, Expr] = {names[e]: _reading(e.args, base)[0] for e in stops}
 
     def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
         return substitute_all(_reading(substitute_all(exprs, names), moving), held)
 
-    return _mapped(op, new, moving)
-
-
-def _mapped(op: Op, new: Callable[[Sequence[Expr]], tuple[Expr, ...]], image: Image) -> Op:
-    changed = map_op(op, new, lambda t: image.get(t, t))
-    if not isinstance(changed, Compute):
-        return changed
-    axes, bodies = copy_bodies(changed.axes, changed.bodies)
-    return replace(changed, axes=axes, bodies=bodies)
+    return on_fresh_axes(map_op(op, new, lambda t: moving.get(t, t)))
 
 
 def _reading(exprs: Sequence[Expr], image: Image) -> tuple[Expr, ...]:

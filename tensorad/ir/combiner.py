@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -130,7 +130,7 @@ def arg_combiner(op: str, dtype: DType) -> Combiner:
     return make_combiner(name, combine, (start, const(-1, INT64)), associative=True)
 
 
-def row_major_position(axes: tuple[Expr, ...], extents: tuple[Expr, ...]) -> Expr:
+def row_major_position(axes: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
     """((a0 * n1 + a1) * n2 + a2) ...: the position of an index in row-major order."""
     position: Expr = int_const(0)
     for a, n in zip(axes, extents, strict=True):

@@ -9,7 +9,7 @@ from math import prod
 from tensorad import config
 from tensorad.errors import InternalError
 from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.combiner import row_major_position, sum_combiner
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -18,7 +18,6 @@ from tensorad.ir.expr import (
     axis,
     int_const,
     logical_and,
-    mul,
     reduce_expr,
     summed,
 )
@@ -88,20 +87,13 @@ class Grid:
 
     def flat_row(self, point: Mapping[Expr, Expr]) -> Expr:
         """The row-major number of a row."""
-        return _flat([point[a] for a in self.rows], [dim_expr(n) for n in self.y.shape])
+        return row_major_position([point[a] for a in self.rows], [*map(dim_expr, self.y.shape)])
 
     def flat_column(self, x: Tensor, point: Mapping[Expr, Expr]) -> Expr:
         """The number of a column: row-major in x, after the inputs before it."""
-        before = sum(prod(extents(t)) for t in self.wrt[: self.block_of(x)])
+        before = elements(*self.wrt[: self.block_of(x)])
         own = [point[a] for a in self.columns[: x.ndim]]
-        return add(_flat(own, [dim_expr(n) for n in x.shape]), int_const(before))
-
-
-def _flat(indices: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
-    result: Expr = int_const(0)
-    for i, n in zip(indices, extents, strict=True):
-        result = add(mul(result, n), i)
-    return result
+        return add(row_major_position(own, [*map(dim_expr, x.shape)]), int_const(before))
 
 
 def extents(t: Tensor) -> tuple[int, ...]:
@@ -110,6 +102,11 @@ def extents(t: Tensor) -> tuple[int, ...]:
     if len(found) < t.ndim:
         raise InternalError(f"{t.name} still has a symbolic shape")
     return found
+
+
+def elements(*tensors: Tensor) -> int:
+    """How many elements tensors without symbolic sizes have together."""
+    return sum(prod(extents(t)) for t in tensors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from tensorad.compiled import CompiledFunction
 from tensorad.ir.arrays.elementwise import astype
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
-from tensorad.sparse.cells import extents
+from tensorad.sparse.cells import elements, extents
 from tensorad.sparse.colouring import colour_columns, transposed
 from tensorad.sparse.links import Dependence
 
@@ -46,7 +45,7 @@ class Compressed:
         self.outputs = tuple(outputs_)
         self.wrt = tuple(wrt)
         self.reason = reason
-        self.shape = _elements(outputs_), _elements(wrt)
+        self.shape = elements(*outputs_), elements(*wrt)
         self.dependence = Dependence(outputs_, wrt)
         self.pattern_inputs = self.dependence.inputs
         self._functions: dict[object, CompiledFunction] = {}
@@ -150,11 +149,7 @@ def recipe_of(pointers: Array, columns: Array, width: int) -> Recipe:
 def _split(flat: Array, tensors: Sequence[Tensor]) -> list[Array]:
     parts, at = [], 0
     for t in tensors:
-        size = prod(extents(t))
+        size = elements(t)
         parts.append(flat[at : at + size].reshape(extents(t)).astype(str(t.dtype)))
         at += size
     return parts
-
-
-def _elements(tensors: Sequence[Tensor]) -> int:
-    return sum(prod(extents(t)) for t in tensors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from tensorad import config
 from tensorad.codegen.index_checks.insert import with_checks
@@ -26,7 +25,7 @@ from tensorad.sparse.cells import (
     cells_of,
     count_entries,
     count_terms,
-    extents,
+    elements,
 )
 from tensorad.sparse.loops import Emitter, store
 from tensorad.sparse.paths import Irregular, paths_to
@@ -106,7 +105,7 @@ class Direct:
         self.wrt = tuple(wrt)
         self.outputs = tuple(outputs_)
         self.rows = [Rows.of(y, wrt, dtype) for y in outputs_]
-        self.shape = _elements(outputs_), _elements(wrt)
+        self.shape = elements(*outputs_), elements(*wrt)
         self.nnz = sum(r.nnz for r in self.rows)
         small = max(self.nnz, *self.shape) <= _LARGEST_INT32
         self.index_dtype: DType = to_dtype("int32" if small else "int64")
@@ -129,7 +128,7 @@ class Direct:
         at, first_row = 0, 0
         for r in self.rows:
             body += _structure_loops(r, pointers, columns, at, first_row)
-            at, first_row = at + r.nnz, first_row + prod(extents(r.grid.y))
+            at, first_row = at + r.nnz, first_row + elements(r.grid.y)
         body += store(pointers, int_const(self.shape[0]), cast(int_const(at), self.index_dtype))
         kernel = Kernel("pattern", tuple(body), (pointers, columns), ())
         program = LoopProgram((), (pointers, columns), (kernel,))
@@ -198,7 +197,3 @@ def _argument(name: str, shape: tuple[int, ...], dtype: DType) -> Tensor:
 
 def _is_given(t: Tensor, inputs: Sequence[Tensor]) -> bool:
     return t in dict.fromkeys(inputs) or isinstance(t.op, Constant)
-
-
-def _elements(tensors: Sequence[Tensor]) -> int:
-    return sum(prod(extents(t)) for t in tensors)

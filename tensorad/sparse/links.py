@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from tensorad.codegen.runtime.arena import Array
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import InternalError
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.combiner import row_major_position
 from tensorad.ir.expr import (
     TRUE,
     Axis,
@@ -35,7 +35,6 @@ from tensorad.ir.expr import (
     const,
     int_const,
     logical_and,
-    mul,
     read,
     select,
 )
@@ -53,7 +52,7 @@ from tensorad.ir.tensor import (
 from tensorad.ir.visit import any_node, substitute, topological_ops
 from tensorad.simplify.zeros.lift import both, split_condition
 from tensorad.simplify.zeros.reduction_stages import is_read
-from tensorad.sparse.cells import extents
+from tensorad.sparse.cells import elements
 from tensorad.sparse.scipy_bridge import ones_at, stacked_pattern
 from tensorad.sparse.steps import steps_of
 
@@ -91,20 +90,20 @@ class Dependence:
 
     def pattern(self, arrays: Sequence[Array]) -> tuple[Array, Array]:
         """(indptr, indices) for the values of `inputs`: rows of all outputs, columns of all wrt."""
-        width = sum(prod(extents(x)) for x in self.wrt)
+        width = elements(*self.wrt)
         known: dict[Tensor, Any] = {}
         at = 0
         for x in self.wrt:
-            size = prod(extents(x))
+            size = elements(x)
             columns = np.arange(at, at + size)
             known[x] = ones_at(np.arange(size), columns, (size, width))
             at += size
         for k, rows, columns in self._pairs(arrays):
             live = (rows >= 0) & (columns >= 0)
-            local = ones_at(rows[live], columns[live], (_size(k.to), _size(k.source)))
+            local = ones_at(rows[live], columns[live], (elements(k.to), elements(k.source)))
             through = local @ known[k.source]
             known[k.to] = known[k.to] + through if k.to in known else through
-        return stacked_pattern([(known.get(y), prod(extents(y))) for y in self.roots], width)
+        return stacked_pattern([(known.get(y), elements(y)) for y in self.roots], width)
 
     def _pairs(self, arrays: Sequence[Array]) -> Iterable[tuple[Link, Array, Array]]:
         if not self.links:
@@ -170,10 +169,6 @@ def _scan_links(op: Scan, made: Tensor, wanted: Callable[[Read], bool]) -> list[
     return found
 
 
-def _size(t: Tensor) -> int:
-    return prod(extents(t))
-
-
 def _link(made: Tensor, rows: Sequence[Expr], axes: Sequence[Axis], term: Term) -> Link:
     """The points of a term: the element it belongs to and the element it reads."""
     index, data = split_condition(logical_and(term.condition, term.guard))
@@ -187,14 +182,8 @@ def _link(made: Tensor, rows: Sequence[Expr], axes: Sequence[Axis], term: Term) 
     live = both(box.inside(), [index])
     tensors = []
     for t, indices in ((made, rows), (term.read.tensor, term.read.indices)):
-        flat = select(live, _flat(t, indices), int_const(-1))
+        place = row_major_position(indices, [*map(dim_expr, t.shape)])
+        flat = select(live, place, int_const(-1))
         op = Compute("index", counted, (substitute(flat, moved),))
         tensors.append(outputs(op)[0])
     return Link(made, term.read.tensor, *tensors)
-
-
-def _flat(t: Tensor, indices: Sequence[Expr]) -> Expr:
-    result: Expr = int_const(0)
-    for i, n in zip(indices, t.shape, strict=True):
-        result = add(mul(result, dim_expr(n)), i)
-    return result

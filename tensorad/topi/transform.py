@@ -8,6 +8,7 @@ from itertools import pairwise
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.combiner import row_major_position
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.topi.arguments import (
@@ -62,7 +63,7 @@ def reshape(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
     def body(*i: Expr) -> Expr:
         index: list[Expr] = []
         for (a, b), (c, d) in groups:
-            index += _digits(_position(i[c:d], new[c:d]), x.shape[a:b])
+            index += _digits(row_major_position(i[c:d], [*map(dim_expr, new[c:d])]), x.shape[a:b])
         return x[tuple(index)]
 
     return define(new, body, "reshape")
@@ -112,13 +113,6 @@ def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[Group]:
         groups.append(((a, b), (c, d)))
         a, c = b, d
     return groups
-
-
-def _position(index: Sequence[Expr], extents: Sequence[Dim]) -> Expr:
-    position: Expr = dim_expr(0)
-    for i, n in zip(index, extents, strict=True):
-        position = position * dim_expr(n) + i
-    return position
 
 
 def _digits(position: Expr, extents: Sequence[Dim]) -> list[Expr]:

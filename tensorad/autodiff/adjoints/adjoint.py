@@ -48,7 +48,6 @@ from tensorad.ir.tensor import Compute, Scan, Scatter, Shape, Tensor, Update, di
 from tensorad.ir.visit import (
     conjuncts,
     copy_bodies,
-    fresh_axes,
     substitute,
     uses_any,
     with_fresh_reductions,
@@ -56,7 +55,7 @@ from tensorad.ir.visit import (
 from tensorad.simplify.certify.certificate import is_demanded
 from tensorad.simplify.domain.memoised import demand_same
 from tensorad.simplify.domain.point_tables import tabulate
-from tensorad.simplify.domain.solution import Piece
+from tensorad.simplify.domain.solution import Piece, as_given
 from tensorad.simplify.index.intervals import surely_false
 from tensorad.simplify.index.quasi_affine import axis_conditions, is_affine
 from tensorad.simplify.zeros.band import band
@@ -344,9 +343,7 @@ def _live_points(own: tuple[Axis, ...], conditions: Sequence[Expr]) -> Piece:
             listed = tabulate((), own, conjuncts(condition))
             if listed is not None and listed.pieces[0].guard is TRUE:
                 return listed.pieces[0]
-    mapping = fresh_axes(own)
-    axes = tuple([a for a in mapping.values() if isinstance(a, Axis)])
-    return Piece(TRUE, axes, mapping, substitute(condition, mapping))
+    return as_given(own, condition)
 
 
 def _visit_less(own: tuple[Axis, ...], conditions: Sequence[Expr], joint: Piece) -> bool:

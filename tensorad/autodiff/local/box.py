@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorad.ir.combiner import row_major_position
 from tensorad.ir.expr import (
     ONE,
     TRUE,
@@ -44,10 +45,7 @@ class Box:
 
     def position(self) -> Expr:
         """Where the axes stand in the box."""
-        result: Expr = int_const(0)
-        for a, start, n in zip(self.axes, self.starts, self.extents, strict=True):
-            result = add(mul(result, n), sub(a, start))
-        return result
+        return row_major_position(self.place(), self.extents)
 
     def place(self) -> tuple[Expr, ...]:
         """Where the axes stand in the box, one index each."""

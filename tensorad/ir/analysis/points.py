@@ -295,7 +295,7 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
         case Read(tensor=t) if isinstance(t.op, Constant):
             return _look_up(t.op.array, args)
         case Call():
-            function = FUNCTIONS[e.op].value if e.op in FUNCTIONS else _OPERATIONS[e.op]
+            function = FUNCTIONS[e.op].value if e.op in FUNCTIONS else OPERATIONS[e.op]
             with np.errstate(all="ignore"):
                 return np.asarray(function(*args))
     if depends_on_data(e):
@@ -326,7 +326,7 @@ def _mod(x: Values, y: Values) -> Values:
     return np.where(y == 0, 0, np.mod(x, np.where(y == 0, 1, y)))
 
 
-_OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
+OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "floordiv": _floordiv, "mod": _mod, "minimum": np.minimum, "maximum": np.maximum,
     "pow": np.power, "neg": np.negative, "abs": np.abs, "sign": np.sign,
@@ -335,3 +335,4 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "not": np.logical_not, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
     "trunc": np.trunc, "isnan": np.isnan, "isfinite": np.isfinite,
 }  # fmt: skip
+"""Index arithmetic on arrays; a division by 0 gives 0."""
