@@ -92,15 +92,11 @@ def _orders(roots: Sequence[Tensor], sizes: Mapping[str, int] | None) -> list[Or
         if isinstance(op, Compute) and body is not None:
             (t,) = outputs(op)
             given = {r.tensor for r in reads(body)}
-            stages = [outputs(o)[0] for o in topological_ops([t], stop=_ops(given))]
+            stages = [outputs(o)[0] for o in topological_ops([t], stop=[u.op for u in given])]
             (written,) = outputs(Compute(op.name, *copy_bodies(op.axes, (body,))))
             inner = tuple([s for s in stages if s is not t and s not in given])
             found.append(Order(t, inner, _work(t, sizes), _work(written, sizes)))
     return found
-
-
-def _ops(tensors: Iterable[Tensor]) -> dict[Op, None]:
-    return dict.fromkeys([t.op for t in tensors])
 
 
 def _explain_one(t: Tensor, found: Derivation, sizes: Mapping[str, int] | None) -> Gradient:

@@ -204,7 +204,10 @@ class _Problem:
 
     def _set(self, condition: Expr) -> IntegerSet:
         loops = [axis_conditions(a) for a in self.query.axes]
-        names = {e: _stand_in(e, n) for e, n in self.unknowns.items()}
+        names = {  # for a condition the integer that is 1 where it holds
+            e: param(f"u{n}", INT64 if e.dtype is BOOL else e.dtype)
+            for e, n in self.unknowns.items()
+        }
         image = {e: p if e.dtype is not BOOL else p >= 1 for e, p in names.items()}
         parts = substitute_all([*loops, *conjuncts(self.query.guard), condition], image)
         known = [c for e, p in names.items() for c in _within(p, self.ranges[e])]
@@ -233,11 +236,6 @@ def _known_from(guard: Expr) -> dict[Expr, Interval]:
 
 _TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 """a op b, read from b."""
-
-
-def _stand_in(e: Expr, n: int) -> Expr:
-    """A leaf for an unknown; for a condition the integer that is 1 where it holds."""
-    return param(f"u{n}", INT64 if e.dtype is BOOL else e.dtype)
 
 
 def _within(p: Expr, found: Interval) -> list[Expr]:

@@ -32,7 +32,9 @@ def stays_below(index: Expr, extent: Expr) -> bool:
         exact[e] = _exact(e, exact)
         bounds[e] = exact[e] if exact[e] is not None else _upper(e, bounds, exact, ranges)
     top, above = exact[extent], bounds[index]
-    return top is not None and above is not None and _is_nonnegative(top - above - 1)
+    if top is None or above is None:
+        return False
+    return all(c >= 0 for c in (top - above - 1).terms.values())  # sizes are not negative
 
 
 def _order(*roots: Expr) -> list[Expr]:
@@ -41,16 +43,13 @@ def _order(*roots: Expr) -> list[Expr]:
     stack = list(roots)
     while stack:
         e = stack[-1]
-        missing = [c for c in _parts(e) if c not in done]
+        parts = (e.upper,) if isinstance(e, Axis) else children(e)
+        missing = [c for c in parts if c not in done]
         if missing and e not in done:
             stack.extend(missing)
         else:
             done[stack.pop()] = None
     return list(done)
-
-
-def _parts(e: Expr) -> tuple[Expr, ...]:
-    return (e.upper,) if isinstance(e, Axis) else children(e)
 
 
 def _exact(e: Expr, exact: Mapping[Expr, Polynomial | None]) -> Polynomial | None:
@@ -117,8 +116,3 @@ def _quotient(p: Polynomial, divisor: Polynomial) -> Polynomial | None:
         return None
     whole, rest = p.separate(divisor)
     return whole if rest == 0 else None
-
-
-def _is_nonnegative(p: Polynomial) -> bool:
-    """Whether no coefficient is negative: sizes are not."""
-    return all(c >= 0 for c in p.terms.values())

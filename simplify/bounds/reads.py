@@ -281,7 +281,9 @@ def _error(
     index = r.indices[dimension]
     value = value_at(index, at)
     used = free_leaves(index, *(b for a in site.axes for b in (a.lower, a.upper)))
-    where = ", ".join(f"{leaf} = {v}" for leaf, v in at.items() if leaf in used or _is_size(leaf))
+    where = ", ".join(
+        f"{leaf} = {v}" for leaf, v in at.items() if leaf in used or isinstance(leaf, Size)
+    )
     advice = "guard the read with select(...) or change the axis."
     access = "writes" if isinstance(r.tensor.op, Scatter) and r.tensor.op.name == name else "reads"
     return BoundsError(
@@ -289,10 +291,6 @@ def _error(
         where=f"{name}" + (f", defined at {source}" if source else ""),
         hint=f"at {where}; {advice}" if where else advice,
     )
-
-
-def _is_size(leaf: Expr) -> bool:
-    return isinstance(leaf, Size)
 
 
 def _extent_text(r: Read, dimension: int, at: Point) -> str:

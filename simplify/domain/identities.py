@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tensorad.ir.expr import ONE, TRUE, ZERO, Axis, Call, Const, Expr, mod, sub
+from tensorad.ir.expr import TRUE, Axis, Call, Const, Expr, mod, sub
 from tensorad.ir.visit import free_leaves, substitute, uses_any
 from tensorad.simplify.index.linear import Linear, linear_form
+from tensorad.simplify.index.quasi_affine import starts_at_zero
 
 
 def solve_identities(
@@ -68,14 +69,14 @@ def _packed(
     v: Axis, outside: dict[Axis, None], parts: Sequence[Expr]
 ) -> tuple[Expr, list[Expr]] | None:
     """(value, the other conditions) of an axis all of whose digits are outer axes."""
-    if not _starts_at_zero(v) or v.extent is None:
+    if not starts_at_zero(v) or v.extent is None:
         return None
     places: dict[int, tuple[Axis, int, Expr]] = {}
     for p in parts:
         if isinstance(p, Call) and p.op == "eq":
             for x, e in (p.args, p.args[::-1]):
                 found = _digit(e, v) if isinstance(x, Axis) and x in outside else None
-                if found is not None and isinstance(x, Axis) and _starts_at_zero(x):
+                if found is not None and isinstance(x, Axis) and starts_at_zero(x):
                     places[found[0]] = x, found[1] or v.extent, p
     weights: dict[Expr, int] = {}
     used: dict[Expr, None] = {}
@@ -107,10 +108,6 @@ def _digit(e: Expr, v: Axis) -> tuple[int, int] | None:
     if high % end:
         return None
     return (end, high) if e.op == "floordiv" else (low, end)
-
-
-def _starts_at_zero(a: Axis) -> bool:
-    return a.lower is ZERO and a.step is ONE
 
 
 def _solve_rotations(
@@ -152,4 +149,4 @@ def _rotation(
 
 def runs_to(a: Axis, extent: Expr) -> bool:
     """Whether an axis takes the values 0, 1, ... below an extent."""
-    return _starts_at_zero(a) and a.upper is extent
+    return starts_at_zero(a) and a.upper is extent

@@ -36,6 +36,7 @@ from tensorad.ir.visit import free_leaves
 from tensorad.process import Guard
 from tensorad.simplify.domain.listed_points import TooManyPoints, is_evaluable, points_of
 from tensorad.simplify.domain.solution import Piece, Solution
+from tensorad.simplify.index.quasi_affine import starts_at_zero
 
 MOST_ROWS: Final = 1 << 20
 """Values of the outer axes up to which a list of ranges is kept."""
@@ -57,7 +58,8 @@ def tabulate(
     roots = [*conditions, *[b for a in inner for b in (a.lower, a.upper, a.step)]]
     used = free_leaves(*roots)
     rows = [a for a in outer if a in used]
-    if not all(_is_plain(a) for a in rows) or _count(rows) > MOST_ROWS:
+    plain = all(starts_at_zero(a) and isinstance(a.upper, Const) for a in rows)
+    if not plain or _count(rows) > MOST_ROWS:
         return None
     if occurs(SIZE, *roots):
         return None
@@ -76,10 +78,6 @@ def tabulate(
     else:
         piece = _ranges(rows, inner, columns, counts)
     return Solution((piece,), True, "table")
-
-
-def _is_plain(a: Axis) -> bool:
-    return a.lower is ZERO and a.step is ONE and isinstance(a.upper, Const)
 
 
 def _count(rows: Sequence[Axis]) -> int:

@@ -133,7 +133,9 @@ class AvailableValues:
 
     def refold(self, ring: Ring, total: Sum, readable: Mapping[Tensor, object]) -> Sum:
         """a * e / s -> a * Y, where Y = e / s is a readable value."""
-        if not any(r in self.products for m in total.terms for r in _tensors(m)):
+        if not any(
+            isinstance(a, Read) and a.tensor in self.products for m in total.terms for a, _ in m
+        ):
             return total
         terms: dict[Monomial, Fraction] = {}
         for m, c in total.terms.items():
@@ -171,10 +173,6 @@ class AvailableValues:
                 if values is not None:
                     images = tuple([(substitute(a, values), p) for a, p in monomial])
                     yield images, _read_at(t, values), coefficient
-
-
-def _tensors(m: Monomial) -> list[Tensor]:
-    return [a.tensor for a, _ in m if isinstance(a, Read)]
 
 
 def _bind(axes: Sequence[Axis], own: Read, anchor: Read) -> dict[Expr, Expr] | None:

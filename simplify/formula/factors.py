@@ -23,15 +23,11 @@ def product(monomial: Monomial, coefficient: Fraction, dtype: DType) -> Expr:
     elif coefficient == -1:
         result = neg(result)
     elif coefficient != 1:
-        result = _scaled(result, coefficient, dtype)
+        result = mul(result, const(rounded(coefficient, dtype), dtype))
     for atom, power in monomial:
         for _ in range(-power):
             result = div(result, atom)
     return result
-
-
-def _scaled(e: Expr, coefficient: Fraction, dtype: DType) -> Expr:
-    return mul(e, const(rounded(coefficient, dtype), dtype))
 
 
 def factored(total: Sum, dtype: DType) -> Expr:

@@ -21,8 +21,9 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import READ, REDUCE, occurs
 from tensorad.ir.visit import free_leaves, postorder, uses_any
 from tensorad.simplify.formula.factors import factored
-from tensorad.simplify.formula.invariant_factors import is_whole, movable
+from tensorad.simplify.formula.invariant_factors import movable
 from tensorad.simplify.formula.laurent import Monomial, Ring, Sum
+from tensorad.simplify.index.quasi_affine import starts_at_zero
 from tensorad.simplify.zeros.lift import is_zero
 
 Parts = dict[Monomial, dict[Monomial, Fraction]]
@@ -98,7 +99,7 @@ def narrow_functions(axes: Sequence[Axis], sums: Sequence[Expr]) -> dict[Expr, N
         if not isinstance(e, Reduce) or e.condition is not TRUE:
             continue
         around = [a for a in (*axes, *e.axes) if a.extent != 1]
-        if all(is_whole(a) for a in e.axes):
+        if all(starts_at_zero(a) for a in e.axes):
             for part in postorder(*e.sources):
                 if isinstance(part, Call) and part.op in FUNCTIONS and movable(part):
                     free = free_leaves(part)

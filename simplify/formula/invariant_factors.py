@@ -26,7 +26,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Placeholder, dim_of
 from tensorad.ir.visit import postorder, uses_any
-from tensorad.simplify.index.quasi_affine import is_affine
+from tensorad.simplify.index.quasi_affine import is_affine, starts_at_zero
 from tensorad.simplify.sets.integer_set import find_point
 from tensorad.simplify.sets.space import BudgetExceeded, NotAffine
 
@@ -93,16 +93,6 @@ def _keeps_finite(e: Expr) -> bool:
     return isinstance(e, (Cast, Select))
 
 
-def is_whole(a: Axis) -> bool:
-    """Whether the axis counts 0, 1, 2, ... up to its upper bound."""
-    return (
-        isinstance(a.lower, Const)
-        and a.lower.value == 0
-        and isinstance(a.step, Const)
-        and a.step.value == 1
-    )
-
-
 def movable(root: Expr) -> bool:
     """Whether the reads under an expression are in range wherever its axes are."""
     return all(
@@ -115,5 +105,5 @@ def movable(root: Expr) -> bool:
 
 def _covers(index: Expr, extent: object) -> bool:
     if isinstance(index, Axis):
-        return is_whole(index) and same_dim(dim_of(index.upper), extent)  # type: ignore[arg-type]  # an extent of a shape
+        return starts_at_zero(index) and same_dim(dim_of(index.upper), extent)  # type: ignore[arg-type]  # an extent of a shape
     return isinstance(index, Const) and isinstance(extent, int) and 0 <= index.value < extent

@@ -39,7 +39,7 @@ from tensorad.ir.visit import (
 from tensorad.simplify.formula.dataflow import Definition
 from tensorad.simplify.formula.factors import product
 from tensorad.simplify.formula.indicators import indicator
-from tensorad.simplify.formula.invariant_factors import Factor, beside, is_whole
+from tensorad.simplify.formula.invariant_factors import Factor, beside
 from tensorad.simplify.formula.laurent import (
     Monomial,
     Ring,
@@ -49,7 +49,7 @@ from tensorad.simplify.formula.laurent import (
     is_indicator,
     rational,
 )
-from tensorad.simplify.index.quasi_affine import free_parameters
+from tensorad.simplify.index.quasi_affine import free_parameters, starts_at_zero
 from tensorad.simplify.zeros.passes import is_solved, nonzero_body
 
 Define = Callable[[Read], Definition | None]
@@ -360,7 +360,7 @@ class Normal:
         count = constant(1)
         for a in reversed(axes):
             if a in used or not (
-                a.extent is not None or (is_whole(a) and not free_leaves(a.upper))
+                a.extent is not None or (starts_at_zero(a) and not free_leaves(a.upper))
             ):
                 used.update(free_leaves(a.lower, a.upper))
                 kept.append(a)

@@ -222,7 +222,7 @@ def _opened(e: Reduce, times: str) -> tuple[list[Expr], dict[Reduce, tuple[Axis,
             factors.append(f)
         elif isinstance(f, Call) and f.op == times:
             left += [(a, around) for a in reversed(f.args)]
-        elif isinstance(f, Reduce) and _is_like(e, f) and times:
+        elif times and isinstance(f, Reduce) and f.combiner is e.combiner and f.condition is TRUE:
             folds[f] = (*around, *f.axes)
             left.append((f.sources[0], folds[f]))
         else:
@@ -237,10 +237,6 @@ def _used_again(e: Reduce, times: str) -> list[Expr]:
     users = Counter([c for f in postorder(e.sources[0]) for c in children(f)])
     kinds = [f for f, n in users.items() if n > 1]
     return [f for f in kinds if isinstance(f, Reduce) or (isinstance(f, Call) and f.op == times)]
-
-
-def _is_like(e: Reduce, f: Reduce) -> bool:
-    return f.combiner is e.combiner and f.condition is TRUE
 
 
 def _position(part: int | ProductStep) -> int:

@@ -9,6 +9,7 @@ from tensorad.errors import DefinitionError
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     FALSE,
+    NEGATED,
     TRUE,
     Axis,
     Call,
@@ -145,7 +146,7 @@ class _Simplifier:
         low, high = self._difference(*e.args)
         if _COMPARISONS[e.op](low, high):
             return TRUE
-        return FALSE if _COMPARISONS[_OPPOSITE[e.op]](low, high) else None
+        return FALSE if _COMPARISONS[NEGATED[e.op]](low, high) else None
 
 
 _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -157,7 +158,6 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     "ne": lambda low, high: low > 0 or high < 0,
 }
 """Whether a op b holds for every difference a - b in [low, high]."""
-_OPPOSITE: Final = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
 def _divide(op: str, value: Linear, divisor: int) -> Linear:
@@ -171,7 +171,7 @@ def _divide(op: str, value: Linear, divisor: int) -> Linear:
         value.constant // divisor,
     )
     rest = Linear({x: c for x, c in value.terms.items() if c % divisor}, value.constant % divisor)
-    if _within(interval(rest.to_expr()), divisor):
+    if interval(rest.to_expr()).within(Interval(0, divisor - 1)):
         return whole if op == "floordiv" else rest
     if not rest.terms:  # a constant outside [0, c): the divisor is negative
         number = rest.constant // divisor if op == "floordiv" else rest.constant % divisor
@@ -179,12 +179,3 @@ def _divide(op: str, value: Linear, divisor: int) -> Linear:
     else:
         constant = Linear({build(rest.to_expr(), int_const(divisor)): 1}, 0)
     return whole.plus(constant) if op == "floordiv" else constant
-
-
-def _within(found: Interval, divisor: int) -> bool:
-    return (
-        divisor > 0
-        and found.lo is not None
-        and found.hi is not None
-        and (0 <= found.lo and found.hi < divisor)
-    )

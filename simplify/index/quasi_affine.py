@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Select, Size, logical_and
+from tensorad.ir.expr import ONE, ZERO, Axis, Call, Cast, Const, Expr, Select, Size, logical_and
 from tensorad.ir.visit import children, postorder
 
 
@@ -14,6 +14,11 @@ def axis_conditions(a: Axis) -> Expr:
     if isinstance(a.step, Const) and a.step.value == 1:
         return inside
     return logical_and(inside, (a - a.lower) % a.step == 0)
+
+
+def starts_at_zero(a: Axis) -> bool:
+    """Whether the axis counts 0, 1, 2, ... up to its upper bound."""
+    return a.lower is ZERO and a.step is ONE
 
 
 def free_parameters(dims: Sequence[Axis], *roots: Expr) -> list[Expr]:

@@ -76,7 +76,7 @@ def _nonzero_node(e: Expr, found: dict[Expr, Expr]) -> Expr:
         case Call(op="div" | "neg", args=(a, *_)):
             return found[a]
         case Select(cond=c, then=a, orelse=b):
-            if not _may_decide(c):
+            if not any(map(is_index_condition, conjuncts(c))):
                 return logical_or(found[a], found[b])
             index, data = split_condition(c)
             first = logical_and(index, found[a])
@@ -89,10 +89,6 @@ def _nonzero_node(e: Expr, found: dict[Expr, Expr]) -> Expr:
         case Apply(function=f, args=(a,)) if is_stop(f):
             return found[a]
     return FALSE if is_zero(e) else TRUE
-
-
-def _may_decide(c: Expr) -> bool:
-    return any(is_index_condition(p) for p in conjuncts(c))
 
 
 def _inside(root: Expr, condition: Expr) -> Expr:

@@ -69,12 +69,10 @@ def jacobian(
         why = f"iterations, multiplications and stores: {', '.join(steps)}"
         note(Decision((x,), f"{best} mode", why, result=made[best]))
     result = made[best]
-    again = partial(_again, y, x, mode, override)
-    return remember([result], [y], [x], again)[0] if counts or best == "forward" else result
-
-
-def _again(y: Tensor, x: Tensor, mode: str | None, override: Override | None) -> list[Tensor]:
-    return [jacobian(y, x, mode=mode, override=override)]
+    if not counts and best == "reverse":
+        return result
+    again = partial(jacobian, y, x, mode=mode, override=override)
+    return remember([result], [y], [x], lambda: [again()])[0]
 
 
 def _has_stages(y: Tensor, x: Tensor, override: Override | None) -> bool:

@@ -13,7 +13,7 @@ from tensorad.checking.checker import Checker, Settings
 from tensorad.checking.inputs import Bindings
 from tensorad.checking.report import Disagreement
 from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.expr import Apply, Expr, Param, Reduce, read
+from tensorad.ir.expr import Apply, Expr, Reduce, read
 from tensorad.ir.functions import Function, apply, is_stop
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, outputs
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
@@ -61,7 +61,7 @@ def _check_function(f: Function, settings: Settings) -> str | None:
     """The function of random numbers, elementwise."""
     rng = _random()
     axes = compute_axes((_SAMPLES,))
-    inputs = {p: _samples(p) for p in f.params}
+    inputs = {p: outputs(Placeholder(p.name, (_SAMPLES,), p.dtype))[0] for p in f.params}
     reads: list[Expr] = [read(t, axes) for t in inputs.values()]
     y = outputs(Compute(f.name, axes, (apply(f, tuple(reads)),)))[0]
     values: Bindings = {}
@@ -70,10 +70,6 @@ def _check_function(f: Function, settings: Settings) -> str | None:
         values[t] = size if p.dtype.is_float else np.ones(_SAMPLES, dtype=str(p.dtype))
     wrt = [t for t in inputs.values() if t.dtype.is_float]
     return _attempt(Checker(wrt, replace(settings, override=None), rng), y, values)
-
-
-def _samples(p: Param) -> Tensor:
-    return outputs(Placeholder(p.name, (_SAMPLES,), p.dtype))[0]
 
 
 def _attempt(checker: Checker, y: Tensor, bindings: Bindings) -> str | None:

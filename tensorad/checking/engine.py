@@ -43,14 +43,11 @@ class Engine:
             outputs = [image[t] for t in tensors]
             self.built[key] = build(outputs, [image[t] for t in bindings])
         f = self.built[key]
-        arrays = [_as_given(a, t) for a, t in zip(bindings.values(), f.inputs, strict=True)]
+        pairs = zip(bindings.values(), f.inputs, strict=True)
+        arrays = [np.asarray(a, dtype=str(t.dtype)) for a, t in pairs]
         found = f(*arrays, **{n: self.sizes[n] for n in f.sizes if n in self.sizes})
         results = [found] if len(tensors) == 1 else found
         return [np.asarray(a) for a in results]
-
-
-def _as_given(array: Array, t: Tensor) -> Array:
-    return np.asarray(array, dtype=str(t.dtype))
 
 
 def has_much_to_do(ys: Sequence[Tensor], sizes: Mapping[str, int]) -> bool:

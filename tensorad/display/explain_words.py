@@ -170,7 +170,7 @@ def _card(
     if s.outcome is None and not s.flows and not final:
         return Card([s.about.name], rows)
     if result is not None:
-        title = [f"{name} : {result.dtype} [", *_dims(result), "]"]
+        title = [f"{name} : {result.dtype} [", *joined([[str(n)] for n in result.shape], ", "), "]"]
         rows += _result_rows(name, result)
         if final:
             rows += _helper_rows(g)
@@ -215,10 +215,6 @@ def _choice_rows(s: Story) -> list[Row]:
             plan = _ROUTES.get(c.what, c.what)
             rows[c.what, c.part] = Row("choice", [*what, f"{plan}: {c.why}" if c.why else plan])
     return list(rows.values())
-
-
-def _dims(t: Tensor) -> Words:
-    return joined([[str(n)] for n in t.shape], ", ")
 
 
 def _result_rows(name: str, t: Tensor) -> list[Row]:
@@ -272,7 +268,7 @@ def _flow_rows(flow: Flow, readers: Mapping[Expr, Tensor]) -> list[Row]:
     where: Words = []
     if reader is not None and isinstance(reader.op, Compute):
         where = [f" in {reader.name}"]
-    there: Words = [_read(into.about, into.indices), *where]
+    there: Words = [read(into.about, tuple(map(simplify, into.indices))), *where]
     rows = [Row("read", there, _names(into.axes, []), formal=True)]
     if flow.decision.what != "gathered":
         once = "every forward point is visited once: nothing had to be solved"
@@ -304,10 +300,6 @@ def _is_pointwise(c: Certificate) -> bool:
         and all(isinstance(v, (Axis, Const)) for v in p.values.values())
         for p in c.solution.pieces
     )  # fmt: skip
-
-
-def _read(t: Tensor, indices: Sequence[Expr]) -> Expr:
-    return read(t, tuple(map(simplify, indices)))
 
 
 def _gather_text(flow: Flow) -> str:
@@ -351,13 +343,9 @@ def _scope(c: Certificate) -> dict[Expr, str]:
         names[a] = text
         taken.add(text)
     for piece in c.solution.pieces:
-        names.update((a, _loop_name(a, c, piece, names)) for a in piece.axes)
+        for a in piece.axes:  # a loop that is one of the old axes goes by its name
+            names[a] = next((names[old] for old in c.inner if piece.values[old] is a), a.name)
     return names
-
-
-def _loop_name(a: Axis, c: Certificate, piece: Piece, names: Mapping[Expr, str]) -> str:
-    """A loop that is one of the old axes goes by its name."""
-    return next((names[old] for old in c.inner if piece.values[old] is a), a.name)
 
 
 def _set(outer: Sequence[Axis], inner: Sequence[Axis], parts: Sequence[Words]) -> Words:

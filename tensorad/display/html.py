@@ -12,13 +12,10 @@ from tensorad.errors import InternalError
 from tensorad.ir import tensor
 from tensorad.ir.arrays.arguments import check_tensors
 from tensorad.ir.combiner import (
+    BY_NAME,
     Combiner,
     all_combiner,
     any_combiner,
-    max_combiner,
-    min_combiner,
-    prod_combiner,
-    sum_combiner,
 )
 from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
 from tensorad.ir.tensor import (
@@ -144,8 +141,7 @@ def _is_built_in(c: Combiner) -> bool:
     if c.arity > 1:
         return False
     dtype = c.identity[0].dtype
-    makers = (sum_combiner, prod_combiner, max_combiner, min_combiner)
-    known = [make(dtype) for make in makers] + [any_combiner(), all_combiner()]
+    known = [make(dtype) for make in BY_NAME.values()] + [any_combiner(), all_combiner()]
     return any(c is k for k in known)
 
 

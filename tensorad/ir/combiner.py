@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
-from typing import TypeVar
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from tensorad.ir.dtypes import BOOL, INT64, DType
@@ -91,6 +91,15 @@ def max_combiner(dtype: DType) -> Combiner:
 def min_combiner(dtype: DType) -> Combiner:
     """The smaller; the first of equals; NaN wins (the first NaN)."""
     return _extremum("minimum", const(dtype.highest, dtype))
+
+
+BY_NAME: Final = {
+    "sum": sum_combiner,
+    "prod": prod_combiner,
+    "max": max_combiner,
+    "min": min_combiner,
+}
+"""The built-in combiners of numbers."""
 
 
 @cache

@@ -377,7 +377,7 @@ def logical_or(*conditions: Expr) -> Expr:
     return result
 
 
-_NEGATED: Final = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+NEGATED: Final = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
 def logical_not(x: Expr) -> Expr:
@@ -388,8 +388,8 @@ def logical_not(x: Expr) -> Expr:
         return _bool(x is FALSE)
     if isinstance(x, Call) and x.op == "not":
         return x.args[0]
-    if isinstance(x, Call) and x.op in _NEGATED and not x.args[0].dtype.is_float:
-        return Call(BOOL, _NEGATED[x.op], x.args)
+    if isinstance(x, Call) and x.op in NEGATED and not x.args[0].dtype.is_float:
+        return Call(BOOL, NEGATED[x.op], x.args)
     return Call(BOOL, "not", (x,))
 
 

@@ -6,11 +6,10 @@ Their nodes have a weak dtype until they meet another operand, or stand alone: t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from tensorad.errors import InternalError
 from tensorad.ir import expr
-from tensorad.ir.combiner import max_combiner, min_combiner, prod_combiner, sum_combiner
+from tensorad.ir.combiner import BY_NAME
 from tensorad.ir.dtypes import FLOAT32, INT64, DType
 from tensorad.ir.expr import (
     Apply,
@@ -28,13 +27,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.functions import apply
 
-_COMBINERS: Final = {
-    "sum": sum_combiner,
-    "prod": prod_combiner,
-    "max": max_combiner,
-    "min": min_combiner,
-}
-
 
 def settled(e: Expr) -> Expr:
     """A formula that stands alone: float32 if it is weak."""
@@ -49,18 +41,13 @@ def typed(root: Expr, dtype: DType) -> Expr:
     stack = [root]
     while stack:
         e = stack[-1]
-        missing = [c for c in _same_dtype(e) if c not in done]
+        missing = [c for c in e.below if c.dtype is e.dtype and c not in done]
         stack.extend(missing)
         if not missing:
             stack.pop()
             if e not in done:
                 done[e] = _image(e, dtype, done)
     return done[root]
-
-
-def _same_dtype(e: Expr) -> tuple[Expr, ...]:
-    """The operands that are computed in the dtype of the result."""
-    return tuple([c for c in e.below if c.dtype is e.dtype])
 
 
 def _image(e: Expr, dtype: DType, done: Mapping[Expr, Expr]) -> Expr:
@@ -80,7 +67,7 @@ def _image(e: Expr, dtype: DType, done: Mapping[Expr, Expr]) -> Expr:
             function = e.function.of_dtypes(tuple([a.dtype for a in args]), dtype)
             return cast(apply(function, args), dtype)
         case Reduce():
-            combiner = _COMBINERS[e.combiner.name](dtype)
+            combiner = BY_NAME[e.combiner.name](dtype)
             sources = tuple([done[s] for s in e.sources])
             return reduce_expr(combiner, sources, e.axes, e.condition)
     raise InternalError(f"{type(e).__name__} {e} is weak")

@@ -14,7 +14,7 @@ from tensorad.compiled import CompiledFunction
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.expr import Expr, cast, int_const
-from tensorad.ir.tensor import Constant, Placeholder, Tensor, outputs
+from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import reads, substitute, with_fresh_reductions
 from tensorad.simplify.sets.space import BudgetExceeded, budget
 from tensorad.simplify.sets.visit_points import Point, Scanning, Test, scan_in_order
@@ -151,7 +151,8 @@ class Direct:
         used = tuple(dict.fromkeys(e.tensor for e in reads(*values)))
         checks = self._checks(inputs)
         needed = dict.fromkeys([*used, *[t for k in checks for t in k.reads]])
-        computed = [t for t in needed if not _is_given(t, inputs)]
+        given = dict.fromkeys(inputs)
+        computed = [t for t in needed if t not in given and not t.is_constant]
         before = lower_program(computed, inputs).kernels if computed else ()
         kernel = Kernel("values", tuple(body), (data,), used)
         return LoopProgram(tuple(inputs), (data,), (*before, *checks, kernel))
@@ -193,7 +194,3 @@ def _value_loops(r: Rows, data: Tensor, at: int) -> tuple[Stmt, ...]:
 
 def _argument(name: str, shape: tuple[int, ...], dtype: DType) -> Tensor:
     return outputs(Placeholder(name, shape, dtype))[0]
-
-
-def _is_given(t: Tensor, inputs: Sequence[Tensor]) -> bool:
-    return t in dict.fromkeys(inputs) or isinstance(t.op, Constant)

@@ -21,7 +21,6 @@ from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import (
     TRUE,
     Axis,
-    Const,
     Expr,
     Read,
     add,
@@ -40,7 +39,7 @@ from tensorad.ir.visit import (
     substitute_all,
     with_fresh_reductions,
 )
-from tensorad.simplify.index.quasi_affine import is_affine
+from tensorad.simplify.index.quasi_affine import is_affine, starts_at_zero
 from tensorad.simplify.zeros.lift import guarded, is_index_condition, split_condition
 from tensorad.sparse.steps import steps_of
 
@@ -205,14 +204,9 @@ def _check_affine(p: Path, t: Tensor) -> None:
 def _with_stored_coefficient(p: Path, t: Tensor) -> Path:
     """The same path reading its coefficient from a tensor, if it is long and its box is plain."""
     axes = (*p.rows, *p.axes)
-    if len(postorder(p.coefficient)) <= STORED_NODES or not all(map(_is_plain, axes)):
+    plain = all(starts_at_zero(a) and a.extent is not None for a in axes)
+    if len(postorder(p.coefficient)) <= STORED_NODES or not plain:
         return p
     own, bodies = copy_bodies(axes, (guarded(p.condition, p.coefficient),))
     stored = outputs(Compute(f"{t.name}.partial", own, bodies))[0]
     return replace(p, coefficient=read(stored, axes))
-
-
-def _is_plain(a: Axis) -> bool:
-    lower, step = a.lower, a.step
-    starts = isinstance(lower, Const) and lower.value == 0
-    return starts and isinstance(step, Const) and step.value == 1 and a.extent is not None

@@ -13,7 +13,7 @@ from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError
 from tensorad.ir.analysis.sizes import elements_at
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Axis, Reduce
+from tensorad.ir.expr import Reduce
 from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.sets.space import BudgetExceeded, NotAffine
@@ -123,14 +123,10 @@ def _compressed_cost(direct: Direct, ys: Sequence[Tensor]) -> int:
     points = 0
     for op in topological_ops(ys):
         reduced = [
-            prod(_most(a) for a in e.axes)
+            prod(1 if a.extent is None else a.extent for a in e.axes)
             for e in postorder(*op_expressions(op))
             if isinstance(e, Reduce)
         ]
         elements = sum(elements_at(t.shape, {}) for t in outputs(op))
         points += elements * (1 + sum(reduced))
     return 2 * directions * points
-
-
-def _most(a: Axis) -> int:
-    return 1 if a.extent is None else a.extent

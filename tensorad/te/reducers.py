@@ -12,6 +12,7 @@ import numpy as np
 
 from tensorad.errors import CombinerError, DefinitionError, DTypeError
 from tensorad.ir.combiner import (
+    BY_NAME,
     Combiner,
     all_combiner,
     any_combiner,
@@ -389,19 +390,13 @@ def logsumexp(expr: Element, axis: Axes, where: Element | None = None) -> Expr:
     return select(call("eq", total, const(0, total.dtype)), top, top + call("log", total))
 
 
-_BY_NAME: Final = {
-    "sum": sum_combiner,
-    "prod": prod_combiner,
-    "max": max_combiner,
-    "min": min_combiner,
-}
 _BY_FUNCTION: Final = {sum: "sum", prod: "prod", max: "max", min: "min"}
 
 
 def builtin_name(reducer: object) -> str | None:
     """The name of a built-in reducer given as a string or as the function itself."""
     if isinstance(reducer, str):
-        return reducer if reducer in _BY_NAME else None
+        return reducer if reducer in BY_NAME else None
     return next((n for f, n in _BY_FUNCTION.items() if f is reducer), None)
 
 
@@ -430,4 +425,4 @@ def combiner_of(what: str, reducer: object, dtypes: tuple[DType, ...], many: boo
             f"{what} combines tuples of {len(dtypes)}, but {name} folds one value.",
             hint="make a reducer of tuples with comm_reducer.",
         )
-    return _BY_NAME[name](dtypes[0])
+    return BY_NAME[name](dtypes[0])

@@ -203,8 +203,8 @@ def _together(members: Sequence[Contribution]) -> Contribution:
 
     What the guard leaves open is asked for each value.
     """
-    shared = possible if _is_static(members[0]) else _itself
-    places = [shared(c.guard) for c in members]
+    static = _is_static(members[0])
+    places = [possible(c.guard) if static else c.guard for c in members]
     same = all(p is places[0] for p in places)
     guards = [
         _beyond(c.guard, p) if same else c.guard for c, p in zip(members, places, strict=True)
@@ -217,10 +217,6 @@ def _together(members: Sequence[Contribution]) -> Contribution:
         return total
 
     return replace(members[0], weight=weight, guard=logical_or(*places), sparse=None)
-
-
-def _itself(guard: Expr) -> Expr:
-    return guard
 
 
 def _beyond(guard: Expr, known: Expr) -> Expr:

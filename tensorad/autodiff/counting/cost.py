@@ -76,12 +76,8 @@ def listed_points(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> int:
 
 def width(a: Axis, sizes: Mapping[Expr, int]) -> int:
     """The number of values between the least and the greatest the axis may take."""
-    found = interval(a, _known(sizes))
+    found = interval(a, {s: Interval(n, n) for s, n in sizes.items()})
     if found.lo is None or found.hi is None:
         return SAMPLE
     step = int(a.step.value) if isinstance(a.step, Const) else 1
     return max(0, (found.hi - found.lo) // step + 1)
-
-
-def _known(sizes: Mapping[Expr, int]) -> dict[Expr, Interval]:
-    return {s: Interval(n, n) for s, n in sizes.items()}

@@ -11,9 +11,10 @@ from tensorad.autodiff.local.selections import selection
 from tensorad.autodiff.local.steps import derived_steps
 from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import ONE, TRUE, ZERO, Axis, Expr, add, const, param, read
-from tensorad.ir.tensor import Dim, Placeholder, Scan, Scatter, Tensor, dim_of, outputs
+from tensorad.ir.expr import TRUE, ZERO, Axis, Expr, add, const, param, read
+from tensorad.ir.tensor import Placeholder, Scan, Scatter, Tensor, dim_of, outputs
 from tensorad.ir.visit import fresh_axes, postorder, substitute, substitute_all
+from tensorad.simplify.index.quasi_affine import starts_at_zero
 
 _traced: WeakKeyDictionary[Scan, Scan] = WeakKeyDictionary()
 
@@ -26,7 +27,8 @@ def traced_scan(op: Scan) -> Scan:
     `steps_of(op)`.
     """
     if op not in _traced:
-        fresh = _starts_fresh(op)
+        # as the scans of users do
+        fresh = all(a is b for a, b in zip(op.start, op.combiner.identity, strict=True))
         traceable = op.combiner not in derived_steps and (fresh or op.cell is not None)
         chosen = selection(op.combiner) if traceable else None
         if chosen is None:
@@ -102,19 +104,11 @@ def _keeps_each_once(op: Scan, t: Tensor) -> bool:
     """Whether each element of t is the state after one step, and each step keeps one."""
     kept = op.cell is None and op.condition is TRUE and not op.exclusive
     whole = [
-        isinstance(i, Axis) and _is_whole(i, n) for i, n in zip(op.indices, t.shape, strict=True)
+        isinstance(i, Axis) and starts_at_zero(i) and same_dim(dim_of(i.upper), n)
+        for i, n in zip(op.indices, t.shape, strict=True)
     ]
     distinct = len(dict.fromkeys(op.indices)) == len(op.indices) == len(op.scope)
     return kept and t.index < op.combiner.arity and all(whole) and distinct
-
-
-def _is_whole(a: Axis, n: Dim) -> bool:
-    return a.lower is ZERO and a.step is ONE and same_dim(dim_of(a.upper), n)
-
-
-def _starts_fresh(op: Scan) -> bool:
-    """Whether the scan starts from its combiner's identity, as the user's scans do."""
-    return all(a is b for a, b in zip(op.start, op.combiner.identity, strict=True))
 
 
 def steps_of(op: Scan) -> Expr:

@@ -53,7 +53,8 @@ def values_differ(
     if any(_points(found, known) > MOST_POINTS for found in (before, after)):
         raise NotComparedError(f"more than {MOST_POINTS:,} points are visited")
     ops = topological_ops([*before, *after, *given])
-    roots = [*[e for op in ops for e in op_expressions(op)], *_extents(ops)]
+    shapes = [dim_expr(n) for op in ops for t in outputs(op) for n in t.shape]
+    roots = [*[e for op in ops for e in op_expressions(op)], *shapes]
     sizes = {e.name: SIZE for e in postorder(*roots) if isinstance(e, Size)}
     rng = np.random.default_rng(0)
     values = {t: _random(t, shape_of(t, {}, sizes), rng) for t in given}
@@ -73,10 +74,6 @@ def values_differ(
 
 def _random(t: Tensor, shape: Sequence[int], rng: np.random.Generator) -> Array:
     return rng.standard_normal(shape) if t.dtype.is_float else rng.integers(0, 2, shape)
-
-
-def _extents(ops: Sequence[Op]) -> list[Expr]:
-    return [dim_expr(n) for op in ops for t in outputs(op) for n in t.shape]
 
 
 def _points(results: Sequence[Tensor], given: Mapping[Tensor, None]) -> int:

@@ -14,11 +14,10 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from tensorad.errors import DefinitionError, InternalError
-from tensorad.ir import combiner as combiners
 from tensorad.ir import leaves, nodes, references
 from tensorad.ir import tensor as tensors
 from tensorad.ir.axis_use import bound_axes, reduce_axes
-from tensorad.ir.combiner import Combiner
+from tensorad.ir.combiner import BY_NAME, Combiner
 from tensorad.ir.elementary.table import FUNCTIONS
 from tensorad.ir.functions import Function, is_stop, stop_function
 from tensorad.ir.node import Node, reduced_node
@@ -46,7 +45,6 @@ _NODES: Final = (
     tensors.Tensor,
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
-_BUILT_IN: Final = ("sum", "prod", "max", "min")
 _Thing = Node | Combiner | Function | tensors.Op | tensors.Update
 
 
@@ -131,12 +129,7 @@ def _fields(thing: _Thing) -> tuple[Any, ...]:
 
 
 def _is_built_in(thing: Combiner) -> bool:
-    return thing.name in _BUILT_IN and thing is _built_in(thing.name, thing.identity[0].dtype)
-
-
-def _built_in(name: str, dtype: Any) -> Combiner:
-    made: Combiner = getattr(combiners, f"{name}_combiner")(dtype)
-    return made
+    return thing.name in BY_NAME and thing is BY_NAME[thing.name](thing.identity[0].dtype)
 
 
 def _description(thing: _Thing) -> tuple[Any, ...]:
@@ -180,7 +173,8 @@ def _thing(kind: str, *given: Any) -> _Thing:
         case "stop":
             return stop_function(*given)
         case "built in":
-            return _built_in(*given)
+            name, dtype = given
+            return BY_NAME[name](dtype)
         case "Function":
             given = (*given, _remembered)
         case "Call" if given[1] not in nodes.OPERATIONS and given[1] not in FUNCTIONS:
