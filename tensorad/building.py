@@ -25,8 +25,8 @@ from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.arrays.arguments import check_arrays
 from tensorad.ir.expr import Expr, Size, size_var
-from tensorad.ir.tensor import Placeholder, Tensor, dim_expr, format_shape
-from tensorad.ir.visit import op_expressions, postorder, reads, topological_ops
+from tensorad.ir.tensor import Tensor, dim_expr, format_shape
+from tensorad.ir.visit import op_expressions, placeholders, postorder, reads, topological_ops
 from tensorad.progress import advance, expect, progress
 from tensorad.simplify.bounds.reads import size_conditions
 from tensorad.tuning import SECONDS, Task, tuned, wide_range
@@ -230,15 +230,6 @@ def lower(
     with listening(Decision) as decisions:
         program = lower_program(roots, arguments, choices=choices)
     return Lowered(program, decisions, reasons=schedule is True)
-
-
-def placeholders(roots: Sequence[Tensor]) -> list[Tensor]:
-    """The placeholders the tensors depend on, in order of first use."""
-    return [
-        Tensor(op, 0, op.shape, op.dtype)
-        for op in topological_ops(roots)
-        if isinstance(op, Placeholder)
-    ]
 
 
 def show_lowered(outputs: Outputs, inputs: Sequence[Tensor]) -> None:

@@ -30,7 +30,7 @@ from tensorad.codegen.runtime.memory_limit import check_memory
 from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use
 from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
 from tensorad.codegen.threads.settings_version import current_version
-from tensorad.errors import BindError, InternalError, ShapeError
+from tensorad.errors import BindError, InternalError, ShapeError, counted
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.sizes import bytes_of, shape_values, size_value
 from tensorad.ir.expr import Expr, Size
@@ -306,7 +306,7 @@ class CompiledFunction:
     def _wrong_count(self, count: int) -> BindError:
         names = ", ".join([p.name for p in self._parameters])
         return BindError(
-            f"{self.name} takes {_counted(len(self._parameters), 'array')}, got {count}.",
+            f"{self.name} takes {counted(len(self._parameters), 'array')}, got {count}.",
             where=f"{self.name}({names})",
             hint="pass one array per input, in the order given to build.",
         )
@@ -343,7 +343,7 @@ class CompiledFunction:
         if not isinstance(given, (list, tuple)) or len(given) != len(self.outputs):
             got = f"{len(given)}" if isinstance(given, (list, tuple)) else type(out).__name__
             raise BindError(
-                f"out needs {_counted(len(self.outputs), 'array')}, got {got}.",
+                f"out needs {counted(len(self.outputs), 'array')}, got {got}.",
                 where=repr(self),
                 hint="pass a list with one array per output.",
             )
@@ -357,7 +357,3 @@ class CompiledFunction:
             [(f"argument {n}", a) for n, a in zip(names, inputs, strict=True)],
         )
         return arrays
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

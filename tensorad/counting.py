@@ -22,11 +22,11 @@ from tensorad.ir.expr import (
     logical_not,
     size_var,
 )
-from tensorad.ir.tensor import Placeholder, Tensor, outputs
-from tensorad.ir.visit import needs, postorder, topological_ops
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import needs, placeholders, postorder
 
-"""Operations counted as multiplications."""
 _INDEX_PRODUCTS: Final = frozenset(("mul", "floordiv", "mod"))
+"""Operations counted as multiplications."""
 _FEW: Final = 8
 """Conditions in one statement up to which each is counted alone."""
 
@@ -61,7 +61,7 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
     """
     roots = check_tensors(tensors, "work")
     counter = _Counter({size_var(name): n for name, n in check_sizes(sizes).items()})
-    for unit in needed_units(roots, _placeholders(roots)):
+    for unit in needed_units(roots, placeholders(roots)):
         counter.block(lower_unit(unit).body)
     return Work(counter.iterations, counter.multiplications, counter.elements)
 
@@ -85,14 +85,9 @@ def innermost(
     """How often innermost loops evaluate conditions and products of indices, as written."""
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     counter = _InnermostCounter({size_var(name): n for name, n in (sizes or {}).items()})
-    for unit in needed_units(roots, _placeholders(roots)):
+    for unit in needed_units(roots, placeholders(roots)):
         counter.block(lower_unit(unit).body)
     return Innermost(counter.guards, counter.multiplications)
-
-
-def _placeholders(roots: Sequence[Tensor]) -> list[Tensor]:
-    ops = topological_ops(roots)
-    return [t for op in ops if isinstance(op, Placeholder) for t in outputs(op)]
 
 
 class _Counter:

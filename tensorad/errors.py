@@ -71,3 +71,8 @@ class MissingPackageError(UserError, ImportError):
 
 class InternalError(TensoradError):
     """tensorad is wrong; the text contains the IR and the pass."""
+
+
+def counted(n: int, noun: str) -> str:
+    """ "1 array", "2 arrays": a number and what it counts, for a message."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

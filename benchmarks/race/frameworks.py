@@ -19,9 +19,9 @@ from benchmarks.report.records import Row
 from benchmarks.workloads.catalogue import chosen
 from benchmarks.workloads.problem import Array, Problem, Sizes, Workload
 from tensorad import config
-from tensorad.building import placeholders
 from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import placeholders
 
 DRAWN: Final = 3
 """Further shapes per workload when a seed is given."""

@@ -16,8 +16,9 @@ from benchmarks.report.verdicts import Verdict
 from benchmarks.workloads.catalogue import WORKLOADS
 from benchmarks.workloads.problem import Array, Draw
 from tensorad import te
-from tensorad.building import build, placeholders
+from tensorad.building import build
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import placeholders
 
 SIDE: Final = 4096
 WORKLOAD_MODES: Final = (

@@ -43,6 +43,7 @@ __all__ = [
     "classify_reads",
     "dynamic_dimensions",
     "interval",
+    "is_safe",
     "size_conditions",
     "size_violation",
     "unproved_reads",
@@ -72,34 +73,34 @@ def check_reads(name: str, axes: Sequence[Axis], bodies: Sequence[Expr]) -> None
     """
     suspects = _suspects(reads(*bodies))
     if suspects:
-        _check(name, source_line(), read_sites(axes, bodies), suspects)
+        _check(name, source_line(), _suspected(read_sites(axes, bodies), suspects))
 
 
 def unproved_reads(axes: Sequence[Axis], bodies: Sequence[Expr]) -> dict[Read, None]:
     """The reads of formulas over `axes` that some data or sizes may put outside their tensors."""
     suspects = _suspects(reads(*bodies))
+    sites = read_sites(axes, bodies) if suspects else ()
     return {
         site.read: None
-        for site in (read_sites(axes, bodies) if suspects else ())
-        for dimension in suspects.get(site.read, ())
+        for site, dimension in _suspected(sites, suspects)
         if _query(site, dimension).verdict().kind != "in"
     }
 
 
 def check_op(op: Op) -> None:
     """`check_reads` for the reads and writes of an operation."""
-    suspects = _suspects(_accesses(op))
-    if suspects:
-        source = op.source if isinstance(op, (Compute, Scatter, Scan)) else ""
-        _check(op.name, source, _sites(op), suspects)
+    _check(op.name, _source(op), _suspected_sites(op))
 
 
-def _check(name: str, source: str, sites: Iterable[ReadSite], suspects: Suspects) -> None:
-    for site in sites:
-        for dimension in suspects.get(site.read, ()):
-            query = _query(site, dimension)
-            if query.verdict().kind == "out":
-                raise _error(site, dimension, query.witness(), name, source)
+def _source(op: Op) -> str:
+    return op.source if isinstance(op, (Compute, Scatter, Scan)) else ""
+
+
+def _check(name: str, source: str, suspected: Iterable[tuple[ReadSite, int]]) -> None:
+    for site, dimension in suspected:
+        query = _query(site, dimension)
+        if query.verdict().kind == "out":
+            raise _error(site, dimension, query.witness(), name, source)
 
 
 def classify_reads(op: Op) -> dict[Read, ReadClass]:
@@ -135,25 +136,26 @@ def _alike_classes(op: Compute, accesses: Sequence[Read]) -> tuple[ReadClass, ..
 
 def _classified(op: Op, accesses: Sequence[Read]) -> dict[Read, ReadClass]:
     found: dict[Read, ReadClass] = dict.fromkeys(accesses, "always")
-    suspects = _suspects(accesses)
-    if suspects:
-        for site in _sites(op):
-            for dimension in suspects.get(site.read, ()):
-                here = _class_of(site, dimension)
-                found[site.read] = max(found[site.read], here, key=_RANK.__getitem__)
+    for site, dimension in _suspected_sites(op):
+        here = _class_of(site, dimension)
+        found[site.read] = max(found[site.read], here, key=_RANK.__getitem__)
     return found
+
+
+def is_safe(op: Compute) -> bool:
+    """Whether no read leaves its tensor, whatever the sizes and the data: it may be computed
+    everywhere."""
+    return "dynamic" not in classify_reads(op).values() and not size_conditions(op)
 
 
 def dynamic_dimensions(op: Op) -> dict[Read, tuple[int, ...]]:
     """The dimensions of "dynamic" reads and writes that a call has to check."""
     if "dynamic" not in classify_reads(op).values():
         return {}
-    suspects = _suspects(_accesses(op))
     found: dict[Read, dict[int, None]] = {}
-    for site in _sites(op):
-        for dimension in suspects.get(site.read, ()):
-            if _class_of(site, dimension) == "dynamic":
-                found.setdefault(site.read, {})[dimension] = None
+    for site, dimension in _suspected_sites(op):
+        if _class_of(site, dimension) == "dynamic":
+            found.setdefault(site.read, {})[dimension] = None
     return {r: tuple(sorted(dimensions)) for r, dimensions in found.items()}
 
 
@@ -184,8 +186,7 @@ def size_violation(op: Op, sizes: Mapping[Expr, int]) -> BoundsError | None:
         query = _query(site, dimension)
         point = query.witness({s: v for s, v in sizes.items() if isinstance(s, Size)})
         if point is not None:
-            source = op.source if isinstance(op, (Compute, Scatter, Scan)) else ""
-            return _error(site, dimension, point, op.name, source)
+            return _error(site, dimension, point, op.name, _source(op))
     return None
 
 
@@ -195,12 +196,10 @@ def _size_sites(op: Op) -> list[tuple[ReadSite, int, RangeVerdict]]:
     if known is not None:
         return known
     found: list[tuple[ReadSite, int, RangeVerdict]] = []
-    suspects = _suspects(_accesses(op)) if _has_sizes(op) else {}
-    for site in _sites(op) if suspects else ():
-        for dimension in suspects.get(site.read, ()):
-            verdict = _query(site, dimension).verdict()
-            if verdict.kind == "sizes":
-                found.append((site, dimension, verdict))
+    for site, dimension in _suspected_sites(op) if _has_sizes(op) else ():
+        verdict = _query(site, dimension).verdict()
+        if verdict.kind == "sizes":
+            found.append((site, dimension, verdict))
     if not isinstance(op, (Scatter, Scan)):  # as in classify_reads
         _size_reads[op] = found
     return found
@@ -246,6 +245,16 @@ def _sites(op: Op) -> Iterable[ReadSite]:
             yield from read_sites(op.axes, (u.condition,))
             roots = (u.value, _write(op, u.indices))
             yield from read_sites(op.axes, roots, u.condition)
+
+
+def _suspected_sites(op: Op) -> Iterable[tuple[ReadSite, int]]:
+    """Where an operation reads or writes, with each dimension that may be out of range."""
+    suspects = _suspects(_accesses(op))
+    return _suspected(_sites(op), suspects) if suspects else ()
+
+
+def _suspected(sites: Iterable[ReadSite], suspects: Suspects) -> Iterable[tuple[ReadSite, int]]:
+    return ((site, d) for site in sites for d in suspects.get(site.read, ()))
 
 
 def _suspects(found: Iterable[Read]) -> Suspects:

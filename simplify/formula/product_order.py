@@ -43,7 +43,7 @@ from tensorad.ir.visit import (
     substitute,
     with_fresh_reductions,
 )
-from tensorad.simplify.bounds.reads import classify_reads, size_conditions
+from tensorad.simplify.bounds.reads import is_safe
 from tensorad.simplify.formula.contraction_order import ProductStep, best_order, iterations, steps
 from tensorad.simplify.formula.invariant_factors import may_be_empty
 
@@ -105,12 +105,7 @@ def _repeated(name: str, axes: Sequence[Axis], e: Reduce) -> Expr | None:
     ]
     stage = Compute(f"{name}.{e.combiner.name}", *copy_bodies(used, folds))
     counted = all(a.extent for a in axes)
-    return read(outputs(stage)[e.index], used) if counted or _is_safe(stage) else None
-
-
-def _is_safe(stage: Compute) -> bool:
-    """Whether its reads are inside of their tensors, whatever the sizes and the data."""
-    return "dynamic" not in classify_reads(stage).values() and not size_conditions(stage)
+    return read(outputs(stage)[e.index], used) if counted or is_safe(stage) else None
 
 
 class _Fold:
@@ -142,7 +137,7 @@ class _Fold:
         body = self._value(last, stages)
         if any(a.extent is None for a in self.axes[len(self.outer) :]):  # read in no turn of it
             stages.append(Compute(self.name, tuple(self.outer), (body,)))
-        return body if all(map(_is_safe, stages)) else None
+        return body if all(map(is_safe, stages)) else None
 
     def _mask(self, leaves: Iterable[Expr]) -> int:
         found = dict.fromkeys(leaves)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tensorad.ir.analysis.decisions import is_listening
@@ -26,7 +26,7 @@ from tensorad.ir.visit import (
     conjuncts,
     outside_reductions,
     reads,
-    rebuild,
+    rewrite_outside,
     substitute_all,
     uses_any,
     with_fresh_reductions,
@@ -39,16 +39,6 @@ from tensorad.simplify.index.linear import linear_form
 from tensorad.simplify.zeros.certified_steps import demand_lifting
 from tensorad.simplify.zeros.eliminate import eliminate, solve_sum
 from tensorad.simplify.zeros.lift import is_index_condition, is_static, lift, summands, switches
-
-
-def _rewrite_outside(body: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
-    """Apply a rule to the nodes that are not below a reduction, operands first."""
-    new: dict[Expr, Expr] = {}
-    for e in outside_reductions((body,)):
-        rebuilt = e if isinstance(e, Reduce) else rebuild(e, new)
-        image = rule(rebuilt)
-        new[e] = rebuilt if image is None else image
-    return new[body]
 
 
 def split_sums(axes: Sequence[Axis], body: Expr) -> Expr:
@@ -64,7 +54,7 @@ def split_sums(axes: Sequence[Axis], body: Expr) -> Expr:
         sums = [reduce_expr(e.combiner, (s,), e.axes, e.condition) for s in sources]
         return summed(map(with_fresh_reductions, sums))
 
-    return _rewrite_outside(body, split)
+    return rewrite_outside(body, split)
 
 
 def lift_nonzeroness(axes: Sequence[Axis], body: Expr) -> Expr:
@@ -83,7 +73,7 @@ def lift_nonzeroness(axes: Sequence[Axis], body: Expr) -> Expr:
             demand_lifting((*axes, *e.axes), e.condition, e.sources[0], condition, value)
         return reduce_expr(e.combiner, (value,), e.axes, logical_and(e.condition, condition))
 
-    body = _rewrite_outside(body, lift_reduce)
+    body = rewrite_outside(body, lift_reduce)
     if occurs(REDUCE, body):
         return body
     condition, value = lift(body)
@@ -107,7 +97,7 @@ def solve_domains(axes: Sequence[Axis], body: Expr) -> Expr:
             return None
         return solve_sum(axes, e) if e.combiner.is_sum else _tighten(axes, e)
 
-    return _rewrite_outside(body, solve)
+    return rewrite_outside(body, solve)
 
 
 def _tighten(axes: Sequence[Axis], e: Reduce) -> Expr | None:
@@ -145,7 +135,7 @@ def drop_implied_guards(axes: Sequence[Axis], body: Expr) -> Expr:
         guard = logical_or(*[logical_and(p.guard, p.residual) for p in pieces])
         return select(guard, e.then, e.orelse)
 
-    return _rewrite_outside(body, drop)
+    return rewrite_outside(body, drop)
 
 
 BodyPass = Pass[Sequence[Axis], Expr]

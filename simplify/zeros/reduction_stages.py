@@ -34,9 +34,9 @@ from tensorad.ir.visit import (
     rebuild,
     substitute,
 )
-from tensorad.simplify.bounds.reads import classify_reads, size_conditions
+from tensorad.simplify.bounds.reads import is_safe, size_conditions
 from tensorad.simplify.certify.certificate import is_demanded
-from tensorad.simplify.index.quasi_affine import axis_conditions
+from tensorad.simplify.index.quasi_affine import axis_conditions, starts_at_zero
 from tensorad.simplify.zeros.certified_steps import demand_stage
 from tensorad.simplify.zeros.lift import both, is_index_condition, split_condition
 from tensorad.simplify.zeros.projected_guards import own_part, reached
@@ -145,7 +145,7 @@ def _stage_read(
     used = _used_axes(e, context)
     own = own_part(guard, used) if _is_joint(op) else TRUE
     stage = _stage(op, _where(e, logical_and(own, e.condition)), used, stages)
-    if guard is TRUE or _is_safe(stage):
+    if guard is TRUE or is_safe(stage):
         return _at(stage, e.index, used)
     return _guarded_stage_read(op, e, guard, context, stages, stage)
 
@@ -178,12 +178,12 @@ def _guarded_stage_read(
         if tests:
             tested = both(narrow.condition, [t.inside for t in tests])
             stage = _stage(op, _where(e, tested), used, stages)
-            if _is_safe(stage):
+            if is_safe(stage):
                 return otherwise_fail(_at(stage, e.index, used), tests)
         found = with_recorded_indices(narrow, _stage(op, narrow, used, stages))
         if found is not None:
             stage = _stage(op, found.fold, used, stages)
-            if _is_safe(stage):
+            if is_safe(stage):
                 places = [
                     _at(stage, n, used) for n in range(e.combiner.arity, found.fold.combiner.arity)
                 ]
@@ -232,20 +232,9 @@ def _stage(op: Compute, e: Reduce, used: Sequence[Axis], stages: dict[Expr, Comp
     return stages[key]
 
 
-def _is_safe(stage: Compute) -> bool:
-    """Whether the stage may be computed everywhere: no read leaves its tensor."""
-    return "dynamic" not in classify_reads(stage).values() and not size_conditions(stage)
-
-
 def _is_plain(a: Axis) -> bool:
     """Whether the axis runs over [0, n) with n a number or of sizes only."""
-    return (
-        isinstance(a.lower, Const)
-        and a.lower.value == 0
-        and isinstance(a.step, Const)
-        and a.step.value == 1
-        and not free_leaves(a.upper)
-    )
+    return starts_at_zero(a) and not free_leaves(a.upper)
 
 
 def _is_counted(a: Axis) -> bool:

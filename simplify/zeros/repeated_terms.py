@@ -17,7 +17,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.order import REDUCE, occurs
-from tensorad.ir.visit import free_leaves, outside_reductions, rebuild, uses_any
+from tensorad.ir.visit import free_leaves, rewrite_outside, uses_any
 
 
 def without_repeats(body: Expr) -> Expr:
@@ -27,10 +27,7 @@ def without_repeats(body: Expr) -> Expr:
     """
     if not occurs(REDUCE, body):
         return body
-    new: dict[Expr, Expr] = {}
-    for e in outside_reductions((body,)):
-        new[e] = _counted(e) if isinstance(e, Reduce) else rebuild(e, new)
-    return new[body]
+    return rewrite_outside(body, lambda e: _counted(e) if isinstance(e, Reduce) else None)
 
 
 def _counted(e: Reduce) -> Expr:

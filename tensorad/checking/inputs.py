@@ -13,8 +13,8 @@ from tensorad.checking.report import Array
 from tensorad.errors import BoundsError
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.reference.interpret import shape_of
-from tensorad.ir.tensor import Placeholder, Tensor, outputs
-from tensorad.ir.visit import topological_ops
+from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import placeholders
 
 Bindings = dict[Tensor, Array]
 
@@ -31,13 +31,7 @@ def choose_inputs(
     Floats have either sign where the outputs are finite, otherwise lie between 0.3 and 1.7;
     integers are indices within the extents they index, or 0 where that is out of bounds.
     """
-    leaves = [
-        t
-        for op in topological_ops([*ys, *wrt])
-        if isinstance(op, Placeholder)
-        for t in outputs(op)
-        if t not in given
-    ]
+    leaves = [t for t in placeholders([*ys, *wrt]) if t not in given]
     known: Bindings = {t: np.asarray(a) for t, a in given.items()}
     limits = index_limits(ys)
     for t in leaves:

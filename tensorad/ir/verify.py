@@ -40,7 +40,7 @@ from tensorad.ir.tensor import (
     n_outputs,
     outputs,
 )
-from tensorad.ir.text.printer import format_expr, format_tensor
+from tensorad.ir.text.printer import format_expr, format_tensor, same_fold
 from tensorad.ir.visit import free_leaves, op_expressions, postorder, topological_ops
 
 _TWO_OPERANDS = dict.fromkeys((*ARITHMETIC, *COMPARISONS, "and", "or"))
@@ -179,19 +179,10 @@ def _own_axes(e: Reduce, owner: dict[Expr, Reduce | None]) -> None:
             continue
         other = owner[a]
         _require(
-            other is not None and _same_fold(e, other),
+            other is not None and same_fold(e, other),
             f"axis {a.name} is bound by two reductions, or by a reduction and its tensor",
             e,
         )
-
-
-def _same_fold(a: Reduce, b: Reduce) -> bool:
-    if a.combiner is not b.combiner or a.condition is not b.condition:
-        return False
-    if len(a.axes) != len(b.axes):
-        return False
-    pairs = zip((*a.axes, *a.sources), (*b.axes, *b.sources), strict=True)
-    return all(x is y for x, y in pairs)
 
 
 def _distinct(axes: Sequence[Axis]) -> None:

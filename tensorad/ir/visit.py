@@ -46,7 +46,7 @@ from tensorad.ir.order import params_in as params_in
 from tensorad.ir.order import postorder as postorder
 from tensorad.ir.order import reads as reads
 from tensorad.ir.order import sizes_in as sizes_in
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Op, Placeholder, Scan, Scatter, Tensor, outputs
 from tensorad.process import memo
 
 Rule = Callable[[Expr], Expr | None]
@@ -284,6 +284,16 @@ def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -
     return mapping
 
 
+def rewrite_outside(root: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Apply a rule to the nodes that are not below a reduction, operands first."""
+    new: dict[Expr, Expr] = {}
+    for e in outside_reductions((root,)):
+        rebuilt = e if isinstance(e, Reduce) else rebuild(e, new)
+        image = rule(rebuilt)
+        new[e] = rebuilt if image is None else image
+    return new[root]
+
+
 def with_fresh_reductions(root: Expr) -> Expr:
     """A copy whose reductions bind axes of their own (two reductions never share an axis)."""
     if not root.kinds & REDUCE:
@@ -434,3 +444,8 @@ def topological_ops(
             done[op] = None
             stack.pop()
     return list(done)
+
+
+def placeholders(roots: Iterable[Tensor]) -> list[Tensor]:
+    """The placeholders the tensors depend on, in order of first use."""
+    return [outputs(op)[0] for op in topological_ops(roots) if isinstance(op, Placeholder)]

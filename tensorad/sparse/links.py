@@ -41,7 +41,6 @@ from tensorad.ir.expr import (
 from tensorad.ir.tensor import (
     Compute,
     Op,
-    Placeholder,
     Scan,
     Scatter,
     Tensor,
@@ -49,7 +48,7 @@ from tensorad.ir.tensor import (
     dim_of,
     outputs,
 )
-from tensorad.ir.visit import any_node, substitute, topological_ops
+from tensorad.ir.visit import any_node, placeholders, substitute
 from tensorad.simplify.zeros.lift import both, split_condition
 from tensorad.simplify.zeros.reduction_stages import is_read
 from tensorad.sparse.cells import elements
@@ -79,12 +78,7 @@ class Dependence:
         self.links = _links(roots, wrt)
         made = dict.fromkeys(t for k in self.links for t in (k.rows, k.columns))
         self.computed = list(made)
-        self.inputs = [
-            t
-            for op in topological_ops(self.computed)
-            if isinstance(op, Placeholder)
-            for t in outputs(op)
-        ]
+        self.inputs = placeholders(self.computed)
         """What the pattern depends on."""
         self._function: CompiledFunction | None = None
 

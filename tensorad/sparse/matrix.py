@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.reverse import vjp
-from tensorad.building import check_inputs, placeholders
+from tensorad.building import check_inputs
 from tensorad.codegen.runtime.arena import Array
 from tensorad.codegen.runtime.arguments import Parameter, SizeBinding
 from tensorad.compiled import CompiledFunction
@@ -18,7 +18,7 @@ from tensorad.ir.expr import Expr, Size, add, int_const, mul
 from tensorad.ir.hooks import Hook
 from tensorad.ir.leaves import size_var
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
-from tensorad.ir.visit import substitute
+from tensorad.ir.visit import placeholders, substitute
 from tensorad.sparse.plan import Plan, plan_of
 from tensorad.sparse.scipy_bridge import csr_array
 from tensorad.sparse.sizes import sizes_of, with_sizes

@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from tensorad.errors import DefinitionError, DTypeError, GradError
 from tensorad.ir.arrays.constants import with_constants
-from tensorad.ir.arrays.elementwise import broadcast_read, broadcast_shapes, compute_axes
+from tensorad.ir.arrays.elementwise import broadcast_read, compute_axes, over_broadcast
 from tensorad.ir.dtypes import FLOAT32, WEAK_FLOAT, DType, result_type
 from tensorad.ir.expr import Apply, Expr, Number, Param, cast, param
 from tensorad.ir.functions import Function, Partials, apply, stop
@@ -68,11 +68,7 @@ class ScalarFunction:
         """The function's value: an expression, or a tensor if an argument is a tensor."""
         if not any(isinstance(a, Tensor) for a in args):
             return self._at(args)
-        args = with_constants(args)
-        shape = broadcast_shapes(self.name, *[a.shape for a in args if isinstance(a, Tensor)])
-        axes = compute_axes(shape)
-        reads = [broadcast_read(a, axes) if isinstance(a, Tensor) else a for a in args]
-        return outputs(Compute(self.name, axes, (self._at(reads),)))[0]
+        return over_broadcast(self.name, with_constants(args), self._at)
 
     def _at(self, args: Sequence[Any]) -> Expr:
         operands = [operand(f"an operand of {self.name}", a) for a in args]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.errors import CombinerError, DefinitionError, DTypeError
+from tensorad.errors import CombinerError, DefinitionError, DTypeError, counted
 from tensorad.ir.combiner import (
     BY_NAME,
     Combiner,
@@ -132,7 +132,7 @@ def _quantifier(
     if axis is None or len(parts) != 1:
         raise DefinitionError(
             f"{name} over axes takes one condition and axis=..., got "
-            f"{_count(len(parts), 'condition')}{' and no axis' if axis is None else ''}.",
+            f"{counted(len(parts), 'condition')}{' and no axis' if axis is None else ''}.",
             hint=f"join conditions first: {name}({name}(a, b), axis=k).",
         )
     return _fold(name, make(), (parts[0],), axis, where)[0]
@@ -193,10 +193,6 @@ def _condition(name: str, what: str, value: object) -> Expr:
             hint="compare it with something, e.g. x != 0.",
         )
     return e
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,10 +271,10 @@ class Reducer:
             return (values,)
         if not isinstance(values, (tuple, list)) or len(values) != count:
             given = (
-                _count(len(values), "value") if isinstance(values, (tuple, list)) else "no tuple"
+                counted(len(values), "value") if isinstance(values, (tuple, list)) else "no tuple"
             )
             raise CombinerError(
-                f"the {what} of {self.name} gives {given}, but {_count(count, 'expression')} "
+                f"the {what} of {self.name} gives {given}, but {counted(count, 'expression')} "
                 f"{'is' if count == 1 else 'are'} reduced.",
                 hint="return a tuple with one value for each reduced expression.",
             )

@@ -7,12 +7,7 @@ from typing import Any, Protocol, overload
 
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.arrays.constants import with_constants
-from tensorad.ir.arrays.elementwise import (
-    broadcast_read,
-    broadcast_shapes,
-    compute_axes,
-    elementwise,
-)
+from tensorad.ir.arrays.elementwise import elementwise, over_broadcast
 from tensorad.ir.arrays.ufuncs import own_name
 from tensorad.ir.dtypes import BOOL, WEAK_INT
 from tensorad.ir.elementary.cost import OperationCost
@@ -208,8 +203,6 @@ def _condition(cond: object) -> Expr:
 
 def _select_tensors(*operands: object) -> Tensor:
     """An elementwise select: every operand is a tensor, a number or an expression of sizes."""
-    shape = broadcast_shapes("select", *[o.shape for o in operands if isinstance(o, Tensor)])
-    axes = compute_axes(shape)
     for o in operands:
         if isinstance(o, Expr) and free_leaves(o):
             raise DefinitionError(
@@ -217,5 +210,4 @@ def _select_tensors(*operands: object) -> Tensor:
                 where=excerpt(o),
                 hint="read the tensor at indices, X[i, j], inside compute.",
             )
-    cond, a, b = (broadcast_read(o, axes) if isinstance(o, Tensor) else o for o in operands)
-    return outputs(Compute("select", axes, (settled(select(cond, a, b)),)))[0]
+    return over_broadcast("select", operands, lambda at: settled(select(*at)))

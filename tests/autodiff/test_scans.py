@@ -11,12 +11,12 @@ import tensorad as ta
 from benchmarks.workloads.combiner_cases import CASES, Case, reducer
 from tensorad import te
 from tensorad.bound import bound
-from tensorad.building import placeholders
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.errors import BoundsError
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import placeholders
 from tests.support.dual_numbers import Dual, DualFunctions
 
 BY_NAME = {case.name: case for case in CASES}

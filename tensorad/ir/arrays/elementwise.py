@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir import tensor
 from tensorad.ir.analysis.polynomial import Polynomial
 from tensorad.ir.arrays.constants import with_constants
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.dtypes import FLOAT32, to_dtype
+from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.expr import (
     Axis,
     Call,
@@ -120,24 +123,30 @@ def elementwise(op: str, *operands: object) -> Tensor:
         if all(isinstance(o, (Expr, int, float)) for o in scalars):
             first = next(o for o in scalars if isinstance(o, Expr))
             return call(op, *[as_expr(o, first.dtype) for o in scalars])  # type: ignore[return-value]  # a scalar formula
-    tensors = [o for o in operands if isinstance(o, Tensor)]
-    shape = broadcast_shapes(op, *[t.shape for t in tensors])
+    like = next(o.dtype for o in operands if isinstance(o, Tensor))
+    operands = tuple([o if isinstance(o, Tensor) else _number(op, o, like) for o in operands])
+    return over_broadcast(op, operands, lambda at: call(op, *at))
+
+
+def over_broadcast(
+    name: str, operands: Sequence[object], body: Callable[[list[Any]], Expr]
+) -> Tensor:
+    """`body(operands)` at every index of the shape the tensors among them are broadcast to,
+    where a tensor is its element."""
+    shape = broadcast_shapes(name, *[o.shape for o in operands if isinstance(o, Tensor)])
     axes = compute_axes(shape)
-    like = tensors[0].dtype
-    args = [_operand(op, o, axes, like) for o in operands]
-    return outputs(Compute(op, axes, (call(op, *args),)))[0]
+    at = [broadcast_read(o, axes) if isinstance(o, Tensor) else o for o in operands]
+    return outputs(Compute(name, axes, (body(at),)))[0]
 
 
-def _operand(op: str, o: object, axes: tuple[Axis, ...], like: object) -> Expr:
-    if isinstance(o, Tensor):
-        return broadcast_read(o, axes)
+def _number(op: str, o: object, like: DType) -> Expr:
     if isinstance(o, Expr) and occurs(AXIS, o):
         raise DefinitionError(
             f"{op}: a whole tensor cannot be combined with an expression of one index.",
             where=str(o),
             hint="read the tensor at indices, X[i, j], inside compute.",
         )
-    return as_expr(o, to_dtype(like) if like is not None else FLOAT32)
+    return as_expr(o, like)
 
 
 def astype(t: Tensor, dtype: object) -> Tensor:
