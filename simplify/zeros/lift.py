@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import (
@@ -13,6 +13,7 @@ from tensorad.ir.expr import (
     Cast,
     Const,
     Expr,
+    Reduce,
     Select,
     cast,
     const,
@@ -25,7 +26,17 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.functions import is_stop, stop
 from tensorad.ir.order import AXIS, DATA, FLOAT, INDICATOR, READ, REDUCE, SELECT, SIZE, occurs
-from tensorad.ir.visit import conjuncts, outside_reductions
+from tensorad.ir.visit import conjuncts, outside_reductions, rebuild
+
+
+def rewrite_outside(root: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Apply a rule to the nodes that are not below a reduction, operands first."""
+    new: dict[Expr, Expr] = {}
+    for e in outside_reductions((root,)):
+        rebuilt = e if isinstance(e, Reduce) else rebuild(e, new)
+        image = rule(rebuilt)
+        new[e] = rebuilt if image is None else image
+    return new[root]
 
 
 def is_index_condition(e: Expr) -> bool:

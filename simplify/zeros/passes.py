@@ -26,7 +26,6 @@ from tensorad.ir.visit import (
     conjuncts,
     outside_reductions,
     reads,
-    rewrite_outside,
     substitute_all,
     uses_any,
     with_fresh_reductions,
@@ -38,7 +37,14 @@ from tensorad.simplify.index.algebra import simplify_indices
 from tensorad.simplify.index.linear import linear_form
 from tensorad.simplify.zeros.certified_steps import demand_lifting
 from tensorad.simplify.zeros.eliminate import eliminate, solve_sum
-from tensorad.simplify.zeros.lift import is_index_condition, is_static, lift, summands, switches
+from tensorad.simplify.zeros.lift import (
+    is_index_condition,
+    is_static,
+    lift,
+    rewrite_outside,
+    summands,
+    switches,
+)
 
 
 def split_sums(axes: Sequence[Axis], body: Expr) -> Expr:

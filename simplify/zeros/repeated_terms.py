@@ -17,7 +17,8 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.order import REDUCE, occurs
-from tensorad.ir.visit import free_leaves, rewrite_outside, uses_any
+from tensorad.ir.visit import free_leaves, uses_any
+from tensorad.simplify.zeros.lift import rewrite_outside
 
 
 def without_repeats(body: Expr) -> Expr:

@@ -284,16 +284,6 @@ def fresh_axes(axes: Sequence[Axis], outer: Mapping[Expr, Expr] | None = None) -
     return mapping
 
 
-def rewrite_outside(root: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
-    """Apply a rule to the nodes that are not below a reduction, operands first."""
-    new: dict[Expr, Expr] = {}
-    for e in outside_reductions((root,)):
-        rebuilt = e if isinstance(e, Reduce) else rebuild(e, new)
-        image = rule(rebuilt)
-        new[e] = rebuilt if image is None else image
-    return new[root]
-
-
 def with_fresh_reductions(root: Expr) -> Expr:
     """A copy whose reductions bind axes of their own (two reductions never share an axis)."""
     if not root.kinds & REDUCE:

@@ -52,7 +52,6 @@ NOT_EMPTIED: Final = {
         "simplify/formula/product_order.py": "_written",
     },
     "said by the user, or by modules when they are loaded": {
-        "tensorad/autodiff/local/rules.py": "RULES",
         "tensorad/config.py": "_current _watchers",
         "tensorad/ir/analysis/facts.py": "_facts",
         "tensorad/ir/elementary/table.py": "FUNCTIONS",
