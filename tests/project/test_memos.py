@@ -70,7 +70,7 @@ NOT_EMPTIED: Final = {
         "codegen/target/peak_speeds.py": "measured",
     },
     "in use: threads, libraries, a thread's own objects, a line on the terminal": {
-        "tensorad/passes.py": "_times",
+        "tensorad/passes.py": "_times _seen",
         "tensorad/progress.py": "_line",
         "codegen/entry/native_type.py": "_kept",
         "codegen/target/link.py": "_linker",
