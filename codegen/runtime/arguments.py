@@ -207,7 +207,11 @@ class SizeBinding:
         self._solve(arrays, sizes)
         missing = [s for s in self.sizes if s not in sizes]
         if missing:
-            raise self._unbound(missing[0], arrays, sizes)
+            name = missing[0].name
+            raise BindError(
+                f"size {name} is not determined by the shapes of the arguments.",
+                hint=f"pass it as a keyword: f(..., {name}=8).",
+            )
         for p, a in zip(self._parameters, arrays, strict=True):
             p.check_shape(a, sizes)
         return sizes
@@ -223,27 +227,22 @@ class SizeBinding:
         )
 
     def _solve(self, arrays: Sequence[Array], sizes: dict[Expr, int]) -> None:
-        """Extents that are linear in one unknown size give that size."""
-        for p, a in zip(self._parameters, arrays, strict=True):
-            if p.shape is not None:
-                continue
-            for extent, n in zip(p.tensor.shape, a.shape, strict=True):
-                if isinstance(extent, Expr):
-                    _solve_one(extent, n, sizes)
+        """Extents that are linear in one unknown size give that size, until no more do.
 
-    def _unbound(self, s: Size, arrays: Sequence[Array], sizes: Mapping[Expr, int]) -> UserError:
-        for p, a in zip(self._parameters, arrays, strict=True):
-            extents = [_with_values(dim_expr(n), sizes) for n in p.tensor.shape]
-            if any(e is s for e in postorder(*extents)):
-                return ShapeError(
-                    f"argument {p.name} has shape {a.shape}, which no {s.name} >= 0 gives.",
-                    where=p.text,
-                    hint="pass an array of that form.",
-                )
-        return BindError(
-            f"size {s.name} is not determined by the shapes of the arguments.",
-            hint=f"pass it as a keyword: f(..., {s.name}=8).",
-        )
+        Raises:
+            ShapeError: an extent is the array's for no such size.
+        """
+        before = -1
+        while before < len(sizes) and any(s not in sizes for s in self.sizes):
+            before = len(sizes)
+            for p, a in zip(self._parameters, arrays, strict=True):
+                for extent, n in zip(p.tensor.shape, a.shape, strict=True):
+                    form = None if isinstance(extent, int) else _linear_in_one(extent, sizes)
+                    if form is not None:
+                        s, factor, known = form
+                        sizes[s], rest = divmod(n - known, factor)
+                        if rest or sizes[s] < 0:
+                            raise _unsolvable(p, a, s)
 
 
 def size_number(name: str, value: object) -> int:
@@ -264,22 +263,25 @@ def size_number(name: str, value: object) -> int:
     return int(value)
 
 
-def _solve_one(extent: Expr, n: int, sizes: dict[Expr, int]) -> None:
+def _linear_in_one(extent: Expr, sizes: Mapping[Expr, int]) -> tuple[Size, int, int] | None:
+    """(s, factor, known) of an extent factor * s + known with s its only unknown size."""
     unknown = [e for e in postorder(extent) if isinstance(e, Size) and e not in sizes]
     if len(unknown) != 1:
-        return
-    form = linear_form(_with_values(extent, sizes))
-    factor = form.terms.get(unknown[0], 0)
-    rest = {e: c for e, c in form.terms.items() if e is not unknown[0]}
-    if not factor or any(unknown[0] is e for leaf in rest for e in postorder(leaf)):
-        return
-    known = form.constant + sum(c * size_value(e, sizes) for e, c in rest.items())
-    if n >= known and (n - known) % factor == 0:
-        sizes[unknown[0]] = (n - known) // factor
+        return None
+    (s,) = unknown
+    form = linear_form(substitute(extent, {e: int_const(n) for e, n in sizes.items()}))
+    factor = form.terms.pop(s, 0)
+    if not factor or any(s is e for leaf in form.terms for e in postorder(leaf)):
+        return None
+    return s, factor, form.constant + sum(c * size_value(e, {}) for e, c in form.terms.items())
 
 
-def _with_values(extent: Expr, sizes: Mapping[Expr, int]) -> Expr:
-    return substitute(extent, {s: int_const(n) for s, n in sizes.items()})
+def _unsolvable(p: Parameter, array: Array, s: Size) -> UserError:
+    return ShapeError(
+        f"argument {p.name} has shape {array.shape}, which no {s.name} >= 0 gives.",
+        where=p.text,
+        hint="pass an array of that form.",
+    )
 
 
 def sizes_of(t: Tensor) -> list[Size]:

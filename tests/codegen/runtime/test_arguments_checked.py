@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -20,8 +21,10 @@ from tensorad.codegen.runtime.arguments import (
     sizes_of,
 )
 from tensorad.errors import BindError, DTypeError, ShapeError, UserError
+from tensorad.ir.expr import Expr
+from tests.support.refusals import Case, check
 
-N = te.size("n")
+N, M, L = te.size("n"), te.size("m"), te.size("l")
 X = te.placeholder((N, 3), name="X")
 Array = np.ndarray
 
@@ -75,6 +78,90 @@ def test_sizes_follow_from_shapes() -> None:
     with pytest.raises(ShapeError):
         binding.bind([array(6, 4)], {"n": 2})
     assert Parameter(wide).mentions(binding.sizes[0])
+
+
+def bound(extents: Sequence[Expr], lengths: Sequence[int], **given: int) -> dict[str, int]:
+    """The sizes by name where vectors X0, X1, ... of these extents get arrays of these lengths."""
+    tensors = [te.placeholder((e,), name=f"X{k}") for k, e in enumerate(extents)]
+    binding = SizeBinding([Parameter(t) for t in tensors], tensors)
+    found = binding.bind([array(n) for n in lengths], given)
+    return {getattr(s, "name", ""): n for s, n in found.items()}
+
+
+SOLVED = [
+    ([(N + M, 7), (N + 1, 4)], {"n": 3, "m": 4}),
+    ([(N + M + L, 9), (N * M, 6), (2 * N - 1, 3)], {"n": 2, "m": 3, "l": 4}),
+    ([(N - M, 0), (N + M, 10), (5 - N, 0)], {"n": 5, "m": 5}),
+    ([(10 - N, 3)], {"n": 7}),
+    ([(10 - N, 10)], {"n": 0}),
+    ([(9 - 3 * N, 3)], {"n": 2}),
+    ([(N - 4, 3)], {"n": 7}),
+    ([(N // 2 + M, 5), (8 - N, 1)], {"n": 7, "m": 2}),
+]
+
+
+@pytest.mark.parametrize(("extents", "expected"), SOLVED)
+def test_sizes_are_solved_in_any_order(
+    extents: list[tuple[Expr, int]], expected: dict[str, int]
+) -> None:
+    for order in permutations(extents):
+        assert bound(*zip(*order, strict=True)) == expected
+
+
+def no_solution(extents: Sequence[Expr], lengths: Sequence[int], k: int, size: str) -> Case:
+    return Case(
+        lambda: bound(extents, lengths),
+        ShapeError,
+        f"argument X{k} has shape ({lengths[k]},), which no {size} >= 0 gives.\n"
+        f"  in: X{k} : float32 ({extents[k]},)\n"
+        "  hint: pass an array of that form.",
+    )
+
+
+def disagreement(
+    extents: Sequence[Expr], lengths: Sequence[int], k: int, made: str, **given: int
+) -> Case:
+    return Case(
+        lambda: bound(extents, lengths, **given),
+        ShapeError,
+        f"argument X{k} has shape ({lengths[k]},), but {made}.\n"
+        f"  in: X{k} : float32 ({extents[k]},)\n"
+        "  hint: arrays that share a symbolic size must agree on it.",
+    )
+
+
+def undetermined(extents: Sequence[Expr], lengths: Sequence[int], size: str) -> Case:
+    return Case(
+        lambda: bound(extents, lengths),
+        BindError,
+        f"size {size} is not determined by the shapes of the arguments.\n"
+        f"  hint: pass it as a keyword: f(..., {size}=8).",
+    )
+
+
+UNSOLVED = [
+    no_solution([10 - N], [11], 0, "n"),
+    no_solution([9 - 3 * N], [2], 0, "n"),
+    no_solution([N + 4], [3], 0, "n"),
+    no_solution([N + M, N + 1], [2, 4], 0, "m"),
+    no_solution([N + M, 2 * N], [9, 3], 1, "n"),
+    disagreement([10 - N], [3], 0, "n = 6 makes it (4,)", n=6),
+    disagreement([10 - N, N + 1], [3, 9], 1, "n = 7 makes it (8,)"),
+    undetermined([N + M], [7], "m"),
+    undetermined([N + M, M + N + 1], [7, 8], "m"),
+    undetermined([N * N], [9], "n"),
+    undetermined([N // 2], [3], "n"),
+]
+
+
+@pytest.mark.parametrize("case", UNSOLVED)
+def test_sizes_that_do_not_follow_are_told(case: Case) -> None:
+    check(case)
+
+
+def test_sizes_that_shapes_leave_open_are_given() -> None:
+    assert bound([N + M, L + M], [7, 9], n=3) == {"n": 3, "m": 4, "l": 5}
+    assert bound([N * N], [9], n=3) == {"n": 3}
 
 
 def test_results_share_no_memory() -> None:
