@@ -40,20 +40,27 @@ def jacobian(
         y: float tensor.
         x: an input or intermediate, float.
         optimize: off (and x read directly by y): the definition as it stands, deltas and all,
-            see `direct_jacobian`.
+            see `direct_jacobian`; it takes neither `mode` nor `override`.
         mode: "reverse" (adjoints of every y[i]), "forward" (tangents along every x[j]), or None:
             the one whose loops do fewer iterations, multiplications and stores, counted; reverse
-            on a tie. Symbolic sizes count as 16.
+            on a tie, and uncounted where at most one operation lies between x and y. Symbolic
+            sizes count as 16.
         override: see `vjp`.
     Raises:
-        GradError: y does not read x directly, with `optimize` off; an unknown mode; the
-            arguments `vjp` refuses.
+        GradError: y does not read x directly, or a mode or rules are given, with `optimize` off;
+            an unknown mode; the arguments `vjp` refuses.
     """
     check_output(y)
     (x,) = check_wrt([x])
     if mode is not None and mode not in _MODES:
         raise GradError(f"{mode!r} is no mode.", hint='use mode="reverse", "forward" or None.')
     if not optimize:
+        if check_override(override) or mode is not None:
+            raise GradError(
+                f"optimize=False takes no {'override' if mode is None else 'mode'}: it writes down "
+                f"the reads of {x.name} in the formula of {y.name}.",
+                hint="leave out optimize=False, or what is given beside it.",
+            )
         return direct_jacobian(y, x, optimize=False)
     if mode is None and not _has_stages(y, x, override):
         mode = "reverse"
