@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DESIGN = ROOT / "DESIGN.md"
 CODE = ("codegen", "simplify", "tensorad", "benchmarks", "tests")
 LINKS = (("tensorad", "codegen"), ("tensorad", "simplify"))
-MOST_DESIGN, LEAST_README, MOST_README = 136, 20, 40
+MOST_DESIGN, LEAST_README, MOST_README = 140, 20, 40
 WIDEST = {"DESIGN.md": 160, "README.md": 120}
 BLOCK = re.compile(r"(?:\s*- |\| |#|\d+\. |$)")
 """How a paragraph, an item of a list or a row of a table begins."""
