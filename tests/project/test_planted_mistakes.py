@@ -30,7 +30,7 @@ def program() -> Program:
     return Program()
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("p", "mistake"), PLANTED, ids=_named(PLANTED))
 @described()
 def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: Program) -> None:
@@ -39,7 +39,7 @@ def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: 
         program.is_right()
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("p", "mistake"), OPTIONAL, ids=_named(OPTIONAL))
 @described()
 def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: Program) -> None:

@@ -102,6 +102,7 @@ def compare(f: Derivatives, x: Arrays, source: int, position: int) -> int | None
     return 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_are_slopes(name: str) -> None:
     case = CASES[name]

@@ -290,13 +290,14 @@ print(f._executable.layout({}, ()).is_busy)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "native", "threads"),
     [
         ("slow", "1", "2"),
-        pytest.param("slow", "0", "1", marks=pytest.mark.slow),
-        pytest.param("folded", "1", "1", marks=pytest.mark.slow),
-        pytest.param("folded", "0", "2", marks=pytest.mark.slow),
+        ("slow", "0", "1"),
+        ("folded", "1", "1"),
+        ("folded", "0", "2"),
     ],
 )
 def test_ctrl_c_in_a_long_call(kind: str, native: str, threads: str) -> None:
