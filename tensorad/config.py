@@ -42,7 +42,7 @@ class Config:
     progress: bool = True
     """TENSORAD_PROGRESS=0: no line on the terminal in derivations and builds that take long."""
     isl_operations: int = 300_000
-    """TENSORAD_ISL_OPERATIONS: isl operations one elimination may spend before it falls back."""
+    """TENSORAD_ISL_OPERATIONS: isl operations one attempt to solve a domain may spend."""
 
 
 def available_cpus(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
