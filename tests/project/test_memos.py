@@ -303,6 +303,7 @@ def test_memoised_functions_are_asked_once_until_forget() -> None:
     assert twice(3) == 6 and asked == [3, 3]
 
 
+@pytest.mark.slow
 def test_memos_may_be_emptied_while_other_threads_build() -> None:
     sizes = (9, 12)
     expected = [results(n) for n in sizes]

@@ -51,7 +51,7 @@ def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["solve_domains", "split_conditions", "mark_memory"])
+@pytest.mark.parametrize("name", ["split_conditions"])
 def test_the_command_names_the_pass(name: str) -> None:
     script = str(ROOT / "tests" / "support" / "planted.py")
     done = subprocess.run(

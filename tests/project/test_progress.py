@@ -78,6 +78,7 @@ def on_screen(text: str) -> str:
     return "".join(line).rstrip()
 
 
+@pytest.mark.slow
 def test_it_comes_after_some_time_and_goes() -> None:
     text = shown(0.6, {})
     frames = [f.strip() for f in text.split("\r") if f.strip()]

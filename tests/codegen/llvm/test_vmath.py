@@ -282,6 +282,7 @@ def function_text(op: str, dtype: DType, lanes: int, cpu: str) -> str:
     return "\n".join([*code.declarations.values(), *code.functions.values(), *body])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op", NAMES)
 def test_vectors_and_scalars_have_equal_bits(op: str, dtype: str) -> None:
