@@ -138,7 +138,10 @@ class Node(metaclass=NodeMeta):
         return self
 
     def _no_number(self, name: str) -> NoReturn:
-        """Say that Python wants a number where there is a formula."""
+        """Say that Python wants a number where there is a formula.
+
+        Abstract: expressions and tensors say it each in their own words.
+        """
         raise NotImplementedError
 
     def __int__(self) -> int:

@@ -336,7 +336,7 @@ def test_the_command_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.slow
 def test_plots_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="plots need the extra bench")
     rows = [replace(row("a", m, torch=4.0, numba=0.5), limit_ms=0.4) for m in ("fwd", "grad", "fb")]
     found = draw([*rows, row("b", jax=70.0)], tmp_path)
     assert [p.name for p in found] == ["ratios_1.png", "roofline_1.png"]
@@ -347,7 +347,7 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_names_of_points_at_one_place_are_apart() -> None:
-    text = pytest.importorskip("matplotlib.text").Text
+    text = pytest.importorskip("matplotlib.text", reason="plots need the extra bench").Text
     rows = [replace(row(n, torch=4.0), limit_ms=0.4) for n in ("a", "b", "c", "d", "e")]
     figure = plots._roofline(rows)
     figure.draw_without_rendering()
@@ -358,7 +358,7 @@ def test_names_of_points_at_one_place_are_apart() -> None:
 
 @pytest.mark.slow
 def test_names_of_points_stay_in_the_picture_and_off_its_legend() -> None:
-    text = pytest.importorskip("matplotlib.text").Text
+    text = pytest.importorskip("matplotlib.text", reason="plots need the extra bench").Text
     low = [replace(row(f"low{n}", torch=4.0), limit_ms=0.4) for n in range(24)]
     top = replace(row("top", torch=4.0), limit_ms=0.004, flops=1e8)
     right = replace(row("right", torch=4.0), limit_ms=0.4, flops=1e9, ms={"tensorad": 999.0})

@@ -14,7 +14,10 @@ import pytest
 import tensorad as ta
 from tensorad import te
 
-fcntl, pty, termios = [pytest.importorskip(name) for name in ("fcntl", "pty", "termios")]
+fcntl, pty, termios = [
+    pytest.importorskip(name, reason="the system has no pseudo-terminals")
+    for name in ("fcntl", "pty", "termios")
+]
 
 SLOW = """
 import sys, time

@@ -174,7 +174,7 @@ def test_rnn_cell() -> None:
 
 @pytest.mark.slow
 def test_layers_agree_with_torch() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="compares with PyTorch, of the extra bench")
     F = torch.nn.functional
     (x, xs), (y, ys) = tensor(3, 8), tensor(3, 8, name="Y")
     a, b = torch.tensor(xs), torch.tensor(ys)

@@ -112,7 +112,7 @@ def test_an_unpadded_convolution_tests_nothing() -> None:
 
 @pytest.mark.slow
 def test_conv2d_agrees_with_torch() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="compares with PyTorch, of the extra bench")
     (x, xs), (w, ws) = tensor(2, 4, 9, 8), tensor(6, 2, 3, 3, name="W")
     y = topi.nn.conv2d(x, w, (2, 1), (1, 2), (1, 2), groups=2)
     expected = torch.nn.functional.conv2d(
