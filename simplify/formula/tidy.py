@@ -212,12 +212,11 @@ class Tidy:
             definition = self.plain.get(t)
             if definition is not None:
                 free = isinstance(definition[1], (Read, Const))
-                growth = len(postorder(definition[1]))
-                if free or (
-                    self.uses[t] == 1 and is_pointwise(e, loops) and size + growth <= _MAX_NODES
-                ):
-                    size += growth
-                    return unfold(definition, e.indices)
+                if free or (self.uses[t] == 1 and is_pointwise(e, loops)):
+                    growth = len(postorder(definition[1]))
+                    if free or size + growth <= _MAX_NODES:
+                        size += growth
+                        return unfold(definition, e.indices)
             return None if t is e.tensor else read(t, e.indices)
 
         return rewrite(body, renew, kinds=READ)

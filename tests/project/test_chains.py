@@ -19,6 +19,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
 from tensorad.process import forget
 from tensorad.simplify.bounds import reads
+from tensorad.simplify.formula import tidy
 from tensorad.simplify.formula.available_values import AvailableValues
 from tests.codegen.schedule.test_planning import count_calls
 
@@ -70,6 +71,20 @@ def test_the_points_of_equal_steps_are_counted_once(
         counts.append([len(calls) for calls in levels])
         monkeypatch.undo()
     assert counts[0] == counts[1] and all(counts[0]), counts
+
+
+def test_formulas_that_stay_tensors_are_not_walked_for_each_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = []
+    for steps in LENGTHS[1:]:
+        forget()
+        walked = count_calls(monkeypatch, tidy, "postorder")
+        gradient("wave", steps)
+        counts.append(len(walked))
+        monkeypatch.undo()
+    each = (counts[1] - counts[0]) / (LENGTHS[2] - LENGTHS[1])
+    assert 0 < each <= 3, counts  # a step's own formula; it reads each of its tensors up to 5 times
 
 
 @pytest.mark.parametrize("name", NAMES)
