@@ -8,13 +8,13 @@ that one is the other with these exchanged, one for one: a tensor read twice is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Select, Size
 from tensorad.ir.tensor import Compute, Constant, Scan, Scatter, Tensor, dim_expr
-from tensorad.ir.visit import children, op_expressions
+from tensorad.ir.visit import op_expressions
 from tensorad.process import Guard, memo
 
 Key = tuple[object, ...]
@@ -78,26 +78,35 @@ class Numbering:
 
     def expressions(self, roots: Sequence[Expr]) -> tuple[object, ...]:
         """The names of expressions, after what they are made of."""
-        names, parts = self.names, self.parts
-        stack = list(roots[::-1])
+        names = self.names
+        stack: list[Any] = list(roots[::-1])
+        pop, push = stack.pop, stack.append
         while stack:
-            e = stack[-1]
-            missing = () if e in names else [c for c in children(e) if c not in names]
-            if missing:
-                stack.extend(reversed(missing))
+            e = pop()
+            if e is None:  # the operands of the node below it are named
+                self._name(pop())
+            elif e in names:
                 continue
-            stack.pop()
-            if e in names:
-                continue
-            if type(e) is Axis:
-                self.axes((e,))
-            elif type(e) in _LEAVES:
-                names[e] = self.leaf(e)
+            elif not e.below:
+                self._name(e)
             else:
-                part = self._part(e)
-                names[e] = len(parts)
-                parts.append(part)
+                push(e)
+                push(None)
+                for c in e.below[::-1]:
+                    if c not in names:
+                        push(c)
         return tuple([names[r] for r in roots])
+
+    def _name(self, e: Expr) -> None:
+        """Name a node whose operands have names."""
+        if type(e) is Axis:
+            self.axes((e,))
+        elif type(e) in _LEAVES:
+            self.names[e] = self.leaf(e)
+        else:
+            part = self._part(e)
+            self.names[e] = len(self.parts)
+            self.parts.append(part)
 
     def leaf(self, e: Expr) -> object:
         """What stands for a number, a size or a scalar in the key: itself."""
