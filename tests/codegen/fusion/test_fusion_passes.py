@@ -11,6 +11,7 @@ from tensorad import te
 from tensorad.codegen.directives import OPEN, Choices, Schedules
 from tensorad.codegen.fusion import fusion_passes
 from tensorad.codegen.fusion.contractions_in_rows import emit_rows, in_rows, plan_rows
+from tensorad.codegen.fusion.emit import write_group
 from tensorad.codegen.fusion.epilogues import at_own_place, is_formula, with_epilogues
 from tensorad.codegen.fusion.equal_groups import pair_key
 from tensorad.codegen.fusion.fused_stores import fuse_stores
@@ -21,6 +22,7 @@ from tensorad.codegen.fusion.row_block_fusion import fuse_row_blocks
 from tensorad.codegen.fusion.row_block_sums import one_by_one
 from tensorad.codegen.fusion.row_groups import joined, lone, may_join
 from tensorad.codegen.fusion.steps import Step, all_steps, kernel_step, may_fuse
+from tensorad.codegen.fusion.tile import Tile
 from tensorad.codegen.in_place_scatters import Lowering, join
 from tensorad.codegen.loops.ir import For, Kernel, LoopProgram
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
@@ -248,3 +250,35 @@ def test_kernels_of_equal_loops_take_other_tensors() -> None:
     np.testing.assert_array_equal(computed(made, {x: arrays[X], V: arrays[V]})[0], want)
     step = kernel_step(kernel, steps_of(biased(X))[0].plans)
     assert step.written() == (kernel,)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(("block", "runs"), [(1, [N]), (4, [1, 1]), (N, [1])])
+def test_a_group_is_one_loop_over_its_rows(block: int, runs: list[int], stored: bool) -> None:
+    """Blocks of four rows leave two; what nobody wants lies in scratch for the rows of a block."""
+    k = te.reduce_axis(M, name="k")
+    top = te.compute((N,), lambda i: te.max(X[i, k], axis=k), name="T")
+    y = te.compute((N, M), lambda i, j: X[i, j] - top[i], name="Y")
+    steps = steps_of(y)
+    group = joined(*map(lone, steps), {s: n for n, s in enumerate(steps)})
+    assert group is not None
+    wanted = {top: None, y: None} if stored else {y: None}
+    kernel = write_group(group, Tile(group.rows, block, False), wanted)
+    assert kernel.writes == tuple(wanted)
+    assert kernel.reads == ((X, top) if stored else (X,))
+    assert [t.shape for t in kernel.scratch] == ([] if stored else [(block,) if block > 1 else ()])
+    assert [s.axis.extent for s in kernel.body if isinstance(s, For)] == runs
+    arrays = arrays_for(X)
+    got = outputs_of(LoopProgram((X,), kernel.writes, (kernel,)), arrays)
+    for found, want in zip(got, interpret(list(wanted), arrays), strict=True):
+        np.testing.assert_array_equal(found, want)
+
+
+def test_the_rows_of_a_group_are_shared_by_threads() -> None:
+    y = te.compute((N, M), lambda i, j: X[i, j] * 2.0, name="Y")
+    (step,) = steps_of(y)
+    group = lone(step)
+    kernel = write_group(group, Tile(group.rows[:1], 1, True), {y: None})
+    (loop,) = kernel.body
+    assert isinstance(loop, For) and loop.kind == "parallel"
+    check_kernel(kernel, X)

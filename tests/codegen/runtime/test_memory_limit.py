@@ -11,6 +11,10 @@ import pytest
 
 import tensorad as ta
 from tensorad import config, process_memory, te
+from tensorad.codegen.lower import lower_program
+from tensorad.codegen.runtime.arguments import Parameter
+from tensorad.codegen.runtime.executable import Executable
+from tensorad.codegen.runtime.memory_limit import check_memory
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import LimitError
 from tests.codegen.entry.test_stub import python_calls
@@ -147,6 +151,28 @@ def test_the_error_names_the_largest() -> None:
         "  hint: use smaller sizes, or raise the limit with the environment variable "
         "TENSORAD_MAX_BYTES."
     )
+
+
+def test_what_is_passed_made_and_copied_is_added_up(tmp_path: Path) -> None:
+    x = te.placeholder((100,), "float64", name="X")
+    y = te.compute((100,), lambda i: x[i] + 1.0, "Y")
+    layout = Executable(lower_program([y], [x])).layout({}, ())
+    ones = np.ones(100)
+    mapped = np.memmap(tmp_path / "x", np.float64, "w+", shape=(100,))
+    uses: list[tuple[np.ndarray, object, int, bool]] = [
+        (ones, None, 1600, True),
+        (ones[::-1], None, 2400, True),  # a copy
+        (ones, np.empty(200)[::2], 2400, True),
+        (np.broadcast_to(1.0, (100,)), None, 8 + 800 + 800, True),
+        (ones, [ones], 800, False),  # others have an output beside the argument
+        (mapped, None, 800, False),  # others are no files
+    ]
+    for given, out, size, others in uses:
+        asked = ("f", layout, [(Parameter(x), given)], [(y, (100,))], out)
+        with config.override(max_bytes=size):
+            assert check_memory(*asked) == others
+        with config.override(max_bytes=size - 1), pytest.raises(LimitError):
+            check_memory(*asked)
 
 
 def adder(n: int) -> CompiledFunction:
