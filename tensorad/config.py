@@ -94,7 +94,7 @@ def _switch(name: str, text: str) -> bool:
 
 
 def _debug_flags(text: str) -> tuple[str, ...]:
-    flags = tuple(part for part in text.split(",") if part)
+    flags = tuple([part.strip() for part in text.split(",") if part.strip()])
     for flag in flags:
         if flag not in DEBUG_FLAGS and not flag.startswith("ir:"):
             raise DefinitionError(

@@ -28,11 +28,13 @@ _PROBE: Final = """define void @f(ptr %p) {
   store <16 x float> %y, ptr %p
   ret void
 }"""
+_POWER: Final = "a power of two"
 _WANTED: Final = {
     "str": "a name",
     "int": "a positive integer",
     "float": "a number, not negative",
-    "line": "a power of two",
+    "line": _POWER,
+    "vector_bytes": _POWER,
 }
 """What the flag may say, by the kinds of facts, and of those that masks are made of."""
 COUNTED_ON: Final = 32 << 20
@@ -159,8 +161,8 @@ def _parsed(text: str) -> dict[str, str | int | float]:
 
 
 def _may_be(name: str, value: int) -> bool:
-    """Whether a fact may be this number: addresses are rounded to lines by masks."""
-    return value > 0 and (name != "line" or value & (value - 1) == 0)
+    """Whether a fact may be this number: lines and vectors are cut by masks and halves."""
+    return value > 0 and (_WANTED.get(name) != _POWER or value & (value - 1) == 0)
 
 
 @lru_cache(maxsize=1)

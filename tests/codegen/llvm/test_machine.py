@@ -169,6 +169,7 @@ def test_an_unknown_processor_is_refused(cpu: str) -> None:
         ("line=1/4", "line must be a power of two, got '1/4'."),
         ("line=100", "line must be a power of two, got '100'."),
         ("line=0", "line must be a power of two, got '0'."),
+        ("vector_bytes=48", "vector_bytes must be a power of two, got '48'."),
         ("flops=fast", "flops must be a number, not negative, got 'fast'."),
         ("cpu=", "cpu must be a name, got ''."),
     ],
@@ -213,3 +214,16 @@ def test_refused_flags(monkeypatch: pytest.MonkeyPatch, name: str, text: str, sa
     with pytest.raises(DefinitionError) as caught:
         config._from_environment()
     assert str(caught.value) == f"{flag} must be {said.format(flag)}"
+
+
+def test_blanks_around_the_commas_of_flags_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSORAD_DEBUG", " time, verify ,ir:solve,")
+    assert config._from_environment().debug == ("time", "verify", "ir:solve")
+    monkeypatch.setenv("TENSORAD_DEBUG", "time, verfy")
+    with pytest.raises(DefinitionError) as caught:
+        config._from_environment()
+    assert str(caught.value) == (
+        "TENSORAD_DEBUG has the unknown flag 'verfy'.\n"
+        "  hint: use some of ir, verify, check, time, certify, llvm, asm, ir:<pass>, separated by "
+        "commas."
+    )
