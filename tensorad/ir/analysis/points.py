@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad.errors import CountError, InternalError, UserError
+from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import (
     FUNCTIONS,
     TRUE,
@@ -288,16 +289,16 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
         case Select():
             return np.where(*args)
         case Cast():
-            return args[0].astype(np.int64 if e.dtype.is_integer else np.dtype(e.dtype))
+            return _converted(args[0], e.dtype)
         case Apply():
             columns: dict[Expr, Values] = dict(zip(e.function.params, args, strict=True))
             return evaluate((e.function.result,), columns, sizes)[0]
         case Read(tensor=t) if isinstance(t.op, Constant):
-            return _look_up(t.op.array, args)
+            return _wide(_look_up(t.op.array, args))
         case Call():
             function = FUNCTIONS[e.op].value if e.op in FUNCTIONS else OPERATIONS[e.op]
             with np.errstate(all="ignore"):
-                return np.asarray(function(*args))
+                return _wrapped(np.asarray(function(*args)), e.dtype)
     if depends_on_data(e):
         raise CountError(
             "data decide how often a loop runs.",
@@ -305,6 +306,29 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
             hint="count the tensors it is computed from.",
         )
     raise InternalError(f"{type(e).__name__} {e} is no index arithmetic")
+
+
+def _converted(x: Values, dtype: DType) -> Values:
+    """Floats become integers by truncation, saturated, NaN 0; integers wrap."""
+    if not dtype.is_integer:
+        return x.astype(np.float64 if dtype.is_float else np.bool_)
+    if x.dtype.kind != "f":
+        return _wrapped(x.astype(np.int64), dtype)
+    low, high = int(dtype.lowest), int(dtype.highest)
+    inside = np.where((x >= low) & (x < high), x, 0).astype(np.int64)
+    return np.where(x >= high, high, np.where(x < low, low, inside))
+
+
+def _wrapped(x: Values, dtype: DType) -> Values:
+    """Integers modulo 2**bits in the range of their dtype, in 64 bits as all of them."""
+    if not dtype.is_integer or dtype.bits == 64:
+        return x
+    return x.astype(np.dtype(dtype)).astype(np.int64)
+
+
+def _wide(x: Values) -> Values:
+    """Elements of a table in the dtypes in which everything is computed."""
+    return x.astype({"f": np.float64, "b": np.bool_}.get(x.dtype.kind, np.int64))
 
 
 def _look_up(table: Values, indices: Sequence[Values]) -> Values:
@@ -326,13 +350,20 @@ def _mod(x: Values, y: Values) -> Values:
     return np.where(y == 0, 0, np.mod(x, np.where(y == 0, 1, y)))
 
 
+def _pow(x: Values, y: Values) -> Values:
+    """A negative power of an integer is 0."""
+    if x.dtype.kind == "f" or y.dtype.kind == "f":
+        return np.asarray(np.power(x, y))
+    return np.where(y < 0, 0, np.power(x, np.maximum(y, 0)))
+
+
 OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "floordiv": _floordiv, "mod": _mod, "minimum": np.minimum, "maximum": np.maximum,
-    "pow": np.power, "neg": np.negative, "abs": np.abs, "sign": np.sign,
+    "pow": _pow, "neg": np.negative, "abs": np.abs, "sign": np.sign,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "eq": np.equal, "ne": np.not_equal, "and": np.logical_and, "or": np.logical_or,
     "not": np.logical_not, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
     "trunc": np.trunc, "isnan": np.isnan, "isfinite": np.isfinite,
 }  # fmt: skip
-"""Index arithmetic on arrays; a division by 0 gives 0."""
+"""Index arithmetic on arrays; a division by 0 gives 0, a negative power of an integer 0."""
