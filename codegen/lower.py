@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +23,7 @@ from tensorad.codegen.unit_passes import CHECK_INDICES, PLAIN_PASSES, UNIT_PASSE
 from tensorad.errors import BuildError
 from tensorad.ir.analysis.decisions import is_listening
 from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.expr import Axis, Reduce, read
+from tensorad.ir.expr import Axis, Reduce, const, read
 from tensorad.ir.functions import without_functions
 from tensorad.ir.reference.forms import TENSORS
 from tensorad.ir.tensor import (
@@ -38,7 +38,7 @@ from tensorad.ir.tensor import (
 from tensorad.ir.tensor import (
     outputs as outputs_of,
 )
-from tensorad.ir.visit import op_expressions, op_inputs, postorder
+from tensorad.ir.visit import op_expressions, op_inputs, postorder, topological_ops
 from tensorad.passes import Form, Pass, run_passes
 from tensorad.simplify.formula.common_reductions import computed_once
 
@@ -179,32 +179,40 @@ def needed_ops(
 ) -> list[tuple[Op, tuple[Tensor, ...]]]:
     """Operations to run, producers first, each with those of its tensors that are used.
 
+    What a tuple's other tensors hold is left out, and so is what only they read.
     Functions with derivatives of their own are inlined: loops know only formulas.
     """
     given = dict.fromkeys(inputs)
+
+    def made(tensors: Iterable[Tensor]) -> list[Tensor]:
+        return [t for t in tensors if t not in given and not isinstance(t.op, Constant)]
+
+    roots = made(outputs)
     live: dict[Op, dict[Tensor, None]] = {}
-    done: dict[Op, None] = {}
-    operands: dict[Op, tuple[Tensor, ...]] = {}
-    stack = list(outputs)[::-1]
+    stack = roots[::-1]
     while stack:
-        t = stack[-1]
-        if t in given or isinstance(t.op, Constant):
-            stack.pop()
-            continue
+        t = stack.pop()
         if isinstance(t.op, Placeholder):
             raise _missing_input(t)
-        live.setdefault(t.op, {})[t] = None
-        if t.op in done:
-            stack.pop()
-            continue
-        if t.op not in operands:
-            operands[t.op] = op_inputs(t.op)
-            stack.extend(reversed(operands[t.op]))
-        else:
-            done[t.op] = None
-            stack.pop()
-    used = [tuple(sorted(live[op], key=lambda t: t.index)) for op in done]
-    return [(without_functions(op), tensors) for op, tensors in zip(done, used, strict=True)]
+        used = live.setdefault(t.op, {})
+        if t not in used:
+            used[t] = None
+            stack.extend(reversed(made(op_inputs(_with_bodies_of(t.op, (t,))))))
+    stored = {op: tuple(sorted(used, key=lambda t: t.index)) for op, used in live.items()}
+    ops = {op: _with_bodies_of(op, tensors) for op, tensors in stored.items()}
+    order = topological_ops(roots, inputs_of=lambda op: made(op_inputs(ops[op])))
+    return [(without_functions(ops[op]), stored[op]) for op in order]
+
+
+def _with_bodies_of(op: Op, wanted: Collection[Tensor]) -> Op:
+    """The operation with zeros in place of what other tensors than the wanted ones hold."""
+    if not isinstance(op, Compute) or len(wanted) == len(op.bodies):
+        return op
+    if isinstance(op.bodies[0], Reduce):  # all of one fold, which needs all of its sources
+        return op
+    kept = {t.index: None for t in wanted}
+    bodies = [b if n in kept else const(0, b.dtype) for n, b in enumerate(op.bodies)]
+    return replace(op, bodies=tuple(bodies))
 
 
 def single_units(outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> tuple[Unit, ...]:

@@ -68,3 +68,18 @@ def test_gradients_of_gathers_by_several_operations_stay_within_the_bound() -> N
     np.add.at(expected, GIVEN[P], 2 * x[GIVEN[P]])
     np.add.at(expected, GIVEN[Q], 2 * np.exp(x[GIVEN[Q]]))
     np.testing.assert_allclose(ta.evaluate(dx, GIVEN), expected)
+
+
+def test_what_a_tuple_holds_beside_what_is_wanted_is_not_computed() -> None:
+    n = te.placeholder((5,), dtype="float64", name="N")
+    costly = te.compute((5,), lambda i: te.exp(n[i]), name="costly")
+    used = te.compute((5,), lambda i: X[i] * 2.0, name="used")
+    first, second = te.compute((5,), lambda i: (used[i] + 1.0, costly[i] + 1.0), name="both")
+    last = te.compute((5,), lambda i: first[i] - 1.0, name="last")
+    assert names([last]) == [["used"], ["both"], ["last"]]
+    check([last], [[2.0, 4.0, 6.0, 8.0, 10.0]])
+    units = needed_units([second, last], [X, n])
+    assert [u.op.name for u in units] == ["used", "costly", "both", "last"]
+    given = {X: GIVEN[X], n: np.zeros(5)}
+    found = ta.evaluate([second, last], given)
+    assert [a.tolist() for a in found] == [[2.0] * 5, [2.0, 4.0, 6.0, 8.0, 10.0]]
