@@ -8,6 +8,7 @@ from tensorad.codegen.llvm.loops import FunctionText, Loops
 from tensorad.codegen.llvm.ops import is_constant
 from tensorad.codegen.llvm.text import Value
 from tensorad.codegen.loops.ir import Assign, For, Kernel, Stmt
+from tensorad.codegen.loops.rewrite import each_once
 from tensorad.codegen.loops.substitute import JoinedStrips, joined_strips
 from tensorad.codegen.loops.visit import params_of, statements
 from tensorad.ir.dtypes import INT64
@@ -50,6 +51,7 @@ def function_text(
     kernel: Kernel,
 ) -> FunctionText:
     """The LLVM function of one phase; tensors are passed by position."""
+    body = each_once(body)
     loop = body[0] if parallel and isinstance(body[0], For) else None
     strips = None if loop is None else joined_strips(loop)
     loops = Loops(body if strips is None else strips.body, tensors, first_check, kernel)

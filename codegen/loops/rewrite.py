@@ -44,6 +44,19 @@ def rewrite(
     return body if same else tuple(made)  # type: ignore[return-value]  # a tuple if the same
 
 
+def each_once(body: Sequence[Stmt]) -> Block:
+    """The statements, copies for those that stand in several places: each tells its place."""
+    seen: dict[Stmt, None] = {}
+
+    def own(s: Stmt) -> Stmt | None:
+        if s in seen:
+            return replace(s)
+        seen[s] = None
+        return None
+
+    return rewrite(body, own)
+
+
 def serial(axes: Sequence[Axis], body: Block) -> Block:
     """The body in loops over the axes, the first outermost."""
     for a in reversed(axes):

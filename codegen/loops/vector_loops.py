@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tensorad.codegen.loops.ir import Assign, Fold, For, Stmt, Store
-from tensorad.codegen.loops.visit import all_expressions, expressions, inside, statements, targets
+from tensorad.codegen.loops.visit import (
+    all_expressions,
+    blocks,
+    expressions,
+    inside,
+    statements,
+    targets,
+)
 from tensorad.codegen.model import MODEL
 from tensorad.errors import InternalError
 from tensorad.ir.expr import ONE, Expr, Param
@@ -70,9 +77,12 @@ class InLanes(NamedTuple):
 
 
 class LaneUse:
-    """For every block of a kernel: which scalars it folds in lanes and which it uses as such."""
+    """For every block of a kernel: which scalars it folds in lanes and which it uses as such.
 
-    def __init__(self, body: Iterable[Stmt]) -> None:
+    Requires: no statement stands in two places (`rewrite.py` `each_once`).
+    """
+
+    def __init__(self, body: Sequence[Stmt]) -> None:
         self.lanes: dict[Stmt, int] = {}
         """Lanes of the registers of every vector loop."""
         self.folded: dict[Stmt, dict[tuple[Param, ...], InLanes]] = {}
@@ -84,12 +94,13 @@ class LaneUse:
         self.stored: dict[Stmt, dict[Tensor, None]] = {}
         order = list(statements(body))
         around = _vector_loops(order)
-        for loop in dict.fromkeys(loop for found in around.values() for loop in found):
+        for loop in dict.fromkeys(around.values()):
             self.lanes[loop] = loop.lanes or lanes_for(_evaluated(loop))
         for s in reversed(order):
-            self._visit(s, around.get(s, ()))
+            self._visit(s, around.get(s))
+        self._go_on(body)
 
-    def _visit(self, s: Stmt, loops: Iterable[For]) -> None:
+    def _visit(self, s: Stmt, loop: For | None) -> None:
         folded: dict[tuple[Param, ...], InLanes] = {}
         used = dict.fromkeys(params_in(*expressions(s)))
         assigned = targets((s,))
@@ -97,12 +108,13 @@ class LaneUse:
         if isinstance(s, Assign):
             used.update(assigned)
         if isinstance(s, Fold):
-            for loop in [x for x in loops if not _set_inside(s, x)]:
+            if loop is not None and not _set_inside(s, loop):
                 lanes = self.lanes[loop]
-                own = InLanes(s, lanes, registers_for(loop, lanes))
-                folded[s.targets] = own.merged_with(folded.get(s.targets))
-            if not folded:
+                folded[s.targets] = InLanes(s, lanes, registers_for(loop, lanes))
+            else:
                 used.update(assigned)
+        for block in blocks(s):
+            self._go_on(block)
         for c in inside(s):
             used.update(self.used[c])
             assigned.update(self.assigned[c])
@@ -117,6 +129,16 @@ class LaneUse:
         self.folded[s], self.used[s] = folded, used
         self.assigned[s], self.stored[s] = assigned, stored
 
+    def _go_on(self, block: Sequence[Stmt]) -> None:
+        """What later statements of a block fold on, earlier ones begin with registers for all."""
+        later: dict[tuple[Param, ...], InLanes] = {}
+        for s in reversed(block):
+            folded, used = self.folded[s], self.used[s]
+            later = {t: way for t, way in later.items() if not any(p in used for p in t)}
+            for scalars, way in folded.items():
+                if not any(p in used for p in scalars):
+                    folded[scalars] = later[scalars] = way.merged_with(later.get(scalars))
+
 
 def _evaluated(loop: For) -> list[Expr]:
     """Everything that a loop evaluates or sets."""
@@ -124,13 +146,12 @@ def _evaluated(loop: For) -> list[Expr]:
     return postorder(*all_expressions(inner), *targets(inner))
 
 
-def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, list[For]]:
-    """Each statement inside a vector loop, with the loop, or the several in which it stands."""
-    around: dict[Stmt, list[For]] = {}
+def _vector_loops(order: Iterable[Stmt]) -> dict[Stmt, For]:
+    """Each statement inside a vector loop, with the outermost one in which it stands."""
+    around: dict[Stmt, For] = {}
     for s in order:
         if isinstance(s, For) and is_vectorised(s) and s not in around:
-            for c in statements(s.body):
-                around.setdefault(c, []).append(s)
+            around.update(dict.fromkeys(statements(s.body), s))
     return around
 
 

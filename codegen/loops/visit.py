@@ -32,8 +32,15 @@ def nested(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, tuple[For | If, ...]]]:
             stack.extend([(c, (*around, s)) for c in reversed(inside(s))])
 
 
+def blocks(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """The blocks of a statement: that of a loop, or those on both sides of a branch."""
+    if isinstance(s, For):
+        return (s.body,)
+    return (s.then, s.orelse) if isinstance(s, If) else ()
+
+
 def inside(s: Stmt) -> tuple[Stmt, ...]:
-    """The blocks of a statement: what stands in a loop, or on both sides of a branch."""
+    """What stands in the blocks of a statement."""
     if isinstance(s, For):
         return s.body
     return (*s.then, *s.orelse) if isinstance(s, If) else ()

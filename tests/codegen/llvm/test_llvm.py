@@ -13,7 +13,18 @@ import tensorad as ta
 from tensorad import te
 from tensorad.building import build
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Kernel, LoopProgram, Stmt, Store
+from tensorad.codegen.loops.ir import (
+    Assign,
+    Check,
+    Fold,
+    For,
+    If,
+    Kernel,
+    LoopKind,
+    LoopProgram,
+    Stmt,
+    Store,
+)
 from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import compiled_kernel, kernel_text
@@ -69,6 +80,26 @@ def test_lanes_live_through_serial_loops() -> None:
     run(body, [x], out, RNG.random((5, 26)).astype("f"))
     text, _ = kernel_text(Kernel("k", body, (out,), (x,)), kernel_key_tensors(body, x, out))
     assert text.count("shufflevector <16 x float>") == 2, "lanes are combined once, at the end"
+
+
+LOOPS: tuple[tuple[LoopKind, int], ...] = (("vector", 64), ("vector", 16), ("serial", 5))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("second", LOOPS)
+@pytest.mark.parametrize("first", LOOPS)
+def test_one_scalar_is_folded_in_two_loops(
+    first: tuple[LoopKind, int], second: tuple[LoopKind, int], shared: bool
+) -> None:
+    x, out, acc = vector_of(64, "X"), vector_of(1), param("acc", FLOAT32)
+    axes = [axis("i", 0, n) for _, n in (first, second)]
+    total = sum_combiner(FLOAT32)
+    fold = Fold((acc,), total, (x[3],))
+    folds = [fold if shared else Fold((acc,), total, (x[i],)) for i in axes]
+    kinds = [kind for kind, _ in (first, second)]
+    loops = [For(i, (f,), kind, 64) for i, f, kind in zip(axes, folds, kinds, strict=True)]
+    begin, end = Assign((acc,), (const(0.5, FLOAT32),)), Store((out,), (int_const(0),), (acc,))
+    run((begin, *loops, end), [x], out, RNG.random(64).astype("f"))
 
 
 @pytest.mark.parametrize(("n", "loops"), [(16, 0), (21, 0), (32, 0), (64, 1), (70, 1)])

@@ -9,8 +9,9 @@ from typing import get_args
 import pytest
 
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Prefetch, Stmt, Store, Visit
-from tensorad.codegen.loops.rewrite import rewrite, storing
+from tensorad.codegen.loops.rewrite import each_once, rewrite, storing
 from tensorad.codegen.loops.scratch import buffer
+from tensorad.codegen.loops.visit import statements
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Expr, add, axis, int_const, mul, param
@@ -94,6 +95,18 @@ def test_statements_are_deleted_and_spliced() -> None:
     assert isinstance(branch, If) and branch.orelse == ()
     fetch, last = branch.then
     assert isinstance(fetch, Prefetch) and last is store
+
+
+def test_statements_in_several_places_are_copied() -> None:
+    i = axis("i", 0, 8)
+    loop = For(i, (SET,))
+    apart = (For(i, (Assign((P,), (Y,)),)), SET)
+    assert each_once(apart) is apart
+    body = each_once((loop, SET, loop))
+    found = [*statements(body)]
+    assert len(found) == len(dict.fromkeys(found)) == 5
+    assert [*map(type, found)] == [For, Assign, Assign, For, Assign]
+    assert all(s.values == (X,) for s in found if isinstance(s, Assign))
 
 
 def test_a_rule_sees_what_its_statement_has_become() -> None:
