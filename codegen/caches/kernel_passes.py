@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Final
 
 from tensorad.codegen.caches.cache_hints import is_memory_bound, streamed_tensors, with_cache_hints
-from tensorad.codegen.caches.fuse_passes import with_row_passes
+from tensorad.codegen.caches.fuse_passes import with_joined_passes
 from tensorad.codegen.caches.misaligned_tiles import with_tile_buffers
 from tensorad.codegen.caches.multiversion import Version, Versions, join_versions, split_versions
 from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
 from tensorad.codegen.caches.pipeline_stores import with_rows_overlapped
+from tensorad.codegen.caches.prefetch_next_row import with_next_row_prefetches
 from tensorad.codegen.caches.symbolic_strips import with_symbolic_strips
+from tensorad.codegen.caches.unread_scratch import without_unread_scratch
 from tensorad.codegen.caches.write_combining import with_write_combining
 from tensorad.codegen.cost.parallel_work import with_work
 from tensorad.codegen.directives import Schedules
@@ -115,7 +117,21 @@ KERNEL_PASSES: Final[tuple[KernelPass, ...]] = (
         "on tiles that are left; before marks, which its stores get too",
     ),
     Pass("mark_memory", _each(_marked), "once loops stand: what is asked for depends on them"),
-    Pass("join_row_passes", _each_kernel(with_row_passes), "with marked stores, which it counts"),
+    Pass(
+        "join_row_passes",
+        _each_kernel(with_joined_passes),
+        "with marked stores: those that stream begin with lines",
+    ),
+    Pass(
+        "drop_unread_scratch",
+        _each_kernel(lambda kernel, schedules: without_unread_scratch(kernel)),
+        "after joining: who read it has it in a register then",
+    ),
+    Pass(
+        "prefetch_next_rows",
+        _each_kernel(lambda kernel, schedules: with_next_row_prefetches(kernel)),
+        "on joined passes: it shares prefetches among those that are left",
+    ),
     Pass(
         "overlap_rows", _each_kernel(with_rows_overlapped), "passes are joined, stores are marked"
     ),

@@ -10,13 +10,15 @@ import pytest
 
 from tensorad import te
 from tensorad.codegen.caches.cache_hints import streamed_tensors, tensors_beyond_l2
-from tensorad.codegen.caches.fuse_passes import with_row_passes
+from tensorad.codegen.caches.fuse_passes import with_joined_passes
 from tensorad.codegen.caches.kernel_passes import finished_kernel
 from tensorad.codegen.caches.misaligned_tiles import with_tile_buffers
 from tensorad.codegen.caches.narrow_scratch import with_narrow_scratch
 from tensorad.codegen.caches.pass_legality import with_pass
 from tensorad.codegen.caches.prefetch_indirect import indirect_rows, with_indirect_prefetches
+from tensorad.codegen.caches.prefetch_next_row import with_next_row_prefetches
 from tensorad.codegen.caches.symbolic_strips import with_symbolic_strips
+from tensorad.codegen.caches.unread_scratch import without_unread_scratch
 from tensorad.codegen.directives import Choices, Schedules
 from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Store
 from tensorad.codegen.loops.visit import statements
@@ -81,12 +83,43 @@ def test_stores_beyond_the_caches_stream() -> None:
 
 def test_neighbouring_passes_over_a_row_are_one() -> None:
     (k,) = fused([normalised()], [X], Choices(fuse=True, siblings=False))
-    made = with_row_passes(k, Schedules())
+    made = with_joined_passes(k, Schedules())
     lanes = [sum([s.kind == "vector" for s in loops_in(x.body)]) for x in (k, made)]
     assert lanes == [3, 2]
     check_same(k, made)
     (copy,) = fused([doubled()], [X])
-    assert with_row_passes(copy, Schedules()) is copy
+    assert with_joined_passes(copy, Schedules()) is copy
+
+
+def test_scratch_that_nobody_reads_goes() -> None:
+    (k,) = fused([normalised()], [X], Choices(fuse=True, siblings=False))
+    assert without_unread_scratch(k) is k
+    unread = te.placeholder((N, M), name="U")
+    i, j = axis("i", 0, N), axis("j", 0, M)
+    idle = For(i, (For(j, (Store((unread,), (i, j), (X[i, j],)),)),))
+    more = replace(k, body=(idle, *k.body), scratch=(*k.scratch, unread))
+    made = without_unread_scratch(more)
+    assert (made.scratch, len(made.body)) == (k.scratch, len(k.body))
+    check_same(more, made)
+
+
+def test_the_next_row_is_prefetched_where_several_passes_read_it() -> None:
+    i, j, k = axis("i", 0, 16), axis("j", 0, 1024), axis("k", 0, 1024)
+    x, y, z = (te.placeholder((16, 1024), name=n) for n in "XYZ")
+    first = For(j, (Store((y,), (i, j), (read(x, (i, j)),)),), "vector", 16)
+    second = For(k, (Store((z,), (i, k), (call("exp", read(x, (i, k))),)),), "vector", 16)
+    two = kernel_of([For(i, (first, second))], [y, z])
+    one = kernel_of([For(i, (second,))], [z])
+    with described("l2=32768,l3=65536"):
+        made = with_next_row_prefetches(two)
+        assert with_next_row_prefetches(one) is one
+    with described("l2=1000000,l3=10000000"):
+        assert with_next_row_prefetches(two) is two
+    plain, computing = [s for s in loops_in(made.body) if s.kind == "vector"]
+    found = [s for s in computing.body if isinstance(s, Prefetch)]
+    assert [f.tensor for f in found] == [x]
+    assert not any(isinstance(s, Prefetch) for s in plain.body)
+    check_same(two, made)
 
 
 def test_sizes_decide_between_two_versions() -> None:
