@@ -29,12 +29,15 @@ class Pass(Generic[Context, State]):
         run: (context, state) -> state; the same object if nothing changes.
         place: why it stands where it stands.
         required: whether what follows needs it; others may be left out, and TENSORAD_BISECT does.
+        deciding: whether what the list makes is thrown away without it; TENSORAD_BISECT counts it
+            before the others of its list, so that a mistake of an earlier one shows with that one.
     """
 
     name: str
     run: Callable[[Context, State], State]
     place: str
     required: bool = False
+    deciding: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class _Counter:
     def __init__(self) -> None:
         self.done = 0
         self.last = ""
-        """The last one that ran."""
+        """The last one counted."""
 
 
 _counter = _Counter()
@@ -81,7 +84,8 @@ def run_passes(
     TENSORAD_DEBUG: `ir` prints the state after each pass that changed it (`ir:name`: only that
     pass), `verify` checks well-formedness, `check` compares values before and after, `time`
     tells at the end of the process what each pass took.
-    TENSORAD_BISECT=n leaves out what need not run after n passes of the process.
+    TENSORAD_BISECT=n leaves out what need not run but for n passes of the process: those of this
+    list are counted before those of lists that run inside of one of its passes.
 
     Raises:
         InternalError: with `verify` or `check`, the first pass that is wrong.
@@ -90,9 +94,8 @@ def run_passes(
         for p in passes:
             state = p.run(context, state)
         return state
-    for p in passes:
-        if p.required or _is_within(p):
-            state = _watched(p, context, form.fixed(state), form)
+    for p in _not_left_out(passes):
+        state = _watched(p, context, form.fixed(state), form)
     return state
 
 
@@ -103,6 +106,13 @@ def bypasses_memo() -> bool:
         return settings.bisect is not None
     flags = [f for f in settings.debug if f in config.PASS_FLAGS or f.startswith("ir:")]
     return bool(flags) or settings.bisect is not None
+
+
+def _not_left_out(passes: Sequence[Pass[Context, State]]) -> list[Pass[Context, State]]:
+    """The passes of a list that run, in order; those that decide are counted first."""
+    order = sorted(range(len(passes)), key=lambda n: not passes[n].deciding)
+    kept = [n for n in order if passes[n].required or _is_within(passes[n])]
+    return [passes[n] for n in sorted(kept)]
 
 
 def _is_within(p: Pass[Context, State]) -> bool:

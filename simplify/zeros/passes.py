@@ -147,7 +147,10 @@ def drop_implied_guards(axes: Sequence[Axis], body: Expr) -> Expr:
 BodyPass = Pass[Sequence[Axis], Expr]
 """Over the formula of an element, given its axes."""
 SOLVE_DOMAINS: Final[BodyPass] = Pass(
-    "solve_domains", solve_domains, "after lifting, which makes the conditions that it solves"
+    "solve_domains",
+    solve_domains,
+    "after lifting, which makes the conditions that it solves",
+    deciding=True,
 )
 DROP_IMPLIED_GUARDS: Final[BodyPass] = Pass(
     "drop_implied_guards", drop_implied_guards, "after solving, which leaves guards of pieces"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,20 @@ def test_optional_passes_stop_at_the_limit(limit: int, want: int) -> None:
     with config.override(bisect=limit):
         assert run_passes((FINE, NEEDED, WRONG, FINE), 0, 5, NUMBER) == want
     assert passes.counted() == (limit, ["", "fine", "wrong", "fine"][limit])
+
+
+def test_a_mistake_before_the_pass_that_decides_is_named() -> None:
+    order = (FINE, WRONG, FINE, replace(NEEDED, required=False, deciding=True), FINE)
+
+    def is_right() -> bool:
+        found = run_passes(order, 0, 5, NUMBER)
+        return found < 100 or found % 10 == 5  # less is thrown away
+
+    assert first_wrong_pass(is_right) == Culprit(3, "wrong")
+    passes.count_again()
+    with config.override(bisect=2):
+        assert run_passes(order, 0, 5, NUMBER) == 115
+    assert passes.counted() == (2, "fine")
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 7, 12])

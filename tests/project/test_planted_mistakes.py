@@ -14,11 +14,13 @@ from tensorad import config
 from tensorad.bisect import first_wrong_pass
 from tensorad.errors import InternalError
 from tensorad.passes import Pass
+from tensorad.simplify.zeros.passes import NONZERO_PASSES
 from tests.support.machines import described
-from tests.support.planted import PLANTED, Mistake, Program, planted
+from tests.support.planted import PLANTED, Gradients, Mistake, Program, planted
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONAL = [(p, m) for p, m in PLANTED if not p.required]
+OVER_BODIES = [(p, m) for p, m in OPTIONAL if p in NONZERO_PASSES]
 
 
 def _named(pairs: list[tuple[Pass[Any, Any], Mistake]]) -> list[str]:
@@ -46,6 +48,18 @@ def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: 
     assert program.is_right()
     with planted(p, mistake):
         found = first_wrong_pass(program.is_right)
+    assert found is not None
+    assert found.name == p.name
+
+
+@pytest.mark.parametrize(("p", "mistake"), OVER_BODIES, ids=_named(OVER_BODIES))
+@described()
+def test_bisecting_names_the_pass_of_a_body_that_unsolved_is_a_scatter(
+    p: Pass[Any, Any], mistake: Mistake
+) -> None:
+    gradients = Gradients()
+    with planted(p, mistake):
+        found = first_wrong_pass(gradients.is_right)
     assert found is not None
     assert found.name == p.name
 

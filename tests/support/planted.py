@@ -266,6 +266,14 @@ class Program:
         return all(np.allclose(a, b) for a, b in zip(found, self.want, strict=True))
 
 
+class Gradients(Program):
+    """The gradients alone: no other body is solved."""
+
+    def outputs(self) -> list[Tensor]:
+        """All that is built, derived again."""
+        return ta.vjp(windows(), [X, W], H)
+
+
 def main(name: str) -> int:
     """Plants the first mistake in a pass; 1 where results are wrong."""
     program = Program()
