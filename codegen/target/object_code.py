@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,19 @@ def assembly(text: str, opt: int, cpu: str = "", triple: str = "") -> str:
     """The assembly language of a module of LLVM IR."""
     module = llvm.parse_assembly(text)
     return str(_machine_of_thread(opt, cpu, triple).emit_assembly(module))
+
+
+def refusal(text: str) -> str:
+    """What LLVM has against a module of LLVM IR, in its words; "" if it makes code of it."""
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        first = str(error).partition("error: ")[2] or str(error)
+        return first.splitlines()[0]
+    made = str(_machine_of_thread(0, "", "").emit_assembly(module))
+    unknown = re.search(r"\bllvm\.[\w.]+", made)  # what it makes code of is not called by name
+    return f"unknown intrinsic '{unknown.group()}'" if unknown else ""
 
 
 def compile_text(text: str, opt: int, cpu: str = "", triple: str = "") -> bytes:

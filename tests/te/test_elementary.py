@@ -14,6 +14,8 @@ from tensorad import te
 from tensorad.codegen.cost.operation_costs import operations
 from tensorad.codegen.runtime import kernel_cache
 from tensorad.errors import DefinitionError, GradError
+from tensorad.ir.dtypes import FLOAT32
+from tensorad.ir.elementary.emitter import Emitter
 from tensorad.ir.elementary.table import FUNCTIONS, is_costly
 from tensorad.ir.expr import Expr, call
 from tensorad.ir.tensor import Tensor
@@ -94,6 +96,57 @@ def test_its_name_must_be_new_and_an_identifier() -> None:
     for name in ("a b", "", "lambda", 3):
         with pytest.raises(DefinitionError, match=f"needs an identifier for a name, got {name!r}"):
             te.elementary_function(te.Elementary(**{**vars(SOFTSIGN), "name": name}))
+
+
+@pytest.mark.parametrize("name", ["float64", "bool", "select", "max", "sum", "llvm"])
+def test_its_name_is_no_word_of_formulas(name: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        te.elementary_function(te.Elementary(**{**vars(SOFTSIGN), "name": name}))
+    assert str(caught.value) == (
+        f"{name}(...) means something else in formulas.\n  hint: give yours another name."
+    )
+    assert name not in FUNCTIONS
+
+
+def _narrowed(w: Emitter, x: str) -> str:
+    return w.convert("fptrunc", x, FLOAT32)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (lambda w, x: None, "None is no register"),
+        (lambda w, x: 1.0, "1.0 is no register"),
+        (lambda w, x: "%nothing", "use of undefined value '%nothing'"),
+        (
+            lambda w, x: w.compare("olt", x, x),
+            "'%v1' defined with type '<8 x i1>' but expected '<8 x double>'",
+        ),
+        (_narrowed, "'%v1' defined with type '<8 x float>' but expected '<8 x double>'"),
+        (
+            lambda w, x: w.binary("xor", x, x),
+            "instruction requires integer or integer vector operands",
+        ),
+        (lambda w, x: w.intrinsic("nosuch", x), "unknown intrinsic 'llvm.nosuch.v8f64'"),
+    ],
+)
+def test_code_that_gives_no_value_is_refused(code: Callable[..., str], said: str) -> None:
+    function = te.elementary_function(
+        te.Elementary(**{**vars(SOFTSIGN), "name": "other", "code": code})
+    )
+    X = ta.placeholder((64,), "float64", name="X")
+    try:
+        Y = ta.compute((64,), lambda i: function(X[i]), name="Y")
+        with pytest.raises(DefinitionError) as caught:
+            ta.build(Y, [X])
+    finally:
+        del FUNCTIONS["other"]
+    assert str(caught.value) == (
+        f"the code of the function other gives no float64: {said}.\n"
+        "  in: other(a) of 8 lanes\n"
+        "  hint: give the register with the value, as the methods of w do; what w.of(...) made of "
+        "another dtype has to be converted."
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from tensorad.codegen.llvm.math.own_functions import check_code, definition
 from tensorad.codegen.llvm.math.powers import power
 from tensorad.codegen.llvm.math.range_reduction import define_large_angle, with_large_angles
 from tensorad.codegen.llvm.text import Code, Writer, mangled
+from tensorad.ir.elementary.rows import BUILT_IN
 from tensorad.ir.elementary.table import FUNCTIONS
 
 INLINE_CALLS: Final = 8
@@ -16,6 +18,8 @@ INLINE_CALLS: Final = 8
 def call(w: Writer, op: str, args: tuple[str, ...]) -> str:
     """A scalar function or a power of float operands."""
     row = FUNCTIONS.get(op)
+    if row is not None and op not in BUILT_IN:
+        check_code(row, w.dtype, w.lanes)
     if row is not None and row.cost.flops == 1:
         return row.code(w, *args)
     if w.code.inlined >= INLINE_CALLS or (row is not None and (row.loops or row.far is not None)):
@@ -41,11 +45,8 @@ def _helper(w: Writer, op: str, args: tuple[str, ...]) -> str:
         result = _formula(inner, op, parameters)
         if far is not None:
             with_large_angles(inner, op, far.limit[w.dtype], parameters[0], result)
-        code.line(f"ret {w.type} {result}")
-        head = ", ".join([f"{w.type} {p}" for p in parameters])
-        lines = [f"define internal {w.type} @{name}({head}) nounwind {{", "entry:"]
         w.code.functions.update(code.functions)
-        w.code.functions[name] = "\n".join([*lines, *code.regions[0].lines, *code.failures, "}"])
+        w.code.functions[name] = definition(inner, f"internal {w.type} @{name}", parameters, result)
         w.code.declarations.update(code.declarations)
     operands = ", ".join([f"{w.type} {a}" for a in args])
     return w.put(f"call {w.type} @{name}({operands})")

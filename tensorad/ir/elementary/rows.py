@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tensorad.ir.elementary import (
     error_function,
     exponential,
@@ -27,3 +29,6 @@ for _subject in (
 ):
     for _row in _subject.ROWS:
         register(_row)
+
+BUILT_IN: Final = frozenset(FUNCTIONS)
+"""The names of those: what is registered later is a user's."""

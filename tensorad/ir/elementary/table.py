@@ -8,7 +8,7 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from tensorad.errors import DefinitionError
-from tensorad.ir.dtypes import DType
+from tensorad.ir.dtypes import DTYPES, DType
 from tensorad.ir.elementary.cost import FUNCTION, OperationCost
 from tensorad.ir.elementary.emitter import Emitter
 from tensorad.ir.nodes import OPERATIONS, Expr, operation
@@ -73,11 +73,18 @@ FUNCTIONS: Final[dict[str, Elementary]] = {}
 """Every scalar function by its name."""
 
 
+_WORDS: Final = frozenset((
+    *DTYPES, "select", "min", "max", "sum", "prod", "any", "all", "argmin", "argmax",
+    "stop_gradient", "llvm",
+))  # fmt: skip
+"""What texts of formulas, and of their code, say of other things."""
+
+
 def register(row: Elementary) -> None:
     """Add a function to the table.
 
     Raises:
-        DefinitionError: the name is taken, or no identifier.
+        DefinitionError: the name is taken, no identifier, or a word of formulas.
     """
     if not (str(row.name).isidentifier() and str(row.name).isascii()) or iskeyword(row.name):
         raise DefinitionError(
@@ -87,6 +94,10 @@ def register(row: Elementary) -> None:
     if row.name in FUNCTIONS or row.name in OPERATIONS:
         raise DefinitionError(
             f"there is a function {row.name} already.", hint="give yours another name."
+        )
+    if row.name in _WORDS:
+        raise DefinitionError(
+            f"{row.name}(...) means something else in formulas.", hint="give yours another name."
         )
     FUNCTIONS[row.name] = row
 
