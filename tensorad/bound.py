@@ -100,11 +100,11 @@ class _Yardstick:
     def total(self) -> int:
         """Adjoints, forward values, and reductions walked again."""
         for op in self.ops:
-            if not isinstance(op, (Placeholder, Constant)):
+            if isinstance(op, (Compute, Scatter, Scan)):
                 self._find_leading(op)
         for op in reversed(self.ops):
             heads = [t for t in outputs(op) if t in self.received and t in self.leading]
-            if heads and not isinstance(op, (Placeholder, Constant)):
+            if heads and isinstance(op, (Compute, Scatter, Scan)):
                 self._through(op, heads)
         return self._adjoint_points() + self._forward_points() + self.walked
 

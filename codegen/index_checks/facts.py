@@ -27,7 +27,8 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.expr import param as parameter
 from tensorad.ir.order import postorder_along
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr, last_states, outputs
+from tensorad.ir.scan_outputs import last_states
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr, outputs
 from tensorad.ir.visit import (
     children,
     conjuncts,

@@ -23,15 +23,8 @@ from tensorad.ir.expr import (
     read,
     sub,
 )
-from tensorad.ir.tensor import (
-    Scan,
-    Scatter,
-    Tensor,
-    Update,
-    last_states,
-    states_after,
-    states_before,
-)
+from tensorad.ir.scan_outputs import last_states, states_after, states_before
+from tensorad.ir.tensor import Scan, Scatter, Tensor, Update
 from tensorad.ir.visit import postorder, substitute, substitute_all
 
 

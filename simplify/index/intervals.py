@@ -23,7 +23,18 @@ from tensorad.ir.expr import (
     Size,
 )
 from tensorad.ir.order import reads
-from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Scan, Scatter, Tensor
+from tensorad.ir.tensor import (
+    Compute,
+    Constant,
+    Control,
+    Op,
+    Placeholder,
+    Saved,
+    Scan,
+    Scatter,
+    Tensor,
+    outputs,
+)
 from tensorad.ir.visit import children, op_expressions
 from tensorad.process import memo
 
@@ -365,8 +376,8 @@ def _op_intervals(op: Op) -> tuple[Interval, ...]:
         if op.dtype.is_float or op.array.size == 0:
             return (range_of(op.dtype),)
         return (Interval(int(op.array.min()), int(op.array.max())),)
-    if isinstance(op, Placeholder):
-        return (range_of(op.dtype),)
+    if isinstance(op, (Placeholder, Control, Saved)):
+        return tuple([range_of(t.dtype) for t in outputs(op)])
     if isinstance(op, Scan):
         return _scan_intervals(op)
     memo = intervals([u.value for u in op.updates])

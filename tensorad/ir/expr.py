@@ -31,6 +31,7 @@ from tensorad.ir.leaves import axis as axis
 from tensorad.ir.leaves import const as const
 from tensorad.ir.leaves import convert_number as convert_number
 from tensorad.ir.leaves import int_const as int_const
+from tensorad.ir.leaves import local_size as local_size
 from tensorad.ir.leaves import param as param
 from tensorad.ir.leaves import size_var as size_var
 from tensorad.ir.leaves import weak_const as weak_const
@@ -45,6 +46,7 @@ from tensorad.ir.nodes import Call as Call
 from tensorad.ir.nodes import Cast as Cast
 from tensorad.ir.nodes import Const as Const
 from tensorad.ir.nodes import Expr as Expr
+from tensorad.ir.nodes import LocalSize as LocalSize
 from tensorad.ir.nodes import Number as Number
 from tensorad.ir.nodes import Param as Param
 from tensorad.ir.nodes import Select as Select

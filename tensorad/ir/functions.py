@@ -12,10 +12,10 @@ from tensorad.ir.expr import Apply, Const, Expr, Reduce, param, reduce_expr
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.nominal import Function as Function
 from tensorad.ir.nominal import Partials as Partials
-from tensorad.ir.order import APPLY, REDUCE, occurs
+from tensorad.ir.order import APPLY, REDUCE, any_node, occurs
 from tensorad.ir.rebuild import map_op
 from tensorad.ir.tensor import Op, Scan, Scatter
-from tensorad.ir.visit import any_node, op_expressions, rewrite, substitute
+from tensorad.ir.visit import op_expressions, rewrite, substitute
 from tensorad.process import memo
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorad.errors import DTypeError
 from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, WEAK_FLOAT, DType, wrap
-from tensorad.ir.nodes import Axis, Const, Expr, Number, Param, Size
+from tensorad.ir.nodes import Axis, Const, Expr, LocalSize, Number, Param, Size
 
 new_serial = iter(range(1, 1 << 62)).__next__
 
@@ -53,6 +53,11 @@ def param(name: str, dtype: DType) -> Param:
 def size_var(name: str) -> Size:
     """The symbolic size called `name`."""
     return Size(INT64, name)
+
+
+def local_size(label: str, extent: Expr | None = None) -> LocalSize:
+    """A new size that a loop gives its value."""
+    return LocalSize(INT64, f"{label}'{new_serial()}", label, extent)
 
 
 def weak_const(value: object, like: DType) -> Const:

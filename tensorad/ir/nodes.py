@@ -215,6 +215,16 @@ class Size(Expr):
     name: str
 
 
+class LocalSize(Size):
+    """A size that a loop of a program gives its value, while a call runs.
+
+    Its name is its own; texts call it `label`. With an `extent` it is below it.
+    """
+
+    label: str
+    extent: Expr | None
+
+
 class Param(Expr):
     """A formal operand of a combiner. Nominal."""
 

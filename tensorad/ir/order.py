@@ -120,3 +120,8 @@ def axes_in(*roots: Expr) -> list[Axis]:
 def sizes_in(*roots: Expr) -> list[Size]:
     """The distinct symbolic sizes, in post-order."""
     return [e for e in above(SIZE, *roots) if isinstance(e, Size)]
+
+
+def any_node(root: Expr, test: Callable[[Expr], bool]) -> bool:
+    """Whether some node under `root` passes the test."""
+    return any(test(e) for e in postorder(root))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from os.path import basename
-from pathlib import Path
+from itertools import count
 from typing import Concatenate, Final, NoReturn
 
 import numpy as np
@@ -17,24 +15,14 @@ from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
 from tensorad.ir.leaves import TRUE, int_const
 from tensorad.ir.node import Node, both_sides
-from tensorad.ir.nodes import Axis, Const, Expr
+from tensorad.ir.nodes import Axis, Const, Expr, LocalSize
 from tensorad.ir.nominal import Combiner
+from tensorad.ir.source import source_line
 
 Dim = int | Expr
 """An extent: an integer >= 0 or an expression of symbolic sizes."""
 Shape = tuple[Dim, ...]
-
-_PACKAGE: Final = str(Path(__file__).resolve().parent.parent)
-
-
-def source_line() -> str:
-    """ "file:line" of the nearest frame outside tensorad: where the user wrote the compute."""
-    frame = sys._getframe(1)
-    if frame.f_code.co_name == "__init__" and frame.f_back is not None:
-        frame = frame.f_back  # the generated constructor of a dataclass has no file
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return f"{basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+_births: Final = count()
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +59,7 @@ class Compute:
     bodies: tuple[Expr, ...]
     source: str = field(default_factory=source_line)
     """"file:line" of the user's definition."""
+    born: int = field(default_factory=_births.__next__, kw_only=True, repr=False)
 
     @cached_property
     def shape(self) -> Shape:
@@ -101,6 +90,7 @@ class Scatter:
     combiner: Combiner
     init: Tensor | None = None
     source: str = field(default_factory=source_line)
+    born: int = field(default_factory=_births.__next__, kw_only=True, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +123,7 @@ class Scan:
     source: str = field(default_factory=source_line)
     cell: tuple[Expr, ...] | None = None
     target: Tensor | None = None
+    born: int = field(default_factory=_births.__next__, kw_only=True, repr=False)
 
     @property
     def scope(self) -> tuple[Axis, ...]:
@@ -157,7 +148,112 @@ class Scan:
         return name if self.combiner.arity == 1 else f"{name}.{n}"
 
 
-Op = Placeholder | Constant | Compute | Scatter | Scan
+@dataclass(frozen=True, eq=False)
+class Block:
+    """`results` as a function of `params`: any tensors, behind which nothing is looked at.
+
+    Other than params the results depend on constants alone; sizes may be used freely.
+    """
+
+    params: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """Blocks of other operations, run on operands; an output for each of `names`, one at least."""
+
+    names: tuple[str, ...]
+    operands: tuple[Tensor, ...]
+    blocks: tuple[Block, ...]
+    source: str = field(default_factory=source_line, kw_only=True)
+    born: int = field(default_factory=_births.__next__, kw_only=True, repr=False)
+    """Later operations have larger numbers."""
+    kept: dict[tuple[int, Tensor], Saved] = field(default_factory=dict, init=False, repr=False)
+    """`saved` by block and tensor."""
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """Tensors inside of the outputs' shapes and dtypes."""
+        return self.blocks[0].results
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What must be there before the operation."""
+        return self.operands
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    @property
+    def shape(self) -> Shape:
+        """The extents of all outputs."""
+        return tuple([n for t in self.results for n in t.shape])
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionCall(Control):
+    """The results of a function's block on the operands."""
+
+    function: str = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Branch(Control):
+    """The results of block n, n being the first operand (0-d integer or bool, taken into range).
+
+    The params of each block are the other operands."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Control):
+    """Carries go through the block once for each value of a counter; outputs: the last ones.
+
+    Operands: first values of `carries` tensors, then `scanned` tensors with a leading axis (an
+    iteration is given the part at the counter), then tensors that stay as they are. The block's
+    params are these, its results the next carries. A second block, if there is one, has the same
+    params, scanned ones apart, and one 0-d bool as result: where it is false the loop ends. Without
+    it the counter takes the values below `trips`, an expression of sizes, from above if `reverse`.
+    With a second block, or a `count` (0-d, integer: how many iterations), `trips` is a `LocalSize`
+    of the loop's own, to which the number of iterations is given.
+    """
+
+    counter: LocalSize = field(kw_only=True)
+    trips: Expr = field(kw_only=True)
+    carries: int = field(kw_only=True)
+    scanned: int = field(default=0, kw_only=True)
+    count: Tensor | None = field(default=None, kw_only=True)
+    reverse: bool = field(default=False, kw_only=True)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.operands if self.count is None else (*self.operands, self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """The value that `inner`, a tensor of one block of `control`, had when the block ran.
+
+    Of a loop's first block: those at all values of the counter, along a leading axis. Unspecified
+    where the block did not run.
+    """
+
+    control: Control
+    block: int
+    inner: Tensor
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def shape(self) -> Shape:
+        own = self.inner.shape
+        return (dim_of(self.control.trips), *own) if isinstance(self.control, Loop) else own
+
+
+Op = Placeholder | Constant | Compute | Scatter | Scan | Control | Saved
 
 
 def dim_of(e: Expr) -> Dim:
@@ -189,6 +285,8 @@ class Tensor(Node):
     def name(self) -> str:
         if isinstance(self.op, Scan):
             return self.op.output_name(self.index)
+        if isinstance(self.op, Control):
+            return self.op.names[self.index]
         if isinstance(self.op, Compute) and n_outputs(self.op) > 1:
             return f"{self.op.name}.{self.index}"
         return self.op.name
@@ -323,6 +421,8 @@ def n_outputs(op: Op) -> int:
     """How many tensors the operation defines."""
     if isinstance(op, Compute):
         return len(op.bodies)
+    if isinstance(op, Control):
+        return len(op.names)
     return 3 * op.combiner.arity if isinstance(op, Scan) else 1
 
 
@@ -330,35 +430,21 @@ def outputs(op: Op) -> tuple[Tensor, ...]:
     """The tensors of an operation (always the same objects)."""
     if isinstance(op, Compute):
         return tuple([Tensor(op, n, op.shape, b.dtype) for n, b in enumerate(op.bodies)])
+    if isinstance(op, Control):
+        inside = op.results[: len(op.names)]
+        return tuple([Tensor(op, n, t.shape, t.dtype) for n, t in enumerate(inside)])
+    if isinstance(op, Saved):
+        return (Tensor(op, 0, op.shape, op.inner.dtype),)
     if isinstance(op, Scan):
-        m, rows = op.combiner.arity, op.rows
-        return tuple(
-            [
-                Tensor(op, kind * m + n, op.shape if kind < 2 else rows, c.dtype)
-                for kind in range(3)
-                for n, c in enumerate(op.combiner.identity)
-            ]
-        )
+        shapes = (op.shape, op.shape, op.rows)
+        pairs = [(shape, c.dtype) for shape in shapes for c in op.combiner.identity]
+        return tuple([Tensor(op, n, shape, dtype) for n, (shape, dtype) in enumerate(pairs)])
     return (Tensor(op, 0, op.shape, op.dtype),)
 
 
-def states_after(op: Scan) -> tuple[Tensor, ...]:
-    """The states that steps leave, one tensor per component."""
-    m = op.combiner.arity
-    return outputs(op)[m : 2 * m] if op.exclusive else outputs(op)[:m]
-
-
-def states_before(op: Scan) -> tuple[Tensor, ...]:
-    """The states that steps find."""
-    m = op.combiner.arity
-    return outputs(op)[:m] if op.exclusive else outputs(op)[m : 2 * m]
-
-
-def last_states(op: Scan) -> tuple[Tensor, ...]:
-    """The states after all steps, over the axes around them."""
-    return outputs(op)[2 * op.combiner.arity :]
-
-
-def scan_results(op: Scan) -> tuple[Tensor, ...]:
-    """What a scan is for: the states before its steps if it is exclusive, after them if not."""
-    return outputs(op)[: op.combiner.arity]
+def saved(control: Control, inner: Tensor, block: int = 0) -> Tensor:
+    """A tensor of one of the operation's blocks, seen from outside (always the same object)."""
+    key = (block, inner)
+    if key not in control.kept:
+        control.kept[key] = Saved(control, block, inner)
+    return outputs(control.kept[key])[0]

@@ -46,7 +46,17 @@ from tensorad.ir.order import params_in as params_in
 from tensorad.ir.order import postorder as postorder
 from tensorad.ir.order import reads as reads
 from tensorad.ir.order import sizes_in as sizes_in
-from tensorad.ir.tensor import Compute, Op, Placeholder, Scan, Scatter, Tensor, outputs
+from tensorad.ir.tensor import (
+    Compute,
+    Control,
+    Op,
+    Placeholder,
+    Saved,
+    Scan,
+    Scatter,
+    Tensor,
+    outputs,
+)
 from tensorad.process import memo
 
 Rule = Callable[[Expr], Expr | None]
@@ -324,11 +334,6 @@ def _as_axis(e: Expr) -> Axis:
     return e
 
 
-def any_node(root: Expr, test: Callable[[Expr], bool]) -> bool:
-    """Whether some node under `root` passes the test."""
-    return any(test(e) for e in postorder(root))
-
-
 def free_leaves(*roots: Expr) -> dict[Expr, None]:
     """Axes and parameters used under `roots` but not bound by a reduction inside them."""
     free: dict[Expr, dict[Expr, None]] = {}
@@ -404,6 +409,9 @@ def op_inputs(op: Op) -> tuple[Tensor, ...]:
         found: dict[Tensor, None] = {}
         if isinstance(op, Scatter) and op.init is not None:
             found[op.init] = None
+        if isinstance(op, (Control, Saved)):
+            before = op.inputs if isinstance(op, Control) else outputs(op.control)
+            found.update(dict.fromkeys(before))
         read_in = reads(*op_expressions(op), *loop_bounds(op))
         found.update(dict.fromkeys([r.tensor for r in read_in]))
         known = _inputs[op] = tuple(found)

@@ -38,6 +38,7 @@ from tensorad.ir.expr import (
     read,
     select,
 )
+from tensorad.ir.order import any_node
 from tensorad.ir.tensor import (
     Compute,
     Op,
@@ -48,7 +49,7 @@ from tensorad.ir.tensor import (
     dim_of,
     outputs,
 )
-from tensorad.ir.visit import any_node, placeholders, substitute
+from tensorad.ir.visit import placeholders, substitute
 from tensorad.simplify.zeros.lift import both, split_condition
 from tensorad.simplify.zeros.reduction_stages import is_read
 from tensorad.sparse.cells import elements

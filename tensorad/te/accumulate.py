@@ -14,6 +14,7 @@ from tensorad.ir.arrays.prefix import prefix_scan
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import Axis, Const, Expr, axis, cast
 from tensorad.ir.indexing import read_at
+from tensorad.ir.scan_outputs import scan_results
 from tensorad.ir.tensor import (
     Compute,
     Dim,
@@ -24,7 +25,6 @@ from tensorad.ir.tensor import (
     Update,
     format_shape,
     outputs,
-    scan_results,
 )
 from tensorad.simplify.bounds.reads import check_op
 from tensorad.te.arithmetic import check_arithmetic

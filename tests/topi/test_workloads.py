@@ -15,9 +15,9 @@ import tensorad as ta
 from tensorad import topi
 from tensorad.bound import bound
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, Select
+from tensorad.ir.order import any_node
 from tensorad.ir.tensor import Compute, Tensor
 from tensorad.ir.visit import (
-    any_node,
     op_expressions,
     postorder,
     reads,

@@ -11,7 +11,7 @@ from tensorad.ir.analysis.levels import FoldSite, Level, every_operand, loop_lev
 from tensorad.ir.analysis.points import count_points, possible
 from tensorad.ir.elementary.table import is_costly
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Reduce
-from tensorad.ir.tensor import Compute, Constant, Placeholder, Scan, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Scan, Scatter, Tensor
 from tensorad.ir.visit import needs, postorder, topological_ops
 
 Items = tuple[Expr, ...]
@@ -30,7 +30,7 @@ def products(
     counter = _Counter(sizes)
     before = dict.fromkeys(topological_ops(given))
     for op in topological_ops(tensors):
-        if op not in before and not isinstance(op, (Placeholder, Constant)):
+        if op not in before and isinstance(op, (Compute, Scatter, Scan)):
             counter.operation(op)
     return counter.total
 

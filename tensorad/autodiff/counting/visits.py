@@ -12,9 +12,7 @@ from tensorad.ir.analysis.sizes import elements_at
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import (
     Compute,
-    Constant,
     Op,
-    Placeholder,
     Scan,
     Scatter,
     Shape,
@@ -51,7 +49,7 @@ class Visits:
         for op in [op for op in ops if op not in (beside or {})]:
             if isinstance(op, Scatter) and not _goes_on(op, uses, kept):
                 self.boxes[op.shape] = self.boxes.get(op.shape, 0) + 1
-            if not isinstance(op, (Placeholder, Constant)):
+            if isinstance(op, (Compute, Scatter, Scan)):
                 form, _ = form_of(op)
                 nests, times = self.forms.get(form) or (_nests(op), 0)
                 self.forms[form] = nests, times + 1

@@ -27,14 +27,8 @@ from tensorad.ir.expr import (
     const,
     logical_and,
 )
-from tensorad.ir.tensor import (
-    Scan,
-    Tensor,
-    last_states,
-    outputs,
-    states_after,
-    states_before,
-)
+from tensorad.ir.scan_outputs import last_states, states_after, states_before
+from tensorad.ir.tensor import Scan, Tensor, outputs
 from tensorad.ir.visit import postorder, substitute_all
 
 Head = Callable[[Sequence[Expr]], Expr]

@@ -8,7 +8,8 @@ from weakref import WeakSet
 from tensorad.autodiff.local.linear import differentiate, merge_guards, times
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Axis, Expr, Param, cast, const, param, read, summed
-from tensorad.ir.tensor import Scan, dim_of, states_before
+from tensorad.ir.scan_outputs import states_before
+from tensorad.ir.tensor import Scan, dim_of
 from tensorad.ir.visit import fresh_axes, postorder, substitute_all
 from tensorad.simplify.zeros.lift import guarded
 

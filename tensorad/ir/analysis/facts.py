@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from tensorad.errors import DefinitionError
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import Call, Cast, Const, Expr, Select, Size
+from tensorad.ir.expr import Call, Cast, Const, Expr, LocalSize, Select, Size, call
+from tensorad.ir.order import sizes_in
 from tensorad.ir.visit import conjuncts, postorder
 
 _facts: dict[Expr, tuple[Size, ...]] = {}
@@ -52,10 +53,14 @@ def _sizes_of(fact: Expr) -> tuple[Size, ...]:
 
 
 def facts_about(sizes: Iterable[Expr]) -> tuple[Expr, ...]:
-    """The facts that mention one of the sizes, or a size linked to one by another fact."""
+    """The facts that mention one of the sizes, or a size linked to one by another fact.
+
+    Counters are below their extents.
+    """
     known = dict.fromkeys(sizes)
+    local = _local_facts(known)
     if not known or not _facts:
-        return ()
+        return local
     found: dict[Expr, None] = {}
     grew = True
     while grew:
@@ -65,7 +70,21 @@ def facts_about(sizes: Iterable[Expr]) -> tuple[Expr, ...]:
                 found[fact] = None
                 known.update(dict.fromkeys(mentioned))
                 grew = True
-    return tuple(f for f in _facts if f in found)
+    return (*local, *[f for f in _facts if f in found])
+
+
+def _local_facts(known: dict[Expr, None]) -> tuple[Expr, ...]:
+    """Counters are below their extents, whose sizes become known, too."""
+    found: list[Expr] = []
+    stack = list(known)
+    while stack:
+        e = stack.pop()
+        if isinstance(e, LocalSize) and e.extent is not None:
+            found.append(call("lt", e, e.extent))
+            more = [s for s in sizes_in(e.extent) if s not in known]
+            known.update(dict.fromkeys(more))
+            stack += more
+    return tuple(found)
 
 
 def forget_facts() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import read
-from tensorad.ir.tensor import Scan, Tensor, source_line
+from tensorad.ir.source import source_line
+from tensorad.ir.tensor import Scan, Tensor
 
 
 def prefix_scan(

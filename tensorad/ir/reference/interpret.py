@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorad.errors import BindError, BoundsError, DTypeError, InternalError, ShapeError
 from tensorad.ir.arrays.arguments import check_arrays, check_sizes, check_tensors
+from tensorad.ir.blocks import ops_between, saves_of
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, DType, wrap
 from tensorad.ir.expr import (
@@ -31,23 +32,24 @@ from tensorad.ir.expr import (
     reduce_expr,
     size_var,
 )
+from tensorad.ir.reference.control import Interpreter, run_control
+from tensorad.ir.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.tensor import (
     Compute,
     Constant,
+    Control,
     Op,
     Placeholder,
+    Saved,
     Scan,
     Scatter,
     Tensor,
     Update,
     dim_expr,
     format_shape,
-    last_states,
     outputs,
-    states_after,
-    states_before,
 )
-from tensorad.ir.visit import children, op_inputs
+from tensorad.ir.visit import children
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Scope = dict[Expr, Any]
@@ -92,10 +94,7 @@ def interpret(
     run = _Run(bind_sizes({t: np.shape(a) for t, a in bindings.items()}, check_sizes(sizes)))
     for t, a in bindings.items():
         run.arrays[t] = _bound_array(t, a, run)
-    for op in _needed_ops(roots, run.arrays):
-        for t, array in zip(outputs(op), run.run_op(op), strict=True):
-            run.arrays.setdefault(t, array)
-    results = [run.arrays[t].copy() for t in roots]
+    results = [a.copy() for a in run.run(roots)]
     return results[0] if isinstance(tensors, Tensor) else results
 
 
@@ -158,30 +157,22 @@ def storage_dtype(dtype: DType) -> type:
     return float if dtype.is_float else int
 
 
-def _needed_ops(roots: Sequence[Tensor], given: Mapping[Tensor, Array]) -> list[Op]:
-    """Operations to run, producers first; nothing behind a given tensor."""
-    done: dict[Op, None] = {}
-    entered: set[Op] = set()
-    stack = [t for t in reversed(roots) if t not in given]
-    while stack:
-        op = stack[-1].op
-        if op in done:
-            stack.pop()
-        elif op in entered:
-            done[op] = None
-            stack.pop()
-        else:
-            entered.add(op)
-            stack.extend([t for t in reversed(op_inputs(op)) if t not in given])
-    return list(done)
-
-
 class _Run:
     """Sizes and the arrays computed so far."""
 
     def __init__(self, sizes: Scope) -> None:
         self.sizes = sizes
         self.arrays: dict[Tensor, Array] = {}
+        self.kept: dict[Control, list[Saved]] = {}
+
+    def run(self, roots: Sequence[Tensor]) -> list[Array]:
+        """The elements of tensors, by those that are known."""
+        ops = ops_between(roots, self.arrays)
+        self.kept = saves_of(ops)
+        for op in ops:
+            for t, array in zip(outputs(op), self.run_op(op), strict=True):
+                self.arrays.setdefault(t, array)
+        return [self.arrays[t] for t in roots]
 
     def shape(self, t: Tensor | Op) -> tuple[int, ...]:
         return tuple([int(self.value(dim_expr(n), self.sizes)) for n in t.shape])
@@ -202,6 +193,14 @@ class _Run:
                 return [self.scatter(op)]
             case Scan():
                 return self.scan(op)
+            case Saved():
+                return [self.arrays[t] for t in outputs(op)]
+            case Control():
+                kept = self.kept.get(op, [])
+                found = run_control(op, self.arrays, kept, self.sizes, _INTERPRETER)
+                self.arrays.update(found)
+                return [found[t] for t in outputs(op)]
+        raise InternalError(f"{type(op).__name__} has no meaning")
 
     def compute(self, op: Compute) -> list[Array]:
         results: list[Array] = [np.empty(self.shape(op), storage_dtype(b.dtype)) for b in op.bodies]
@@ -425,3 +424,16 @@ _EXACT: Final[dict[str, Callable[..., Any]]] = {
     "or": lambda x, y: x or y, "not": operator.not_, "isnan": math.isnan,
     "isfinite": math.isfinite,
 }  # fmt: skip
+
+
+def _evaluate(tensors: Sequence[Tensor], given: dict[Tensor, Array], sizes: Scope) -> list[Array]:
+    run = _Run(dict(sizes))
+    run.arrays.update(given)
+    return run.run(tensors)
+
+
+_INTERPRETER: Final = Interpreter(
+    _evaluate,
+    unset=lambda t, sizes: _Run(sizes).unset(t),
+    value=lambda e, sizes: int(_Run(sizes).value(e, sizes)),
+)

@@ -31,6 +31,7 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.functions import Function, is_stop
+from tensorad.ir.scan_outputs import scan_results
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -41,7 +42,6 @@ from tensorad.ir.tensor import (
     Tensor,
     dim_expr,
     outputs,
-    scan_results,
 )
 from tensorad.ir.text.names import Names, TensorNames
 from tensorad.ir.visit import children, op_expressions, op_inputs, postorder

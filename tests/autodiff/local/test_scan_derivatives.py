@@ -10,7 +10,8 @@ from tensorad.ir.combiner import make_combiner
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import axis, const, read
 from tensorad.ir.reference.interpret import interpret
-from tensorad.ir.tensor import Scan, last_states, states_after, states_before
+from tensorad.ir.scan_outputs import last_states, states_after, states_before
+from tensorad.ir.tensor import Scan
 
 N = 4
 X = te.placeholder((N,), "float64", name="X")

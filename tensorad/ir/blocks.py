@@ -1,0 +1,113 @@
+"""Operations inside of blocks: which they are, what they read from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from tensorad.ir.expr import Axis, Expr, Size
+from tensorad.ir.order import sizes_in
+from tensorad.ir.tensor import (
+    Block,
+    Compute,
+    Constant,
+    Control,
+    Loop,
+    Op,
+    Saved,
+    Scan,
+    Scatter,
+    Tensor,
+    dim_expr,
+)
+from tensorad.ir.visit import op_expressions, op_inputs
+
+
+def ops_between(results: Iterable[Tensor], given: Collection[Tensor]) -> list[Op]:
+    """The operations that compute the results, producers first; nothing behind a given tensor."""
+    done: dict[Op, None] = {}
+    entered: set[Op] = set()
+    stack = [t for t in results if t not in given][::-1]
+    while stack:
+        op = stack[-1].op
+        if op in done:
+            stack.pop()
+        elif op in entered:
+            done[op] = None
+            stack.pop()
+        else:
+            entered.add(op)
+            stack.extend([t for t in reversed(op_inputs(op)) if t not in given])
+    return list(done)
+
+
+def block_ops(block: Block, extra: Sequence[Tensor] = ()) -> list[Op]:
+    """The operations of a block, and those that compute `extra` tensors of it, producers first."""
+    return ops_between((*block.results, *extra), dict.fromkeys(block.params))
+
+
+def op_sizes(op: Op) -> dict[Size, None]:
+    """The symbolic sizes that the operation's values rest on, those in its blocks included."""
+    found: dict[Size, None] = {}
+    stack: list[Op] = [op]
+    seen: dict[Op, None] = {}
+    while stack:
+        o = stack.pop()
+        if o in seen:
+            continue
+        seen[o] = None
+        roots = [*op_expressions(o), *_bounds(o)]
+        if isinstance(o, Control):
+            roots += [o.trips] if isinstance(o, Loop) else []
+            stack += [inner for b in o.blocks for inner in block_ops(b)]
+        elif isinstance(o, Saved):
+            stack += [
+                o.control,
+                *ops_between([o.inner], dict.fromkeys(o.control.blocks[o.block].params)),
+            ]
+            roots += map(dim_expr, o.shape)
+        else:
+            roots += map(dim_expr, o.shape)
+        found.update(dict.fromkeys(sizes_in(*roots)))
+    return found
+
+
+def _bounds(op: Op) -> list[Expr]:
+    axes: tuple[Axis, ...] = ()
+    if isinstance(op, (Compute, Scatter)):
+        axes = op.axes
+    elif isinstance(op, Scan):
+        axes = (*op.axes, *op.along)
+    return [b for a in axes for b in (a.lower, a.upper, a.step)]
+
+
+def captures(
+    results: Sequence[Tensor], params: Sequence[Tensor], is_inside: Callable[[Op], bool]
+) -> list[Tensor]:
+    """The tensors from outside that a block of these params and results reads, in order of use.
+
+    An operation is inside if one of its inputs is, or a parameter, or if `is_inside` says so.
+    Constants are everywhere.
+    """
+    own = dict.fromkeys(params)
+    inside: dict[Op, None] = {}
+    order = ops_between(results, own)
+    for op in order:
+        if is_inside(op) or any(t in own or t.op in inside for t in op_inputs(op)):
+            inside[op] = None
+    found: dict[Tensor, None] = {}
+    for op in order:
+        if op in inside:
+            found.update(dict.fromkeys(op_inputs(op)))
+    found.update(dict.fromkeys(results))
+    return [
+        t for t in found if t not in own and t.op not in inside and not isinstance(t.op, Constant)
+    ]
+
+
+def saves_of(ops: Iterable[Op]) -> dict[Control, list[Saved]]:
+    """What is read of the insides of operations with blocks, by operation."""
+    found: dict[Control, list[Saved]] = {}
+    for op in ops:
+        if isinstance(op, Saved):
+            found.setdefault(op.control, []).append(op)
+    return found
