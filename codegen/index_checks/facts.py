@@ -8,6 +8,7 @@ from functools import cache
 from math import isinf
 
 from tensorad.codegen.loops.index_ranges import Ranges
+from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import (
@@ -27,7 +28,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.expr import param as parameter
 from tensorad.ir.order import postorder_along
-from tensorad.ir.scan_outputs import last_states
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr, outputs
 from tensorad.ir.visit import (
     children,

@@ -9,6 +9,7 @@ from itertools import groupby
 from tensorad.codegen.loops.ir import Assign, Fold, If, Stmt, Store
 from tensorad.codegen.nest.folds import accumulators_for, lower_values
 from tensorad.ir.analysis.levels import split_condition
+from tensorad.ir.arrays.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.expr import (
     ONE,
     TRUE,
@@ -23,7 +24,6 @@ from tensorad.ir.expr import (
     read,
     sub,
 )
-from tensorad.ir.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.tensor import Scan, Scatter, Tensor, Update
 from tensorad.ir.visit import postorder, substitute, substitute_all
 

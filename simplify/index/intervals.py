@@ -23,18 +23,7 @@ from tensorad.ir.expr import (
     Size,
 )
 from tensorad.ir.order import reads
-from tensorad.ir.tensor import (
-    Compute,
-    Constant,
-    Control,
-    Op,
-    Placeholder,
-    Saved,
-    Scan,
-    Scatter,
-    Tensor,
-    outputs,
-)
+from tensorad.ir.tensor import Compute, Constant, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import children, op_expressions
 from tensorad.process import memo
 
@@ -376,7 +365,7 @@ def _op_intervals(op: Op) -> tuple[Interval, ...]:
         if op.dtype.is_float or op.array.size == 0:
             return (range_of(op.dtype),)
         return (Interval(int(op.array.min()), int(op.array.max())),)
-    if isinstance(op, (Placeholder, Control, Saved)):
+    if not isinstance(op, (Scan, Scatter)):
         return tuple([range_of(t.dtype) for t in outputs(op)])
     if isinstance(op, Scan):
         return _scan_intervals(op)

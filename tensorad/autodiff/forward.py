@@ -25,9 +25,9 @@ from tensorad.autodiff.provenance import remember_along
 from tensorad.autodiff.reverse import vjp, whole
 from tensorad.errors import GradError
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import Axis, Expr, Read, add, cast, const, read, reduce_expr, summed
-from tensorad.ir.scan_outputs import last_states
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, Update, outputs
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.progress import advance, expect, progress

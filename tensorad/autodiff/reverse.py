@@ -48,8 +48,8 @@ from tensorad.errors import GradError
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, read
-from tensorad.ir.scan_outputs import last_states
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect, progress

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from typing import Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -109,3 +110,9 @@ def convert_number(value: Number, dtype: DType) -> Number:
     if math.isinf(value):
         return dtype.lowest if value < 0 else dtype.highest
     return min(max(int(value), int(dtype.lowest)), int(dtype.highest))
+
+
+reduce_axes: Final[WeakValueDictionary[int, Axis]] = WeakValueDictionary()
+"""Axes made by `reduce_axis`: an error can tell them from the axes of another compute."""
+bound_axes: Final[WeakValueDictionary[int, Axis]] = WeakValueDictionary()
+"""Reduce axes that a compute binds already; another compute gets copies of them."""

@@ -59,7 +59,7 @@ class Compute:
     bodies: tuple[Expr, ...]
     source: str = field(default_factory=source_line)
     """"file:line" of the user's definition."""
-    born: int = field(default_factory=_births.__next__, kw_only=True, repr=False)
+    born: int = field(default_factory=_births.__next__, init=False, repr=False)
 
     @cached_property
     def shape(self) -> Shape:
@@ -90,7 +90,7 @@ class Scatter:
     combiner: Combiner
     init: Tensor | None = None
     source: str = field(default_factory=source_line)
-    born: int = field(default_factory=_births.__next__, kw_only=True, repr=False)
+    born: int = field(default_factory=_births.__next__, init=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class Scan:
     source: str = field(default_factory=source_line)
     cell: tuple[Expr, ...] | None = None
     target: Tensor | None = None
-    born: int = field(default_factory=_births.__next__, kw_only=True, repr=False)
+    born: int = field(default_factory=_births.__next__, init=False, repr=False)
 
     @property
     def scope(self) -> tuple[Axis, ...]:
@@ -167,10 +167,10 @@ class Control:
     operands: tuple[Tensor, ...]
     blocks: tuple[Block, ...]
     source: str = field(default_factory=source_line, kw_only=True)
-    born: int = field(default_factory=_births.__next__, kw_only=True, repr=False)
+    born: int = field(default_factory=_births.__next__, init=False, repr=False)
     """Later operations have larger numbers."""
-    kept: dict[tuple[int, Tensor], Saved] = field(default_factory=dict, init=False, repr=False)
-    """`saved` by block and tensor."""
+    kept: dict[tuple[Tensor, int], Saved] = field(default_factory=dict, init=False, repr=False)
+    """`saved`, by tensor and block."""
 
     @property
     def results(self) -> tuple[Tensor, ...]:
@@ -240,8 +240,8 @@ class Saved:
     """
 
     control: Control
-    block: int
     inner: Tensor
+    block: int
 
     @property
     def name(self) -> str:
@@ -444,7 +444,7 @@ def outputs(op: Op) -> tuple[Tensor, ...]:
 
 def saved(control: Control, inner: Tensor, block: int = 0) -> Tensor:
     """A tensor of one of the operation's blocks, seen from outside (always the same object)."""
-    key = (block, inner)
+    key = (inner, block)
     if key not in control.kept:
-        control.kept[key] = Saved(control, block, inner)
+        control.kept[key] = Saved(control, inner, block)
     return outputs(control.kept[key])[0]

@@ -11,10 +11,10 @@ from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import astype, compute_axes, same_dim
 from tensorad.ir.arrays.prefix import prefix_scan
+from tensorad.ir.arrays.scan_outputs import scan_results
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import Axis, Const, Expr, axis, cast
 from tensorad.ir.indexing import read_at
-from tensorad.ir.scan_outputs import scan_results
 from tensorad.ir.tensor import (
     Compute,
     Dim,

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from tensorad.errors import DefinitionError
-from tensorad.ir.axis_use import bound_axes, reduce_axes
 from tensorad.ir.expr import Axis, Expr, Param, Reduce, reduce_expr
+from tensorad.ir.leaves import bound_axes, reduce_axes
 from tensorad.ir.visit import (
     children,
     free_leaves,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 
 import tensorad as ta
+from tensorad.ir.analysis.blocks import captures, op_sizes, ops_between
 from tensorad.ir.analysis.facts import facts_about
-from tensorad.ir.blocks import captures, op_sizes, ops_between
 from tensorad.ir.expr import local_size
 from tensorad.ir.tensor import Block, Branch, FunctionCall, outputs, saved
-from tests.support.controls import cumulative, newton
+from tests.support.programs.loops import cumulative, newton
 
 
 def test_a_loop_runs_its_block_for_each_value_of_the_counter() -> None:
@@ -62,6 +64,16 @@ def test_a_call_evaluates_its_block_on_its_operands() -> None:
     y, z = outputs(op)
     found = ta.interpret([y, z], {x: [1.0, 2.0]})
     assert found[0].tolist() == [2.0, 3.0] and found[1].tolist() == [1.0, 2.0]
+
+
+def test_pickles_keep_loops() -> None:
+    x = ta.placeholder((5, 3), name="x")
+    total, loop = cumulative(x)
+    sums = saved(loop, loop.blocks[0].results[0])
+    total, sums, x = pickle.loads(pickle.dumps((total, sums, x)))
+    assert sums.op.control is total.op
+    a = np.arange(15.0).reshape(5, 3)
+    assert np.array_equal(ta.interpret(sums, {x: a}), a.cumsum(0))
 
 
 def test_counters_are_below_their_extents() -> None:

@@ -48,7 +48,7 @@ NOT_EMPTIED: Final = {
     "how something came about, or is used, which cannot be derived from it": {
         "tensorad/autodiff/counting/dense.py": "_jacobians",
         "tensorad/autodiff/provenance.py": "_derivations",
-        "tensorad/ir/axis_use.py": "reduce_axes bound_axes",
+        "tensorad/ir/leaves.py": "reduce_axes bound_axes",
         "simplify/formula/product_order.py": "_written",
     },
     "said by the user, or by modules when they are loaded": {

@@ -18,6 +18,7 @@ from tensorad.autodiff.local.steps import (
     plus,
     product_sum,
 )
+from tensorad.ir.arrays.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Axis,
@@ -27,7 +28,6 @@ from tensorad.ir.expr import (
     const,
     logical_and,
 )
-from tensorad.ir.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.tensor import Scan, Tensor, outputs
 from tensorad.ir.visit import postorder, substitute_all
 

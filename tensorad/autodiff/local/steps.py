@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
 from tensorad.autodiff.local.linear import differentiate, merge_guards, times
+from tensorad.ir.arrays.scan_outputs import states_before
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Axis, Expr, Param, cast, const, param, read, summed
-from tensorad.ir.scan_outputs import states_before
 from tensorad.ir.tensor import Scan, dim_of
 from tensorad.ir.visit import fresh_axes, postorder, substitute_all
 from tensorad.simplify.zeros.lift import guarded

@@ -10,8 +10,9 @@ from typing import Any, Final, overload
 import numpy as np
 
 from tensorad.errors import BindError, BoundsError, DTypeError, InternalError, ShapeError
+from tensorad.ir.analysis.blocks import ops_between, saves_of
 from tensorad.ir.arrays.arguments import check_arrays, check_sizes, check_tensors
-from tensorad.ir.blocks import ops_between, saves_of
+from tensorad.ir.arrays.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, DType, wrap
 from tensorad.ir.expr import (
@@ -33,7 +34,6 @@ from tensorad.ir.expr import (
     size_var,
 )
 from tensorad.ir.reference.control import Interpreter, run_control
-from tensorad.ir.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.tensor import (
     Compute,
     Constant,

@@ -16,10 +16,10 @@ from weakref import WeakValueDictionary
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir import leaves, nodes, references
 from tensorad.ir import tensor as tensors
-from tensorad.ir.axis_use import bound_axes, reduce_axes
 from tensorad.ir.combiner import BY_NAME, Combiner
 from tensorad.ir.elementary.table import FUNCTIONS
 from tensorad.ir.functions import Function, is_stop, stop_function
+from tensorad.ir.leaves import bound_axes, reduce_axes
 from tensorad.ir.node import Node, reduced_node
 
 _OPERATIONS: Final = (
@@ -30,11 +30,17 @@ _OPERATIONS: Final = (
     tensors.Update,
     tensors.Scatter,
     tensors.Scan,
+    tensors.Block,
+    tensors.FunctionCall,
+    tensors.Branch,
+    tensors.Loop,
+    tensors.Saved,
 )
 _NODES: Final = (
     nodes.Const,
     nodes.Axis,
     nodes.Size,
+    nodes.LocalSize,
     nodes.Param,
     references.Read,
     nodes.Call,
@@ -45,7 +51,8 @@ _NODES: Final = (
     tensors.Tensor,
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
-_Thing = Node | Combiner | Function | tensors.Op | tensors.Update
+_CONTROLS: Final = ("FunctionCall", "Branch", "Loop")
+_Thing = Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block
 
 
 class _Entry:
@@ -125,7 +132,7 @@ def _fields(thing: _Thing) -> tuple[Any, ...]:
         return () if is_stop(thing) else (thing.name, thing.params, thing.result)
     if isinstance(thing, Combiner) and _is_built_in(thing):
         return ()
-    return tuple([getattr(thing, f.name) for f in fields(thing)])
+    return tuple([getattr(thing, f.name) for f in fields(thing) if f.init])
 
 
 def _is_built_in(thing: Combiner) -> bool:
@@ -170,6 +177,10 @@ def _thing(kind: str, *given: Any) -> _Thing:
             return _axis(*given)
         case "Param":
             given = (*given, leaves.new_serial())
+        case "LocalSize":
+            return leaves.local_size(*given[2:])
+        case "Saved":
+            return tensors.saved(*given).op
         case "stop":
             return stop_function(*given)
         case "built in":
@@ -184,7 +195,12 @@ def _thing(kind: str, *given: Any) -> _Thing:
             )
         case "Constant":
             given[1].flags.writeable = False
-    made: _Thing = _CLASSES[kind](*given)
+    made: _Thing
+    if kind in _CONTROLS:
+        names = [f.name for f in fields(_CLASSES[kind]) if f.init]
+        made = _CLASSES[kind](**dict(zip(names, given, strict=True)))
+    else:
+        made = _CLASSES[kind](*given)
     return made
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tensorad.errors import InternalError
 from tensorad.ir import nodes, tensor
 from tensorad.ir.arrays.arguments import check_tensors
+from tensorad.ir.arrays.scan_outputs import scan_results
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import (
@@ -31,7 +32,6 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.functions import Function, is_stop
-from tensorad.ir.scan_outputs import scan_results
 from tensorad.ir.tensor import (
     Compute,
     Constant,

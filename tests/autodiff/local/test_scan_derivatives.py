@@ -6,11 +6,11 @@ import numpy as np
 
 from tensorad import te
 from tensorad.autodiff.local.scans import Heads, reverse_sweep, tangent_scan
+from tensorad.ir.arrays.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.combiner import make_combiner
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import axis, const, read
 from tensorad.ir.reference.interpret import interpret
-from tensorad.ir.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.tensor import Scan
 
 N = 4
