@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from tensorad.codegen.caches.prefetch_indirect import indirect_rows, with_indirect_prefetches
@@ -23,7 +24,8 @@ from tensorad.codegen.caches.prefetch_rows import (
 from tensorad.codegen.cost.memory_model import BYTES_PER_CYCLE, LINE, MAX_STRIDE
 from tensorad.codegen.cost.parallel_work import loop_work
 from tensorad.codegen.directives import Schedules
-from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store
+from tensorad.codegen.loops.ir import For, Kernel, Stmt, Store
+from tensorad.codegen.loops.rewrite import Around, Block, rewrite_blocks
 from tensorad.codegen.loops.vector_loops import is_vectorised
 from tensorad.codegen.loops.visit import expressions, statements
 from tensorad.codegen.nest.access import access
@@ -65,8 +67,9 @@ def with_cache_hints(kernel: Kernel, streamed: Sequence[Tensor], *, assume_large
     marks = _Marks(
         dict.fromkeys(streamed), dict.fromkeys(beyond_l2), dict.fromkeys((*beyond_l2, *unknown))
     )
+    body = rewrite_blocks(kernel.body, partial(_marked, marks=marks))
     unaliased_with = _aliasing_store(kernel, streamed)
-    return replace(kernel, body=_marked(kernel.body, marks), unaliased_with=unaliased_with)
+    return replace(kernel, body=body, unaliased_with=unaliased_with)
 
 
 def _aliasing_store(kernel: Kernel, streamed: Sequence[Tensor]) -> Tensor | None:
@@ -159,56 +162,45 @@ class _Marks:
     apart, lose nothing by what they could spare."""
 
 
-def _marked(
-    body: Sequence[Stmt],
-    marks: _Marks,
-    around: tuple[Axis, ...] = (),
-    in_vector_loop: bool = False,
-) -> tuple[Stmt, ...]:
-    """The statements with their loops' hints; `around` are the axes of the loops they stand in,
-    `in_vector_loop` whether one of these is vectorised."""
+def _marked(block: Block, around: Around, marks: _Marks) -> list[Stmt]:
+    """A block with its stores marked, and its loops with their hints."""
     streamed, beyond_l2 = marks.streamed, marks.beyond_l2
+    outer = tuple([c.axis for c in around.outer if isinstance(c, For)])
+    outer_axis = outer[-1] if outer else None
+    in_vector_loop = any(map(is_vectorised, around.outer))
     result: list[Stmt] = []
     beside = False
-    passes = sum([isinstance(s, For) and is_vectorised(s) for s in body])
-    for s in body:
-        if isinstance(s, For):
-            lanes = is_vectorised(s)
-            inner = replace(
-                s, body=_marked(s.body, marks, (*around, s.axis), in_vector_loop or lanes)
-            )
-            loads = lanes or (not in_vector_loop and is_plain(s))
-            large = {t: None for t in beyond_l2 if is_large(t)}
-            prefetches = next_iteration_prefetches(inner, large, around[-1] if around else None)
-            later_rows = row_prefetches(inner, beyond_l2, around) if passes > 1 else {}
-            beside = beside or bool(later_rows)
-            prefetches |= later_rows
-            near = {
-                t: None
-                for t in (beyond_l2 if lanes else marks.maybe_beyond_l2)
-                if t not in prefetches
-            }
-            loaded = row_preloads(inner, near, around) if loads else {}
-            result.extend([line for lines in loaded.values() for line in lines])
-            if lanes:
-                rest = {t: None for t in near if t not in loaded}
-                later = [line for lines in prefetches.values() for line in lines]
-                inner = replace(inner, body=(*later, *inner.body))
-                outer_axis = around[-1] if around else None
-                inner = replace(inner, prefetched=_prefetched(inner, rest, outer_axis, beside))
-                inner = with_row_prefetches(inner, marks.maybe_beyond_l2)
-                result.extend(_row_by_row(inner) if streamed else [inner])
-            else:
-                result.append(with_indirect_prefetches(inner, beyond_l2))
-        elif isinstance(s, If):
-            parts = (s.then, s.orelse)
-            then, orelse = (_marked(part, marks, around, in_vector_loop) for part in parts)
-            result.append(replace(s, then=then, orelse=orelse))
-        elif isinstance(s, Store) and all(t in streamed for t in s.tensors):
+    passes = sum(map(is_vectorised, block))
+    for s in block:
+        if isinstance(s, Store) and all(t in streamed for t in s.tensors):
             result.append(replace(s, streaming=True))
+            continue
+        inner = around.inside(s)
+        if not isinstance(inner, For):
+            result.append(inner)
+            continue
+        lanes = is_vectorised(inner)
+        loads = lanes or (not in_vector_loop and is_plain(inner))
+        large = {t: None for t in beyond_l2 if is_large(t)}
+        prefetches = next_iteration_prefetches(inner, large, outer_axis)
+        later_rows = row_prefetches(inner, beyond_l2, outer) if passes > 1 else {}
+        beside = beside or bool(later_rows)
+        prefetches |= later_rows
+        near = {
+            t: None for t in (beyond_l2 if lanes else marks.maybe_beyond_l2) if t not in prefetches
+        }
+        loaded = row_preloads(inner, near, outer) if loads else {}
+        result.extend([line for lines in loaded.values() for line in lines])
+        if lanes:
+            rest = {t: None for t in near if t not in loaded}
+            later = [line for lines in prefetches.values() for line in lines]
+            inner = replace(inner, body=(*later, *inner.body))
+            inner = replace(inner, prefetched=_prefetched(inner, rest, outer_axis, beside))
+            inner = with_row_prefetches(inner, marks.maybe_beyond_l2)
+            result.extend(_row_by_row(inner) if streamed else [inner])
         else:
-            result.append(s)
-    return tuple(result)
+            result.append(with_indirect_prefetches(inner, beyond_l2))
+    return result
 
 
 def _prefetched(

@@ -73,6 +73,8 @@ def _by_buffers(change: _Buffered, *, assume_large: bool = False) -> Callable[..
         if not v.waits or (assume_large and not v.assume_large):
             return v
         body, made = change(v.kernel.body, dict.fromkeys(v.streamed), v.kernel.scratch)
+        if body is v.kernel.body:
+            return v
         return replace(v, kernel=replace(v.kernel, body=body, scratch=(*v.kernel.scratch, *made)))
 
     return _each(run)

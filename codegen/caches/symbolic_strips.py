@@ -9,13 +9,12 @@ call's extents are too short for that, the loops run as they were. No value chan
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from tensorad.codegen.caches.misaligned_tiles import copied, may_be_copied
 from tensorad.codegen.cost.memory_model import LINE
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import For, Stmt, Store
-from tensorad.codegen.loops.rewrite import mapped
+from tensorad.codegen.loops.rewrite import Around, Block, mapped, rewrite_blocks
 from tensorad.codegen.loops.substitute import placed, where
 from tensorad.codegen.loops.vector_loops import is_vectorised, lanes_for
 from tensorad.codegen.nest.access import access
@@ -54,32 +53,29 @@ def with_symbolic_strips(
     Requires: loops as `schedule.emit` writes them, whole tiles first, then the rows left.
     """
     made: list[Tensor] = []
-    return _looked_into(body, streamed, made), made
 
+    def stripped(block: Block, around: Around) -> list[Stmt]:
+        result: list[Stmt] = []
+        left = [*block]
+        while left:
+            s = left.pop(0)
+            if not isinstance(s, For) or s.kind == "vector":
+                result.append(s)
+                continue
+            rows = _tile(s, streamed)
+            after = left[0] if rows and left and _goes_on(s, left[0]) else None
+            if not rows:
+                result.append(around.inside(s))
+            elif isinstance(after, For):
+                left.pop(0)
+                result.extend(_strips(s, rows, after, made))
+            elif isinstance(s.axis.upper, Const):
+                result.extend(_strips(s, rows, None, made))
+            else:
+                result.append(s)
+        return result
 
-def _looked_into(
-    body: Sequence[Stmt], streamed: Collection[Tensor], made: list[Tensor]
-) -> tuple[Stmt, ...]:
-    result: list[Stmt] = []
-    left = [*body]
-    while left:
-        s = left.pop(0)
-        if not isinstance(s, For) or s.kind == "vector":
-            result.append(s)
-            continue
-        rows = _tile(s, streamed)
-        if not rows:
-            result.append(replace(s, body=_looked_into(s.body, streamed, made)))
-            continue
-        after = left[0] if left and _goes_on(s, left[0]) else None
-        if isinstance(after, For):
-            left.pop(0)
-            result.extend(_strips(s, rows, after, made))
-        elif isinstance(s.axis.upper, Const):
-            result.extend(_strips(s, rows, None, made))
-        else:
-            result.append(s)
-    return tuple(result)
+    return rewrite_blocks(body, stripped), made
 
 
 def _tile(s: For, streamed: Collection[Tensor]) -> list[Store]:

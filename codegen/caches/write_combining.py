@@ -22,7 +22,7 @@ from tensorad.codegen.caches.prefetch_rows import digits, offset
 from tensorad.codegen.cost.memory_model import LINE
 from tensorad.codegen.loops.index_ranges import among, joined_digits
 from tensorad.codegen.loops.ir import Check, For, Stmt, Store
-from tensorad.codegen.loops.rewrite import rewrite, storing
+from tensorad.codegen.loops.rewrite import Around, Block, rewrite, rewrite_blocks, storing
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.loops.vector_loops import lanes_for
@@ -86,33 +86,32 @@ class Stretch:
 
 
 def with_write_combining(
-    body: Sequence[Stmt], streamed: Mapping[Tensor, None], scratch: Sequence[Tensor]
+    body: Sequence[Stmt], streamed: Collection[Tensor], scratch: Sequence[Tensor]
 ) -> tuple[tuple[Stmt, ...], list[Tensor]]:
     """The loops with such outputs stored in blocks, and the buffers."""
     made: list[Tensor] = []
-    return _looked_into(body, streamed, made, dict.fromkeys(scratch)), made
+    kept = dict.fromkeys(scratch)
+
+    def combined(block: Block, around: Around) -> list[Stmt]:
+        result: list[Stmt] = []
+        for s in block:
+            if not isinstance(s, For) or s.kind == "vector":
+                result.append(s)
+            elif not (found := _stretches(s, streamed)):
+                result.append(around.inside(s))
+            else:
+                first = result.pop() if result and _may_interleave(result[-1], s) else None
+                before = first if isinstance(first, For) else None
+                result.append(_in_blocks(s, found, made, before, kept))
+        return result
+
+    return rewrite_blocks(body, combined), made
 
 
-def _looked_into(
-    body: Sequence[Stmt],
-    streamed: Mapping[Tensor, None],
-    made: list[Tensor],
-    scratch: Collection[Tensor],
-) -> tuple[Stmt, ...]:
-    result: list[Stmt] = []
-    for s in body:
-        if not isinstance(s, For) or s.kind == "vector":
-            result.append(s)
-            continue
-        found = [x for x in (stretch(s, t) for t in streamed) if x is not None]
-        found = [x for x in found if _pays(s, x)]
-        if not found:
-            result.append(replace(s, body=_looked_into(s.body, streamed, made, scratch)))
-            continue
-        first = result.pop() if result and _may_interleave(result[-1], s) else None
-        before = first if isinstance(first, For) else None
-        result.append(_in_blocks(s, found, made, before, scratch))
-    return tuple(result)
+def _stretches(s: For, streamed: Collection[Tensor]) -> list[Stretch]:
+    """What each iteration stores of such outputs, where blocks pay."""
+    found = [x for x in (stretch(s, t) for t in streamed) if x is not None]
+    return [x for x in found if _pays(s, x)]
 
 
 def _may_interleave(first: Stmt, s: For) -> bool:

@@ -1,9 +1,10 @@
-"""The one rewriter of loop programs: inner statements first, expressions by one image."""
+"""The one rewriter of loop programs: `rewrite` takes inner statements first, and expressions by one
+image; `rewrite_blocks` takes whole blocks, outer ones first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import TypeVar
 from typing import cast as static_cast
@@ -20,6 +21,30 @@ Rule = Callable[[Stmt], Stmt | Sequence[Stmt] | None]
 Image = Callable[[Expr], Expr]
 """What takes the place of a whole expression."""
 _S = TypeVar("_S", bound=Stmt)
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """Where a block stands.
+
+    Attributes:
+        outer: the loops and branches around it, as they were, outermost first.
+        rule: what the blocks inside of it are rewritten by.
+    """
+
+    outer: tuple[For | If, ...]
+    rule: BlockRule
+
+    def inside(self, s: _S) -> _S:
+        """A statement of the block with the blocks in it rewritten."""
+        if not isinstance(s, (For, If)):
+            return s
+        deeper = Around((*self.outer, s), self.rule)
+        return _over(s, lambda block: _same_or(block, self.rule(block, deeper)))
+
+
+BlockRule = Callable[[Block, Around], Sequence[Stmt]]
+"""What stands in the place of a block; by `Around.inside` it is looked into."""
 
 
 def rewrite(
@@ -40,6 +65,20 @@ def rewrite(
             made.extend(found)
         else:
             made.append(s if found is None else found)
+    return _same_or(body, made)
+
+
+def rewrite_blocks(body: Sequence[Stmt], rule: BlockRule) -> Block:
+    """The statements as a rule makes them of each block, outer blocks first.
+
+    A rule sees neighbours together and the loops around them, and says which statements are
+    looked into. What does not change is returned as it is.
+    """
+    return _same_or(body, rule(tuple(body), Around((), rule)))
+
+
+def _same_or(body: Sequence[Stmt], made: Sequence[Stmt]) -> Block:
+    """What is made of a block; the block itself where nothing changed."""
     same = isinstance(body, tuple) and len(made) == len(body) and all(map(is_, made, body))
     return body if same else tuple(made)  # type: ignore[return-value]  # a tuple if the same
 
@@ -80,34 +119,36 @@ def storing(s: Store, kept: Callable[[Tensor], bool]) -> list[Store]:
 
 def _inside(s: Stmt, rule: Rule | None, image: Image | None) -> Stmt:
     """The statement over changed blocks and expressions."""
+    if image is None:
+        return _over(s, lambda block: rewrite(block, rule))
     match s:  # the most frequent first
         case Fold() | Assign():
-            return s if image is None else _with(s, values=_images(s.values, image))
+            return _with(s, values=_images(s.values, image))
         case Store():
-            if image is None:
-                return s
             return _with(s, indices=_images(s.indices, image), values=_images(s.values, image))
         case For():
             return _loop(s, rule, image)
         case If():
-            cond = s.cond if image is None else image(s.cond)
-            then, orelse = (rewrite(part, rule, image) for part in (s.then, s.orelse))
-            return _with(s, cond=cond, then=then, orelse=orelse)
+            s = _over(s, lambda block: rewrite(block, rule, image))
+            return _with(s, cond=image(s.cond))
         case Check():
-            if image is None:
-                return s
             looked_at = None if s.looked_at is None else image(s.looked_at)
             return _with(s, read=image(s.read), extent=image(s.extent), looked_at=looked_at)
         case Prefetch():
-            return s if image is None else _with(s, indices=_images(s.indices, image))
+            return _with(s, indices=_images(s.indices, image))
         case Visit():
             return s
     raise InternalError(f"unknown statement {type(s).__name__}")
 
 
-def _loop(s: For, rule: Rule | None, image: Image | None) -> For:
-    if image is None:
-        return _with(s, body=rewrite(s.body, rule))
+def _over(s: _S, change: Callable[[Block], Block]) -> _S:
+    """The statement over changed blocks."""
+    if isinstance(s, For):
+        return _with(s, body=change(s.body))
+    return _with(s, then=change(s.then), orelse=change(s.orelse)) if isinstance(s, If) else s
+
+
+def _loop(s: For, rule: Rule | None, image: Image) -> For:
     own = renewed(s.axis, image)
     within = None if s.within is None else renewed(s.within, image)
     work = None if s.work is None else image(s.work)

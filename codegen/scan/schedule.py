@@ -13,10 +13,11 @@ from typing import Final
 from tensorad.codegen.cost.cache_traffic import extent_product
 from tensorad.codegen.directives import Choices, may_vectorise
 from tensorad.codegen.loops.index_ranges import substitutor
-from tensorad.codegen.loops.ir import Assign, Fold, For, If, Kernel, LoopKind, Stmt
+from tensorad.codegen.loops.ir import Assign, Fold, For, Kernel, LoopKind, Stmt
 from tensorad.codegen.loops.relocate import Place, moved
-from tensorad.codegen.loops.rewrite import rewrite, serial
+from tensorad.codegen.loops.rewrite import Around, Block, rewrite, rewrite_blocks, serial
 from tensorad.codegen.loops.scratch import buffer
+from tensorad.codegen.loops.visit import inside
 from tensorad.codegen.scan.parts import ScanParts, scan_parts
 from tensorad.codegen.scan.scatter import STRIP, free_loops, wants_threads
 from tensorad.codegen.scan.vector_blocks import block_loops, rest_rows, takes_blocks
@@ -220,17 +221,19 @@ def _at(rows: Rows, axes: Sequence[Axis], where: Sequence[Expr]) -> tuple[Stmt, 
     return moved(tuple(made), places)
 
 
-def side_by_side(body: Sequence[Stmt], copies: Sequence[Copy]) -> list[Stmt]:
+def side_by_side(body: Sequence[Stmt], copies: Sequence[Copy]) -> Block:
     """Every statement for all copies in turn, inside of the loops they share."""
-    result: list[Stmt] = []
-    for s in body:
-        if isinstance(s, For):
-            result.append(replace(s, body=tuple(side_by_side(s.body, copies))))
-        elif isinstance(s, If) and any(isinstance(x, For) for x in s.then):
-            result.append(If(s.cond, tuple(side_by_side(s.then, copies))))  # no row decides it
-        else:
-            result.extend([made for c in copies for made in copied(s, c)])
-    return result
+
+    def repeated(block: Block, around: Around) -> list[Stmt]:
+        result: list[Stmt] = []
+        for s in block:
+            if isinstance(s, For) or any(isinstance(x, For) for x in inside(s)):
+                result.append(around.inside(s))  # no row decides it
+            else:
+                result.extend([made for c in copies for made in copied(s, c)])
+        return result
+
+    return rewrite_blocks(body, repeated)
 
 
 def copied(s: Stmt, copy: Copy) -> tuple[Stmt, ...]:

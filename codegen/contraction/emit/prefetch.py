@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Final
 
@@ -18,6 +19,7 @@ from tensorad.codegen.contraction.recognise import is_symbolic
 from tensorad.codegen.cost.memory_model import PREFETCH_DISTANCE
 from tensorad.codegen.loops.index_ranges import substitutor
 from tensorad.codegen.loops.ir import For, Prefetch, Stmt
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.vector_loops import is_vectorised
 from tensorad.codegen.loops.visit import all_expressions
 from tensorad.codegen.nest.access import access
@@ -187,21 +189,22 @@ def with_packing_prefetches(loops: Sequence[Stmt], lanes: int) -> tuple[Stmt, ..
             rows that no index from data names.
         lanes: elements of a piece, less than a page.
     """
-    return tuple([_with_prefetches(s, s.axis, lanes) if isinstance(s, For) else s for s in loops])
+    return tuple([c for s in loops for c in rewrite((s,), partial(_packing, steps=s, lanes=lanes))])
 
 
-def _with_prefetches(s: For, step: Axis, lanes: int) -> For:
-    if not is_vectorised(s):
-        body = [_with_prefetches(c, step, lanes) if isinstance(c, For) else c for c in s.body]
-        return replace(s, body=tuple(body))
+def _packing(s: Stmt, steps: Stmt, lanes: int) -> For | None:
+    """A vector loop with prefetches of what it reads in later steps of a loop around it."""
+    if not (isinstance(s, For) and isinstance(steps, For) and is_vectorised(s)):
+        return None
     found: list[Prefetch] = []
     for e in reads(*all_expressions(s.body)):
         piece = lanes * e.tensor.dtype.size_bytes
         if (fixed_bytes(e.tensor) or LARGE) > machine.current().l2 // BESIDE:
-            later = substitutor({step: add(step, int_const(PREFETCH_DISTANCE // piece))})
+            further = add(steps.axis, int_const(PREFETCH_DISTANCE // piece))
+            later = substitutor({steps.axis: further})
             count = s.axis.extent or lanes
             found.append(Prefetch(e.tensor, tuple([later(i) for i in e.indices]), count))
-    return replace(s, body=(*found, *s.body))
+    return replace(s, body=(*found, *s.body)) if found else None
 
 
 def column_prefetches(b: Blocking, value: Expr, rows: int) -> tuple[Prefetch, ...]:

@@ -19,6 +19,7 @@ from tensorad.codegen.caches.prefetch_indirect import indirect_rows, with_indire
 from tensorad.codegen.caches.prefetch_next_row import with_next_row_prefetches
 from tensorad.codegen.caches.symbolic_strips import with_symbolic_strips
 from tensorad.codegen.caches.unread_scratch import without_unread_scratch
+from tensorad.codegen.caches.write_combining import with_write_combining
 from tensorad.codegen.directives import Choices, Schedules
 from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Store
 from tensorad.codegen.loops.visit import statements
@@ -210,7 +211,18 @@ def test_tiles_across_symbolic_rows_take_strips(streams: bool) -> None:
     with described(TINY):
         (k,) = fused([y], [SYMBOLIC])
         body, buffers = with_symbolic_strips(k.body, [y] if streams else [])
-    assert (len(loops_in(body)) > len(loops_in(k.body))) == streams
+    assert (len(loops_in(body)) > len(loops_in(k.body))) == streams == (body is not k.body)
     made = replace(k, body=body, scratch=(*k.scratch, *buffers))
     for sizes in ({"n": 5, "m": 7}, {"n": 48, "m": 64}):
         check_same(k, made, sizes)
+
+
+def test_short_rows_are_combined_where_they_stream() -> None:
+    i, j = axis("i", 0, 64), axis("j", 0, 60)
+    x, y = te.placeholder((64, 60), name="X"), te.placeholder((64, 60), name="Y")
+    rows = (For(i, (For(j, (Store((y,), (i, j), (read(x, (i, j)),)),), "vector"),)),)
+    assert with_write_combining(rows, {}, ()) == (rows, [])
+    assert with_write_combining(rows, {}, ())[0] is rows
+    made, buffers = with_write_combining(rows, {y: None}, ())
+    assert len(buffers) == 1
+    check_same(kernel_of(rows, [y]), kernel_of(made, [y], buffers), None, x)

@@ -9,7 +9,14 @@ from typing import get_args
 import pytest
 
 from tensorad.codegen.loops.ir import Assign, Fold, For, If, Prefetch, Stmt, Store, Visit
-from tensorad.codegen.loops.rewrite import each_once, rewrite, storing
+from tensorad.codegen.loops.rewrite import (
+    Around,
+    Block,
+    each_once,
+    rewrite,
+    rewrite_blocks,
+    storing,
+)
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.loops.visit import statements
 from tensorad.ir.combiner import sum_combiner
@@ -120,6 +127,38 @@ def test_a_rule_sees_what_its_statement_has_become() -> None:
     assert rewrite((For(i, (SET,)),), rule, rewriter(renamed)) == ()
     assert isinstance(seen[0], Assign) and seen[0].values == (Y,)
     assert isinstance(seen[1], For) and seen[1].body == ()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_blocks_are_rewritten_from_the_outside_in(kind: type) -> None:
+    s, seen = sample(kind), list[tuple[Block, tuple[Stmt, ...]]]()
+
+    def rule(block: Block, around: Around) -> list[Stmt]:
+        seen.append((block, around.outer))
+        return [around.inside(c) for c in block]
+
+    body = (s, Visit())
+    assert rewrite_blocks(body, rule) is body
+    blocks = [getattr(s, f.name) for f in fields(s) if getattr(s, f.name) is BLOCK]
+    assert seen == [(body, ()), *[(b, (s,)) for b in blocks]]
+
+
+def test_a_rule_of_blocks_joins_neighbours_and_says_what_is_looked_into() -> None:
+    i, j = axis("i", 0, 8), axis("j", 0, 8)
+    pair = (For(i, (SET,)), For(j, (Visit(),)))
+    left_alone, other = For(i, pair, "vector"), For(j, pair)
+
+    def joined(block: Block, around: Around) -> list[Stmt]:
+        if block is pair:
+            return [For(i, (*pair[0].body, *pair[1].body))]
+        return [s if s is left_alone else around.inside(s) for s in block]
+
+    first, second = rewrite_blocks((left_alone, other), joined)
+    assert first is left_alone
+    assert isinstance(second, For) and second.axis is j
+    (both,) = second.body
+    assert isinstance(both, For) and both.axis is i
+    assert both.body == (SET, *pair[1].body)
 
 
 def test_shared_expressions_are_rewritten_once() -> None:

@@ -10,11 +10,13 @@ import pytest
 import tensorad as ta
 from tensorad import te
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import Fold, For
+from tensorad.codegen.loops.ir import Fold, For, If, Store
 from tensorad.codegen.loops.kernel_key import kernel_key
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.kernel_cache import kernel_text
+from tensorad.codegen.scan.schedule import side_by_side
+from tensorad.ir.expr import axis, const, int_const, read, size_var
 from tensorad.ir.tensor import Tensor
 from tests.codegen.schedule.test_schedule import loops
 
@@ -26,6 +28,21 @@ def product_gradient(n: int, m: int) -> tuple[Tensor, list[Tensor]]:
     y = te.compute((n,), lambda i: te.prod(x[i, k], axis=k), "Y")
     (dx,) = ta.vjp(y, [x], h)
     return dx, [x, h]
+
+
+def test_rows_are_repeated_inside_of_loops_and_on_both_sides_of_branches() -> None:
+    x, y = te.placeholder((4, 8), name="X"), te.placeholder((4, 8), name="Y")
+    row, i = axis("r", 0, 4), axis("i", 0, 8)
+    copied = Store((y,), (row, i), (read(x, (row, i)),))
+    cleared = Store((y,), (row, int_const(0)), (const(0.0, y.dtype),))
+    branch = If(size_var("n") > 3, (For(i, (copied,)),), (cleared,))
+    (made,) = side_by_side((branch,), [{row: int_const(0)}, {row: int_const(1)}])
+    assert isinstance(made, If) and made.cond is branch.cond
+    (loop,) = made.then
+    assert isinstance(loop, For) and loop.axis is i
+    for block, column in ((loop.body, i), (made.orelse, int_const(0))):
+        stored = [s.indices for s in block if isinstance(s, Store)]
+        assert stored == [(int_const(0), column), (int_const(1), column)]
 
 
 def test_the_scan_backwards_follows_its_states_in_cache() -> None:
