@@ -21,6 +21,7 @@ from tensorad.codegen.fusion.items import Item
 from tensorad.codegen.fusion.steps import item_step
 from tensorad.codegen.in_place_scatters import Lowering
 from tensorad.codegen.loops.ir import For, Kernel, LoopProgram, Stmt, Store
+from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.substitute import placed
 from tensorad.codegen.lower import PROGRAM_PASSES, RESULT_PASSES
 from tensorad.codegen.nest.ir import substitute_nest
@@ -88,15 +89,10 @@ def _with_bodies(
 
 
 def _plus_one(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    made: list[Stmt] = []
-    for s in body:
-        if isinstance(s, For):
-            made.append(replace(s, body=_plus_one(s.body)))
-        elif isinstance(s, Store):
-            made.append(replace(s, values=tuple([_plus(v) for v in s.values])))
-        else:
-            made.append(s)
-    return tuple(made)
+    def more(s: Stmt) -> Store | None:
+        return replace(s, values=tuple(map(_plus, s.values))) if isinstance(s, Store) else None
+
+    return rewrite(body, more)
 
 
 def _without_turns(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
