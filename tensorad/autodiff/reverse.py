@@ -359,7 +359,8 @@ class Sweep:
                 heads.update(self._fold_heads(made, e, beside))
                 done.update(dict.fromkeys([made[n] for n in beside.values()]))
                 for term in adjoint_terms(op, e, heads, self._wanted):
-                    self._push(term.read.tensor, whole_contribution(op, term))
+                    made_of = whole_contribution(op, term, [*heads.values()])
+                    self._push(term.read.tensor, made_of)
         return done
 
     def _fold_heads(

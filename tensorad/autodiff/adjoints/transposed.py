@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, Contribution
+from tensorad.autodiff.adjoints.switched import may_be_infinite, product, switched_on
 from tensorad.autodiff.local.linear import Term, times
 from tensorad.autodiff.local.scans import Head as ScanHead
-from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, cast, logical_and
+from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, cast, logical_and, logical_or
 from tensorad.ir.order import AXIS, READ, REDUCE, occurs
 from tensorad.ir.tensor import Compute, Tensor
 
@@ -17,8 +18,7 @@ def contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
     coefficient = term.coefficient
 
     def weight(batch: Sequence[Expr]) -> Expr:
-        head = cast(adjoint.at((*batch, *op.axes)), coefficient.dtype)
-        return times(head, coefficient)
+        return product(adjoint, (*batch, *op.axes), coefficient)
 
     axes = (*op.axes, *term.axes)
     summed = term.axes or not _covers(term.read.indices, op.axes)
@@ -43,12 +43,15 @@ def received(
     return Contribution(axes, condition, t.read.indices, weight, whole)
 
 
-def whole_contribution(op: Compute, term: Term) -> Contribution:
-    """A term whose coefficient is the whole adjoint of its read."""
+def whole_contribution(op: Compute, term: Term, heads: Sequence[Adjoint]) -> Contribution:
+    """A term whose coefficient is the whole adjoint of its read, made of several heads."""
     axes = (*op.axes, *term.axes)
     where = (axes, term.condition, term.read.indices)
-    direct = whole_contribution(op, term.at_winner) if term.at_winner else None
-    return Contribution(*where, lambda _: term.coefficient, term.guard, direct)
+    direct = whole_contribution(op, term.at_winner, heads) if term.at_winner else None
+    guard = term.guard
+    if may_be_infinite(term.coefficient):
+        guard = logical_and(guard, logical_or(*[switched_on(h, op.axes) for h in heads]))
+    return Contribution(*where, lambda _: term.coefficient, guard, direct)
 
 
 def pointwise(op: Compute, terms: Sequence[Term]) -> bool:

@@ -14,7 +14,8 @@ from typing import Final
 from tensorad.autodiff.adjoints.adjoint import Adjoint, Target
 from tensorad.autodiff.adjoints.contributions import Contribution, gather_is_cheaper, grouped
 from tensorad.autodiff.adjoints.gathers import gather_all
-from tensorad.autodiff.local.linear import Term, times
+from tensorad.autodiff.adjoints.switched import product
+from tensorad.autodiff.local.linear import Term
 from tensorad.ir.analysis.points import depends_on_data, possible
 from tensorad.ir.expr import ONE, TRUE, Axis, Expr, cast, read
 from tensorad.ir.tensor import Compute, outputs
@@ -59,10 +60,8 @@ def with_stored_weights(
     """
     if len(terms) < 2 or any(t.axes or t.condition is not TRUE for t in terms):
         return adjoint, list(terms)
-    head = _formula(adjoint, kept).at(op.axes)
-    bodies = [
-        guarded(t.guard, times(cast(head, t.coefficient.dtype), t.coefficient)) for t in terms
-    ]
+    head = _formula(adjoint, kept)
+    bodies = [guarded(t.guard, product(head, op.axes, t.coefficient)) for t in terms]
     axes, copies = copy_bodies(op.axes, bodies)
     tensors = outputs(Compute(name, axes, copies))
     stored = [

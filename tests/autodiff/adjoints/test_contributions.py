@@ -173,7 +173,7 @@ def test_reads_become_contributions() -> None:
     x = axis("x", 0, 4)
     expected = [sum(HEAD[n] * HEAD[(m - n) % 4] for n in range(4)) for m in range(4)]
     np.testing.assert_array_equal(value(gather(c, (x,), 0), x), expected)
-    whole = whole_contribution(op_of(summed), inner)
+    whole = whole_contribution(op_of(summed), inner, [head])
     assert whole.weight(()) is inner.coefficient
     assert whole.sparse is None
 
