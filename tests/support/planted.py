@@ -221,25 +221,25 @@ def planted(p: Pass[Any, Any], mistake: Mistake) -> Iterator[None]:
         object.__setattr__(p, "run", right)
 
 
-X = ta.placeholder((9, 12), "float64", name="X")
+X = ta.placeholder((6, 9), "float64", name="X")
 W = ta.placeholder((4,), "float64", name="W")
-H = ta.placeholder((9, 9), "float64", name="H")
+H = ta.placeholder((6, 6), "float64", name="H")
 
 
 def windows() -> Tensor:
     """Y[i, j] = the sum of X[i, j + k]*W[k]."""
     k = ta.reduce_axis(4, name="k")
-    return ta.compute((9, 9), lambda i, j: ta.sum(X[i, j + k] * W[k], axis=k), name="Y")
+    return ta.compute((6, 6), lambda i, j: ta.sum(X[i, j + k] * W[k], axis=k), name="Y")
 
 
 def picked() -> Tensor:
     """T[i] = the sum of X[k, m] where k == i and m == i, left to its one point."""
-    k, m = ta.reduce_axis(9, name="k"), ta.reduce_axis(9, name="m")
+    k, m = ta.reduce_axis(6, name="k"), ta.reduce_axis(6, name="m")
 
     def term(i: Expr) -> Expr:
         return ta.sum(ta.select((k == i) & (m == i), X[k, m], 0.0), axis=[k, m])
 
-    return ta.OptimizeAndLiftNonzeronessConditions(ta.compute((9,), term, name="T"))
+    return ta.OptimizeAndLiftNonzeronessConditions(ta.compute((6,), term, name="T"))
 
 
 class Program:
