@@ -113,13 +113,13 @@ def test_streams_that_are_no_files_get_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_a_flag_turns_it_off() -> None:
-    assert shown(0.6, {"TENSORAD_PROGRESS": "0"}) == ""
+    assert shown(0.45, {"TENSORAD_PROGRESS": "0"}) == ""
 
 
 @pytest.mark.slow
 def test_files_get_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SLOW, "0.6"], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", SLOW, "0.45"], capture_output=True, text=True, check=True,
         env={**os.environ, "TENSORAD_DEBUG": ""},
     )  # fmt: skip
     assert done.stdout == done.stderr == ""
