@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from tensorad import config
 from tensorad.codegen.caches.kernel_order import in_peak_memory_order
 from tensorad.codegen.caches.kernel_passes import finished_kernel
+from tensorad.codegen.control.lower_control import copy_of, has_control, lower_tree
 from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.fusion.fusion_passes import fuse_units
 from tensorad.codegen.in_place_scatters import Lowering, Unit, join
@@ -22,8 +24,7 @@ from tensorad.codegen.plain_loops import plain_kernels
 from tensorad.codegen.unit_passes import CHECK_INDICES, PLAIN_PASSES, UNIT_PASSES, UNITS
 from tensorad.errors import BuildError
 from tensorad.ir.analysis.decisions import is_listening
-from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.expr import Axis, Reduce, const, read
+from tensorad.ir.expr import Axis, Reduce, const
 from tensorad.ir.functions import without_functions
 from tensorad.ir.reference.forms import TENSORS
 from tensorad.ir.tensor import (
@@ -34,9 +35,6 @@ from tensorad.ir.tensor import (
     Scan,
     Scatter,
     Tensor,
-)
-from tensorad.ir.tensor import (
-    outputs as outputs_of,
 )
 from tensorad.ir.visit import op_expressions, op_inputs, postorder, topological_ops
 from tensorad.passes import Form, Pass, run_passes
@@ -91,8 +89,26 @@ def lower_program(
         BuildError: an output needs a placeholder that is not an input, or the choices name what
             is not there or cannot be.
     """
-    chosen = schedules(choices)
-    lowering = Lowering(tuple(inputs), tuple(_separate_outputs(outputs, inputs)), chosen)
+    wanted = _separate_outputs(outputs, inputs)
+    run = partial(
+        _lower_formulas, schedule=schedule, assume_in_bounds=assume_in_bounds,
+        chosen=schedules(choices), made=made,
+    )  # fmt: skip
+    if not has_control(wanted, dict.fromkeys(inputs)):
+        return run(wanted, inputs)
+    results, nodes = lower_tree(wanted, inputs, run)
+    program = LoopProgram(tuple(inputs), results, nodes)
+    if config.current().debug:
+        _inspect(program, config.current().debug)
+    return program
+
+
+def _lower_formulas(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], *, schedule: bool,
+    assume_in_bounds: bool, chosen: Schedules, made: Callable[[Kernel], None] | None,
+) -> LoopProgram:  # fmt: skip
+    """The kernels of a program without control operations."""
+    lowering = Lowering(tuple(inputs), tuple(outputs), chosen)
     if schedule:
         results = run_passes(RESULT_PASSES, lowering, lowering.wanted, _RESULTS)
         lowering = replace(lowering, wanted=tuple(results))
@@ -166,12 +182,6 @@ def _separate_outputs(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> li
         result.append(copy_of(t) if is_leaf or t in taken else t)
         taken[t] = None
     return result
-
-
-def copy_of(t: Tensor) -> Tensor:
-    """A compute of the same elements."""
-    axes = compute_axes(t.shape)
-    return outputs_of(Compute(t.name, axes, (read(t, axes),), ""))[0]
 
 
 def needed_ops(

@@ -30,7 +30,7 @@ def in_peak_memory_order(program: LoopProgram) -> LoopProgram:
     order = graph.order()
     if graph.peak(order) >= graph.peak(range(len(program.kernels))):
         return program
-    return replace(program, kernels=tuple([program.kernels[n] for n in order]))
+    return replace(program, nodes=tuple([program.kernels[n] for n in order]))
 
 
 class _Graph:

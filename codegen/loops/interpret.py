@@ -11,12 +11,17 @@ import numpy as np
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
+    Choose,
     Fold,
     For,
     If,
     Kernel,
     LoopProgram,
+    Node,
+    Place,
     Prefetch,
+    Repeat,
+    Reserve,
     Stmt,
     Store,
     Visit,
@@ -82,8 +87,7 @@ def _run(
     run.scalars.update({size_var(n): v for n, v in sizes.items()})
     for t, a in arrays.items():
         run.buffers[t] = np.array(a, dtype=storage_dtype(t.dtype))
-    for kernel in program.kernels:
-        run.kernel(kernel)
+    run.nodes(program.nodes)
     return run
 
 
@@ -114,6 +118,8 @@ class _Run:
         self.checks = 0
         self.eager = False
         self.scratch: tuple[Tensor, ...] = ()
+        self.placed: dict[Tensor, None] = {}
+        """Tensors whose memory is another one's."""
 
     def buffer(self, t: Tensor) -> Array:
         found = self.buffers.get(t)
@@ -124,9 +130,59 @@ class _Run:
             raise InternalError(f"{t.name} is read before it is written")
         return found
 
+    def nodes(self, nodes: Sequence[Node]) -> None:
+        for n in nodes:
+            if isinstance(n, Kernel):
+                self.kernel(n)
+            elif isinstance(n, Place):
+                if n.source not in self.buffers and not isinstance(n.source.op, Constant):
+                    self.clear([n.source])
+                whole = self.buffer(n.source)
+                self.placed[n.tensor] = None
+                self.buffers[n.tensor] = whole if n.row is None else whole[self.scalars[n.row], ...]
+            elif isinstance(n, Reserve):
+                self.clear([n.tensor])
+            elif isinstance(n, Choose):
+                self.nodes(n.arms[int(self.buffer(n.index))])
+            else:
+                self.repeat(n)
+
+    def repeat(self, n: Repeat) -> None:
+        """Stores have no rows yet where the number of iterations is not known: they grow."""
+        known = n.count is not None
+        count = max(int(self.buffer(n.count)), 0) if n.count is not None else 0
+        self.scalars[n.trips] = count
+        if known:
+            self.clear(n.stores)
+        done = 0
+        while not known or done < count:
+            self.scalars[n.counter] = count - 1 - done if n.reverse else done
+            self.nodes(n.test)
+            if n.condition is not None and not self.buffer(n.condition):
+                break
+            if not known:
+                self.scalars[n.trips] = done + 1
+                self.grow(n.stores)
+            self.nodes(n.body)
+            for a, b in n.exchanged:
+                self.buffers[a], self.buffers[b] = self.buffers[b], self.buffers[a]
+            done += 1
+        self.scalars[n.trips] = done
+        if not done:
+            self.clear(n.stores)
+
+    def grow(self, stores: Sequence[Tensor]) -> None:
+        """One more row each."""
+        old = {t: self.buffers.get(t) for t in stores}
+        self.clear(stores)
+        for t, rows in old.items():
+            if rows is not None and len(rows) < len(self.buffers[t]):
+                self.buffers[t][: len(rows)] = rows
+
     def kernel(self, kernel: Kernel) -> None:
         self.scratch = kernel.scratch
-        self.clear((*kernel.writes, *kernel.scratch))
+        self.clear([t for t in kernel.writes if t not in self.placed])
+        self.clear(kernel.scratch)
         self.block(kernel.body)
 
     def clear(self, tensors: Sequence[Tensor]) -> None:

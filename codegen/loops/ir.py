@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tensorad.ir.cached import cached_property
 from tensorad.ir.combiner import Combiner
-from tensorad.ir.expr import Axis, Expr, Param, Read
+from tensorad.ir.expr import Axis, Expr, LocalSize, Param, Read
 from tensorad.ir.tensor import Tensor
 
 LoopKind = Literal["serial", "parallel", "vector"]
@@ -177,10 +178,82 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
+class Place:
+    """From here on `tensor` lies where `source` does; with a `row`, at that index of its axis 0."""
+
+    tensor: Tensor
+    source: Tensor
+    row: LocalSize | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Reserve:
+    """Memory for a tensor of which only the run tells how large it is; what it held is kept."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Choose:
+    """One of several lists of nodes, by the element of a 0-d int64 tensor."""
+
+    index: Tensor
+    arms: tuple[tuple[Node, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat:
+    """The body once for each value of the counter below `trips`, from above if `reverse`.
+
+    Attributes:
+        trips: is given its value here: the element of `count`, a 0-d int64 tensor (0 if that is
+            negative), or how often the body ran until the bool in `condition`, which `test`
+            computes each time before, was false.
+        exchanged: pairs of tensors that exchange their memory after each iteration.
+        stores: tensors of `trips` rows that iterations fill.
+        source: the user's line.
+    """
+
+    counter: LocalSize
+    trips: LocalSize
+    count: Tensor | None
+    test: tuple[Node, ...]
+    condition: Tensor | None
+    body: tuple[Node, ...]
+    exchanged: tuple[tuple[Tensor, Tensor], ...]
+    stores: tuple[Tensor, ...]
+    reverse: bool
+    source: str
+
+
+Node = Kernel | Place | Reserve | Choose | Repeat
+
+
+@dataclass(frozen=True, eq=False)
 class LoopProgram:
-    """Kernels in execution order. Tensors that are neither inputs nor outputs nor constants
+    """Nodes in execution order. Tensors that are neither inputs nor outputs nor constants
     are temporaries."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    kernels: tuple[Kernel, ...]
+    nodes: tuple[Node, ...]
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All kernels, in the order of the text."""
+        found: list[Kernel] = []
+        stack: list[Node] = list(self.nodes[::-1])
+        while stack:
+            n = stack.pop()
+            if isinstance(n, Kernel):
+                found.append(n)
+            elif isinstance(n, Choose):
+                stack += [inner for arm in n.arms[::-1] for inner in arm[::-1]]
+            elif isinstance(n, Repeat):
+                stack += [*n.body[::-1], *n.test[::-1]]
+        return tuple(found)
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether there are kernels alone."""
+        return len(self.kernels) == len(self.nodes)

@@ -8,12 +8,17 @@ from typing import Final
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
+    Choose,
     Fold,
     For,
     If,
     Kernel,
     LoopProgram,
+    Node,
+    Place,
     Prefetch,
+    Repeat,
+    Reserve,
     Stmt,
     Store,
     Visit,
@@ -58,8 +63,7 @@ def format_loops(program: LoopProgram, comments: Mapping[Kernel, Sequence[str]] 
     printer = _Printer()
     for t in (*program.inputs, *program.outputs):
         printer.tensor(t)
-    for kernel in program.kernels:
-        printer.kernel(kernel, comments.get(kernel, ()))
+    printer.nodes(program.nodes, comments)
     return "\n".join(printer.lines) + "\n"
 
 
@@ -77,6 +81,8 @@ class _Printer:
         self.tensors: dict[Tensor, str] = {}
         self.text: dict[Expr, tuple[str, int]] = {}
         self.local: dict[str, int] = {}
+        self.indent = 0
+        """Loops and branches of nodes around."""
 
     def unique(self, name: str, counts: dict[str, int]) -> str:
         n = counts.get(name, 0)
@@ -88,19 +94,64 @@ class _Printer:
             self.tensors[t] = self.unique(t.name, self.taken)
         return self.tensors[t]
 
+    def nodes(self, nodes: Sequence[Node], comments: Mapping[Kernel, Sequence[str]]) -> None:
+        for n in nodes:
+            if isinstance(n, Kernel):
+                self.kernel(n, comments.get(n, ()))
+            else:
+                self.text.clear()
+                self.control(n, comments)
+
+    def control(
+        self, n: Place | Reserve | Choose | Repeat, comments: Mapping[Kernel, Sequence[str]]
+    ) -> None:
+        if isinstance(n, Place):
+            row = "" if n.row is None else f"[{self.expr(n.row, 0)}]"
+            self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.source)}{row}")
+        elif isinstance(n, Reserve):
+            self.line(0, f"reserve {self.tensor(n.tensor)} : {self.declare(n.tensor)}")
+        elif isinstance(n, Choose):
+            for k, arm in enumerate(n.arms):
+                self.line(0, f"arm {k} of {self.tensor(n.index)}:")
+                self.inner(arm, comments)
+        else:
+            self.repeat(n, comments)
+
+    def repeat(self, n: Repeat, comments: Mapping[Kernel, Sequence[str]]) -> None:
+        counter = self.expr(n.counter, 0)
+        if n.count is not None:
+            order = "reversed " if n.reverse else ""
+            self.line(0, f"repeat {counter} in {order}[0, {self.tensor(n.count)}):")
+        else:
+            self.line(0, f"repeat {counter} from 0:")
+        self.inner(n.test, comments)
+        self.indent += 1
+        if n.condition is not None:
+            self.line(0, f"leave unless {self.tensor(n.condition)}")
+        self.nodes(n.body, comments)
+        for a, b in n.exchanged:
+            self.line(0, f"exchange {self.tensor(a)}, {self.tensor(b)}")
+        self.indent -= 1
+
+    def inner(self, nodes: Sequence[Node], comments: Mapping[Kernel, Sequence[str]]) -> None:
+        self.indent += 1
+        self.nodes(nodes, comments)
+        self.indent -= 1
+
     def kernel(self, kernel: Kernel, comments: Sequence[str] = ()) -> None:
         self.text.clear()
         self.local = dict.fromkeys(self.tensors.values(), 1)
         for t in (*kernel.reads, *kernel.writes):
             self.local.setdefault(self.tensor(t), 1)
         written = [f"{self.tensor(t)} : {self.declare(t)}" for t in kernel.writes]
-        self.lines.append(f"# {', '.join(written) or kernel.name}")
+        self.line(0, f"# {', '.join(written) or kernel.name}")
         for t in kernel.scratch:
             other = "".join([f" beside {self.tensor(o)}" for s, o in kernel.beside if s is t])
-            self.lines.append(f"# scratch {self.tensor(t)} : {self.declare(t)}{other}")
+            self.line(0, f"# scratch {self.tensor(t)} : {self.declare(t)}{other}")
         if kernel.unaliased_with is not None:
-            self.lines.append(f"# scratch apart from {self.tensor(kernel.unaliased_with)}")
-        self.lines.extend(comments)
+            self.line(0, f"# scratch apart from {self.tensor(kernel.unaliased_with)}")
+        for text in comments:
+            self.line(0, text)
         self.block(kernel.body, 0)
 
     def declare(self, t: Tensor) -> str:
@@ -108,7 +159,7 @@ class _Printer:
         return f"{t.dtype} [{', '.join(dims)}]"
 
     def line(self, depth: int, text: str) -> None:
-        self.lines.append("  " * depth + text)
+        self.lines.append("  " * (self.indent + depth) + text)
 
     def block(self, body: Sequence[Stmt], depth: int) -> None:
         scope = dict(self.text)

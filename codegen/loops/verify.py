@@ -7,11 +7,15 @@ from collections.abc import Iterable, Sequence
 from tensorad.codegen.loops.ir import (
     Assign,
     Check,
+    Choose,
     Fold,
     For,
     If,
     Kernel,
     LoopProgram,
+    Node,
+    Place,
+    Reserve,
     Stmt,
     Store,
 )
@@ -32,12 +36,25 @@ def verify_loops(program: LoopProgram) -> None:
             loops stand where they may not.
     """
     ready: dict[Tensor, None] = dict.fromkeys(program.inputs)
-    for kernel in program.kernels:
-        _Verifier(kernel, ready).run()
-        for t in kernel.writes:
-            if t in ready:
-                raise _problem(kernel, f"{t.name} is written by two kernels")
-            ready[t] = None
+    written: dict[Tensor, None] = dict(ready)
+    stack: list[Node] = list(program.nodes[::-1])
+    while stack:
+        n = stack.pop()
+        if isinstance(n, Kernel):
+            _Verifier(n, ready).run()
+            for t in n.writes:
+                if t in written:
+                    raise _problem(n, f"{t.name} is written by two kernels")
+                written[t] = ready[t] = None
+        elif isinstance(n, Place):
+            ready[n.tensor] = ready[n.source] = None
+        elif isinstance(n, Reserve):
+            continue
+        elif isinstance(n, Choose):
+            stack += [inner for arm in n.arms[::-1] for inner in arm[::-1]]
+        else:
+            ready.update(dict.fromkeys(n.stores))
+            stack += [*n.body[::-1], *n.test[::-1]]
     for t in program.outputs:
         if t not in ready:
             raise InternalError(f"the output {t.name} is never written")

@@ -111,7 +111,7 @@ def test_loops_that_fold_in_lanes_state_them() -> None:
     (kernel,) = program.kernels
     silent = replace(kernel, body=tuple([unstated(s) for s in kernel.body]))
     with pytest.raises(InternalError, match=r"acc is folded in lanes of unstated number"):
-        verify_loops(replace(program, kernels=(silent,)))
+        verify_loops(replace(program, nodes=(silent,)))
 
 
 def unstated(s: Stmt) -> Stmt:

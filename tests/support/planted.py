@@ -154,12 +154,12 @@ def lost_loops(context: object, kernels: Iterable[Kernel]) -> tuple[Kernel, ...]
 
 def other_program(context: object, program: LoopProgram) -> LoopProgram:
     """One more, wherever a kernel stores."""
-    return replace(program, kernels=other_kernel(context, program.kernels))
+    return replace(program, nodes=other_kernel(context, program.kernels))
 
 
 def idle_program(context: object, program: LoopProgram) -> LoopProgram:
     """The last loop of each kernel makes no turn."""
-    return replace(program, kernels=lost_loops(context, program.kernels))
+    return replace(program, nodes=lost_loops(context, program.kernels))
 
 
 def other_results(context: object, results: Sequence[Tensor]) -> list[Tensor]:

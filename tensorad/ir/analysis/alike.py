@@ -12,7 +12,8 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tensorad.errors import InternalError
-from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, Param, Read, Reduce, Select, Size
+from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, LocalSize, Param, Read, Reduce
+from tensorad.ir.expr import Select, Size
 from tensorad.ir.tensor import Compute, Constant, Scan, Scatter, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions
 from tensorad.process import Guard, memo
@@ -35,7 +36,7 @@ def as_value(t: Tensor) -> object:
     return as_operand(t) if t.dtype.is_float else t
 
 
-_LEAVES: Final = frozenset((Const, Size, Param))
+_LEAVES: Final = frozenset((Const, Size, LocalSize, Param))
 
 
 class Numbering:

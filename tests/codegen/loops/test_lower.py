@@ -209,7 +209,7 @@ def test_the_verifier_refuses_a_loop_that_does_nothing() -> None:
     assert isinstance(loop, For)
     empty = replace(kernel, body=(replace(loop, body=()),))
     with pytest.raises(InternalError, match=r"the loop over .* is empty"):
-        verify_loops(replace(program, kernels=(empty,)))
+        verify_loops(replace(program, nodes=(empty,)))
 
 
 def test_printed_loops() -> None:

@@ -122,7 +122,7 @@ def test_scratch_lies_apart_from_what_streams(threads: int) -> None:
     apart = replace(kernel, unaliased_with=program.outputs[0])
     assert scratch_bytes(apart, {}) == scratch_bytes(kernel, {}) + PAGE
     assert kernel_key(apart)[0] != kernel_key(kernel)[0]
-    moved = replace(program, kernels=(apart,))
+    moved = replace(program, nodes=(apart,))
     verify_loops(moved)
     assert "# scratch apart from Y" in format_loops(moved)
     x = np.random.default_rng(0).normal(size=(70, 37)).astype("f4")
@@ -134,7 +134,7 @@ def test_scratch_lies_apart_from_what_streams(threads: int) -> None:
             executable.run(executable.layout({}, ()), [x.ctypes.data, y.ctypes.data])
             np.testing.assert_array_equal(y, x[:, ::-1])
     with pytest.raises(InternalError, match="R is not stored"):
-        verify_loops(replace(program, kernels=(replace(kernel, unaliased_with=kernel.scratch[1]),)))
+        verify_loops(replace(program, nodes=(replace(kernel, unaliased_with=kernel.scratch[1]),)))
 
 
 def test_rows_that_stream_have_scratch_apart_from_them() -> None:

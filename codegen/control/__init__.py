@@ -1,0 +1,1 @@
+"""Calls, branches and loops of a program as nodes around its kernels."""
