@@ -1,7 +1,7 @@
 """The memory that Python, the driver and its threads share: which word means what.
 
 Call block, pool block and step table are plain memory; a step is three words: the kernel's
-address, where its slot numbers start, and whether it is parallel.
+address (or the step to jump to), where the numbers of its operands start, and its kind.
 """
 
 from __future__ import annotations
@@ -19,11 +19,19 @@ SLICES: Final = 14
 THREAD, ASKED, TOOK = 15, 16, 17
 """The thread state by which the running call asks Python for signals, or null; when it did; and
 nanoseconds of the long call before it, 0 if there was none."""
-CALL_WORDS: Final = 20
+HEAP: Final = 18
+"""Memory of tensors of which only the run tells how large they are: bytes that are allowed and
+taken, then address and bytes of each."""
+CALL_WORDS: Final = 21
 SCRATCH_WORD: Final = SCRATCH - VALUE
 """Where a kernel finds its thread's block: in words after the two that hold an error."""
 BUSY, VERSION = CALL_WORDS - 2, CALL_WORDS - 1
 """Words of the native entry: whether a call uses the block, and the settings it was made for."""
+OUT_OF_MEMORY: Final = -1
+"""What stands in place of a check's number where memory may not be taken."""
+SERIAL, PARALLEL = 0, 1
+PLACE, ROW, EXCHANGE, BEGIN, UNTIL, ADVANCE, UNLESS, ASSIGN, JUMP, ARM, RESERVE = range(2, 13)
+"""Kinds of steps: kernels, and what `codegen/threads/control_ir.py` does."""
 MAX_WORKERS: Final = 255
 OPEN: Final = 1 << 16
 """Bit of the pool's state while a job takes helpers; below it is the number of those at work.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -14,12 +15,11 @@ from tensorad import config
 from tensorad.codegen.cost.call_length import LONG_POINTS, SLICE_POINTS, points_run
 from tensorad.codegen.entry.checks_ir import MAX_FRAMES
 from tensorad.codegen.llvm import call_block as block
-from tensorad.codegen.loops.ir import Kernel, LoopProgram
+from tensorad.codegen.loops.ir import LoopProgram
 from tensorad.codegen.loops.scratch import scratch_bytes
 from tensorad.codegen.runtime.alias_outputs import OutputAlias, alias_temporaries
 from tensorad.codegen.runtime.arena import (
     Array,
-    Lifetime,
     aligned,
     new_bytes,
     plan_arena,
@@ -27,11 +27,13 @@ from tensorad.codegen.runtime.arena import (
 )
 from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.codegen.runtime.kernel_cache import checks_of
+from tensorad.codegen.runtime.lifetimes import find_buffers
+from tensorad.codegen.runtime.step_table import StepTable, Word
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_version import current_version
-from tensorad.errors import BoundsError, InternalError
-from tensorad.ir.analysis.sizes import shape_values
-from tensorad.ir.expr import Expr, Size
+from tensorad.errors import BoundsError, InternalError, LimitError
+from tensorad.ir.analysis.sizes import bytes_of, bytes_text, shape_values
+from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.process import Guard
 
@@ -55,9 +57,10 @@ class Frame:
         fixed = program.constant_addresses
         outer = program.n_arguments
         total = outer + len(fixed) + len(offsets)
-        self.slots = (ctypes.c_int64 * max(1, total + len(program.inside) // 3))()
+        self.slots = (ctypes.c_int64 * max(1, program.n_slots))()
         self.slots[outer:total] = [*fixed, *[base + o for o in offsets]]
         self.sizes = (ctypes.c_int64 * max(1, len(sizes)))(*sizes)
+        self.heap = (ctypes.c_int64 * (2 + 2 * program.n_dynamic))()
         self.call = (ctypes.c_int64 * block.CALL_WORDS)()
         self.call[block.STEPS] = program.steps.ctypes.data
         self.call[block.COUNT] = len(program.steps)
@@ -65,6 +68,9 @@ class Frame:
         self.call[block.INDICES] = program.indices.ctypes.data
         self.call[block.SIZES] = ctypes.addressof(self.sizes)
         self.call[block.INSIDE] = program.inside.ctypes.data
+        self.call[block.HEAP] = ctypes.addressof(self.heap)
+        if program.n_dynamic:
+            weakref.finalize(self, _release, self.heap)
         self.address = ctypes.addressof(self.call)
         self._scratch: Array | None = None
 
@@ -73,6 +79,17 @@ class Frame:
         if self._scratch is None or self._scratch.nbytes < size_bytes:
             self._scratch = scratch_block(size_bytes)
             self.call[block.SCRATCH] = self._scratch.ctypes.data
+
+
+def _release(heap: ctypes.Array[ctypes.c_int64]) -> None:
+    """Give back what a frame's calls have reserved."""
+    for address in heap[2::2]:
+        _free(address)
+
+
+_free: Final = ctypes.CDLL(None).free
+_free.argtypes = [ctypes.c_void_p]
+_free.restype = None
 
 
 class Steps(NamedTuple):
@@ -97,7 +114,7 @@ class Layout:
     def __init__(self, program: Executable, sizes: Mapping[Expr, int]) -> None:
         self._program = program
         self.numbers = dict(sizes)
-        self._sizes = [sizes[s] for s in program.sizes]
+        self._sizes = [_value(w, sizes) for w in program.words]
         self._offsets, self._bytes = plan_arena(program.temporaries, sizes)
         self.scratch_bytes = max([scratch_bytes(k, sizes) for k in program.with_scratch], default=0)
         """What each thread needs for itself."""
@@ -114,6 +131,8 @@ class Layout:
 
     @cached_property
     def _points(self) -> int:
+        if self._program.repeats:  # how often is not known
+            return SLICE_POINTS
         return points_run(self._program.kernels, self.numbers)
 
     @property
@@ -201,7 +220,8 @@ class Layout:
 class Executable:
     """Compiled kernels in order.
 
-    Slots: inputs, outputs, constants, temporaries of the arena, temporaries in outputs.
+    Slots: inputs, outputs, constants, temporaries of the arena, temporaries in outputs, tensors of
+    which only the run tells the size, tensors that are placed where others lie.
     """
 
     def __init__(
@@ -225,18 +245,33 @@ class Executable:
                 raise InternalError(f"{t.name} is given two slots of one call")
             self._slots[t] = len(self._slots)
         self.n_arguments = len(self._slots)
-        inside = alias_temporaries(program)
-        self.constants, self.temporaries = self._find_buffers(program.kernels, inside)
+        inside = alias_temporaries(program) if program.is_straight else {}
+        buffers = find_buffers(program.nodes, dict.fromkeys((*self._slots, *inside)))
+        self.constants = [constant_array(t) for t in buffers.constants]
+        self.temporaries = buffers.temporaries
+        for t in (*buffers.constants, *[life.tensor for life in buffers.temporaries]):
+            self._slots[t] = len(self._slots)
         self.inside = self._places(inside)
+        for t in (*buffers.dynamic, *buffers.placed):
+            self._slots.setdefault(t, len(self._slots))
+        self.n_slots, self.n_dynamic = len(self._slots), len(buffers.dynamic)
         self.with_scratch = [k for k in program.kernels if k.scratch]
         self.constant_addresses = [a.ctypes.data for a in self.constants]
-        self.sizes: list[Size] = []
-        self._size_numbers: dict[Size, int] = {}
         self._kernels: list[object] = []
-        self._kernel_of_step: list[Kernel] = []
         with compiler or Compiler() as used:
-            self.steps, self.indices = self._table(program.kernels, used)
-        self._is_parallel = bool(self.steps[:, 2].any())
+            compiled = dict(zip(program.kernels, used.finished(program.kernels), strict=True))
+        self._kernels = [made for made, _ in compiled.values()]
+        table = StepTable(
+            self._slots, compiled, {t: 2 + 2 * n for n, t in enumerate(buffers.dynamic)}
+        )
+        self.steps, self.indices = table.tables(program.nodes)
+        self.words, self._where = table.words, table.where
+        self.sizes = [
+            w for w in table.words if isinstance(w, Size) and not isinstance(w, LocalSize)
+        ]
+        """The symbolic sizes that a call is given."""
+        self.repeats = not program.is_straight
+        self._is_parallel = bool((self.steps[:, 2] == block.PARALLEL).any())
         self.kernels = program.kernels
         self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
 
@@ -247,46 +282,6 @@ class Executable:
             words += [self._slots.setdefault(t, len(self._slots)), self._slots[place.output]]
             words.append(place.offset)
         return np.array(words, np.int64)
-
-    def _find_buffers(
-        self, kernels: Sequence[Kernel], inside: Mapping[Tensor, OutputAlias]
-    ) -> tuple[list[Array], list[Lifetime]]:
-        lifetimes: dict[Tensor, Lifetime] = {}
-        constants: dict[Tensor, None] = {}
-        for position, kernel in enumerate(kernels):
-            for t in (*kernel.reads, *kernel.writes):
-                if t in self._slots or t in inside:
-                    continue
-                if isinstance(t.op, Constant):
-                    constants[t] = None
-                    continue
-                lifetimes.setdefault(t, Lifetime(t, position)).last = position
-        for t in (*constants, *lifetimes):
-            self._slots[t] = len(self._slots)
-        arrays = [constant_array(t) for t in constants]
-        return arrays, list(lifetimes.values())
-
-    def _table(self, kernels: tuple[Kernel, ...], compiler: Compiler) -> tuple[Array, Array]:
-        steps: list[tuple[int, int, int]] = []
-        indices: list[int] = []
-        found = compiler.finished(kernels)
-        for kernel, (compiled, tensors) in zip(kernels, found, strict=True):
-            self._kernels.append(compiled)
-            slots = [self._slots[t] for t in tensors]
-            for phase in compiled.phases:
-                steps.append((phase.address, len(indices), int(phase.parallel)))
-                indices.extend(slots)
-                indices.extend([self._size_number(s) for s in phase.sizes])
-                self._kernel_of_step.append(kernel)
-        table = np.array(steps, np.int64).reshape(-1, 3)
-        return table, np.array(indices or [0], np.int64)
-
-    def _size_number(self, s: Size) -> int:
-        number = self._size_numbers.get(s)
-        if number is None:
-            number = self._size_numbers[s] = len(self.sizes)
-            self.sizes.append(s)
-        return number
 
     @property
     def threads(self) -> int:
@@ -341,23 +336,46 @@ class Executable:
         frame.call[block.POOL] = pool_for(threads)
         if scratch_bytes:
             frame.reserve(max(1, threads) * scratch_bytes)
+        if self.n_dynamic:
+            frame.heap[0] = config.current().max_bytes
         frame.call[block.VERSION] = now
 
     def fail(self, frame: Frame) -> None:
         """Raise what a call found."""
         call = frame.call
         step, code = call[block.STEP], call[block.CODE]
+        if code == block.OUT_OF_MEMORY:
+            raise LimitError(
+                f"what a loop stores of its iterations exceeds {bytes_text(frame.heap[0])}.",
+                hint="run fewer iterations, store less of each, or raise the limit with the "
+                "environment variable TENSORAD_MAX_BYTES.",
+            )
         index, extent = call[block.VALUE], call[block.EXTENT]
-        check = checks_of(self._kernel_of_step[step])[code - 1]
+        kernel, loops = self._where[step]
+        check = checks_of(kernel)[code - 1]
+        iterations = [
+            f", in iteration {frame.sizes[self.words.index(loop.counter)]} of the loop at "
+            f"{loop.source}"
+            for loop in loops
+        ]
         t = check.read.tensor
         verb = "written" if check.writes else "read"
         raise BoundsError(
             f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
             f"which has extent {extent}.",
-            where=f"{check.read} in {check.user}",
+            where=f"{check.read} in {check.user}{''.join(iterations[::-1])}",
             hint="the index comes from the data of this call: correct it, or clamp it in the "
             "formula with minimum and maximum.",
         )
+
+
+def _value(w: Word, sizes: Mapping[Expr, int]) -> int:
+    """A word at the start of a call; a loop's own sizes are set while it runs."""
+    if isinstance(w, LocalSize):
+        return 0
+    if isinstance(w, int):
+        return w
+    return sizes[w] if isinstance(w, Size) else bytes_of(w, sizes)
 
 
 def constant_array(t: Tensor) -> Array:

@@ -9,6 +9,7 @@ from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.llvm.call_block import field, kernel_call, loaded, stored
 from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.threads.affinity_ir import MOVE_AWAY
+from tensorad.codegen.threads.control_ir import CONTROL
 from tensorad.codegen.threads.launch_ir import LAUNCH, LAUNCH_ARGUMENTS, SPINS
 from tensorad.codegen.threads.linux_calls import CALLS
 from tensorad.codegen.threads.resize_ir import RESIZE
@@ -47,6 +48,7 @@ define internal void @wake(ptr %word) nounwind {{
 {MOVE_AWAY}
 {_WORKER}
 {LAUNCH}
+{CONTROL}
 {_DRIVER}
 {RELEASED}
 {RESIZE}
@@ -197,14 +199,26 @@ placed:
   %several = icmp ne ptr %pool, null
   br i1 %any, label %step, label %fine
 step:
-  %s = phi i64 [0, %placed], [%s1, %advance]
+  %s = phi i64 [0, %placed], [%s1, %advance], [%to1, %jump]
   %so = mul i64 %s, 24
   {field("%entryp", "%table", "%so")}
   %fn = load ptr, ptr %entryp
   {loaded("%where", "i64", "%entryp", 8)}
   %index = getelementptr i64, ptr %indices, i64 %where
   {loaded("%kind", "i64", "%entryp", 16)}
-  %is_parallel = icmp ne i64 %kind, 0
+  %is_kernel = icmp ule i64 %kind, {block.PARALLEL}
+  br i1 %is_kernel, label %kernel, label %other
+other:
+  %target = ptrtoint ptr %fn to i64
+  %to1 = call i64 @control(ptr %call, ptr %slots, ptr %index, ptr %sizes,
+                           i64 %kind, i64 %s, i64 %target)
+  %lost = icmp slt i64 %to1, 0
+  br i1 %lost, label %fail, label %jump
+jump:
+  %open = icmp slt i64 %to1, %count
+  br i1 %open, label %step, label %fine
+kernel:
+  %is_parallel = icmp ne i64 %kind, {block.SERIAL}
   br i1 %is_parallel, label %ask, label %alone
 alone:
   %r0 = {kernel_call("0", "0", "%error")}
@@ -287,7 +301,7 @@ advance:
   %more = icmp slt i64 %s1, %count
   br i1 %more, label %step, label %fine
 fail:
-  %code = phi i64 [%r0, %alone], [%code1, %result]
+  %code = phi i64 [%r0, %alone], [%code1, %result], [{block.OUT_OF_MEMORY}, %other]
   {stored("i64 %s", "%c7", "%call", 8 * block.STEP)}
   {stored("i64 %code", "%c8", "%call", 8 * block.CODE)}
   {_LOAD_MODE.replace("%mode", "%old")}

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorad.codegen.llvm.call_block import MAX_WORKERS, POOL_BYTES
 from tensorad.codegen.target import link
-from tensorad.codegen.threads import signals_ir
+from tensorad.codegen.threads import control_ir, signals_ir
 from tensorad.codegen.threads.affinity_ir import SYMBOLS
 from tensorad.codegen.threads.driver_ir import driver_text
 from tensorad.codegen.threads.linux_calls import HAS_THREADS
@@ -26,7 +26,7 @@ class Driver:
     """The linked driver; it is never unloaded, since threads may be inside it."""
 
     def __init__(self) -> None:
-        externals = ("syscall", *SYMBOLS, *THREADS, *signals_ir.SYMBOLS)
+        externals = ("syscall", *SYMBOLS, *THREADS, *control_ir.SYMBOLS, *signals_ir.SYMBOLS)
         python = signals_ir.addresses()
         self.library = link.load(driver_text(), _SYMBOLS, externals, opt=0, addresses=python)
         addresses = self.library.addresses

@@ -163,8 +163,10 @@ ROWS: dict[str, dict[str, set[str]]] = {
             "in_place_scatters.py",
             "plain_loops.py",
         },
+        "control": {"loops"},
         "lower.py": {
             *_NESTS,
+            "control",
             "directives.py",
             "in_place_scatters.py",
             "caches",

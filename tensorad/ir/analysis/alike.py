@@ -12,8 +12,20 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tensorad.errors import InternalError
-from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, LocalSize, Param, Read, Reduce
-from tensorad.ir.expr import Select, Size
+from tensorad.ir.expr import (
+    Apply,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    LocalSize,
+    Param,
+    Read,
+    Reduce,
+    Select,
+    Size,
+)
 from tensorad.ir.tensor import Compute, Constant, Scan, Scatter, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions
 from tensorad.process import Guard, memo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorad as ta
 from tensorad.ir.expr import local_size
-from tensorad.ir.tensor import Block, Loop, Tensor, dim_expr, outputs
+from tensorad.ir.tensor import Block, Branch, FunctionCall, Loop, Tensor, dim_expr, outputs, saved
 
 
 def cumulative(x: Tensor, reverse: bool = False) -> tuple[Tensor, Loop]:
@@ -33,3 +33,66 @@ def newton(a: Tensor) -> tuple[Tensor, Loop]:
         counter=local_size("t", trips), trips=trips, carries=1,
     )  # fmt: skip
     return outputs(op)[0], op
+
+
+def scanned_cell(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Loop]:
+    """h = tanh(h @ w + row) for each row of x: the last h, and all of them."""
+    n, m = x.shape
+    start = ta.compute((m,), lambda j: 0.0, name="h0")
+    h, row = ta.placeholder((m,), name="h"), ta.placeholder((m,), name="row")
+    k = ta.reduce_axis((0, m), name="k")
+    after = ta.compute(
+        (m,), lambda j: ta.tanh(ta.sum(h[k] * w[k, j], axis=k) + row[j]), name="h_next"
+    )
+    t = local_size("t", dim_expr(n))
+    op = Loop(
+        ("h_last",), (start, x, w), (Block((h, row, w), (after,)),),
+        counter=t, trips=dim_expr(n), carries=1, scanned=1,
+    )  # fmt: skip
+    return outputs(op)[0], saved(op, after), op
+
+
+def triangle(n: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Loop]:
+    """For i below the element of n, for j below i + 1: s = s * x + j; each i's s, too."""
+    zero = ta.compute((), lambda: 0.0, name="zero")
+    s, r = ta.placeholder((), name="s"), ta.placeholder((), name="r")
+    trips = local_size("rounds")
+    i = local_size("i", trips)
+    j = local_size("j", i + 1)
+    inner_next = ta.compute((), lambda: r() * x() + ta.const(1.0) * j, name="r_next")
+    inner = Loop(
+        ("r_last",), (s, x), (Block((r, x), (inner_next,)),), counter=j, trips=i + 1, carries=1
+    )
+    (after,) = outputs(inner)
+    op = Loop(
+        ("s_last",), (zero, x), (Block((s, x), (after,)),),
+        counter=i, trips=trips, carries=1, count=n,
+    )  # fmt: skip
+    return outputs(op)[0], saved(op, after), op
+
+
+def swapped(x: Tensor, y: Tensor, trips: int) -> tuple[tuple[Tensor, ...], Loop]:
+    """a, b = b, a + b, so often."""
+    a, b = ta.placeholder(x.shape, name="a"), ta.placeholder(x.shape, name="b")
+    op = Loop(
+        ("a_last", "b_last"), (x, y), (Block((a, b), (b, a + b)),),
+        counter=local_size("t", dim_expr(trips)), trips=dim_expr(trips), carries=2,
+    )  # fmt: skip
+    return outputs(op), op
+
+
+def absolute_steps(x: Tensor, trips: int) -> tuple[Tensor, Tensor, Loop]:
+    """Doubled where the sum is negative, otherwise lessened by a call: the last one, and what each
+    iteration doubled."""
+    v = ta.placeholder(x.shape, name="v")
+    i = ta.reduce_axis((0, x.shape[0]), name="i")
+    negative = ta.compute((), lambda: ta.sum(v[i], axis=i) < 0, name="negative")
+    p = ta.placeholder(x.shape, name="p")
+    call = FunctionCall(("less",), (v,), (Block((p,), (p - 1.5,)),), function="lessen")
+    doubled = v * 2.0
+    branch = Branch(("next",), (negative, v), (Block((v,), outputs(call)), Block((v,), (doubled,))))
+    op = Loop(
+        ("v_last",), (x,), (Block((v,), outputs(branch)),),
+        counter=local_size("t", dim_expr(trips)), trips=dim_expr(trips), carries=1,
+    )  # fmt: skip
+    return outputs(op)[0], saved(op, saved(branch, doubled, 1)), op

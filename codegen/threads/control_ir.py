@@ -1,0 +1,170 @@
+"""Steps of a call that run no kernel: memory exchanged, counters, jumps, stores that grow."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.llvm.call_block import loaded
+from tensorad.codegen.loops.scratch import ALIGNMENT
+
+SYMBOLS: Final = ("posix_memalign", "free", "memcpy")
+"""What the text needs of the C library."""
+
+
+def _index(name: str, n: int) -> str:
+    """Operand n of the step, a number."""
+    return (
+        f"%at{name} = getelementptr i64, ptr %index, i64 {n}\n  %{name} = load i64, ptr %at{name}"
+    )
+
+
+def _word(name: str, n: int, of: str) -> str:
+    """The word of the slots or sizes that operand n names: its address, and its value."""
+    return f"""{_index(name + "n", n)}
+  %{name}p = getelementptr i64, ptr %{of}, i64 %{name}n
+  %{name} = load i64, ptr %{name}p"""
+
+
+CONTROL: Final = f"""
+declare i32 @posix_memalign(ptr, i64, i64)
+declare void @free(ptr)
+declare ptr @memcpy(ptr, ptr, i64)
+define internal i64 @control(ptr %call, ptr %slots, ptr %index, ptr %sizes,
+                             i64 %kind, i64 %s, i64 %target) nounwind {{
+entry:
+  %next = add i64 %s, 1
+  switch i64 %kind, label %wrong [
+    i64 {block.PLACE}, label %place i64 {block.ROW}, label %row
+    i64 {block.EXCHANGE}, label %exchange i64 {block.BEGIN}, label %begin
+    i64 {block.UNTIL}, label %until i64 {block.ADVANCE}, label %advance
+    i64 {block.UNLESS}, label %unless i64 {block.ASSIGN}, label %assign
+    i64 {block.JUMP}, label %jump i64 {block.ARM}, label %arm
+    i64 {block.RESERVE}, label %reserve
+  ]
+place:
+  {_word("pt", 0, "slots")}
+  {_word("ps", 1, "slots")}
+  store i64 %ps, ptr %ptp
+  ret i64 %next
+row:
+  {_word("rt", 0, "slots")}
+  {_word("rs", 1, "slots")}
+  {_word("rc", 2, "sizes")}
+  {_word("rb", 3, "sizes")}
+  %offset = mul i64 %rc, %rb
+  %moved = add i64 %rs, %offset
+  store i64 %moved, ptr %rtp
+  ret i64 %next
+exchange:
+  {_word("xa", 0, "slots")}
+  {_word("xb", 1, "slots")}
+  store i64 %xa, ptr %xbp
+  store i64 %xb, ptr %xap
+  ret i64 %next
+begin:
+  {_word("bc", 0, "slots")}
+  {_word("bi", 1, "sizes")}
+  {_word("bt", 2, "sizes")}
+  {_index("back", 3)}
+  %given = inttoptr i64 %bc to ptr
+  %count0 = load i64, ptr %given
+  %some = icmp sgt i64 %count0, 0
+  %count = select i1 %some, i64 %count0, i64 0
+  store i64 %count, ptr %btp
+  %last = sub i64 %count, 1
+  %reversed = icmp ne i64 %back, 0
+  %first = select i1 %reversed, i64 %last, i64 0
+  store i64 %first, ptr %bip
+  ret i64 %next
+until:
+  {_word("ui", 0, "sizes")}
+  {_word("ut", 1, "sizes")}
+  %done = icmp uge i64 %ui, %ut
+  %to0 = select i1 %done, i64 %target, i64 %next
+  ret i64 %to0
+advance:
+  {_word("ai", 0, "sizes")}
+  {_index("by", 1)}
+  %ai1 = add i64 %ai, %by
+  store i64 %ai1, ptr %aip
+  ret i64 %target
+unless:
+  {_word("ub", 0, "slots")}
+  %flag = inttoptr i64 %ub to ptr
+  %bool = load i8, ptr %flag
+  %false = icmp eq i8 %bool, 0
+  %to1 = select i1 %false, i64 %target, i64 %next
+  ret i64 %to1
+assign:
+  {_word("st", 0, "sizes")}
+  {_word("ss", 1, "sizes")}
+  store i64 %ss, ptr %stp
+  ret i64 %next
+jump:
+  ret i64 %target
+arm:
+  {_word("an", 0, "slots")}
+  {_index("own", 1)}
+  %chosen = inttoptr i64 %an to ptr
+  %number = load i64, ptr %chosen
+  %other = icmp ne i64 %number, %own
+  %to2 = select i1 %other, i64 %target, i64 %next
+  ret i64 %to2
+reserve:
+  {_word("vs", 0, "slots")}
+  {_index("heap", 1)}
+  {_word("vb", 2, "sizes")}
+  {_word("va", 3, "sizes")}
+  {_index("more", 4)}
+  {_word("vc", 5, "sizes")}
+  %rows = add i64 %va, %more
+  %all = mul i64 %rows, %vc
+  %need = mul i64 %all, %vb
+  {loaded("%words", "ptr", "%call", 8 * block.HEAP)}
+  %usedp = getelementptr i64, ptr %words, i64 1
+  %ownp = getelementptr i64, ptr %words, i64 %heap
+  %capp = getelementptr i64, ptr %ownp, i64 1
+  %old = load ptr, ptr %ownp
+  %cap = load i64, ptr %capp
+  %fits = icmp ule i64 %need, %cap
+  br i1 %fits, label %keep, label %grow
+keep:
+  %kept = ptrtoint ptr %old to i64
+  store i64 %kept, ptr %vsp
+  ret i64 %next
+grow:
+  %limit = load i64, ptr %words
+  %used = load i64, ptr %usedp
+  %others = sub i64 %used, %cap
+  %room = sub i64 %limit, %others
+  %double = mul i64 %cap, 2
+  %larger = icmp ugt i64 %double, %need
+  %wish0 = select i1 %larger, i64 %double, i64 %need
+  %wish1 = add i64 %wish0, {ALIGNMENT - 1}
+  %wish = and i64 %wish1, {-ALIGNMENT}
+  %within = icmp sle i64 %wish, %room
+  %size = select i1 %within, i64 %wish, i64 %need
+  %allowed = icmp sle i64 %size, %room
+  br i1 %allowed, label %make, label %wrong
+make:
+  %failed = call i32 @posix_memalign(ptr %ownp, i64 {ALIGNMENT}, i64 %size)
+  %made = icmp eq i32 %failed, 0
+  br i1 %made, label %copy, label %lost
+lost:
+  store ptr %old, ptr %ownp
+  br label %wrong
+copy:
+  %new = load ptr, ptr %ownp
+  %same = call ptr @memcpy(ptr %new, ptr %old, i64 %cap)
+  call void @free(ptr %old)
+  store i64 %size, ptr %capp
+  %used1 = add i64 %others, %size
+  store i64 %used1, ptr %usedp
+  %address = ptrtoint ptr %new to i64
+  store i64 %address, ptr %vsp
+  ret i64 %next
+wrong:
+  ret i64 -1
+}}"""
+"""@control: one such step; the number of the next one, or -1 where there is no memory."""

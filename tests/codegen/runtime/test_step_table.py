@@ -1,0 +1,81 @@
+"""Steps of trees of nodes, and when their tensors have memory."""
+
+from __future__ import annotations
+
+import pytest
+
+import tensorad as ta
+from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.loops.ir import Choose, Place, Repeat, Reserve
+from tensorad.codegen.loops.scratch import buffer
+from tensorad.codegen.lower import lower_program
+from tensorad.codegen.runtime.lifetimes import find_buffers
+from tensorad.codegen.runtime.step_table import StepTable
+from tensorad.codegen.threads.control_ir import CONTROL
+from tensorad.errors import BuildError
+from tensorad.ir.dtypes import BOOL, FLOAT32, INT64
+from tensorad.ir.expr import local_size
+from tests.support.programs.loops import cumulative
+
+A, B = buffer("a", (4,), FLOAT32), buffer("b", (4,), FLOAT32)
+FLAG, INDEX, COUNT = buffer("f", (), BOOL), buffer("i", (), INT64), buffer("n", (), INT64)
+SLOTS = {t: n for n, t in enumerate((A, B, FLAG, INDEX, COUNT))}
+TRIPS = local_size("trips")
+T = local_size("t", TRIPS)
+
+
+def _kinds(table: StepTable, *nodes: object) -> list[tuple[int, int]]:
+    """The kind of each step, and where it jumps to."""
+    rows, _ = table.tables(nodes)  # type: ignore[arg-type]
+    return [(int(kind), int(to)) for to, _, kind in rows]
+
+
+def test_a_loop_with_a_count_jumps_back_and_out() -> None:
+    body = (Place(A, B),)
+    loop = Repeat(T, TRIPS, COUNT, (), None, body, ((A, B),), (), False, "x.py:1")
+    assert _kinds(StepTable(SLOTS, {}, {}), loop) == [
+        (block.BEGIN, 0), (block.UNTIL, 5), (block.PLACE, 0), (block.EXCHANGE, 0),
+        (block.ADVANCE, 1),
+    ]  # fmt: skip
+
+
+def test_a_loop_with_a_condition_counts_what_it_did() -> None:
+    loop = Repeat(T, TRIPS, None, (), FLAG, (), (), (), False, "x.py:1")
+    assert _kinds(StepTable(SLOTS, {}, {}), loop) == [
+        (block.ASSIGN, 0), (block.ASSIGN, 0), (block.UNLESS, 4), (block.ADVANCE, 1),
+    ]  # fmt: skip
+
+
+def test_arms_jump_behind_each_other() -> None:
+    choose = Choose(INDEX, ((Place(A, B),), ()))
+    assert _kinds(StepTable(SLOTS, {}, {}), choose) == [
+        (block.ARM, 3), (block.PLACE, 0), (block.JUMP, 5), (block.ARM, 5), (block.JUMP, 5),
+    ]  # fmt: skip
+
+
+def test_rows_of_a_size_that_only_the_run_tells_are_refused() -> None:
+    ragged = buffer("ragged", (3, TRIPS), FLOAT32)
+    row = buffer("row", (TRIPS,), FLOAT32)
+    table = StepTable({ragged: 0, row: 1}, {}, {})
+    with pytest.raises(BuildError) as caught:
+        table.tables([Place(row, ragged, T)])
+    assert "row has the shape" in str(caught.value)
+
+
+def test_what_is_reserved_is_a_step_only_where_the_run_tells_the_size() -> None:
+    rows = buffer("rows", (TRIPS, 4), FLOAT32)
+    table = StepTable({**SLOTS, rows: 5}, {}, {rows: 2})
+    assert _kinds(table, Reserve(A), Reserve(rows)) == [(block.RESERVE, 0)]
+    assert f"i64 {block.RESERVE}, label %reserve" in CONTROL
+
+
+def test_memory_that_carries_lie_in_lives_as_long_as_their_loop() -> None:
+    x = ta.placeholder((5, 3), name="x")
+    total, _ = cumulative(x)
+    program = lower_program([total], [x])
+    found = find_buffers(program.nodes, dict.fromkeys((*program.inputs, *program.outputs)))
+    lives = {life.tensor.name: life for life in found.temporaries}
+    ends = [life.last for life in found.temporaries if life.tensor.name in ("zero", "after")]
+    assert len(found.temporaries) == 4 and not found.dynamic
+    assert sorted(ends)[-2:] == [max(ends)] * 2 and lives["total_count"].last < max(ends)
+    assert {t.name for t in found.placed} == {"s", "after", "total"}
