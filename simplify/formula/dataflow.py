@@ -8,7 +8,7 @@ from dataclasses import replace
 from tensorad.ir.expr import Axis, Expr, Read, Reduce, read
 from tensorad.ir.order import READ
 from tensorad.ir.rebuild import map_op
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
+from tensorad.ir.tensor import Compute, Op, Tensor, outputs
 from tensorad.ir.visit import (
     copy_bodies,
     free_leaves,
@@ -101,7 +101,7 @@ def nest(results: Sequence[Tensor], stages: Mapping[Tensor, None]) -> list[Tenso
     """Stages read once, at the points of their reader, written into it."""
     if not stages:
         return list(results)
-    order = [op for op in topological_ops(results) if isinstance(op, (Compute, Scatter, Scan))]
+    order = [op for op in topological_ops(results) if op_inputs(op)]
     uses = count_uses(order)
     kept = dict.fromkeys(results)
     image: dict[Tensor, Tensor] = {}

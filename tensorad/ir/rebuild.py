@@ -9,7 +9,18 @@ from operator import is_
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Axis, Expr, axis
 from tensorad.ir.order import READ, occurs
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
+from tensorad.ir.tensor import (
+    Compute,
+    Control,
+    Loop,
+    Op,
+    Saved,
+    Scan,
+    Scatter,
+    Tensor,
+    outputs,
+    saved,
+)
 from tensorad.ir.visit import substitute_all
 
 Exprs = tuple[Expr, ...]
@@ -25,7 +36,8 @@ def map_op(
 
     Args:
         new: images of expressions of the same dtypes (or of those of `combiner`'s state).
-        init: the image of a scatter's start.
+        init: the image of a tensor that is read as a whole: a scatter's start, operands (what is
+            inside of blocks stays).
         combiner: the image of a scatter's or scan's combiner.
     """
     match op:
@@ -62,6 +74,15 @@ def map_op(
                 combiner=combiner(op.combiner),
                 cell=None if op.cell is None else renewed(new(op.cell)),
             )
+        case Loop():
+            operands, count = tuple(map(init, op.operands)), op.count
+            return replace(op, operands=operands, count=None if count is None else init(count))
+        case Control():
+            return replace(op, operands=tuple(map(init, op.operands)))
+        case Saved():
+            control = init(outputs(op.control)[0]).op
+            if isinstance(control, Control) and control is not op.control:
+                return saved(control, op.inner, op.block).op
     return op
 
 

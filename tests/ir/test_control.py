@@ -10,7 +10,8 @@ import tensorad as ta
 from tensorad.ir.analysis.blocks import captures, op_sizes, ops_between
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import local_size
-from tensorad.ir.tensor import Block, Branch, FunctionCall, outputs, saved
+from tensorad.ir.tensor import Block, Branch, FunctionCall, dim_of, outputs, saved
+from tensorad.simplify.formula.dataflow import over_inputs
 from tests.support.programs.loops import cumulative, newton
 
 
@@ -97,3 +98,25 @@ def test_captures_are_what_a_block_reads_from_outside() -> None:
     assert captures([result], [p], lambda op: False) == [scaled, x]
     assert captures([result], [p], lambda op: op is scaled.op) == [w, x]
     assert [op.name for op in ops_between([result], {p, scaled, x})] == ["mul", "add"]
+
+
+def test_what_has_a_size_that_a_loop_tells_comes_after_the_loop() -> None:
+    a = ta.placeholder((), "float64", name="a")
+    root, loop = newton(a)
+    ones = ta.compute((dim_of(loop.trips),), lambda i: 1.0, name="ones")
+    order = ops_between([ones, root], {})
+    assert order.index(loop) < order.index(ones.op)
+    found = ta.interpret([ones, root], {a: 1.0})
+    assert found[0].shape == (0,)
+
+
+def test_operations_with_blocks_are_made_again_over_other_operands() -> None:
+    x, y = ta.placeholder((5, 3), name="x"), ta.placeholder((5, 3), name="y")
+    total, loop = cumulative(x)
+    sums = saved(loop, loop.blocks[0].results[0])
+    image = {x: y}
+    for op in (loop, sums.op):
+        image.update(zip(outputs(op), outputs(over_inputs(op, image)), strict=True))
+    assert image[sums].op.control is image[total].op is not loop
+    a = np.arange(15.0).reshape(5, 3)
+    assert np.array_equal(ta.interpret(image[sums], {y: a}), a.cumsum(0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeGuard
 
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.order import sizes_in
@@ -18,12 +19,37 @@ from tensorad.ir.tensor import (
     Scatter,
     Tensor,
     dim_expr,
+    outputs,
 )
 from tensorad.ir.visit import op_expressions, op_inputs
 
 
 def ops_between(results: Iterable[Tensor], given: Collection[Tensor]) -> list[Op]:
-    """The operations that compute the results, producers first; nothing behind a given tensor."""
+    """The operations that compute the results, producers first; nothing behind a given tensor.
+
+    What has a size that a loop tells at its end comes after the loop.
+    """
+    order = _in_order(results, given, {})
+    told: dict[Expr, Tensor] = {
+        op.trips: outputs(op)[0] for op in reversed(order) if tells_trips(op)
+    }
+    if not told:
+        return order
+    later: dict[Op, list[Tensor]] = {}
+    for op in order:
+        own = op.trips if tells_trips(op) else None
+        later[op] = [told[s] for s in op_sizes(op) if s in told and s is not own]
+    return _in_order(results, given, later)
+
+
+def tells_trips(op: Op) -> TypeGuard[Loop]:
+    """Whether how often a loop runs is known at its end only."""
+    return isinstance(op, Loop) and (op.count is not None or len(op.blocks) > 1)
+
+
+def _in_order(
+    results: Iterable[Tensor], given: Collection[Tensor], more: Mapping[Op, Sequence[Tensor]]
+) -> list[Op]:
     done: dict[Op, None] = {}
     entered: set[Op] = set()
     stack = [t for t in results if t not in given][::-1]
@@ -36,7 +62,8 @@ def ops_between(results: Iterable[Tensor], given: Collection[Tensor]) -> list[Op
             stack.pop()
         else:
             entered.add(op)
-            stack.extend([t for t in reversed(op_inputs(op)) if t not in given])
+            inputs = (*op_inputs(op), *more.get(op, ()))
+            stack.extend([t for t in reversed(inputs) if t not in given])
     return list(done)
 
 
