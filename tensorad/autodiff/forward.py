@@ -7,9 +7,12 @@ from typing import Final, overload
 
 import numpy as np
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, zeros
+from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, whole, zeros
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
 from tensorad.autodiff.checks import as_direction, check_outputs, check_wrt, leading_axes
+from tensorad.autodiff.control.activity import stops
+from tensorad.autodiff.control.pieces import with_dtype
+from tensorad.autodiff.control.tangents import Moving, control_tangents
 from tensorad.autodiff.local.linear import Term, body_terms, times
 from tensorad.autodiff.local.overrides import (
     Override,
@@ -22,13 +25,25 @@ from tensorad.autodiff.local.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.provenance import remember_along
-from tensorad.autodiff.reverse import vjp, whole
+from tensorad.autodiff.reverse import vjp
 from tensorad.errors import GradError
+from tensorad.ir.analysis.blocks import saves_of
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import Axis, Expr, Read, add, cast, const, read, reduce_expr, summed
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Shape, Tensor, Update, outputs
+from tensorad.ir.tensor import (
+    Compute,
+    Control,
+    Op,
+    Saved,
+    Scan,
+    Scatter,
+    Shape,
+    Tensor,
+    Update,
+    outputs,
+)
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.progress import advance, expect, progress
 from tensorad.simplify.formula.choose import tidy
@@ -139,12 +154,15 @@ class Push:
         """Fill `tangents` up to the outputs."""
         self.ends = dict.fromkeys(ys)
         self.order = derivation_order(ys, self.rules)
+        saves = saves_of(self.order)
         expect(len(self.order))
         for op in self.order:
             advance()
             viewed = view(op)
             made = outputs(op)
-            if any(t in self.tangents for t in differentiable_inputs(viewed)):
+            if isinstance(op, (Control, Saved)):
+                self._push_control(op, saves)
+            elif any(t in self.tangents for t in differentiable_inputs(viewed)):
                 pairs = list(zip(made, self._push(viewed, made), strict=True))
                 for t, tangent in pairs:
                     if tangent is not None and t not in self.rules:
@@ -152,6 +170,17 @@ class Push:
             for t in made:
                 if t in self.rules:
                     self._push_rule(self.rules[t])
+
+    def _push_control(self, op: Control | Saved, saves: Mapping[Control, Sequence[Saved]]) -> None:
+        """The tangents of the outputs, and of all that is saved of the inside."""
+        moved = [t for t in differentiable_inputs(op) if t in self.tangents]
+        if isinstance(op, Saved) or not moved:
+            return
+        stored = {t: with_dtype(store(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
+        given = Moving(stored, saves.get(op, ()), self.batch, block_jvp)
+        for t, tangent in control_tangents(op, given).items():
+            if t not in self.rules:
+                self.tangents[t] = self._joined(t, whole(tangent))
 
     def _joined(self, t: Tensor, tangent: Adjoint) -> Adjoint:
         """A given direction of an intermediate is added to what reaches it."""
@@ -249,6 +278,20 @@ class Push:
     def _moved(self, e: Expr) -> Expr | None:
         """How a formula moves with what it reads; None if nothing does."""
         return summed(_product(t, self._read(t.read)) for t in body_terms(0, e, self._wanted))
+
+
+def block_jvp(
+    tangents: Mapping[Tensor, Tensor],
+    roots: Sequence[Tensor],
+    batch: Shape,
+    params: Sequence[Tensor],
+) -> dict[Tensor, Tensor]:
+    """The tangents of tensors of a block that move with some of its params."""
+    push = Push({p: whole(d) for p, d in tangents.items()}, batch, stops(params))
+    push.run_order(roots)
+    moved = [t for t in dict.fromkeys(roots) if t in push.tangents]
+    stored = [store(push.tangents[t], f"d{t.name}") for t in moved]
+    return dict(zip(moved, push.tidied(stored), strict=True))
 
 
 def _product(t: Term, tangent: Expr) -> Expr:

@@ -14,7 +14,7 @@ from tensorad.autodiff.counting.choice import Ways, derive_by_count
 from tensorad.autodiff.counting.products import products
 from tensorad.autodiff.counting.visits import Visits
 from tensorad.autodiff.heads import pair_heads, seeds
-from tensorad.autodiff.reverse import Sweep
+from tensorad.autodiff.sweep import Sweep
 from tensorad.bound import bound
 from tensorad.counting import work
 from tensorad.errors import CountError

@@ -9,7 +9,7 @@ import tensorad as ta
 from tensorad import te
 from tensorad.autodiff.adjoints.weights import WeightedTarget
 from tensorad.autodiff.heads import pair_heads, seeds
-from tensorad.autodiff.reverse import Sweep
+from tensorad.autodiff.sweep import Sweep
 from tensorad.bound import bound
 from tensorad.errors import BoundsError
 from tensorad.ir.analysis.decisions import Decision, Record, listening

@@ -195,8 +195,9 @@ ROWS: dict[str, dict[str, set[str]]] = {
     "tensorad/autodiff": {
         "local": set(),
         "adjoints": {"local"},
+        "control": {"local", "adjoints"},
         "counting": {"adjoints"},
-        ".": {"local", "adjoints", "counting"},
+        ".": {"local", "adjoints", "control", "counting"},
     },
     "tensorad/ir": {
         "dtypes.py": set(),

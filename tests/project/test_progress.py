@@ -23,7 +23,7 @@ SLOW = """
 import sys, time
 import tensorad as ta
 from tensorad import te
-from tensorad.autodiff import reverse
+from tensorad.autodiff import sweep
 from tensorad.codegen.runtime import background_compiler
 
 seconds = float(sys.argv[1])
@@ -35,7 +35,7 @@ def slowly(of, name):
         return act(*arguments)
     setattr(of, name, slow)
 
-slowly(reverse.Sweep, "_visit")
+slowly(sweep.Sweep, "_visit")
 slowly(background_compiler.Compiler, "begin")
 x = te.placeholder((8,), name="X")
 k = te.reduce_axis(8, name="k")

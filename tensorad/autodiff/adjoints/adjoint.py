@@ -402,3 +402,9 @@ def store(adjoint: Adjoint, name: str) -> Tensor:
         return adjoint.tensor
     axes, bodies = copy_bodies(adjoint.axes, (adjoint.body,))
     return outputs(Compute(name, axes, bodies))[0]
+
+
+def whole(t: Tensor) -> Adjoint:
+    """A tensor (*batch, ...) as an adjoint."""
+    axes = compute_axes(t.shape)
+    return Adjoint(axes, read(t, axes), t)

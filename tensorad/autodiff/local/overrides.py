@@ -54,7 +54,7 @@ class Rule:
         """The adjoints of the deps.
 
         Args:
-            vjp: `reverse.vjp`, to transpose a rule that knows forward mode only.
+            vjp: (y, wrt, head) -> adjoints, to transpose a rule that knows forward mode only.
         """
         if self.vjp is None:
             return self._transposed_jvp(head, vjp)

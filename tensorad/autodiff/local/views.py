@@ -9,7 +9,7 @@ from tensorad.autodiff.local.combiners import reduce_terms
 from tensorad.autodiff.local.linear import Term, body_terms
 from tensorad.autodiff.local.scan_forms import traced_scan
 from tensorad.ir.expr import Expr, Read, Reduce
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Control, Op, Saved, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import reads, topological_ops
 from tensorad.process import memo
 from tensorad.simplify.zeros.reduction_stages import extract_reductions
@@ -29,7 +29,10 @@ _known_inputs: WeakKeyDictionary[Op, tuple[Tensor, ...]] = memo(WeakKeyDictionar
 
 
 def differentiable_inputs(op: Op) -> tuple[Tensor, ...]:
-    """The float tensors the values of a (viewed) operation depend on, in order of first read."""
+    """The float tensors the values of a (viewed) operation depend on, in order of first read.
+
+    Of calls, branches and loops: the float operands. What is saved of one comes after it.
+    """
     known = _known_inputs.get(op)
     if known is None:
         known = _known_inputs[op] = _differentiable_inputs(op)
@@ -49,6 +52,10 @@ def _differentiable_inputs(op: Op) -> tuple[Tensor, ...]:
         for body in op.bodies:
             values += body.sources if isinstance(body, Reduce) else (body,)
         found.update(dict.fromkeys(_value_reads(values)))
+    elif isinstance(op, Control):
+        found.update(dict.fromkeys(op.operands))
+    elif isinstance(op, Saved):
+        return outputs(op.control)[:1]
     return tuple([t for t in found if t.dtype.is_float])
 
 

@@ -1,0 +1,176 @@
+"""Which tensors depend on some of others, differentiably, also through blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from weakref import WeakKeyDictionary
+
+from tensorad.autodiff.local.overrides import (
+    Rule,
+    Rules,
+    derivation_order,
+)
+from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
+from tensorad.ir.expr import Read
+from tensorad.ir.tensor import (
+    Block,
+    Branch,
+    Compute,
+    Control,
+    Loop,
+    Op,
+    Saved,
+    Tensor,
+    outputs,
+)
+from tensorad.process import memo
+
+Tensors = dict[Tensor, None]
+
+
+def stops(params: Sequence[Tensor]) -> dict[Tensor, Rule]:
+    """Rules by which no derivative flows through these tensors."""
+    return {p: Rule(p, (), None, None) for p in params}
+
+
+def block_operands(op: Control) -> tuple[Tensor, ...]:
+    """The operands that the params of blocks stand for."""
+    return op.operands[1:] if isinstance(op, Branch) else op.operands
+
+
+_known: WeakKeyDictionary[Op, tuple[tuple[Tensor, ...], ...]] = memo(WeakKeyDictionary())
+
+
+def flowing(op: Op, index: int) -> Sequence[Tensor]:
+    """The tensors that derivatives of one output flow to; of scans and scatters those of all."""
+    known = _known.get(op)
+    if known is None:
+        viewed = view(op)
+        if isinstance(viewed, Compute):
+            terms = [compute_terms(viewed, c, _is_float) for c in range(len(viewed.bodies))]
+            known = tuple([tuple(dict.fromkeys([t.read.tensor for t in own])) for own in terms])
+        else:
+            known = (differentiable_inputs(viewed),) * len(outputs(op))
+        _known[op] = known
+    return known[index]
+
+
+def _is_float(e: Read) -> bool:
+    return e.tensor.dtype.is_float
+
+
+def _all_inputs(op: Op, index: int) -> Sequence[Tensor]:
+    return differentiable_inputs(view(op))
+
+
+def active_tensors(
+    order: Sequence[Op],
+    start: Collection[Tensor],
+    rules: Rules,
+    inputs_of: Callable[[Op, int], Sequence[Tensor]] = _all_inputs,
+) -> Tensors:
+    """The tensors of some operations, producers first, that depend on `start` (those included).
+
+    Args:
+        inputs_of: (operation, output) -> what the output depends on.
+    """
+    active = dict.fromkeys(start)
+    inside: dict[Control, list[Tensors]] = {}
+
+    def blocks(op: Control) -> list[Tensors]:
+        if op not in inside:
+            inside[op] = active_inside(op, active)
+        return inside[op]
+
+    for op in order:
+        for t in outputs(op):
+            if t in rules:
+                moves = any(d in active for d in rules[t].deps)
+            elif isinstance(op, Control):
+                moves = _is_active(op, t.index, blocks(op))
+            elif isinstance(op, Saved):
+                moves = op.inner in blocks(op.control)[op.block]
+            else:
+                moves = any(u in active for u in inputs_of(op, t.index))
+            if moves and t.dtype.is_float:
+                active[t] = None
+    return active
+
+
+def _is_active(op: Control, k: int, blocks: Sequence[Tensors]) -> bool:
+    """Whether output k is active; the last carry may be the first one."""
+    if isinstance(op, Loop):
+        return op.blocks[0].params[k] in blocks[0]
+    return any(b.results[k] in active for b, active in zip(op.blocks, blocks, strict=True))
+
+
+def active_inside(op: Control, active: Collection[Tensor]) -> list[Tensors]:
+    """The active tensors of each block (of a loop: of the first one), given those outside."""
+    moving = [t in active for t in block_operands(op)]
+    blocks = op.blocks[:1] if isinstance(op, Loop) else op.blocks
+    found = [_active_in_block(op, n, moving) for n in range(len(blocks))]
+    while isinstance(op, Loop):
+        body = op.blocks[0]
+        grown = [k for k in range(op.carries) if not moving[k] and body.results[k] in found[0]]
+        if not grown:
+            break
+        for k in grown:
+            moving[k] = True
+        found = [_active_in_block(op, 0, moving)]
+    return found
+
+
+def _active_in_block(op: Control, n: int, moving: Sequence[bool]) -> Tensors:
+    block = op.blocks[n]
+    roots = [*block.results, *[inner for inner, b in op.kept if b == n]]
+    rules = stops(block.params)
+    start = [p for p, m in zip(block.params, moving, strict=True) if m and p.dtype.is_float]
+    return active_tensors(derivation_order(roots, rules), start, rules, flowing)
+
+
+def reached(block: Block, roots: Sequence[Tensor]) -> Tensors:
+    """The params that derivatives of some tensors of a block flow to."""
+    rules = stops(block.params)
+    live = dict.fromkeys([t for t in roots if t.dtype.is_float])
+    kept: dict[Control, list[Saved]] = {}
+    for op in reversed(derivation_order(list(live), rules)):
+        made = [t for t in outputs(op) if t in live and t not in rules]
+        if isinstance(op, Saved):
+            if made:
+                kept.setdefault(op.control, []).append(op)
+        elif isinstance(op, Control):
+            live.update(dict.fromkeys(_reached_outside(op, made, kept.get(op, ()))))
+        else:
+            live.update(dict.fromkeys([u for t in made for u in flowing(op, t.index)]))
+    return {p: None for p in block.params if p in live}
+
+
+def _reached_outside(op: Control, made: Sequence[Tensor], kept: Sequence[Saved]) -> list[Tensor]:
+    """The operands that derivatives of outputs, and of what is saved, flow to."""
+    found: dict[int, None] = {}
+    if isinstance(op, Loop):
+        received = reached_in_loop(op, [t.index for t in made], [s.inner for s in kept])
+        found = {k: None for k, p in enumerate(op.blocks[0].params) if p in received}
+    else:
+        for n, block in enumerate(op.blocks):
+            inner = [s.inner for s in kept if s.block == n]
+            received = reached(block, [*[block.results[t.index] for t in made], *inner])
+            found.update({k: None for k, p in enumerate(block.params) if p in received})
+    operands = block_operands(op)
+    return [operands[k] for k in found]
+
+
+def reached_in_loop(op: Loop, last: Sequence[int], inner: Sequence[Tensor]) -> Tensors:
+    """The params of a loop's block that derivatives flow to in some iteration.
+
+    Args:
+        last: the carries, and `inner` the tensors inside, that they come from.
+    """
+    body = op.blocks[0]
+    found = dict.fromkeys([body.params[k] for k in last])
+    while True:
+        carried = [r for r, p in zip(body.results, body.params, strict=False) if p in found]
+        more = [p for p in reached(body, [*inner, *carried]) if p not in found]
+        if not more:
+            return found
+        found.update(dict.fromkeys(more))

@@ -1,0 +1,282 @@
+"""Reverse mode through calls, branches and loops: operations whose blocks are theirs, reversed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tensorad.autodiff.control.activity import (
+    active_inside,
+    block_operands,
+    reached,
+    reached_in_loop,
+)
+from tensorad.autodiff.control.pieces import (
+    batch_first,
+    like,
+    rows_first,
+    with_dtype,
+    zeros_like,
+)
+from tensorad.autodiff.control.residuals import Residuals, residuals
+from tensorad.errors import InternalError
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import LocalSize, const
+from tensorad.ir.tensor import (
+    Block,
+    Branch,
+    Compute,
+    Control,
+    FunctionCall,
+    Loop,
+    Placeholder,
+    Saved,
+    Shape,
+    Tensor,
+    outputs,
+    saved,
+)
+
+Seeds = Sequence[tuple[Tensor, Tensor]]
+"""Tensors of a block, each with a head."""
+BlockVjp = Callable[[Seeds, Sequence[Tensor], Shape, Sequence[Tensor]], "list[Tensor | None]"]
+"""(seeds, by which tensors, batch, params) -> adjoints, None: zero everywhere."""
+Pairs = list[tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the adjoints of an operation's operands are made from.
+
+    Attributes:
+        active: tensors outside of the operation that derivatives flow to.
+        heads: adjoints (*batch, ...) of its outputs, and of what is saved of it.
+    """
+
+    active: Mapping[Tensor, None]
+    heads: Mapping[Tensor, Tensor]
+    batch: Shape
+    vjp: BlockVjp
+
+
+def control_adjoints(op: Control, given: Given) -> Pairs:
+    """(operand, part of its adjoint), for operands that receive something."""
+    if isinstance(op, Loop):
+        return _LoopAdjoints(op, given).run()
+    if isinstance(op, (Branch, FunctionCall)):
+        return _branch(op, given)
+    raise InternalError(f"{type(op).__name__} has no derivative")
+
+
+def _saved_heads(op: Control, n: int, given: Given) -> Pairs:
+    """(inner tensor of block n, adjoint of what is saved of it)"""
+    found = [(t.op, h) for t, h in given.heads.items() if isinstance(t.op, Saved)]
+    return [(s.inner, h) for s, h in found if s.block == n]
+
+
+# -- branches, calls --------------------------------------------------------------------------
+
+Slot = tuple[object, ...]
+"""Which operand of a reversed branch it is, whatever it is in a block."""
+
+
+@dataclass(frozen=True)
+class _Reversed:
+    """A block of a branch, reversed.
+
+    Attributes:
+        bound: (param, operand) by slot.
+        adjoints: by number of the operand of the branch.
+    """
+
+    bound: Mapping[Slot, tuple[Tensor, Tensor]]
+    adjoints: Mapping[int, Tensor]
+
+
+def _branch(op: Control, given: Given) -> Pairs:
+    """A branch of as many blocks, by the same index."""
+    inside = active_inside(op, given.active)
+    operands = block_operands(op)
+    made = [_reverse_block(op, n, inside[n], given) for n in range(len(op.blocks))]
+    moving = [k for k in range(len(operands)) if any(k in m.adjoints for m in made)]
+    if not moving:
+        return []
+    slots = {slot: operand for m in made for slot, (_, operand) in m.bound.items()}
+    blocks = []
+    for m in made:
+        params = [m.bound[s][0] if s in m.bound else _unread(t) for s, t in slots.items()]
+        results = [
+            m.adjoints[k] if k in m.adjoints else zeros_like(operands[k], given.batch)
+            for k in moving
+        ]
+        blocks.append(Block(tuple(params), tuple(results)))
+    names = tuple([f"d{operands[k].name}" for k in moving])
+    reverse = like_operation(op, names, tuple(slots.values()), tuple(blocks))
+    return [(operands[k], t) for k, t in zip(moving, outputs(reverse), strict=True)]
+
+
+def _reverse_block(op: Control, n: int, active: Mapping[Tensor, None], given: Given) -> _Reversed:
+    block, at = op.blocks[n], block_operands(op)
+    ends: dict[Slot, tuple[Tensor, Tensor]] = {}
+    for k, t in enumerate(outputs(op)):
+        if t in given.heads and block.results[k] in active:
+            ends["output", k] = (block.results[k], given.heads[t])
+    for inner, head in _saved_heads(op, n, given):
+        if inner in active:
+            ends["saved", inner, n] = (inner, head)
+    heads = {slot: like(t, given.batch) for slot, (t, _) in ends.items()}
+    seeds = [(t, heads[slot]) for slot, (t, _) in ends.items()]
+    wrt = [p for p in reached(block, [t for t, _ in seeds]) if p in active]
+    found = given.vjp(seeds, wrt, given.batch, block.params) if wrt else []
+    adjoints = {p: with_dtype(t, p.dtype) for p, t in zip(wrt, found, strict=True) if t is not None}
+    needed = residuals(op, n, list(adjoints.values()), list(heads.values()), block.params)
+    place = {p: k for k, p in enumerate(block.params)}
+    bound: dict[Slot, tuple[Tensor, Tensor]] = {s: (heads[s], h) for s, (_, h) in ends.items()}
+    bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
+    bound.update({("inner", t, n): (t, saved(op, t, n)) for t in needed.stored})
+    bound.update({("outside", t): (t, t) for t in needed.outside})
+    return _Reversed(bound, {place[p]: t for p, t in adjoints.items()})
+
+
+def like_operation(
+    op: Control, names: tuple[str, ...], operands: tuple[Tensor, ...], blocks: tuple[Block, ...]
+) -> Control:
+    """A call or branch of other blocks, by the same index."""
+    if isinstance(op, FunctionCall):
+        name = f"d{op.function}"
+        return FunctionCall(names, operands, blocks, source=op.source, function=name)
+    return Branch(names, (*op.operands[:1], *operands), blocks, source=op.source)
+
+
+def _unread(operand: Tensor) -> Tensor:
+    """A param for an operand that other blocks read."""
+    return outputs(Placeholder(operand.name, operand.shape, operand.dtype))[0]
+
+
+# -- loops ------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Params:
+    """Params of a reversed loop, with their operands, and the results of the carries among them."""
+
+    carries: Pairs = field(default_factory=list)
+    results: list[Tensor] = field(default_factory=list)
+    scanned: Pairs = field(default_factory=list)
+    fixed: Pairs = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Backwards:
+    """The formulas of a reversed block.
+
+    Attributes:
+        heads: adjoints that it carries, by the param of the forward block; each
+            has an adjoint.
+        rows: (inner tensor, head of what is saved of it in this iteration).
+        adjoints: of params, after this iteration.
+    """
+
+    heads: Mapping[Tensor, Tensor]
+    rows: Pairs
+    adjoints: Mapping[Tensor, Tensor]
+
+
+class _LoopAdjoints:
+    """The loop backwards: carries are the adjoints of carries, and sums for what stays fixed."""
+
+    def __init__(self, op: Loop, given: Given) -> None:
+        self.op = op
+        self.given = given
+        self.batch = given.batch
+        self.block = op.blocks[0]
+        self.last = op.carries + op.scanned
+        (self.active,) = active_inside(op, given.active)
+        self.place = {p: k for k, p in enumerate(self.block.params)}
+        self.rows = [(t, h) for t, h in _saved_heads(op, 0, given) if t in self.active]
+
+    def run(self) -> Pairs:
+        found = self.reversed_block()
+        if not found.adjoints:
+            return []
+        made = [*found.heads.values(), *[h for _, h in found.rows]]
+        values = list(found.adjoints.values())
+        needed = residuals(self.op, 0, values, made, self.block.params[self.op.carries :])
+        reverse = self.loop(self.params(found, needed))
+        last = dict(zip(found.heads, outputs(reverse), strict=False))
+        pairs = []
+        for p, t in found.adjoints.items():
+            operand = self.op.operands[self.place[p]]
+            rows = None if p in last else saved(reverse, t)
+            whole = last[p] if rows is None else batch_first(rows, self.batch, operand.shape[0])
+            pairs.append((operand, whole))
+        return pairs
+
+    def reversed_block(self) -> _Backwards:
+        wrt = self.received()
+        carried = [p for p in wrt if self.place[p] < self.op.carries]
+        fixed = [p for p in wrt if self.place[p] >= self.last]
+        heads = {p: like(p, self.batch) for p in (*carried, *fixed)}
+        rows = [(t, like(t, self.batch)) for t, _ in self.rows]
+        seeds = [(self.block.results[self.place[p]], heads[p]) for p in carried]
+        seeds += [*[(p, heads[p]) for p in fixed], *rows]
+        made = self.given.vjp(seeds, wrt, self.batch, self.block.params) if wrt else []
+        adjoints: dict[Tensor, Tensor] = {}
+        for p, t in zip(wrt, made, strict=True):
+            if t is not None:
+                adjoints[p] = with_dtype(t, p.dtype)
+            elif p in heads:
+                adjoints[p] = zeros_like(p, self.batch)
+        return _Backwards(heads, rows, adjoints)
+
+    def received(self) -> list[Tensor]:
+        """The params that derivatives flow to."""
+        made = enumerate(outputs(self.op))
+        last = [k for k, t in made if t in self.given.heads and self.block.params[k] in self.active]
+        found = reached_in_loop(self.op, last, [t for t, _ in self.rows])
+        return [p for p in self.block.params if p in found and p in self.active]
+
+    def params(self, block: _Backwards, needed: Residuals) -> _Params:
+        """What the reversed block is given."""
+        op, found = self.op, _Params()
+        made = outputs(op)
+        for p, d in block.heads.items():
+            k = self.place[p]
+            start = self.given.heads.get(made[k]) if k < op.carries else None
+            found.carries.append((d, zeros_like(p, self.batch) if start is None else start))
+            found.results.append(block.adjoints[p])
+        for (_, d), (_, head) in zip(block.rows, self.rows, strict=True):
+            found.scanned.append((d, rows_first(head, self.batch)))
+        for p in needed.params:
+            k = self.place[p]
+            operand = saved(op, p) if k < op.carries else op.operands[k]
+            (found.scanned if k < self.last else found.fixed).append((p, operand))
+        found.scanned += [(t, saved(op, t)) for t in needed.stored]
+        found.fixed += [(t, t) for t in needed.outside]
+        if isinstance(op.trips, LocalSize):
+            found.fixed.append((_unread(made[0]), made[0]))  # runs before: it tells the trips
+        if not found.carries:
+            found.carries.append(_nothing())
+            found.results.append(found.carries[0][0])
+        return found
+
+    def loop(self, given: _Params) -> Loop:
+        op = self.op
+        bound = [*given.carries, *given.scanned, *given.fixed]
+        return Loop(
+            tuple([p.name for p, _ in given.carries]),
+            tuple([operand for _, operand in bound]),
+            (Block(tuple([p for p, _ in bound]), tuple(given.results)),),
+            source=op.source,
+            counter=op.counter,
+            trips=op.trips,
+            carries=len(given.carries),
+            scanned=len(given.scanned),
+            reverse=not op.reverse,
+        )
+
+
+def _nothing() -> tuple[Tensor, Tensor]:
+    """A carry of a loop that needs none."""
+    zero = outputs(Compute("nothing", (), (const(0, INT64),)))[0]
+    return _unread(zero), zero

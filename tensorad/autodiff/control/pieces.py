@@ -1,0 +1,51 @@
+"""Small tensors that derived blocks are made of: heads, zeros, rows with other axes first."""
+
+from __future__ import annotations
+
+from tensorad.autodiff.adjoints.adjoint import zeros
+from tensorad.ir.arrays.elementwise import compute_axes, same_dim
+from tensorad.ir.dtypes import DType
+from tensorad.ir.expr import Expr, cast, const, logical_and, read, select
+from tensorad.ir.tensor import Compute, Dim, Placeholder, Shape, Tensor, dim_expr, outputs
+
+
+def like(t: Tensor, batch: Shape) -> Tensor:
+    """A placeholder for a derivative of t."""
+    return outputs(Placeholder(f"d{t.name}", (*batch, *t.shape), t.dtype))[0]
+
+
+def zeros_like(t: Tensor, batch: Shape) -> Tensor:
+    """A derivative of t that is 0."""
+    return zeros(f"d{t.name}", (*batch, *t.shape), t)
+
+
+def with_dtype(t: Tensor, dtype: DType) -> Tensor:
+    """The elements converted, if they are of another dtype."""
+    if t.dtype is dtype:
+        return t
+    axes = compute_axes(t.shape)
+    return outputs(Compute(t.name, axes, (cast(read(t, axes), dtype),)))[0]
+
+
+def rows_first(t: Tensor, batch: Shape) -> Tensor:
+    """(*batch, rows, ...) -> (rows, *batch, ...)"""
+    if not batch:
+        return t
+    n = len(batch)
+    axes = compute_axes((t.shape[n], *t.shape[:n], *t.shape[n + 1 :]))
+    body = read(t, (*axes[1 : n + 1], axes[0], *axes[n + 1 :]))
+    return outputs(Compute(t.name, axes, (body,)))[0]
+
+
+def batch_first(t: Tensor, batch: Shape, rows: Dim) -> Tensor:
+    """(trips, *batch, ...) -> (*batch, rows, ...), 0 in rows beyond the trips."""
+    n = len(batch)
+    trips = t.shape[0]
+    if not batch and same_dim(trips, rows):
+        return t
+    axes = compute_axes((*batch, rows, *t.shape[n + 1 :]))
+    body: Expr = read(t, (axes[n], *axes[:n], *axes[n + 1 :]))
+    if not same_dim(trips, rows):
+        inside = logical_and(axes[n] < dim_expr(trips))
+        body = select(inside, body, const(0, t.dtype))
+    return outputs(Compute(t.name, axes, (body,)))[0]

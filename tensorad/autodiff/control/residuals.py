@@ -1,0 +1,162 @@
+"""What the reverse of a block needs of the block's own values: stored, or computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tensorad.ir.analysis.blocks import block_ops, tells_trips
+from tensorad.ir.analysis.decisions import Decision, note
+from tensorad.ir.elementary.table import is_elementary
+from tensorad.ir.expr import Call, Expr
+from tensorad.ir.order import REDUCE, occurs, sizes_in
+from tensorad.ir.tensor import (
+    Block,
+    Compute,
+    Constant,
+    Control,
+    Loop,
+    Op,
+    Placeholder,
+    Saved,
+    Tensor,
+    dim_expr,
+)
+from tensorad.ir.visit import op_inputs, postorder
+
+_CHEAP: Final = 8
+"""Operations on floats that are done again rather than have their result stored and read."""
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """The tensors that formulas read of a block and of what is around it.
+
+    Attributes:
+        params: of the block.
+        stored: computed in the block, needed as they were.
+        outside: from around the block, no params of it.
+    """
+
+    params: Sequence[Tensor]
+    stored: Sequence[Tensor]
+    outside: Sequence[Tensor]
+
+
+def residuals(
+    op: Control, n: int, made: Sequence[Tensor], own: Collection[Tensor], free: Collection[Tensor]
+) -> Residuals:
+    """What tensors made of block n read of it, once what is cheap is computed again.
+
+    Args:
+        own: placeholders of the tensors made.
+        free: params whose values are there after the operation, nothing having been stored.
+    """
+    return _Search(op, n, own, free).run(made)
+
+
+def own_sizes(op: Control, ops: Sequence[Op]) -> dict[Expr, None]:
+    """The sizes that have a value only inside of the operation's block."""
+    found: dict[Expr, None] = {op.counter: None} if isinstance(op, Loop) else {}
+    found.update({o.trips: None for o in ops if tells_trips(o)})
+    return found
+
+
+class _Search:
+    def __init__(
+        self, op: Control, n: int, own: Collection[Tensor], free: Collection[Tensor]
+    ) -> None:
+        block: Block = op.blocks[n]
+        kept = [inner for inner, b in op.kept if b == n]
+        ops = block_ops(block, kept)
+        self.params = dict.fromkeys(block.params)
+        self.own = dict.fromkeys(own)
+        self.free = dict.fromkeys(free)
+        self.forward = dict.fromkeys(ops)
+        self.sizes = own_sizes(op, ops)
+        self.wanted: dict[Tensor, None] = {}
+        self.outside: dict[Tensor, None] = {}
+        self.again: dict[Op, None] = {}
+
+    def run(self, made: Sequence[Tensor]) -> Residuals:
+        self.read(made)
+        open_ = [t for t in self.wanted if t not in self.params]
+        for t in open_:
+            why = self.reason(t)
+            if why and t.op not in self.again:
+                self.compute_again(t, why)
+        inner = [t for t in self.wanted if t not in self.params and t.op not in self.again]
+        for t in inner:
+            note(Decision((t,), "stored", "the derivative reads it"))
+        return Residuals([p for p in self.wanted if p in self.params], inner, list(self.outside))
+
+    def is_forward(self, op: Op) -> bool:
+        return op in self.forward or (isinstance(op, Saved) and op.control in self.forward)
+
+    def read(self, tensors: Sequence[Tensor]) -> None:
+        """What new operations read, directly or through others."""
+        stack = list(tensors)[::-1]
+        seen: dict[Tensor, None] = {}
+        while stack:
+            t = stack.pop()
+            if t in seen or t in self.own:
+                continue
+            seen[t] = None
+            if t in self.params or (self.is_forward(t.op) and t.op not in self.again):
+                self.want(t)
+            elif isinstance(t.op, Placeholder):
+                self.outside[t] = None
+            elif not isinstance(t.op, Constant):
+                stack += reversed(op_inputs(t.op))
+
+    def want(self, t: Tensor) -> None:
+        if not isinstance(t.op, Constant) or t in self.params:
+            self.wanted[t] = None
+
+    def reason(self, t: Tensor) -> str:
+        """Why a tensor of the block is computed again; "" if it is stored."""
+        if any(s in self.sizes for s in sizes_in(*map(dim_expr, t.shape))):
+            return "its shape is known inside of the block only"
+        if _is_cheap(t.op) and all(map(self.is_there, op_inputs(t.op))):
+            return "a short formula of what is read anyway"
+        return ""
+
+    def is_there(self, t: Tensor) -> bool:
+        """Whether a tensor costs nothing that is not spent anyway."""
+        stack = [t]
+        while stack:
+            u = stack.pop()
+            if u in self.free or u in self.wanted or isinstance(u.op, Constant):
+                continue
+            if u in self.params or not _is_cheap(u.op):
+                return False
+            stack += op_inputs(u.op)
+        return True
+
+    def compute_again(self, t: Tensor, why: str) -> None:
+        """A tensor of the block, with what is behind it and cannot be stored either."""
+        stack = [(t, why)]
+        while stack:
+            u, reason = stack.pop()
+            op = u.op
+            if op in self.again:
+                continue
+            self.again[op] = None
+            note(Decision((u,), "computed again", reason))
+            if isinstance(op, Saved):
+                self.again[op.control] = None
+                op = op.control
+            for v in op.inputs if isinstance(op, Control) else op_inputs(op):
+                self.want(v)
+                reason = "" if v in self.params else self.reason(v)
+                if reason:
+                    stack.append((v, reason))
+
+
+def _is_cheap(op: Op) -> bool:
+    """Whether an operation is one short formula at each element."""
+    if not isinstance(op, Compute) or occurs(REDUCE, *op.bodies):
+        return False
+    calls = [e for e in postorder(*op.bodies) if isinstance(e, Call) and e.dtype.is_float]
+    return len(calls) <= _CHEAP and not any(is_elementary(e.op) for e in calls)

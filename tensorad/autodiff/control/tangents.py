@@ -1,0 +1,135 @@
+"""Forward mode through calls, branches and loops: blocks that compute tangents beside values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tensorad.autodiff.control.activity import active_inside, block_operands
+from tensorad.autodiff.control.adjoints import like_operation
+from tensorad.autodiff.control.pieces import (
+    batch_first,
+    like,
+    rows_first,
+    with_dtype,
+    zeros_like,
+)
+from tensorad.errors import InternalError
+from tensorad.ir.tensor import (
+    Block,
+    Branch,
+    Control,
+    FunctionCall,
+    Loop,
+    Saved,
+    Shape,
+    Tensor,
+    dim_of,
+    outputs,
+    saved,
+)
+
+Tangents = Mapping[Tensor, Tensor]
+BlockJvp = Callable[[Tangents, Sequence[Tensor], Shape, Sequence[Tensor]], Tangents]
+"""(tangents of some params, tensors of the block, batch, params) -> tangents of those that move."""
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What the tangents of an operation's outputs are made from.
+
+    Attributes:
+        tangents: (*batch, ...) of its operands.
+        kept: what is wanted of its inside.
+    """
+
+    tangents: Tangents
+    kept: Sequence[Saved]
+    batch: Shape
+    jvp: BlockJvp
+
+
+def control_tangents(op: Control, given: Moving) -> dict[Tensor, Tensor]:
+    """The tangents of outputs and of what is saved, as far as they move."""
+    if isinstance(op, Loop):
+        return _loop(op, given)
+    if isinstance(op, (Branch, FunctionCall)):
+        return _branch(op, given)
+    raise InternalError(f"{type(op).__name__} has no derivative")
+
+
+def _branch(op: Control, given: Moving) -> dict[Tensor, Tensor]:
+    """A branch of as many blocks, by the same index, which make tangents alone."""
+    operands, made = block_operands(op), outputs(op)
+    moving = [k for k, t in enumerate(operands) if t in given.tangents]
+    found: list[Tangents] = []
+    params: list[tuple[Tensor, ...]] = []
+    for n, block in enumerate(op.blocks):
+        own = {block.params[k]: like(block.params[k], given.batch) for k in moving}
+        roots = [*block.results, *[s.inner for s in given.kept if s.block == n]]
+        found.append(given.jvp(own, roots, given.batch, block.params))
+        params.append((*block.params, *own.values()))
+    ways = list(zip(op.blocks, found, params, strict=True))
+    moved = [k for k in range(len(made)) if any(b.results[k] in f for b, f, _ in ways)]
+    blocks = []
+    for b, f, p in ways:
+        tangents = [_tangent(b.results[k], f, given.batch) for k in moved]
+        blocks.append(Block(p, tuple(tangents) or b.results))
+    names = tuple([f"d{made[k].name}" for k in moved]) or op.names
+    bound = (*operands, *[given.tangents[operands[k]] for k in moving])
+    forward = like_operation(op, names, bound, tuple(blocks))
+    result = dict(zip([made[k] for k in moved], outputs(forward), strict=False))
+    for s in given.kept:
+        if s.inner in found[s.block]:
+            result[outputs(s)[0]] = saved(forward, found[s.block][s.inner], s.block)
+    return result
+
+
+def _tangent(t: Tensor, found: Tangents, batch: Shape) -> Tensor:
+    return with_dtype(found[t], t.dtype) if t in found else zeros_like(t, batch)
+
+
+def _loop(op: Loop, given: Moving) -> dict[Tensor, Tensor]:
+    """The loop with a tangent beside every carry that moves."""
+    body, batch = op.blocks[0], given.batch
+    active = active_inside(op, dict.fromkeys(given.tangents))[0]
+    last = op.carries + op.scanned
+    groups = [range(op.carries), range(op.carries, last), range(last, len(op.operands))]
+    moving = [[k for k in group if body.params[k] in active] for group in groups]
+    own = {k: like(body.params[k], batch) for group in moving for k in group}
+    roots = [*[body.results[k] for k in moving[0]], *[s.inner for s in given.kept]]
+    found = given.jvp({body.params[k]: d for k, d in own.items()}, roots, batch, body.params)
+
+    def first(k: int) -> Tensor:
+        tangent = given.tangents.get(op.operands[k])
+        if tangent is None:
+            return zeros_like(op.operands[k], batch)
+        return rows_first(tangent, batch) if k in groups[1] else tangent
+
+    operands: list[Tensor] = []
+    params: list[Tensor] = []
+    tested: list[Tensor] = []
+    for group, moved in zip(groups, moving, strict=True):
+        operands += [*[op.operands[k] for k in group], *[first(k) for k in moved]]
+        params += [*[body.params[k] for k in group], *[own[k] for k in moved]]
+    if len(op.blocks) > 1:
+        test = op.blocks[1].params
+        tested += [*test[: op.carries], *[own[k] for k in moving[0]]]
+        tested += [*test[op.carries :], *[own[k] for k in moving[2]]]
+    results = [*body.results, *[_tangent(body.results[k], found, batch) for k in moving[0]]]
+    tests = [Block(tuple(tested), b.results) for b in op.blocks[1:]]
+    forward = replace(
+        op,
+        names=(*op.names, *[f"d{op.names[k]}" for k in moving[0]]),
+        operands=tuple(operands),
+        blocks=(Block(tuple(params), tuple(results)), *tests),
+        carries=op.carries + len(moving[0]),
+        scanned=op.scanned + len(moving[1]),
+    )
+    made = outputs(op)
+    result = dict(zip([made[k] for k in moving[0]], outputs(forward)[op.carries :], strict=True))
+    for s in given.kept:
+        if s.inner in found:
+            rows = saved(forward, found[s.inner])
+            result[outputs(s)[0]] = batch_first(rows, batch, dim_of(op.trips))
+    return result

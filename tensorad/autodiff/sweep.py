@@ -1,0 +1,417 @@
+"""One sweep of reverse mode: from outputs, consumers first, back to the tensors they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tensorad.autodiff.adjoints.adjoint import (
+    Adjoint,
+    Contribution,
+    Target,
+    store,
+    whole,
+    zeros,
+)
+from tensorad.autodiff.adjoints.fold_adjoints import adjoint_terms
+from tensorad.autodiff.adjoints.inlining import Uses
+from tensorad.autodiff.adjoints.shifts import Shifts
+from tensorad.autodiff.adjoints.transposed import (
+    behind,
+    contribution,
+    is_formula,
+    may_have_elements,
+    pointwise,
+    received,
+    sizes_with_points,
+    whole_contribution,
+)
+from tensorad.autodiff.adjoints.weights import WeightedTarget, with_stored_weights
+from tensorad.autodiff.control.activity import active_tensors, stops
+from tensorad.autodiff.control.adjoints import Given, control_adjoints
+from tensorad.autodiff.control.pieces import with_dtype
+from tensorad.autodiff.counting.contribution_points import points_per_contribution
+from tensorad.autodiff.heads import seeds
+from tensorad.autodiff.local.box import Box
+from tensorad.autodiff.local.combiners import fold_groups
+from tensorad.autodiff.local.linear import Term, body_terms
+from tensorad.autodiff.local.overrides import (
+    Rule,
+    Rules,
+    derivation_inputs,
+    derivation_order,
+)
+from tensorad.autodiff.local.scan_forms import scatter_scan, steps_of, traced_scan
+from tensorad.autodiff.local.scans import Heads as ScanHeads
+from tensorad.autodiff.local.scans import reverse_sweep
+from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
+from tensorad.errors import GradError
+from tensorad.ir.analysis.decisions import Decision, note
+from tensorad.ir.analysis.flow import flowing_components
+from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.arrays.scan_outputs import last_states
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, add, call, read
+from tensorad.ir.tensor import Compute, Control, Op, Saved, Scan, Scatter, Shape, Tensor, outputs
+from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
+from tensorad.progress import advance, expect
+from tensorad.simplify.formula.choose import tidy
+from tensorad.simplify.formula.joined import inner_reductions, joined
+
+Indices = tuple[Expr, ...]
+
+
+class Sweep:
+    """One pass over the operations between `wrt` and the outputs, consumers first."""
+
+    def __init__(
+        self,
+        ys: Sequence[Tensor],
+        wrt: Sequence[Tensor],
+        batch: Shape,
+        rules: Rules,
+        kind: type[Target] = Target,
+    ) -> None:
+        self.ys = list(ys)
+        self.wrt = dict.fromkeys(wrt)
+        self.batch = batch
+        self.rules = rules
+        self.kind = kind
+        self.order = derivation_order(ys, rules)
+        self.forward = topological_ops([*ys, *wrt])
+        self.inner = inner_reductions(self.forward)
+        self.in_place: dict[Op, None] = {}
+        """Formulas that store the adjoint of a reduction inside in place of their own."""
+        self.active = active_tensors(self.order, self.wrt, rules)
+        self.targets: dict[Tensor, Target] = {}
+        self.done: dict[Tensor, Adjoint | None] = {}
+        self.inside: dict[Op, dict[Tensor, Tensor]] = {}
+        """Adjoints of what is saved of the insides of operations not visited yet."""
+        self.shifts = Shifts(self.order)
+        self.needed: dict[Tensor, None] = {}
+        """Forward values that the coefficients so far read, directly or through others."""
+
+    def run(self, seeds: Mapping[Tensor, Adjoint], strict: bool) -> list[Tensor]:
+        """The adjoints of `wrt`."""
+        self._walk(seeds)
+        return [self._result(x, strict) for x in self.wrt]
+
+    def _walk(self, seeds: Mapping[Tensor, Adjoint]) -> None:
+        inner = {t: None for op in self.order for t in derivation_inputs(op, self.rules)}
+        for y, seed in seeds.items():
+            if y in inner:  # an output that another one depends on receives more
+                self._push_seed(y, seed)
+            else:
+                self.done[y] = seed
+        expect(len(self.order))
+        for op in reversed(self.order):
+            self._visit(op)
+            advance()
+
+    def tidied(self, results: list[Tensor]) -> list[Tensor]:
+        """The results of `run` with less work."""
+        stored = [a.tensor for a in self.done.values() if a is not None]
+        made = [*[t for t in stored if t is not None], *results]
+        own = {t: None for op in topological_ops(self.ys) for t in outputs(op)}
+        heads = dict.fromkeys(self.ys)
+        formulas = [t for t, a in self.done.items() if a is not None and a.tensor is None]
+        spared = [t for t in formulas if t in own and t not in heads]
+        return tidy(results, made, self.order, spared)
+
+    def points_per_contribution(
+        self, results: list[Tensor], heads: Sequence[Tensor], sizes: Mapping[Expr, int], enough: int
+    ) -> int | None:
+        """The points of such results where every contribution is gathered by itself."""
+        own = {t: a for t, a in self.done.items() if t in self.targets and a is not None}
+        stored = {t: a.tensor for t, a in own.items() if a.tensor is not None}
+        read = dict.fromkeys(topological_ops(results))
+        sums = [t for t, made in stored.items() if made.op in read and not is_formula(made)]
+        counted = dict.fromkeys((*self.wrt, *sums, *[t for t in own if t.op not in self.inner]))
+        parts = {t: self.targets[t].contributions if t in self.targets else [] for t in counted}
+        made = [*stored.values(), *results]
+        return points_per_contribution(results, parts, made, self.inner, heads, sizes, enough)
+
+    def joined(self, results: list[Tensor], heads: Sequence[Tensor]) -> list[Tensor]:
+        """The results; what is computed from reductions inside of formulas stands with them."""
+        if not self.inner:
+            return results
+        return joined(results, self.forward, self.inner, topological_ops(heads))
+
+    def _result(self, x: Tensor, strict: bool) -> Tensor:
+        adjoint = self._last(x)
+        if adjoint is None:
+            if strict and any(may_have_elements(y) for y in self.ys):
+                names = " and ".join([y.name for y in self.ys])
+                raise GradError(
+                    f"{names} {'does' if len(self.ys) == 1 else 'do'} not depend on {x.name}.",
+                    hint="remove it from wrt, or leave out strict=True to get zeros.",
+                )
+            return zeros(f"d{x.name}", (*self.batch, *x.shape), x)
+        return store(adjoint, f"d{x.name}")
+
+    def adjoints(self, seeds: Mapping[Tensor, Adjoint]) -> list[Tensor | None]:
+        """The adjoints of `wrt`; None where nothing flows."""
+        self._walk(seeds)
+        found = [self._last(x) for x in self.wrt]
+        return [
+            None if a is None else store(a, f"d{x.name}")
+            for a, x in zip(found, self.wrt, strict=True)
+        ]
+
+    def _last(self, x: Tensor) -> Adjoint | None:
+        """The adjoint of a tensor once all operations are visited."""
+        adjoint = self.done.get(x)
+        if adjoint is None and x in self.targets:
+            adjoint = self.targets[x].finish(f"d{x.name}", True, Uses(0, False))
+        return adjoint
+
+    def _wanted(self, e: Read) -> bool:
+        return e.tensor in self.active
+
+    def _visit(self, op: Op) -> None:
+        made = outputs(op)
+        if not any(t in self.targets or t in self.done for t in made) and op not in self.inside:
+            return
+        for t in made:
+            if t in self.rules:
+                self._visit_rule(self.rules[t])
+        viewed = view(op)
+        flows = any(t in self.active for t in differentiable_inputs(viewed))
+        if isinstance(viewed, Compute):
+            swept = self._visit_folds(viewed, made) if flows and not self.batch else {}
+            for t in made:
+                if t not in swept:
+                    self._visit_element(op, viewed, t, flows)
+        elif isinstance(viewed, Scatter) and flows:
+            self._visit_scatter(viewed, made[0])
+        elif isinstance(op, Scan) and isinstance(viewed, Scan) and flows:
+            self._visit_scan(op, viewed, {t: self._finish(t, Uses(1, True)) for t in made})
+        elif isinstance(op, (Control, Saved)):
+            self._visit_control(op, made)
+        else:
+            for t in made:
+                self._finish(t, Uses(0, False))
+
+    def _visit_element(self, op: Op, viewed: Compute, t: Tensor, flows: bool) -> None:
+        terms = compute_terms(viewed, t.index, self._wanted) if flows else []
+        terms = self._read_back(viewed, t, terms)
+        formula = self.inner.get(op)
+        where = TRUE if formula is None else sizes_with_points(viewed)
+        inner = formula is not None and not self._may_store(formula)
+        adjoint = self._finish(t, Uses(len(terms), pointwise(viewed, terms), inner, where))
+        if adjoint is None:
+            return
+        if formula is not None and adjoint.tensor is not None:
+            self.in_place[formula] = None
+        if self.kind is WeightedTarget:
+            adjoint, terms = with_stored_weights(
+                viewed, f"d{t.name}.weights", adjoint, terms, kept=t in self.wrt
+            )
+        for term in terms:
+            self._push_term(viewed, adjoint, term)
+
+    def _may_store(self, formula: Op) -> bool:
+        """Whether a reduction in a formula may store its adjoint: the formula stores none."""
+        own = [self.done.get(t) for t in outputs(formula) if t not in self.ys]
+        left_out = any(a is not None and a.tensor is None for a in own)
+        return left_out and formula not in self.in_place
+
+    def _read_back(self, op: Compute, made: Tensor, terms: list[Term]) -> list[Term]:
+        """Coefficients that contain the value of `made` read it, if it is needed anyway."""
+        root = op.bodies[made.index]
+        if made in self.needed and isinstance(root, Call) and root.op != "add":
+            value: dict[Expr, Expr] = {root: read(made, op.axes)}
+            terms = [replace(t, coefficient=substitute(t.coefficient, value)) for t in terms]
+        for t in terms:
+            self._need([r.tensor for r in reads(t.coefficient)])
+        return terms
+
+    def _need(self, tensors: Sequence[Tensor]) -> None:
+        """These values are computed for the gradient, and so is all that they depend on."""
+        stack = list(tensors)
+        while stack:
+            t = stack.pop()
+            if t not in self.needed:
+                self.needed[t] = None
+                stack += op_inputs(t.op)
+
+    def _finish(self, t: Tensor, uses: Uses) -> Adjoint | None:
+        """The adjoint that flows on through the operation of t."""
+        return None if t in self.rules else self._adjoint_of(t, uses)
+
+    def _adjoint_of(self, t: Tensor, uses: Uses) -> Adjoint | None:
+        if t in self.done:
+            return self.done[t]
+        target = self.targets.get(t)
+        if target is None:
+            return None
+        adjoint = target.finish(f"d{t.name}", t in self.wrt, uses)
+        if adjoint and t not in self.wrt and self.shifts.is_shift(t, adjoint, self.done):
+            note(Decision((t,), "zero", "shifting it changes nothing: its contributions cancel"))
+            adjoint = None
+        self.done[t] = adjoint
+        return adjoint
+
+    def _visit_rule(self, rule: Rule) -> None:
+        """The adjoint flows to the rule's tensors as the rule says."""
+        adjoint = self._adjoint_of(rule.of, Uses(1, False))
+        if adjoint is None or not any(d in self.active for d in rule.deps):
+            return
+        head = store(adjoint, f"d{rule.of.name}")
+        for d, part in zip(rule.deps, rule.adjoints(head, self.batch, transposed), strict=True):
+            if part is not None and d in self.active:
+                self._push_seed(d, whole(part))
+
+    def _push_seed(self, t: Tensor, seed: Adjoint) -> None:
+        own = compute_axes(t.shape)
+        contribution = Contribution(own, TRUE, own, lambda batch: seed.at((*batch, *own)))
+        self._push(t, contribution)
+
+    def _push(self, tensor: Tensor, contribution: Contribution) -> None:
+        if tensor not in self.targets:
+            self.targets[tensor] = self.kind(tensor, self.batch)
+        self.targets[tensor].contributions.append(contribution)
+
+    def _push_term(self, op: Compute, adjoint: Adjoint, term: Term) -> None:
+        made = contribution(op, adjoint, term)
+        if term.at_winner is not None:
+            made = replace(made, sparse=contribution(op, adjoint, term.at_winner))
+        self._push(term.read.tensor, made)
+
+    def _visit_scatter(self, op: Scatter, made: Tensor) -> None:
+        """out[f(p)] += v(p): each point's adjoint is the head where the point went."""
+        adjoint = self._finish(made, Uses(len(op.updates) + 1, False))
+        if adjoint is None:
+            return
+        if not op.combiner.is_sum:
+            self._visit_folding_scatter(op, adjoint)
+            return
+        for u in op.updates:
+            for t in body_terms(0, u.value, self._wanted):
+
+                def head(batch: Sequence[Expr], where: Indices = u.indices) -> Expr:
+                    return adjoint.at((*batch, *where))
+
+                self._push(t.read.tensor, received(t, op.axes, u.condition, head))
+        if op.init is not None and op.init in self.active:
+            self._push_seed(op.init, adjoint)
+
+    def _visit_folds(self, op: Compute, made: Sequence[Tensor]) -> dict[Tensor, None]:
+        """One sweep for all components of a fold, from their adjoints; the tensors done so."""
+        done: dict[Tensor, None] = {}
+        for e, swept, beside in fold_groups(op):
+            heads = self._fold_heads(made, e, swept)
+            done.update(dict.fromkeys([made[n] for n in swept.values()]))
+            if heads:
+                heads.update(self._fold_heads(made, e, beside))
+                done.update(dict.fromkeys([made[n] for n in beside.values()]))
+                for term in adjoint_terms(op, e, heads, self._wanted):
+                    made_of = whole_contribution(op, term, [*heads.values()])
+                    self._push(term.read.tensor, made_of)
+        return done
+
+    def _fold_heads(
+        self, made: Sequence[Tensor], e: Reduce, components: Mapping[int, int]
+    ) -> dict[int, Adjoint]:
+        """The adjoints of those components that depend on what is asked for."""
+        moving = [n for n, s in enumerate(e.sources) if any(map(self._wanted, reads(s)))]
+        adjoints = {
+            c: self._finish(made[n], Uses(1, True))
+            for c, n in components.items()
+            if not set(moving).isdisjoint(flowing_components(e.combiner, [c]))
+        }
+        return {c: a for c, a in adjoints.items() if a is not None}
+
+    def _visit_folding_scatter(self, op: Scatter, adjoint: Adjoint) -> None:
+        """out[f(p)] = out[f(p)] (+) v(p), as a scan whose state lies in the cells of `out`."""
+        scan = scatter_scan(op)
+        traced = traced_scan(scan)
+        if traced is scan:
+            self._visit_scan(scan, scan, {last_states(scan)[0]: adjoint})
+            return
+        (u,) = op.updates
+        winner = last_states(traced)[1]
+        won = call("eq", read(winner, u.indices), Box.around(op.axes).position())
+
+        def head(batch: Sequence[Expr]) -> Expr:
+            return adjoint.at((*batch, *u.indices))
+
+        for t in body_terms(0, u.value, self._wanted):
+            self._push(t.read.tensor, received(t, op.axes, u.condition, head, won))
+        if op.init is not None and op.init in self.active:
+            own = compute_axes(op.shape)
+            kept = call("eq", read(winner, own), steps_of(scan))
+            self._push(
+                op.init,
+                Contribution(own, TRUE, own, lambda batch: adjoint.at((*batch, *own)), kept),
+            )
+
+    def _visit_scan(
+        self, op: Scan, viewed: Scan, adjoints: Mapping[Tensor, Adjoint | None]
+    ) -> None:
+        lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
+        given = {t: behind(lead, a) for t, a in adjoints.items() if a is not None}
+        if not given:
+            return
+        heads = ScanHeads.of(op, given, viewed.combiner.arity)
+        smooth = [d for d, e in enumerate(viewed.sources) if self._flows(e)]
+        sweep = reverse_sweep(viewed, [heads], smooth, lead)
+        for d, t in sweep.elements[0].items():
+            self._push_terms(viewed.sources[d], viewed.scope, viewed.condition, t, viewed.indices)
+        for c, t in sweep.starts[0].items():
+            self._push_terms(viewed.start[c], viewed.axes, TRUE, t, viewed.axes)
+
+    def _visit_control(self, op: Control | Saved, made: Sequence[Tensor]) -> None:
+        """One operation for all outputs and all that is saved, visited with its outputs."""
+        found = {t: self._finish(t, Uses(1, False)) for t in made}
+        heads = {
+            t: with_dtype(store(a, f"d{t.name}"), t.dtype)
+            for t, a in found.items()
+            if a is not None
+        }
+        if isinstance(op, Saved):
+            self.inside.setdefault(op.control, {}).update(heads)
+            return
+        heads.update(self.inside.pop(op, {}))
+        given = Given(self.active, heads, self.batch, block_vjp)
+        for t, part in control_adjoints(op, given):
+            self._push_seed(t, whole(part))
+
+    def _flows(self, e: Expr) -> bool:
+        return e.dtype.is_float and any(self._wanted(r) for r in reads(e))
+
+    def _push_terms(
+        self, e: Expr, axes: tuple[Axis, ...], condition: Expr, adjoint: Tensor, place: Indices
+    ) -> None:
+        """The adjoint of `e`, stored at (batch, place), flows to what `e` reads."""
+
+        def head(batch: Sequence[Expr]) -> Expr:
+            return read(adjoint, (*batch, *place))
+
+        for t in body_terms(0, e, self._wanted):
+            self._push(t.read.tensor, received(t, axes, condition, head))
+
+
+def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:
+    """The adjoints of tensors that y is linear in."""
+    starts, batch = seeds([(y, head)])
+    sweep = Sweep([y], wrt, batch, {})
+    return sweep.joined(sweep.tidied(sweep.run(starts, strict=False)), [head])
+
+
+def block_vjp(
+    seeds: Sequence[tuple[Tensor, Tensor]],
+    wrt: Sequence[Tensor],
+    batch: Shape,
+    params: Sequence[Tensor],
+) -> list[Tensor | None]:
+    """The adjoints of some params of a block, whose tensors have these heads; None: zero."""
+    starts: dict[Tensor, Adjoint] = {}
+    for y, head in seeds:
+        axes = compute_axes(head.shape)
+        body: Expr = read(head, axes)
+        starts[y] = Adjoint(axes, add(starts[y].at(axes), body) if y in starts else body)
+    sweep = Sweep(list(starts), wrt, batch, stops(params))
+    found = sweep.adjoints(starts)
+    live = [t for t in found if t is not None]
+    made = iter(sweep.joined(sweep.tidied(live), [h for _, h in seeds]) if live else ())
+    return [None if t is None else next(made) for t in found]
