@@ -15,9 +15,9 @@ from tensorad import config
 from tensorad.errors import BoundsError
 from tensorad.ir.analysis.alike import Form, form_of
 from tensorad.ir.analysis.facts import facts_about
+from tensorad.ir.arrays.indexing import read_at
 from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, read
-from tensorad.ir.indexing import read_at
 from tensorad.ir.order import SIZE, occurs, sizes_in
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs

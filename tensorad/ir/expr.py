@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir import nodes
+from tensorad.ir.array_methods import is_tracing
 from tensorad.ir.dtypes import (
     BOOL,
     FLOAT32,
@@ -72,7 +73,7 @@ def as_expr(value: object, like: DType = FLOAT32) -> Expr:
 def operator(op: str, a: object, b: object) -> Expr:
     """A Python operator: NotImplemented (as Python wants it) beside a non-scalar tensor."""
     for side in (a, b):
-        if isinstance(side, Tensor) and side.shape:
+        if isinstance(side, Tensor) and (side.shape or is_tracing.call()):
             return NotImplemented  # type: ignore[no-any-return]  # Python asks the other side
     if isinstance(a, Expr):
         return call(op, a, as_expr(b, a.dtype))

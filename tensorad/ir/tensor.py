@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Concatenate, Final, NoReturn
+from typing import Concatenate, Final
 
 import numpy as np
 
-from tensorad.errors import DefinitionError, ShapeError
+from tensorad.errors import ShapeError
+from tensorad.ir.array_methods import ArrayMethods, read_at
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
 from tensorad.ir.leaves import TRUE, int_const
-from tensorad.ir.node import Node, both_sides
+from tensorad.ir.node import both_sides
 from tensorad.ir.nodes import Axis, Const, Expr, LocalSize
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.source import source_line
@@ -269,7 +269,7 @@ def dim_expr(n: Dim) -> Expr:
 elementwise: Final[Hook[Concatenate[str, ...], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 
 
-class Tensor(Node):
+class Tensor(ArrayMethods):
     """Output `index` of an operation; reading it at indices gives a scalar expression.
 
     Interned, so one output of one operation is one object. Operators broadcast as NumPy's.
@@ -300,13 +300,6 @@ class Tensor(Node):
     def ndim(self) -> int:
         return len(self.shape)
 
-    def __getitem__(self, indices: object) -> Expr:
-        given = indices if isinstance(indices, tuple) else (indices,)
-        return read_at.call(self, given)
-
-    def __call__(self, *indices: object) -> Expr:
-        return read_at.call(self, indices)
-
     def as_scalar(self) -> Expr:
         """The only element of a 0-d tensor.
 
@@ -319,43 +312,6 @@ class Tensor(Node):
                 hint=f"read one element: {self.name}[{', '.join('ijklmnpq'[: self.ndim])}].",
             )
         return read_at.call(self, ())
-
-    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
-        raise DefinitionError(
-            f"tensor {self.name} has no elements for NumPy: it is a formula, not an array.",
-            hint="compute it with evaluate, or make a tensor of the array: ta.const(array).",
-        )
-
-    def _no_number(self, name: str) -> NoReturn:
-        raise DefinitionError(
-            f"{name} needs a number, but tensor {self.name} is a formula.",
-            hint="use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
-            "evaluate.",
-        )
-
-    def __len__(self) -> NoReturn:
-        self._not_a_sequence()
-
-    def __iter__(self) -> Iterator[Expr]:
-        self._not_a_sequence()
-
-    def _not_a_sequence(self) -> NoReturn:
-        raise DefinitionError(
-            f"tensor {self.name} cannot be iterated over: it is a formula, not an array.",
-            hint="read elements with indices, X[i, j], or sum over a reduce_axis.",
-        )
-
-    def __bool__(self) -> NoReturn:
-        raise DefinitionError(
-            f"tensor {self.name} has no truth value: it is a formula, not an array.",
-            hint="compare tensors with `is`; build conditions with select, &, | and ~.",
-        )
-
-    def __setitem__(self, indices: object, value: object) -> NoReturn:
-        raise DefinitionError(
-            f"tensor {self.name} cannot be assigned to: tensors are defined once.",
-            hint="define a new tensor with compute, or use scatter.",
-        )
 
     __add__, __radd__ = both_sides(elementwise, "add")
     __sub__, __rsub__ = both_sides(elementwise, "sub")
@@ -403,7 +359,6 @@ class Tensor(Node):
         return f"${as_latex.call(self)}$"
 
 
-read_at: Final[Hook[[Tensor, tuple[object, ...]], Expr]] = Hook("tensorad.ir.indexing")
 matmul: Final[Hook[[object, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 astype: Final[Hook[[Tensor, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 format_tensor: Final[Hook[[Tensor], str]] = Hook("tensorad.ir.text.printer")

@@ -10,11 +10,12 @@ import numpy as np
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import astype, compute_axes, same_dim
+from tensorad.ir.arrays.indexing import read_at
 from tensorad.ir.arrays.prefix import prefix_scan
 from tensorad.ir.arrays.scan_outputs import scan_results
+from tensorad.ir.arrays.tracing import in_formula
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import Axis, Const, Expr, axis, cast
-from tensorad.ir.indexing import read_at
 from tensorad.ir.tensor import (
     Compute,
     Dim,
@@ -66,7 +67,9 @@ def scatter(
     text = check_name(name)
     full = check_shape(text, shape)
     axes = _domain_axes(text, domain, f)
-    given, value = _target_and_value(text, f(*axes))
+    with in_formula():
+        result = f(*axes)
+    given, value = _target_and_value(text, result)
     if counts(combine, value.dtype):
         value = cast(value, INT64)
     combiner = combiner_of(text, combine, (value.dtype,), False)

@@ -13,6 +13,7 @@ from typing import Any, overload
 from tensorad.errors import DefinitionError, DTypeError, GradError
 from tensorad.ir.arrays.constants import with_constants
 from tensorad.ir.arrays.elementwise import broadcast_read, compute_axes, over_broadcast
+from tensorad.ir.arrays.tracing import in_formula
 from tensorad.ir.dtypes import FLOAT32, WEAK_FLOAT, DType, result_type
 from tensorad.ir.expr import Apply, Expr, Number, Param, cast, param
 from tensorad.ir.functions import Function, Partials, apply, stop
@@ -88,7 +89,8 @@ class ScalarFunction:
         if key not in self.made:
             names = _parameter_names(self.name, self.formula, len(dtypes))
             params = tuple([param(n, d) for n, d in zip(names, dtypes, strict=True)])
-            value = self.formula(*params)
+            with in_formula():
+                value = self.formula(*params)
             result = self._result(value, params, key[1])
             weak = isinstance(value, Expr) and value.dtype.is_weak
             alone = weak and not any(d.is_float for d in dtypes)
@@ -130,7 +132,8 @@ def partials_given(
             f"the partials of {name} cannot be called with the value and {_arguments(len(args))}.",
             hint="write partials=lambda y, a, b: (dy_da, dy_db): y is the function's value.",
         )
-    given = derivatives(value, *args)
+    with in_formula():
+        given = derivatives(value, *args)
     many = isinstance(given, (tuple, list))
     parts = tuple(given) if many else (given,)
     if len(parts) != len(args):

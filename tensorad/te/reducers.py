@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad.errors import CombinerError, DefinitionError, DTypeError, counted
+from tensorad.ir.arrays.tracing import in_formula
 from tensorad.ir.combiner import (
     BY_NAME,
     Combiner,
@@ -304,7 +305,8 @@ class Reducer:
         )
 
     def _combine(self, x: tuple[Param, ...], y: tuple[Param, ...], many: bool) -> tuple[Expr, ...]:
-        values = self.fcombine(x, y) if many else self.fcombine(x[0], y[0])
+        with in_formula():
+            values = self.fcombine(x, y) if many else self.fcombine(x[0], y[0])
         parts = self._components("combiner", values, len(x), many)
         own: dict[Expr, None] = dict.fromkeys((*x, *y))
         return tuple([self._result(v, p, own) for v, p in zip(parts, x, strict=True)])

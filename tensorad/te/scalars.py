@@ -7,7 +7,7 @@ from typing import Any, Protocol, overload
 
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.arrays.constants import with_constants
-from tensorad.ir.arrays.elementwise import elementwise, over_broadcast
+from tensorad.ir.arrays.elementwise import elementwise, is_array_program, over_broadcast
 from tensorad.ir.arrays.ufuncs import own_name
 from tensorad.ir.dtypes import BOOL, WEAK_INT
 from tensorad.ir.elementary.cost import OperationCost
@@ -177,7 +177,8 @@ def select(cond: Any, a: Any, b: Any) -> Any:
         a, b: expressions or numbers, converted to their common dtype; tensors and arrays with a
             tensor.
     """
-    if any(isinstance(o, Tensor) and o.shape for o in (cond, a, b)):
+    tensors = [o for o in (cond, a, b) if isinstance(o, Tensor)]
+    if any(t.shape for t in tensors) or (tensors and is_array_program((cond, a, b))):
         return _select_tensors(*with_constants((cond, a, b)))
     like = next((o.dtype for o in (a, b) if isinstance(o, (Expr, Tensor))), WEAK_INT)
     chosen = select_expr(

@@ -10,6 +10,7 @@ import numpy as np
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.arrays.tracing import in_formula
 from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, DType, to_dtype
 from tensorad.ir.expr import (
     Axis,
@@ -167,7 +168,8 @@ def compute(
     full = check_shape(text, shape)
     where = f"{text} with shape {format_shape(full)}"
     axes = compute_axes(full, axis_names(f"the body of {text}", fcompute, len(full), where))
-    result = fcompute(*axes)
+    with in_formula():
+        result = fcompute(*axes)
     many = isinstance(result, tuple)
     bodies = with_guards(axes, bind_reductions(text, axes, _bodies(text, result)))
     check_arithmetic(text, bodies)

@@ -35,7 +35,8 @@ def divisor(n: Dim) -> Expr:
     return dim_expr(1 if same_dim(n, 0) else n)
 
 
-def _product(extents: Sequence[Dim]) -> Dim:
+def product(extents: Sequence[Dim]) -> Dim:
+    """The number of elements of a shape."""
     total = dim_expr(1)
     for n in extents:
         total = total * dim_expr(n)
@@ -50,13 +51,13 @@ def reshape(x: Tensor, shape: Sequence[Dim] | Dim) -> Tensor:
     """
     x = check_tensor("reshape", "x", x)
     new = _complete_shape(x, check_new_shape("reshape", shape))
-    if not same_dim(_product(new), _product(x.shape)):
+    if not same_dim(product(new), product(x.shape)):
         raise ShapeError(
-            f"reshape: {x.name} of shape {format_shape(x.shape)} has {_product(x.shape)} "
-            f"elements, the new shape {format_shape(new)} has {_product(new)}.",
+            f"reshape: {x.name} of shape {format_shape(x.shape)} has {product(x.shape)} "
+            f"elements, the new shape {format_shape(new)} has {product(new)}.",
             hint="keep the number of elements; one extent may be -1.",
         )
-    if same_dim(_product(new), 0):
+    if same_dim(product(new), 0):
         return _nothing_of(x, new, "reshape")
     groups = _matching_groups(x.shape, new)
 
@@ -78,8 +79,8 @@ def _complete_shape(x: Tensor, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     unknown = [d for d, n in enumerate(shape) if isinstance(n, int) and n == -1]
     if not unknown:
         return shape
-    known = _product([n for d, n in enumerate(shape) if d not in unknown])
-    total = _product(x.shape)
+    known = product([n for d, n in enumerate(shape) if d not in unknown])
+    total = product(x.shape)
     missing: Dim | None = total if same_dim(known, 1) else None
     if isinstance(known, int) and isinstance(total, int) and known > 0 and total % known == 0:
         missing = total // known
@@ -101,8 +102,8 @@ def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[Group]:
     a = c = 0
     while a < len(old) or c < len(new):
         b, d = min(a + 1, len(old)), min(c + 1, len(new))
-        while not same_dim(_product(old[a:b]), _product(new[c:d])):
-            left, right = _product(old[a:b]), _product(new[c:d])
+        while not same_dim(product(old[a:b]), product(new[c:d])):
+            left, right = product(old[a:b]), product(new[c:d])
             if not (isinstance(left, int) and isinstance(right, int)):
                 b, d = len(old), len(new)
                 break
@@ -136,10 +137,10 @@ def flatten(x: Tensor) -> Tensor:
     if not x.ndim:
         raise ShapeError(f"flatten: {x.name} is 0-d; it has no axis to keep.")
     rest = x.shape[1:]
-    if same_dim(_product(x.shape), 0):
-        return _nothing_of(x, (x.shape[0], _product(rest)), "flatten")
+    if same_dim(product(x.shape), 0):
+        return _nothing_of(x, (x.shape[0], product(rest)), "flatten")
 
-    shape = (x.shape[0], _product(rest))
+    shape = (x.shape[0], product(rest))
     return define(shape, lambda i, k: x[(i, *_digits(k, rest))], "flatten")
 
 

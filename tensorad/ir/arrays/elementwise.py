@@ -9,6 +9,7 @@ from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir import tensor
 from tensorad.ir.analysis.polynomial import Polynomial
 from tensorad.ir.arrays.constants import with_constants
+from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.expr import (
@@ -26,7 +27,7 @@ from tensorad.ir.expr import (
     read,
     reduce_expr,
 )
-from tensorad.ir.order import AXIS, occurs
+from tensorad.ir.order import AXIS, PARAM, occurs
 from tensorad.ir.tensor import Compute, Dim, Shape, Tensor, dim_expr, dim_of, format_shape, outputs
 from tensorad.ir.visit import postorder
 
@@ -87,6 +88,12 @@ def same_dim(a: Dim, b: Dim) -> bool:
     return a is b or _polynomial(a) == _polynomial(b)
 
 
+def difference(a: Dim, b: Dim) -> Dim:
+    """a - b, as a number where sizes cancel."""
+    rest = (_polynomial(dim_expr(a)) - _polynomial(dim_expr(b))).as_constant()
+    return dim_of(dim_expr(a) - dim_expr(b)) if rest is None else int(rest)
+
+
 def _polynomial(extent: Expr) -> Polynomial:
     """An extent as a polynomial of sizes; divisions, maxima and the like are symbols of it."""
     values: dict[Expr, Polynomial] = {}
@@ -118,7 +125,7 @@ def elementwise(op: str, *operands: object) -> Tensor:
     A 0-d tensor beside an expression is a scalar.
     """
     operands = with_constants(operands)
-    if any(isinstance(o, Expr) for o in operands):
+    if any(isinstance(o, Expr) for o in operands) and not is_array_program(operands):
         scalars = [o.as_scalar() if isinstance(o, Tensor) and not o.shape else o for o in operands]
         if all(isinstance(o, (Expr, int, float)) for o in scalars):
             first = next(o for o in scalars if isinstance(o, Expr))
@@ -126,6 +133,13 @@ def elementwise(op: str, *operands: object) -> Tensor:
     like = next(o.dtype for o in operands if isinstance(o, Tensor))
     operands = tuple([o if isinstance(o, Tensor) else _number(op, o, like) for o in operands])
     return over_broadcast(op, operands, lambda at: call(op, *at))
+
+
+def is_array_program(operands: Sequence[object]) -> bool:
+    """Whether 0-d tensors beside expressions are arrays, not elements of a formula: a program is
+    traced, and the expressions are of sizes, not of axes."""
+    formulas = [o for o in operands if isinstance(o, Expr)]
+    return is_tracing() and not occurs(AXIS | PARAM, *formulas)
 
 
 def over_broadcast(

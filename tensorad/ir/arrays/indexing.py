@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
-from tensorad.ir import tensor as tensors
+from tensorad.ir import array_methods
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Axis, Expr, as_expr, read
 from tensorad.ir.references import Read
@@ -68,4 +68,4 @@ def _index_text(value: object) -> str:
     return value.name if isinstance(value, Tensor) else " ".join(str(value).split())
 
 
-tensors.read_at.fill(read_at)
+array_methods.read_at.fill(read_at)

@@ -1,0 +1,190 @@
+"""What tensors have in common with NumPy's arrays: elements, methods, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, Self, overload
+
+import numpy as np
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.hooks import Hook
+from tensorad.ir.node import Node
+from tensorad.ir.nodes import Expr
+
+Axes = int | Sequence[int] | None
+
+is_tracing: Final[Hook[[], bool]] = Hook("tensorad.ir.arrays.tracing")
+read_at: Final[Hook[[Any, tuple[object, ...]], Expr]] = Hook("tensorad.ir.arrays.indexing")
+item: Final[Hook[[Any, object], Any]] = Hook("tensorad.te.items")
+"""Part of an array, by NumPy's rules."""
+rows: Final[Hook[[Any], int]] = Hook("tensorad.te.items")
+"""The extent of the leading axis, if it is known."""
+places: Final[Hook[[Any], Any]] = Hook("tensorad.te.places")
+"""What `x.at` is."""
+method: Final[Hook[Concatenate[str, ...], Any]] = Hook("tensorad.topi.methods")
+
+
+class ArrayMethods(Node):
+    """Base of tensors.
+
+    In a program that is being traced, tensors are also indexed, iterated over and compared as
+    arrays; in a formula, and elsewhere, an index reads one element.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str:
+            """How texts call it."""
+
+    @overload
+    def __getitem__(self, indices: Expr | tuple[Expr | int | None, ...]) -> Expr: ...
+    @overload
+    def __getitem__(self, indices: object) -> Any: ...
+    def __getitem__(self, indices: Any) -> Any:
+        if is_tracing.call():
+            return item.call(self, indices)
+        return read_at.call(self, indices if isinstance(indices, tuple) else (indices,))
+
+    def __call__(self, *indices: object) -> Expr:
+        return read_at.call(self, indices)
+
+    def __len__(self) -> int:
+        if is_tracing.call():
+            return rows.call(self)
+        self._not_a_sequence()
+
+    def __iter__(self) -> Iterator[Any]:
+        if is_tracing.call():
+            return iter([item.call(self, n) for n in range(rows.call(self))])
+        self._not_a_sequence()
+
+    def _not_a_sequence(self) -> NoReturn:
+        raise DefinitionError(
+            f"tensor {self.name} cannot be iterated over: it is a formula, not an array.",
+            hint="read elements with indices, X[i, j], or sum over a reduce_axis.",
+        )
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        raise DefinitionError(
+            f"tensor {self.name} has no elements for NumPy: it is a formula, not an array.",
+            hint="compute it with evaluate, or make a tensor of the array: ta.const(array).",
+        )
+
+    def _no_number(self, name: str) -> NoReturn:
+        raise DefinitionError(
+            f"{name} needs a number, but tensor {self.name} is a formula.",
+            hint="use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
+            "evaluate.",
+        )
+
+    def __bool__(self) -> NoReturn:
+        if is_tracing.call():
+            raise DefinitionError(
+                f"tensor {self.name} has no truth value while a program is traced: its elements "
+                "are not known yet.",
+                hint="branch with ta.cond and repeat with ta.while_loop (reduce by .all() or "
+                ".any() first); choose elements with ta.select(c, a, b).",
+            )
+        raise DefinitionError(
+            f"tensor {self.name} has no truth value: it is a formula, not an array.",
+            hint="compare tensors with `is`; build conditions with select, &, | and ~.",
+        )
+
+    def __setitem__(self, indices: object, value: object) -> NoReturn:
+        hint = "define a new tensor with compute, or use scatter."
+        if is_tracing.call():
+            hint = f"make a new tensor: {self.name} = {self.name}.at[...].set(value)."
+        raise DefinitionError(
+            f"tensor {self.name} cannot be assigned to: tensors are defined once.", hint=hint
+        )
+
+    __hash__ = Node.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if self is not other and is_tracing.call():
+            self._no_comparison("==", "equal")
+        return NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        if is_tracing.call():
+            self._no_comparison("!=", "not_equal")
+        return NotImplemented
+
+    def _no_comparison(self, operator: str, function: str) -> NoReturn:
+        raise DefinitionError(
+            f"{operator} of a tensor is about the object, not its elements.",
+            where=self.name,
+            hint=f"compare elements by topi.{function}(X, Y), or in a formula, "
+            f"X[i, j] {operator} Y[i, j]; objects by `is`.",
+        )
+
+    @property
+    def T(self) -> Self:
+        """The axes in reverse order."""
+        return self._made("transpose", None)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements: an integer, or an expression of sizes."""
+        return method.call("size", self)
+
+    @property
+    def at(self) -> Any:
+        """Copies with other elements at some places: `x.at[i].set(v)`; see `Places`."""
+        return places.call(self)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Self:
+        """The elements in row-major order in another shape; one extent may be -1."""
+        return self._made("reshape", shape, order)
+
+    def transpose(self, *axes: Any) -> Self:
+        """The axes in another order; in reverse order without arguments."""
+        return self._made("transpose", *axes)
+
+    def sum(
+        self, axis: Axes = None, dtype: object = None, out: None = None, keepdims: bool = False
+    ) -> Self:
+        """The sum along `axis` (all axes: None); `dtype` as in `topi.sum`."""
+        return self._made("sum", axis, out, keepdims=keepdims, dtype=dtype)
+
+    def prod(
+        self, axis: Axes = None, dtype: object = None, out: None = None, keepdims: bool = False
+    ) -> Self:
+        """The product along `axis`; `dtype` as in `topi.prod`."""
+        return self._made("prod", axis, out, keepdims=keepdims, dtype=dtype)
+
+    def mean(
+        self, axis: Axes = None, dtype: object = None, out: None = None, keepdims: bool = False
+    ) -> Self:
+        """The mean along `axis`, made in `dtype` if that is given."""
+        return self._made("mean", axis, out, keepdims=keepdims, dtype=dtype)
+
+    def max(self, axis: Axes = None, out: None = None, keepdims: bool = False) -> Self:
+        """The maximum along `axis`; NaN propagates; the gradient goes to the first one."""
+        return self._made("max", axis, out, keepdims=keepdims)
+
+    def min(self, axis: Axes = None, out: None = None, keepdims: bool = False) -> Self:
+        """The minimum along `axis`; NaN propagates; the gradient goes to the first one."""
+        return self._made("min", axis, out, keepdims=keepdims)
+
+    def argmax(self, axis: Axes = None, out: None = None, keepdims: bool = False) -> Self:
+        """The int64 row-major position of the first maximum over the axes."""
+        return self._made("argmax", axis, out, keepdims=keepdims)
+
+    def argmin(self, axis: Axes = None, out: None = None, keepdims: bool = False) -> Self:
+        """The int64 row-major position of the first minimum over the axes."""
+        return self._made("argmin", axis, out, keepdims=keepdims)
+
+    def any(self, axis: Axes = None, out: None = None, keepdims: bool = False) -> Self:
+        """Whether an element along `axis` is not 0."""
+        return self._made("any", axis, out, keepdims=keepdims)
+
+    def all(self, axis: Axes = None, out: None = None, keepdims: bool = False) -> Self:
+        """Whether no element along `axis` is 0."""
+        return self._made("all", axis, out, keepdims=keepdims)
+
+    def _made(self, name: str, *given: Any, **named: Any) -> Self:
+        made: Self = method.call(name, self, *given, **named)
+        return made
