@@ -236,6 +236,13 @@ def needed_units(outputs: Sequence[Tensor], inputs: Iterable[Tensor]) -> tuple[U
 
 
 def _missing_input(t: Tensor) -> BuildError:
+    owner = getattr(t.op, "owner", "")
+    if owner:
+        return BuildError(
+            f"the outputs need {t.name} of {owner}, which has no value outside of it.",
+            where=f"{t.name} : {t.dtype}",
+            hint="return what is needed from the function it belongs to.",
+        )
     return BuildError(
         f"the outputs need the placeholder {t.name}, which is not among the inputs.",
         where=f"{t.name} : {t.dtype}",

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from tensorad.autodiff import PrintTensorRecursively as PrintTensorRecursively
     from tensorad.autodiff import Simplify as Simplify
     from tensorad.autodiff import generalized_matmul as generalized_matmul
-    from tensorad.autodiff import hessian as hessian
-    from tensorad.autodiff import hvp as hvp
-    from tensorad.autodiff import jvp as jvp
-    from tensorad.autodiff import vjp as vjp
-    from tensorad.autodiff.derivatives import jacobian as jacobian
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
     from tensorad.building import lower as lower
@@ -49,6 +44,25 @@ if TYPE_CHECKING:
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.reference.interpret import interpret as interpret
     from tensorad.ir.tensor import Tensor as Tensor
+    from tensorad.program import Function as Function
+    from tensorad.program import cond as cond
+    from tensorad.program import for_loop as for_loop
+    from tensorad.program import function as function
+    from tensorad.program import grad as grad
+    from tensorad.program import hessian as hessian
+    from tensorad.program import hvp as hvp
+    from tensorad.program import jacfwd as jacfwd
+    from tensorad.program import jacobian as jacobian
+    from tensorad.program import jacrev as jacrev
+    from tensorad.program import jit as jit
+    from tensorad.program import jvp as jvp
+    from tensorad.program import linearize as linearize
+    from tensorad.program import register_tree as register_tree
+    from tensorad.program import scan as scan
+    from tensorad.program import switch as switch
+    from tensorad.program import value_and_grad as value_and_grad
+    from tensorad.program import vjp as vjp
+    from tensorad.program import while_loop as while_loop
     from tensorad.sparse import SparseJacobian as SparseJacobian
     from tensorad.sparse import sparse_hessian as sparse_hessian
     from tensorad.sparse import sparse_jacobian as sparse_jacobian
@@ -100,7 +114,6 @@ if TYPE_CHECKING:
     from tensorad.te import round as round
     from tensorad.te import rsqrt as rsqrt
     from tensorad.te import scalar_function as scalar_function
-    from tensorad.te import scan as scan
     from tensorad.te import scatter as scatter
     from tensorad.te import select as select
     from tensorad.te import sigmoid as sigmoid
@@ -131,13 +144,13 @@ _HOME: Final = {
         "abs acos acosh all_of any_of argmax argmin asin asinh assume atan atan2 atanh cbrt ceil "
         "comm_reducer compute const cos cosh digamma erf erfc erfinv exp exp2 expm1 floor fmod "
         "isfinite isnan lgamma log log10 log1p log2 logsumexp max maximum min minimum "
-        "placeholder pow prod reduce_axis round rsqrt scalar_function scan scatter select "
+        "placeholder pow prod reduce_axis round rsqrt scalar_function scatter select "
         "sigmoid sign sin sinh size sqrt stop_gradient sum tan tanh trigamma trunc"
     ),
     "tensorad.autodiff": (
         "DerivativeRule InlineNonReductions Jacobian JacobianRecursive "
         "OptimizeAndLiftNonzeronessConditions "
-        "PrintTensorRecursively Simplify generalized_matmul hessian hvp jacobian jvp vjp"
+        "PrintTensorRecursively Simplify generalized_matmul"
     ),
     "tensorad.building": "build evaluate lower measure_performance show_lowered",
     "tensorad.compiled": "CompiledFunction",
@@ -149,6 +162,10 @@ _HOME: Final = {
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.reference.interpret": "interpret",
     "tensorad.ir.tensor": "Tensor",
+    "tensorad.program": (
+        "Function cond for_loop function grad hessian hvp jacfwd jacobian jacrev jit jvp "
+        "linearize register_tree scan switch value_and_grad vjp while_loop"
+    ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "
         "PerformanceEstimate RemoveUnusedDimsRecursively check_numerical_grads differentiate "

@@ -10,6 +10,7 @@ here.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -105,6 +106,15 @@ class Setting(Generic[Values]):
             self._inside.clear()
             values = zip(self._before, self._ours, self._read(), strict=True)
             self._write(type(self._before)([b if now == ours else now for b, ours, now in values]))
+
+
+_DEEP: Final = 20_000
+deep_calls: Final = Setting(
+    lambda: (sys.getrecursionlimit(),),
+    lambda limit: sys.setrecursionlimit(int(limit[0])),
+    lambda limit: (max(limit[0], _DEEP),),
+)
+"""Room for functions of programs that are nested in one another some hundred times."""
 
 
 def around_forks(before: Action, after: Action) -> None:

@@ -32,6 +32,8 @@ class Placeholder:
     name: str
     shape: Shape
     dtype: DType
+    owner: str = ""
+    """What has it as a parameter of a block, for errors: "the body of scan at model.py:12"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +256,11 @@ class Saved:
 
 
 Op = Placeholder | Constant | Compute | Scatter | Scan | Control | Saved
+
+
+def births() -> int:
+    """A number between `born` of the operations there are and of those to come."""
+    return next(_births)
 
 
 def dim_of(e: Expr) -> Dim:

@@ -71,6 +71,16 @@ BELOW = {
         "codegen",
         "compiled",
     },
+    "program": {
+        "errors",
+        "process",
+        "ir",
+        "autodiff",
+        "te",
+        "codegen",
+        "compiled",
+        "building",
+    },
     "sparse": {
         "errors",
         "config",

@@ -55,6 +55,7 @@ NOT_EMPTIED: Final = {
         "tensorad/config.py": "_current _watchers",
         "tensorad/ir/analysis/facts.py": "_facts",
         "tensorad/ir/elementary/table.py": "FUNCTIONS",
+        "tensorad/program/trees.py": "_registered",
         "tensorad/process.py": "_guards _in_child _around _memos _memoised",
     },
     "facts of arithmetic, of a class or of the machine, whatever the program": {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeGuard
 
 from tensorad.ir.expr import Axis, Expr, Size
-from tensorad.ir.order import sizes_in
+from tensorad.ir.order import REDUCE, sizes_in
 from tensorad.ir.tensor import (
     Block,
     Compute,
@@ -48,8 +48,12 @@ def tells_trips(op: Op) -> TypeGuard[Loop]:
 
 
 def _in_order(
-    results: Iterable[Tensor], given: Collection[Tensor], more: Mapping[Op, Sequence[Tensor]]
+    results: Iterable[Tensor],
+    given: Collection[Tensor],
+    more: Mapping[Op, Sequence[Tensor]],
+    since: int = 0,
 ) -> list[Op]:
+    """Producers first; operations that are older than `since` are left out."""
     done: dict[Op, None] = {}
     entered: set[Op] = set()
     stack = [t for t in results if t not in given][::-1]
@@ -60,11 +64,19 @@ def _in_order(
         elif op in entered:
             done[op] = None
             stack.pop()
+        elif _age(op) < since:
+            stack.pop()
         else:
             entered.add(op)
             inputs = (*op_inputs(op), *more.get(op, ()))
             stack.extend([t for t in reversed(inputs) if t not in given])
     return list(done)
+
+
+def _age(op: Op) -> int:
+    """`born`; inputs and constants have no age."""
+    known: int = getattr(op.control if isinstance(op, Saved) else op, "born", 0)
+    return known
 
 
 def block_ops(block: Block, extra: Sequence[Tensor] = ()) -> list[Op]:
@@ -108,16 +120,22 @@ def _bounds(op: Op) -> list[Expr]:
 
 
 def captures(
-    results: Sequence[Tensor], params: Sequence[Tensor], is_inside: Callable[[Op], bool]
+    results: Sequence[Tensor],
+    params: Sequence[Tensor],
+    is_inside: Callable[[Op], bool],
+    since: int = 0,
 ) -> list[Tensor]:
     """The tensors from outside that a block of these params and results reads, in order of use.
 
     An operation is inside if one of its inputs is, or a parameter, or if `is_inside` says so.
-    Constants are everywhere.
+    Constants are everywhere, and so are formulas that read nothing.
+
+    Args:
+        since: operations that are older (`born`) are outside.
     """
     own = dict.fromkeys(params)
     inside: dict[Op, None] = {}
-    order = ops_between(results, own)
+    order = _in_order(results, own, {}, since)
     for op in order:
         if is_inside(op) or any(t in own or t.op in inside for t in op_inputs(op)):
             inside[op] = None
@@ -126,9 +144,14 @@ def captures(
         if op in inside:
             found.update(dict.fromkeys(op_inputs(op)))
     found.update(dict.fromkeys(results))
-    return [
-        t for t in found if t not in own and t.op not in inside and not isinstance(t.op, Constant)
-    ]
+    return [t for t in found if t not in own and t.op not in inside and not _is_everywhere(t.op)]
+
+
+def _is_everywhere(op: Op) -> bool:
+    """Whether a block has the operation for itself: its values are known, or read nothing."""
+    if isinstance(op, Compute):
+        return not op_inputs(op) and not any(e.kinds & REDUCE for e in op.bodies)
+    return isinstance(op, Constant)
 
 
 def saves_of(ops: Iterable[Op]) -> dict[Control, list[Saved]]:

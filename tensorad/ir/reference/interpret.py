@@ -50,6 +50,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import children
+from tensorad.process import deep_calls
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Scope = dict[Expr, Any]
@@ -94,7 +95,8 @@ def interpret(
     run = _Run(bind_sizes({t: np.shape(a) for t, a in bindings.items()}, check_sizes(sizes)))
     for t, a in bindings.items():
         run.arrays[t] = _bound_array(t, a, run)
-    results = [a.copy() for a in run.run(roots)]
+    with deep_calls.changed():
+        results = [a.copy() for a in run.run(roots)]
     return results[0] if isinstance(tensors, Tensor) else results
 
 
@@ -180,8 +182,9 @@ class _Run:
     def run_op(self, op: Op) -> list[Array]:
         match op:
             case Placeholder():
+                what = f"{op.name} of {op.owner}" if op.owner else f"the placeholder {op.name}"
                 raise BindError(
-                    f"the placeholder {op.name} has no value.",
+                    f"{what} has no value.",
                     where=f"{op.name} : {op.dtype} {format_shape(op.shape)}",
                     hint=f"add it to the bindings: {{{op.name}: array}}.",
                 )

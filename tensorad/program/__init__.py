@@ -1,0 +1,41 @@
+"""Programs: functions of trees of arrays, branches and loops, and their derivatives."""
+
+from tensorad.program.branches import cond, switch
+from tensorad.program.forms import (
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    linearize,
+    scan,
+    value_and_grad,
+    vjp,
+)
+from tensorad.program.functions import Function, function, jit
+from tensorad.program.loops import for_loop, while_loop
+from tensorad.program.trees import register_tree
+
+__all__ = [
+    "Function",
+    "cond",
+    "for_loop",
+    "function",
+    "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jit",
+    "jvp",
+    "linearize",
+    "register_tree",
+    "scan",
+    "switch",
+    "value_and_grad",
+    "vjp",
+    "while_loop",
+]

@@ -1,0 +1,196 @@
+"""The arguments of a call: bound to parameters, taken apart, told apart by kind and by shape."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tensorad.errors import BindError, DefinitionError
+from tensorad.ir.dtypes import FLOAT32, DType
+from tensorad.ir.expr import Expr, size_var
+from tensorad.ir.tensor import Dim, Shape, Tensor
+from tensorad.program.calls import shape_of
+from tensorad.program.trees import (
+    Branching,
+    Structure,
+    flatten,
+    static,
+    statics,
+    unflatten,
+)
+from tensorad.program.values import alone, check_dtype, dtype_of, is_number
+
+Extents = tuple[tuple[Dim, ...], ...]
+"""The shape of each leaf."""
+
+
+class Arguments(NamedTuple):
+    """The arguments of one call."""
+
+    leaves: list[Any]
+    paths: list[str]
+    structures: tuple[tuple[str, Structure], ...]
+    """By parameter, in order; equal for calls that are traced alike."""
+
+
+class Caller:
+    """How a function is called with leaves in place of its arguments."""
+
+    def __init__(self, function: Callable[..., Any], name: str, fixed: Collection[str]) -> None:
+        """`fixed`: the parameters that are static."""
+        self.function = function
+        self.name = name
+        self.fixed = tuple(fixed)
+        try:
+            self.signature = inspect.signature(function)
+        except (TypeError, ValueError):  # written in C
+            self.signature = inspect.signature(lambda *args, **options: None)
+        unknown = [p for p in self.fixed if p not in self.signature.parameters]
+        if unknown:
+            known = ", ".join(self.signature.parameters)
+            raise DefinitionError(
+                f"{name} has no parameter {unknown[0]}.",
+                where=f"static_argnames={self.fixed!r}",
+                hint=f"its parameters are {known}.",
+            )
+
+    def bind(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> Arguments:
+        """The arguments taken apart.
+
+        Raises:
+            BindError: they do not fit the parameters.
+            DefinitionError: one is no tree, or a static one cannot be hashed.
+            DTypeError: there are no tensors of a leaf's dtype.
+        """
+        try:
+            bound = self.signature.bind(*args, **options)
+        except TypeError as error:
+            raise BindError(
+                f"the arguments do not fit {self.name}: {error}.",
+                where=f"{self.name}{self.signature}",
+                hint="call it as it is defined.",
+            ) from None
+        leaves: list[Any] = []
+        paths: list[str] = []
+        structures: list[tuple[str, Structure]] = []
+        for name, value in bound.arguments.items():
+            if name in self.fixed:
+                structures.append((name, static(value)))
+                continue
+            flat = flatten(value, name)
+            leaves += flat.leaves
+            paths += flat.paths
+            structures.append((name, flat.structure))
+        made = Arguments(leaves, paths, tuple(structures))
+        try:
+            hash(made.structures)
+        except TypeError:
+            raise _unhashable(self.name, made.structures) from None
+        return made
+
+    def __call__(
+        self, structures: Sequence[tuple[str, Structure]], leaves: Sequence[object]
+    ) -> Any:
+        """The function's result for arguments of these structures with these leaves."""
+        rest = iter(leaves)
+        arguments = {name: unflatten(s, rest) for name, s in structures}
+        bound = inspect.BoundArguments(self.signature, arguments)
+        return self.function(*bound.args, **bound.kwargs)
+
+
+def _unhashable(name: str, structures: Sequence[tuple[str, Structure]]) -> DefinitionError:
+    for parameter, structure in structures:
+        for path, value in statics(structure, parameter):
+            try:
+                hash(value)
+            except TypeError:
+                return DefinitionError(
+                    f"the static argument {path} of {name} cannot be hashed: it is a "
+                    f"{type(value).__name__}.",
+                    where=f"{path} = {value!r}",
+                    hint="calls are told apart by the values of static arguments: pass a tuple, a "
+                    "string, a number or a frozen dataclass.",
+                )
+    parameter = next(p for p, s in structures if isinstance(s, Branching))
+    return DefinitionError(
+        f"what a tree of {name} has beside its children cannot be hashed.",
+        where=parameter,
+        hint="let the flatten of ta.register_tree return tuples.",
+    )
+
+
+def leaf_dtypes(leaves: Sequence[object], paths: Sequence[str]) -> tuple[DType, ...]:
+    """The dtypes of parameters for these leaves. A Python float has as many bits as the widest
+    float beside it.
+
+    Raises:
+        DTypeError: there are no tensors of a leaf's dtype.
+    """
+    for value, path in zip(leaves, paths, strict=True):
+        check_dtype(value, path)
+    own = [dtype_of(v) for v in leaves]
+    floats = [d for d in own if d.is_float and not d.is_weak]
+    widest = max(floats, key=lambda d: d.bits, default=FLOAT32)
+    return tuple([widest if d.is_weak and d.is_float else alone(d) for d in own])
+
+
+def as_argument(value: Any, dtype: DType) -> Any:
+    """A leaf as compiled functions take it."""
+    return np.asarray(value, str(dtype)) if is_number(value) else value
+
+
+def extents(leaves: Sequence[Any]) -> Extents:
+    """The shapes of the leaves."""
+    return tuple([shape_of(v) for v in leaves])
+
+
+def has_tensors(leaves: Sequence[object]) -> bool:
+    """Whether a leaf has no value yet."""
+    return any(isinstance(v, (Tensor, Expr)) for v in leaves)
+
+
+class Shapes:
+    """The shapes that arguments of one kind had, and shapes that cover them all."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = list(paths)
+        self.seen: list[Extents] = []
+
+    def covering(self, given: Extents) -> tuple[Shape, ...]:
+        """Shapes that hold for these, too: extents that differed are sizes, one size for
+        those that were equal each time."""
+        every = [*self.seen, given]
+        names: dict[tuple[Dim, ...], Dim] = {}
+        made: list[Shape] = []
+        for n, path in enumerate(self.paths):
+            shape: list[Dim] = []
+            for d in range(len(given[n])):
+                values = tuple([s[n][d] for s in every])
+                if len(set(values)) > 1:
+                    shape.append(names.setdefault(values, size_var(_size_name(path, d))))
+                else:
+                    shape.append(values[0])
+            made.append(tuple(shape))
+        return tuple(made) if names else given
+
+
+def covers(shapes: Sequence[Shape], given: Extents) -> bool:
+    """Whether arguments with these extents fit the shapes."""
+    known: dict[Expr, Dim] = {}
+    for shape, own in zip(shapes, given, strict=True):
+        for extent, n in zip(shape, own, strict=True):
+            if isinstance(extent, Expr):
+                if known.setdefault(extent, n) != n:
+                    return False
+            elif extent != n:
+                return False
+    return True
+
+
+def _size_name(path: str, d: int) -> str:
+    """ "params['w'][0]", 1 -> "params_w_0_1": sizes are keywords of calls."""
+    text = "".join([c if c.isalnum() else " " for c in path])
+    return "_".join([*text.split(), str(d)])

@@ -1,0 +1,169 @@
+"""Branches: one of several functions runs, chosen by data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
+from tensorad.ir.analysis.blocks import captures
+from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.arrays.tracing import tracing
+from tensorad.ir.dtypes import BOOL
+from tensorad.ir.source import source_line
+from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
+from tensorad.program.calls import check_callable, operand, shape_of
+from tensorad.program.sides import first_difference, leaf_text, side_by_side
+from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
+from tensorad.program.values import alone, as_tensor, dtype_of, promoted
+
+
+def cond(
+    pred: object, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: object
+) -> Any:
+    """`true_fn(*operands)` where `pred` is true, otherwise `false_fn(*operands)`; one of them runs.
+
+    Args:
+        pred: a 0-d bool: a tensor, a formula without indices, or a number.
+        true_fn, false_fn: called once each to write down what they do; they may use tensors from
+            outside. Their results are trees of one structure, with equal shapes and dtypes;
+            Python numbers take the dtype of the other function's result.
+        operands: trees.
+    Returns:
+        the tree of results, of tensors.
+    Raises:
+        DefinitionError: the structures of the results differ, or something is no function.
+        ShapeError, DTypeError: shapes or dtypes do, or `pred` is no 0-d bool.
+    """
+    where = f"cond at {source_line()}"
+    index = _scalar(pred, where, "condition")
+    if index.dtype is not BOOL:
+        raise DTypeError(
+            f"the condition of {where} has dtype {index.dtype}.",
+            hint="a condition is a bool: compare, e.g. x > 0; ta.switch takes an integer.",
+        )
+    branches = {"true_fn": true_fn, "false_fn": false_fn}
+    return _branch("cond", where, index, branches, operands, order=("false_fn", "true_fn"))
+
+
+def switch(index: object, branches: Sequence[Callable[..., Any]], *operands: object) -> Any:
+    """`branches[index](*operands)`, the index taken into range; one of them runs.
+
+    Args:
+        index: a 0-d integer: a tensor, a formula without indices, or a number.
+        branches: see `cond`.
+        operands: trees.
+    Raises:
+        DefinitionError, ShapeError, DTypeError: see `cond`.
+    """
+    where = f"switch at {source_line()}"
+    at = _scalar(index, where, "index")
+    if not at.dtype.is_integer:
+        raise DTypeError(
+            f"the index of {where} has dtype {at.dtype}.",
+            hint="pass an integer; ta.cond takes a condition.",
+        )
+    if not isinstance(branches, (list, tuple)) or not branches:
+        raise DefinitionError(
+            f"{where} has no branches, got {branches!r}.", hint="pass a list of functions."
+        )
+    named = {f"branches[{n}]": f for n, f in enumerate(branches)}
+    return _branch("switch", where, at, named, operands, order=tuple(named))
+
+
+def _scalar(value: object, where: str, what: str) -> Tensor:
+    """The condition or index as a 0-d tensor."""
+    if not is_leaf(value):
+        raise DefinitionError(
+            f"the {what} of {where} is of class {type(value).__name__}.",
+            hint="pass a 0-d tensor.",
+        )
+    made = as_tensor(value, what)
+    if made.shape:
+        raise ShapeError(
+            f"the {what} of {where} has shape {format_shape(made.shape)}.",
+            where=f"{made.name} : {made.dtype}",
+            hint="one value decides for all: pass a 0-d tensor; ta.select chooses by element.",
+        )
+    return made
+
+
+def _branch(
+    name: str,
+    where: str,
+    index: Tensor,
+    branches: dict[str, Callable[..., Any]],
+    operands: Sequence[object],
+    order: Sequence[str],
+) -> Any:
+    given = [operand(o, f"operand {n} of {where}") for n, o in enumerate(operands)]
+    starts: list[int] = []
+    found: dict[str, Flat] = {}
+    for title, function in branches.items():
+        check_callable(function, f"{title} of {where}")
+        starts.append(births())
+        with tracing():
+            found[title] = flatten(function(*given), name)
+    first, *others = branches
+    for other in others:
+        _check_structures(where, (first, other), found[first], found[other], name)
+    results = _joined(where, found)
+    if not results[first]:
+        return unflatten(found[first].structure, ())
+    since = dict(zip(branches, starts, strict=True))
+    read: dict[Tensor, None] = {}
+    for title, tensors in results.items():
+        found_reads = captures(tensors, (), lambda op: True, since=since[title])
+        read.update(dict.fromkeys(found_reads))
+    blocks = tuple([Block(tuple(read), tuple(results[title])) for title in order])
+    op = Branch(tuple(found[first].paths), (index, *read), blocks)
+    return unflatten(found[first].structure, outputs(op))
+
+
+def _check_structures(
+    where: str, titles: tuple[str, str], one: Flat, other: Flat, name: str
+) -> None:
+    path = first_difference(one, other, name)
+    if path is not None:
+        raise DefinitionError(
+            f"the branches of {where} return different structures: they differ at {path}.",
+            where=side_by_side(titles, one, other, name),
+            hint="return trees of one structure; where one branch has nothing to say, zeros.",
+        )
+
+
+def _joined(where: str, found: dict[str, Flat]) -> dict[str, list[Tensor]]:
+    """The results as tensors, of one shape and dtype per leaf."""
+    first, *others = found
+    made: dict[str, list[Tensor]] = {title: [] for title in found}
+    for n, path in enumerate(found[first].paths):
+        leaves = {title: flat.leaves[n] for title, flat in found.items()}
+        dtype = promoted([dtype_of(v) for v in leaves.values()])
+        for other in others:
+            pair = (leaves[first], leaves[other])
+            if not _same_shape(*pair):
+                hint = "broadcast or reshape one of them."
+                raise _unlike(ShapeError, "shapes", where, path, (first, other), pair, hint)
+            if dtype is None and promoted(map(dtype_of, pair)) is None:
+                hint = "convert one with .astype(dtype)."
+                raise _unlike(DTypeError, "dtypes", where, path, (first, other), pair, hint)
+        for title, value in leaves.items():
+            made[title].append(as_tensor(value, path, None if dtype is None else alone(dtype)))
+    return made
+
+
+def _unlike(
+    kind: type[UserError], what: str, where: str, path: str, titles: tuple[str, str],
+    leaves: tuple[object, object], hint: str,
+) -> UserError:  # fmt: skip
+    shown = [f"{t}: {leaf_text(v)}" for t, v in zip(titles, leaves, strict=True)]
+    return kind(
+        f"the branches of {where} return different {what} at {path}.",
+        where=", ".join(shown),
+        hint=hint,
+    )
+
+
+def _same_shape(a: object, b: object) -> bool:
+    one, other = shape_of(a), shape_of(b)
+    return len(one) == len(other) and all(map(same_dim, one, other))

@@ -1,0 +1,60 @@
+"""How the functions of users are called: names of their parameters, operands."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Shape, Tensor
+from tensorad.program.trees import flatten, unflatten
+from tensorad.program.values import as_tensor, check_dtype
+
+
+def check_callable(function: object, what: str) -> None:
+    """A function, or anything else that is called.
+
+    Raises:
+        DefinitionError: it cannot be called.
+    """
+    if isinstance(function, (Tensor, Expr)) or not callable(function):
+        kind = type(function).__name__
+        raise DefinitionError(
+            f"{what} must be a function, got {kind}.", hint="pass a function, or a lambda."
+        )
+
+
+def operand(tree: object, name: str) -> Any:
+    """A tree as a user's function is given it: arrays as constants, numbers as they are."""
+    flat = flatten(tree, name)
+    for value, path in zip(flat.leaves, flat.paths, strict=True):
+        check_dtype(value, path)
+    return unflatten(flat.structure, [_as_operand(v, name) for v in flat.leaves])
+
+
+def _as_operand(value: object, name: str) -> object:
+    if isinstance(value, (Tensor, Expr)) or type(value) in (bool, int, float):
+        return value
+    return as_tensor(value, name)
+
+
+def shape_of(value: object) -> Shape:
+    """The shape of a leaf."""
+    if isinstance(value, Tensor):
+        return value.shape
+    return () if isinstance(value, Expr) else np.asarray(value).shape
+
+
+def parameter_names(function: Callable[..., Any], defaults: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the first parameters of a function, as many as there are defaults."""
+    try:
+        own = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # written in C
+        return defaults
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in own if p.kind in kinds]
+    return (*names, *defaults[len(names) :])[: len(defaults)]

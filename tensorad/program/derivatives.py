@@ -1,0 +1,280 @@
+"""Derivatives of functions: what `ta.grad`, `ta.vjp` and the others do when given a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+from tensorad.autodiff import hessian as tensor_hessian
+from tensorad.autodiff import hvp as tensor_hvp
+from tensorad.autodiff import jacobian as tensor_jacobian
+from tensorad.autodiff import jvp as tensor_jvp
+from tensorad.autodiff import vjp as tensor_vjp
+from tensorad.errors import GradError
+from tensorad.ir.arrays.tracing import is_tracing
+from tensorad.ir.tensor import Tensor
+from tensorad.program.arguments import has_tensors
+from tensorad.program.calls import check_callable
+from tensorad.program.functions import Function
+from tensorad.program.points import (
+    Argnums,
+    Point,
+    Target,
+    check_argnums,
+    check_positions,
+    like,
+    plain,
+)
+from tensorad.program.trees import flatten, unflatten
+
+Anything = Callable[..., Any]
+
+
+def target_of(f: Anything, title: str) -> Target:
+    """The function to differentiate with its name and those of its parameters."""
+    check_callable(f, f"the first argument of {title}")
+    name = f.name if isinstance(f, Function) else getattr(f, "__name__", type(f).__name__)
+    own = plain(f)
+    try:
+        every = inspect.signature(own).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return Target(own, name, ())
+    names = [p.name for p in every if p.kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    return Target(own, name, names)
+
+
+def _kept(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
+    """What is derived of a `Function` is made once."""
+    if not isinstance(f, Function):
+        return make()
+    if key not in f.derived:
+        f.derived[key] = make()
+    return f.derived[key]
+
+
+def _by_argnums(
+    f: Anything, title: str, argnums: Argnums, has_aux: bool, derive: Callable[[Point, bool], Any]
+) -> Function:
+    """A function of the same arguments: `derive(point, whether argnums is one number)`."""
+    positions = check_argnums(argnums, title)
+    target = target_of(f, title)
+
+    def derived(*args: Any, **options: Any) -> Any:
+        check_positions(target, positions, len(args), title)
+        point = Point(target, args, options, positions, title, has_aux=has_aux)
+        return derive(point, isinstance(argnums, int))
+
+    key = (title, positions, isinstance(argnums, int), has_aux)
+    static = f.static_argnames if isinstance(f, Function) else ()
+    name = f"{title}_{target.name}"
+    made = wraps(target.function)(derived)
+    return _kept(f, key, lambda: Function(made, static, name, is_inline=True))  # type: ignore[no-any-return]
+
+
+def _one_or_all(trees: Sequence[Any], is_one: bool) -> Any:
+    return trees[0] if is_one else tuple(trees)
+
+
+def grad_of(f: Anything, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+    """arguments -> gradient; with `has_aux` (gradient, aux)."""
+
+    def derive(point: Point, is_one: bool) -> Any:
+        found = tensor_vjp(point.scalar(), point.leaves)
+        gradient = _one_or_all(point.like_wanted(found), is_one)
+        return (gradient, point.aux) if has_aux else gradient
+
+    return _by_argnums(f, "grad", argnums, has_aux, derive)
+
+
+def value_and_grad_of(f: Anything, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+    """arguments -> (value, gradient); with `has_aux` ((value, aux), gradient)."""
+
+    def derive(point: Point, is_one: bool) -> Any:
+        y = point.scalar()
+        gradient = _one_or_all(point.like_wanted(tensor_vjp(y, point.leaves)), is_one)
+        return ((y, point.aux), gradient) if has_aux else (y, gradient)
+
+    return _by_argnums(f, "value_and_grad", argnums, has_aux, derive)
+
+
+def jacobian_of(
+    f: Anything, argnums: Argnums = 0, mode: str | None = None, title: str = "jacobian"
+) -> Function:
+    """arguments -> for each leaf of the result a tree like the argument, of result + argument
+    shapes."""
+
+    def derive(point: Point, is_one: bool) -> Any:
+        rows = []
+        for y in point.result.leaves:
+            blocks: list[object] = [None] * len(point.leaves)
+            if y.dtype.is_float:
+                blocks = [tensor_jacobian(y, x, mode=mode) for x in point.leaves]
+            rows.append(_one_or_all(point.like_wanted(blocks), is_one))
+        return unflatten(point.result.structure, rows)
+
+    return _by_argnums(f, title, argnums, False, derive)
+
+
+def hessian_of(f: Anything, argnums: Argnums = 0) -> Function:
+    """arguments -> a tree like the argument of trees like it, of shapes x.shape + x.shape."""
+
+    def derive(point: Point, is_one: bool) -> Any:
+        rows = tensor_hessian(point.scalar(), point.leaves)
+        trees = [_one_or_all(point.like_wanted(row), is_one) for row in rows]
+        return _one_or_all(point.like_wanted(trees), is_one)
+
+    return _by_argnums(f, "hessian", argnums, False, derive)
+
+
+def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
+    """(result, pullback), with `has_aux` (result, pullback, aux); pullback(cotangent) -> a tuple
+    with an adjoint for each primal."""
+    target = target_of(f, "vjp")
+    if is_tracing() or has_tensors(flatten(primals).leaves):
+        point = _at(target, primals, "vjp", has_aux)
+        value = unflatten(point.result.structure, point.result.leaves)
+
+        def pull(cotangent: object) -> Any:
+            return _pulled(point, cotangent)
+
+        return (value, pull, point.aux) if has_aux else (value, pull)
+
+    def back(primals: tuple[Any, ...], cotangent: object) -> Any:
+        return _pulled(_at(target, primals, "vjp", has_aux), cotangent)
+
+    made = _derived(f, target, "pullback", back, has_aux)
+    found = _forward(f, target)(*primals)
+
+    def pullback(cotangent: object) -> Any:
+        return made(primals, cotangent)
+
+    if not has_aux:
+        return found, pullback
+    value, aux = found
+    return value, pullback, aux
+
+
+def _pulled(point: Point, cotangent: object) -> tuple[Any, ...]:
+    heads = like(point.result, cotangent, "vjp", "cotangent", point.target, "cotangent")
+    pairs = [(y, h) for y, h in zip(point.result.leaves, heads, strict=True) if h is not None]
+    if not pairs or not point.leaves:
+        raise _nothing("vjp", point.target, "the result" if point.leaves else "an argument")
+    ys, given = [y for y, _ in pairs], [h for _, h in pairs]
+    joined = _distinct(ys, given)
+    found = tensor_vjp(list(joined), point.leaves, list(joined.values()))
+    return tuple(point.like_wanted(found))
+
+
+def _distinct(ys: Sequence[Tensor], heads: Sequence[Tensor]) -> dict[Tensor, Tensor]:
+    """Heads by result; those of a result that is returned twice are added."""
+    made: dict[Tensor, Tensor] = {}
+    for y, h in zip(ys, heads, strict=True):
+        made[y] = made[y] + h if y in made else h
+    return made
+
+
+def _nothing(title: str, target: Target, what: str) -> GradError:
+    return GradError(
+        f"{title} of {target.name} has nothing to differentiate: {what} has no float.",
+        where=f"{title} of {target.name}",
+        hint="integers and booleans have no derivative: convert with .astype('float32').",
+    )
+
+
+def _at(target: Target, primals: Sequence[Any], title: str, has_aux: bool = False) -> Point:
+    every = range(len(primals))
+    return Point(target, primals, {}, every, title, has_aux=has_aux, strict=False)
+
+
+def _forward(f: Anything, target: Target) -> Anything:
+    return f if isinstance(f, Function) else Function(target.function, (), target.name)
+
+
+def _derived(f: Anything, target: Target, title: str, made: Anything, *more: object) -> Anything:
+    name = f"{target.name}_{title}"
+    key = (title, *more)
+    found: Anything = _kept(f, key, lambda: Function(made, (), name, is_inline=True))
+    return found
+
+
+def jvp_of(f: Anything, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """(result, its derivative along the tangents)."""
+    target = target_of(f, "jvp")
+    _check_several("jvp", "primals", primals)
+    _check_several("jvp", "tangents", tangents)
+
+    def both(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        point = _at(target, primals, "jvp")
+        value = unflatten(point.result.structure, point.result.leaves)
+        return value, _pushed(point, tangents, "jvp")
+
+    return _derived(f, target, "jvp", both)(tuple(primals), tuple(tangents))
+
+
+def _pushed(point: Point, tangents: Sequence[Any], title: str) -> Any:
+    """The derivative of the result along the tangents; None at integers."""
+    along: dict[Tensor, Any] = {}
+    trees = tuple([unflatten(f.structure, f.leaves) for f in point.wanted])
+    flat = flatten(trees, "tangents")
+    given = like(flat, tuple(tangents), title, "tangent", point.target, "tangents")
+    for x, dx in zip(flat.leaves, given, strict=True):
+        if dx is not None:
+            along[x] = dx
+    floats = list(dict.fromkeys([y for y in point.result.leaves if y.dtype.is_float]))
+    if not along or not floats:
+        raise _nothing(title, point.target, "an argument" if floats else "the result")
+    found: Mapping[Tensor, Tensor] = dict(zip(floats, tensor_jvp(floats, along), strict=True))
+    return unflatten(point.result.structure, [found.get(y) for y in point.result.leaves])
+
+
+def linearize_of(f: Anything, *primals: Any) -> Any:
+    """(result, linear); linear(*tangents) is the derivative of the result along them."""
+    target = target_of(f, "linearize")
+    if is_tracing() or has_tensors(flatten(primals).leaves):
+        point = _at(target, primals, "linearize")
+        value = unflatten(point.result.structure, point.result.leaves)
+
+        def push(*tangents: Any) -> Any:
+            return _pushed(point, tangents, "linearize")
+
+        return value, push
+
+    def pushed(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        return _pushed(_at(target, primals, "linearize"), tangents, "linearize")
+
+    made = _derived(f, target, "linear", pushed)
+
+    def linear(*tangents: Any) -> Any:
+        return made(primals, tangents)
+
+    return _forward(f, target)(*primals), linear
+
+
+def hvp_of(f: Anything, primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
+    """The Hessian by all primals times the vectors: a tuple of trees like the primals."""
+    target = target_of(f, "hvp")
+    _check_several("hvp", "primals", primals)
+    _check_several("hvp", "vectors", vectors)
+
+    def product(primals: tuple[Any, ...], vectors: tuple[Any, ...]) -> Any:
+        every = range(len(primals))
+        point = Point(target, primals, {}, every, "hvp")
+        y = point.scalar()
+        trees = tuple([unflatten(f.structure, f.leaves) for f in point.wanted])
+        given = like(flatten(trees, "vectors"), vectors, "hvp", "vector", target, "vectors")
+        found = tensor_hvp(y, point.leaves, [v for v in given if v is not None])
+        return tuple(point.like_wanted(found))
+
+    return _derived(f, target, "hvp", product)(tuple(primals), tuple(vectors))
+
+
+def _check_several(title: str, what: str, given: object) -> None:
+    if not isinstance(given, (tuple, list)) or not given:
+        raise GradError(
+            f"the {what} of {title} must be a tuple with one for each argument, got "
+            f"{type(given).__name__}.",
+            where=title,
+            hint=f"write {title}(f, (x,), (v,)).",
+        )

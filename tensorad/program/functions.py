@@ -1,0 +1,243 @@
+"""Functions of arrays: traced once for each kind of arguments, compiled, called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
+from functools import update_wrapper
+from types import MethodType
+from typing import Any, Final
+
+import numpy as np
+
+from tensorad.building import Lowered, build, lower
+from tensorad.codegen.runtime.memory_report import MemoryUse
+from tensorad.compiled import CompiledFunction
+from tensorad.errors import DefinitionError, UserError
+from tensorad.ir.arrays.tracing import is_tracing
+from tensorad.ir.dtypes import DType
+from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
+from tensorad.program.arguments import (
+    Arguments,
+    Caller,
+    Extents,
+    Shapes,
+    as_argument,
+    covers,
+    extents,
+    has_tensors,
+    leaf_dtypes,
+)
+from tensorad.program.calls import check_callable
+from tensorad.program.traces import Program, check_closed, traced
+from tensorad.program.values import as_tensor, parameters
+
+_open: Final[ContextVar[frozenset[object]]] = ContextVar("open", default=frozenset())
+"""What is being traced: which function, for which kind of arguments."""
+fresh: Final[ContextVar[tuple[Tensor, ...]]] = ContextVar("fresh", default=())
+"""Parameters that only the function that was just called has: it may differentiate by them."""
+
+
+class _Compiled:
+    """A program and, when it was called, its machine code."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._function: CompiledFunction | None = None
+
+    @property
+    def function(self) -> CompiledFunction:
+        if self._function is None:
+            p = self.program
+            self._function = build(list(p.results), list(p.parameters), p.name)
+        return self._function
+
+    def __call__(self, leaves: Sequence[object]) -> Any:
+        if not self.program.results:
+            return self.program.tree(())
+        found = self.function(*leaves)
+        return self.program.tree([found] if isinstance(found, np.ndarray) else found)
+
+
+class _Kind:
+    """Calls whose arguments differ in nothing but values and extents."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.shapes = Shapes(paths)
+        self.made: list[tuple[tuple[Shape, ...], _Compiled]] = []
+        self.is_fixed = False
+        """Whether there must be numbers for all extents."""
+
+    def known(self, given: Extents) -> _Compiled | None:
+        return next((c for shapes, c in reversed(self.made) if covers(shapes, given)), None)
+
+
+class Function:
+    """A function of trees of arrays; see `function`."""
+
+    def __init__(
+        self,
+        wrapped: Callable[..., Any],
+        static_argnames: Collection[str] = (),
+        name: str | None = None,
+        is_inline: bool = False,
+    ) -> None:
+        """`is_inline`: called with tensors, it writes down what it does where it is called."""
+        check_callable(wrapped, "the argument of function")
+        update_wrapper(self, wrapped, updated=())
+        self.name: str = name or str(getattr(wrapped, "__name__", type(wrapped).__name__))
+        self.wrapped = wrapped
+        self.static_argnames = tuple(static_argnames)
+        self._caller = Caller(wrapped, self.name, static_argnames)
+        self._is_inline = is_inline
+        self._kinds: dict[object, _Kind] = {}
+        self._blocks: dict[object, Program] = {}
+        self.derived: dict[object, Any] = {}
+        """Its derivatives, by what was asked for."""
+
+    def __get__(self, owner: object, kind: type | None = None) -> Any:
+        return self if owner is None else MethodType(self, owner)
+
+    def __repr__(self) -> str:
+        return f"<Function {self.name}{self._caller.signature}>"
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The result: of arrays NumPy's arrays, of tensors tensors."""
+        given = self._caller.bind(args, options)
+        if is_tracing() or has_tensors(given.leaves):
+            return self._inside(given)
+        compiled, leaves = self._compiled(given)
+        return compiled(leaves)
+
+    def trace(self, *args: Any, **options: Any) -> Program:
+        """The program that a call with these arguments runs."""
+        given = self._caller.bind(args, options)
+        if has_tensors(given.leaves):
+            return self._block(given)
+        return self._compiled(given)[0].program
+
+    def lower(self, *args: Any, **options: Any) -> Lowered:
+        """The loops that a call with these arguments runs."""
+        program = self.trace(*args, **options)
+        return lower(list(program.results), list(program.parameters))
+
+    def memory(self, *args: Any, **options: Any) -> MemoryUse:
+        """The bytes that a call with these arguments uses."""
+        compiled, leaves = self._compiled(self._caller.bind(args, options))
+        sizes: dict[str, int] = {}
+        for t, value in zip(compiled.program.parameters, leaves, strict=True):
+            for extent, n in zip(t.shape, np.shape(value), strict=True):
+                if not isinstance(extent, int):
+                    sizes[str(extent)] = n
+        return compiled.function.memory_at(**sizes)
+
+    def _compiled(self, given: Arguments) -> tuple[_Compiled, list[Any]]:
+        dtypes = leaf_dtypes(given.leaves, given.paths)
+        own = extents(given.leaves)
+        key = (given.structures, dtypes, tuple(map(len, own)))
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = _Kind(given.paths)
+        compiled = kind.known(own) or self._traced_for(kind, given, dtypes, own)
+        self._kinds[key] = kind
+        pairs = zip(given.leaves, dtypes, strict=True)
+        return compiled, [as_argument(v, d) for v, d in pairs]
+
+    def _traced_for(
+        self, kind: _Kind, given: Arguments, dtypes: Sequence[DType], own: Extents
+    ) -> _Compiled:
+        """A program for one more shape: with sizes, or where it cannot have them with numbers."""
+        shapes = own if kind.is_fixed else kind.shapes.covering(own)
+        try:
+            program = self._traced(given, shapes, dtypes)
+        except (UserError, TypeError):
+            if shapes is own:
+                raise
+            shapes = own
+            program = self._traced(given, shapes, dtypes)
+            kind.is_fixed = True
+        check_closed(program)
+        kind.shapes.seen.append(own)
+        compiled = _Compiled(program)
+        kind.made.append((shapes, compiled))
+        return compiled
+
+    def _traced(
+        self, given: Arguments, shapes: Sequence[Shape], dtypes: Sequence[DType]
+    ) -> Program:
+        key = (self, given.structures, tuple(shapes), tuple(dtypes))
+        if key in _open.get():
+            raise DefinitionError(
+                f"{self.name} calls itself with arguments of the same kind.",
+                where=", ".join(given.paths),
+                hint="a program is written down before it runs: repeat with ta.while_loop or "
+                "ta.for_loop.",
+            )
+        params = parameters(given.paths, shapes, dtypes, self.name)
+        token = _open.set(_open.get() | {key})
+        own = fresh.set(tuple(params) if self._is_inline else ())
+        try:
+            return traced(self.name, lambda p: self._caller(given.structures, p), params)
+        finally:
+            fresh.reset(own)
+            _open.reset(token)
+
+    def _block(self, given: Arguments) -> Program:
+        """The program for tensors, shared by calls of the same shapes if it reads nothing else."""
+        dtypes = leaf_dtypes(given.leaves, given.paths)
+        own = extents(given.leaves)
+        key = (given.structures, dtypes, own)
+        program = self._blocks.get(key)
+        if program is None:
+            program = self._traced(given, own, dtypes)
+            if not program.reads:  # what is read from outside may be another tensor next time
+                self._blocks[key] = program
+        return program
+
+    def _inside(self, given: Arguments) -> Any:
+        """A call of the function, as a part of a program."""
+        if self._is_inline:
+            dtypes = leaf_dtypes(given.leaves, given.paths)
+            typed = zip(given.leaves, given.paths, dtypes, strict=True)
+            own = fresh.set(())
+            try:
+                return self._caller(given.structures, [as_tensor(*three) for three in typed])
+            finally:
+                fresh.reset(own)
+        program = self._block(given)
+        if not program.results:
+            return program.tree(())
+        triples = zip(given.leaves, given.paths, program.parameters, strict=True)
+        operands = [as_tensor(v, path, p.dtype) for v, path, p in triples]
+        block = Block((*program.parameters, *program.reads), program.results)
+        op = FunctionCall(program.paths, (*operands, *program.reads), (block,), function=self.name)
+        return program.tree(outputs(op))
+
+
+def function(
+    wrapped: Callable[..., Any] | None = None, *, static_argnames: Collection[str] | str = ()
+) -> Any:
+    """A compiled function of arrays, numbers and trees of them; also a decorator.
+
+    It is called once for each structure, dtypes and ranks of its arguments, with tensors in their
+    place, to write down what it does; calls then run machine code. Called with tensors it is a
+    part of their program. When a second shape of an argument arrives, the extents that differ
+    become symbolic sizes.
+
+    Args:
+        wrapped: a function of trees that returns a tree; see `register_tree` for what trees are.
+            Strings, callables and enums among its arguments are static: each value is traced.
+        static_argnames: names of parameters that are static, too.
+    Returns:
+        a `Function`, of arrays NumPy's arrays; `trace`, `lower` and `memory` show what calls do.
+    Raises:
+        DefinitionError: a static argument cannot be hashed, an argument is no tree, or the
+            result needs a tensor that is no argument.
+    """
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if wrapped is None:
+        return lambda f: Function(f, names)
+    return Function(wrapped, names)
+
+
+jit: Final = function

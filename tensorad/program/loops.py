@@ -1,0 +1,209 @@
+"""Loops: `while_loop`, `for_loop`, and `scan` over leading axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import Expr, call, int_const, local_size, sub
+from tensorad.ir.order import AXIS, READ, occurs
+from tensorad.ir.source import source_line
+from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape, saved
+from tensorad.program.calls import check_callable, operand, parameter_names, shape_of
+from tensorad.program.carries import Body, Trips, run_loop
+from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
+from tensorad.program.values import as_tensor
+from tensorad.te import compute
+
+Count = Tensor | Expr
+
+
+def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: object) -> Any:
+    """`x = init; while cond_fn(x): x = body_fn(x)`; the last x.
+
+    Args:
+        cond_fn: carry -> 0-d bool.
+        body_fn: carry -> carry: a tree of the same structure, shapes and dtypes. Both functions
+            are called once to write down what they do (again where a number of `init` takes the
+            dtype of what it meets); they may use tensors from outside.
+        init: a tree.
+    Raises:
+        DefinitionError, ShapeError, DTypeError: the body changes the carry's structure, shape or
+            dtype; the condition is no 0-d bool.
+    """
+    where = f"while_loop at {source_line()}"
+    check_callable(cond_fn, f"cond_fn of {where}")
+    check_callable(body_fn, f"body_fn of {where}")
+    (name,) = parameter_names(body_fn, ("carry",))
+    trips = local_size("trips")
+    body = Body(where, name, lambda carry, _: (body_fn(carry), None), test=cond_fn)
+    loop = run_loop(body, init, [], Trips(local_size("t", trips), trips))
+    return loop.result
+
+
+def for_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], init: object) -> Any:
+    """`x = init; for i in range(lower, upper): x = body_fn(i, x)`; the last x.
+
+    Args:
+        lower, upper: integers, formulas of sizes, or 0-d integer tensors that only a call knows.
+        body_fn: (i, carry) -> carry, see `while_loop`. i is a formula that reads of tensors are
+            proved with, `X[i, j]`, or a 0-d int64 tensor where `lower` is a tensor.
+        init: a tree.
+    Raises:
+        DefinitionError, ShapeError, DTypeError: see `while_loop`; a bound is none.
+    """
+    where = f"for_loop at {source_line()}"
+    check_callable(body_fn, f"body_fn of {where}")
+    counter_name, name = parameter_names(body_fn, ("i", "carry"))
+    first, last = _bound(lower, "lower", where), _bound(upper, "upper", where)
+    if isinstance(first, Expr) and isinstance(last, Expr):
+        trips = _difference(first, last)
+        times = Trips(local_size(counter_name, trips), trips)
+    else:
+        count: Tensor = compute(
+            (), lambda: call("maximum", sub(_value(last), _value(first)), int_const(0)), "count"
+        )
+        trips = local_size("trips")
+        times = Trips(local_size(counter_name, trips), trips, count=count)
+
+    def step(carry: object, _: object) -> tuple[Any, Any]:
+        return body_fn(_counted(first, times.counter), carry), None
+
+    return run_loop(Body(where, name, step), init, [], times).result
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: object,
+    xs: object = None,
+    length: object = None,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """`carry = init; for x in xs: carry, y = f(carry, x)`: (the last carry, all y).
+
+    Args:
+        f: (carry, x) -> (carry, y): see `while_loop`; y is any tree.
+        init: a tree.
+        xs: a tree of tensors or arrays with one leading extent; x is what is behind it.
+        length: how many iterations: an integer, a formula of sizes or a 0-d integer tensor; needed
+            without `xs`.
+        reverse: from the last x to the first; y of x[t] stays at t.
+    Returns:
+        (carry, ys): leaves of ys have a leading axis.
+    Raises:
+        DefinitionError, ShapeError, DTypeError: see `while_loop`; leading extents differ.
+    """
+    where = f"scan at {source_line()}"
+    check_callable(f, f"the function of {where}")
+    carry_name, x_name = parameter_names(f, ("carry", "x"))
+    flat = flatten(operand(xs, "xs"), "xs")
+    scanned = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
+    times = _times(where, flat, scanned, length)
+    times = replace(times, reverse=bool(reverse))
+
+    def step(carry: object, parts: list[Tensor]) -> tuple[Any, Any]:
+        made = f(carry, unflatten(flat.structure, parts))
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise DefinitionError(
+                f"the function of {where} must return a pair (carry, y), got {_described(made)}.",
+                hint="return (carry, None) if there is nothing to collect.",
+            )
+        return made
+
+    names = [x_name + p.removeprefix("xs") for p in flat.paths]
+    loop = run_loop(Body(where, carry_name, step, part_names=names), init, scanned, times)
+    ys = [saved(loop.op, y) for y in loop.ys]
+    return loop.result, unflatten(loop.ys_structure, ys)
+
+
+def _described(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"{len(value)} values"
+    return f"a {type(value).__name__}"
+
+
+def _times(where: str, xs: Flat, scanned: list[Tensor], length: object) -> Trips:
+    """How often a scan runs."""
+    for t, path in zip(scanned, xs.paths, strict=True):
+        if not t.ndim:
+            raise ShapeError(
+                f"{path} of {where} has no axis to go along: its shape is ().",
+                hint="pass what stays the same from outside: the function may use any tensor.",
+            )
+        if not same_dim(t.shape[0], scanned[0].shape[0]):
+            raise ShapeError(
+                f"leading extents of {where} differ: {scanned[0].shape[0]} and {t.shape[0]}.",
+                where=f"{xs.paths[0]}: {format_shape(scanned[0].shape)}, "
+                f"{path}: {format_shape(t.shape)}",
+                hint="all leaves of xs are gone through together.",
+            )
+    if length is None and not scanned:
+        raise DefinitionError(
+            f"{where} has neither xs nor a length.", hint="pass length=10, say how often f runs."
+        )
+    if length is None:
+        trips = dim_expr(scanned[0].shape[0])
+        return Trips(local_size("t", trips), trips)
+    given = _bound(length, "length", where)
+    if isinstance(given, Tensor):
+        if scanned:
+            raise DefinitionError(
+                f"{where} has xs of {scanned[0].shape[0]} elements and a length that only a call "
+                "knows.",
+                hint="leave out the length, or use for_loop and read the elements.",
+            )
+        trips = local_size("trips")
+        count: Tensor = compute((), lambda: call("maximum", given(), int_const(0)), "count")
+        return Trips(local_size("t", trips), trips, count=count)
+    if scanned and not same_dim(dim_of(given), scanned[0].shape[0]):
+        raise ShapeError(
+            f"{where} has length {given}, but xs have {scanned[0].shape[0]} elements.",
+            where=f"{xs.paths[0]}: {format_shape(scanned[0].shape)}",
+            hint="leave out the length.",
+        )
+    return Trips(local_size("t", given), given)
+
+
+def _bound(value: object, title: str, where: str) -> Count:
+    """A bound of a loop: a formula of sizes, or a tensor."""
+    if is_leaf(value):
+        if isinstance(value, Tensor) and value.dtype.is_integer and not value.shape:
+            return as_tensor(value, title, INT64)
+        if isinstance(value, Expr) and value.dtype.is_integer and not occurs(AXIS, value):
+            return as_tensor(value, title, INT64) if occurs(READ, value) else value
+        if not isinstance(value, (Tensor, Expr)) and not shape_of(value):
+            number = value.item() if hasattr(value, "item") else value
+            if isinstance(number, int) and not isinstance(number, bool):
+                return int_const(number)
+    shown = (
+        f"{value.dtype} {format_shape(value.shape)}" if isinstance(value, Tensor) else repr(value)
+    )
+    raise DTypeError(
+        f"{title} of {where} is no whole number: {shown}.",
+        hint="pass an integer, a size, or a 0-d integer tensor.",
+    )
+
+
+def _difference(lower: Expr, upper: Expr) -> Expr:
+    """How many integers are from lower to upper."""
+    n = dim_of(sub(upper, lower))
+    if isinstance(n, int):
+        return int_const(max(n, 0))
+    zero = int_const(0)
+    return n if lower is zero else call("maximum", n, zero)
+
+
+def _value(bound: Count) -> Expr:
+    return bound() if isinstance(bound, Tensor) else bound
+
+
+def _counted(lower: Count, counter: Expr) -> Count:
+    """The lower bound plus the counter, a tensor if it is one."""
+    if isinstance(lower, Expr):
+        return lower + counter
+    made: Tensor = compute((), lambda: lower() + counter, name="i")
+    return made

@@ -1,0 +1,230 @@
+"""A function at a point, as tensors: arguments to differentiate by, results, checks of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tensorad.errors import BindError, DefinitionError, DTypeError, GradError, ShapeError
+from tensorad.ir.arrays.elementwise import compute_axes, same_dim
+from tensorad.ir.expr import read
+from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
+from tensorad.program.functions import Function, fresh
+from tensorad.program.sides import first_difference, leaf_text, side_by_side
+from tensorad.program.trees import Flat, flatten, unflatten
+from tensorad.program.values import as_tensor
+
+Argnums = int | Sequence[int]
+
+
+class Target(NamedTuple):
+    """A function that is differentiated."""
+
+    function: Callable[..., Any]
+    name: str
+    parameters: Sequence[str]
+    """Names of its positional parameters; others are args[3]."""
+
+    def path(self, n: int) -> str:
+        return self.parameters[n] if n < len(self.parameters) else f"args[{n}]"
+
+
+class Point:
+    """The function's result at some arguments, and the leaves to differentiate by.
+
+    Attributes:
+        wanted: the arguments to differentiate by.
+        result: the result; `aux` what it returns beside.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        args: Sequence[Any],
+        options: Mapping[str, Any],
+        argnums: Sequence[int],
+        title: str,
+        *,
+        has_aux: bool = False,
+        strict: bool = True,
+    ) -> None:
+        """`strict`: integers among the arguments to differentiate by are an error."""
+        self.target, self.title = target, title
+        own = dict.fromkeys(fresh.get())
+        token = fresh.set(())
+        try:
+            given = list(args)
+            self.wanted: list[Flat] = []
+            for n in argnums:
+                flat = flatten(given[n], target.path(n))
+                if strict:
+                    _check_floats(title, target, flat, target.path(n))
+                pairs = zip(flat.leaves, flat.paths, strict=True)
+                leaves = [_own(v, path, own) for v, path in pairs]
+                self.wanted.append(flat._replace(leaves=leaves))
+                given[n] = unflatten(flat.structure, leaves)
+            made = target.function(*given, **options)
+        finally:
+            fresh.reset(token)
+        self.aux: Any = None
+        if has_aux:
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise DefinitionError(
+                    f"{target.name} must return a pair (result, aux), got {type(made).__name__}.",
+                    where=f"{title} of {target.name} with has_aux=True",
+                    hint="return both, or leave out has_aux.",
+                )
+            made, self.aux = made
+        flat = flatten(made, target.name)
+        pairs = zip(flat.leaves, flat.paths, strict=True)
+        self.result = flat._replace(leaves=[as_tensor(v, path) for v, path in pairs])
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """All leaves to differentiate by, those that are floats."""
+        return [t for flat in self.wanted for t in flat.leaves if t.dtype.is_float]
+
+    def like_wanted(self, values: Sequence[object]) -> list[Any]:
+        """Trees like the wanted arguments, of a value for each of `leaves`; None for integers."""
+        rest = iter(values)
+        return [
+            unflatten(f.structure, [next(rest) if t.dtype.is_float else None for t in f.leaves])
+            for f in self.wanted
+        ]
+
+    def scalar(self) -> Tensor:
+        """The result, if it is one 0-d float.
+
+        Raises:
+            ShapeError: it is something else.
+        """
+        name = self.target.name
+        leaves = self.result.leaves
+        if len(leaves) == 1 and self.result.paths[0] == name and not leaves[0].shape:
+            y: Tensor = leaves[0]
+            if y.dtype.is_float:
+                return y
+        shown = [f"{p}: {leaf_text(t)}" for p, t in zip(self.result.paths, leaves, strict=True)]
+        raise ShapeError(
+            f"{self.title} needs a function whose result is one float without axes, but {name} "
+            f"returns {'no array' if not leaves else ', '.join(shown[:8])}.",
+            where=f"{self.title} of {name}",
+            hint="sum it; return what else is wanted as aux, with has_aux=True; ta.vjp takes "
+            "results of any structure, ta.jacobian of any shape.",
+        )
+
+
+def _own(value: object, path: str, own: Mapping[Tensor, None]) -> Tensor:
+    """The leaf as a tensor that nothing else reads: derivatives by it are by the argument alone."""
+    t = as_tensor(value, path)
+    if t in own:
+        return t
+    axes = compute_axes(t.shape)
+    return outputs(Compute(path, axes, (read(t, axes),)))[0]
+
+
+def _check_floats(title: str, target: Target, flat: Flat, name: str) -> None:
+    for value, path in zip(flat.leaves, flat.paths, strict=True):
+        t = as_tensor(value, path)
+        if not t.dtype.is_float:
+            raise DTypeError(
+                f"{title} cannot differentiate {target.name} by {path} of dtype {t.dtype}: "
+                "integers and booleans have no derivative.",
+                where=f"{path} : {leaf_text(t)}",
+                hint="pass it as a float, or as an argument that argnums leaves out.",
+            )
+    if not flat.leaves:
+        raise GradError(
+            f"{title} has nothing to differentiate {target.name} by.",
+            where=f"{name}, an argument without arrays",
+            hint="choose another argument with argnums.",
+        )
+
+
+def check_argnums(argnums: object, title: str) -> tuple[int, ...]:
+    """Positions of arguments as a tuple.
+
+    Raises:
+        GradError: something else, or a position twice.
+    """
+    found = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
+    is_fine = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in found)
+    if not is_fine or not found or len(set(found)) < len(found):
+        raise GradError(
+            f"argnums of {title} must be positions of arguments, got {argnums!r}.",
+            where=title,
+            hint="pass 0 for the first argument, or a tuple of different ones.",
+        )
+    return found
+
+
+def check_positions(target: Target, argnums: Sequence[int], count: int, title: str) -> None:
+    """There are arguments at the positions."""
+    if max(argnums) >= count:
+        raise BindError(
+            f"{title} differentiates {target.name} by argument {max(argnums)}, but the call has "
+            f"{count} positional ones.",
+            where=f"{title} of {target.name}, argnums={tuple(argnums)!r}",
+            hint="arguments to differentiate by are passed by position.",
+        )
+
+
+def like(
+    flat: Flat, tree: object, title: str, kind: str, target: Target, name: str
+) -> list[Tensor | None]:
+    """The leaves of a tree of cotangents or tangents, one for each leaf; None for integers.
+
+    Args:
+        flat: what they belong to.
+        kind: "cotangent" or "tangent".
+        name: how errors call the tree.
+    Raises:
+        DefinitionError: the tree has another structure.
+        ShapeError, DTypeError: a leaf has another shape, or is no float.
+    """
+    given = flatten(tree, name)
+    floats = [t.dtype.is_float for t in flat.leaves]
+    holes = [0.0 if f else None for f in floats]
+    masked = flatten(unflatten(flat.structure, holes), name)
+    if given.structure == masked.structure:
+        rest = iter(zip(given.leaves, given.paths, strict=True))
+        pairs = [next(rest) if f else None for f in floats]
+    elif given.structure == flat.structure:
+        every = zip(given.leaves, given.paths, floats, strict=True)
+        pairs = [(v, p) if f else None for v, p, f in every]
+    else:
+        wanted = Flat(flat.leaves, given.paths, flat.structure)
+        path = first_difference(wanted, given, name)
+        titles = ("wanted", "given")
+        raise DefinitionError(
+            f"the {kind} of {title} of {target.name} has another structure at {path}.",
+            where=side_by_side(titles, wanted, given, name),
+            hint=f"a {kind} is a tree like the one it belongs to; None stands for integers.",
+        )
+    made: list[Tensor | None] = []
+    for t, pair in zip(flat.leaves, pairs, strict=True):
+        made.append(None if pair is None else _fitted(t, *pair, kind, f"{title} of {target.name}"))
+    return made
+
+
+def _fitted(t: Tensor, value: object, path: str, kind: str, where: str) -> Tensor:
+    c = as_tensor(value, path)
+    if len(c.shape) != t.ndim or not all(map(same_dim, c.shape, t.shape)):
+        raise ShapeError(
+            f"the {kind} {path} of {where} has shape {format_shape(c.shape)}, but what it belongs "
+            f"to has shape {format_shape(t.shape)}.",
+            where=f"{path} : {leaf_text(c)}",
+            hint=f"a {kind} has the shape of its array.",
+        )
+    if not c.dtype.is_float and not isinstance(value, int):
+        raise DTypeError(
+            f"the {kind} {path} of {where} has dtype {c.dtype}; it must be a float.",
+            where=f"{path} : {leaf_text(c)}",
+            hint="convert it to float32 or float64.",
+        )
+    return as_tensor(value, path, t.dtype)
+
+
+def plain(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that the user wrote: its derivative is traced whole."""
+    return f.wrapped if isinstance(f, Function) else f

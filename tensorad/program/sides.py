@@ -1,0 +1,117 @@
+"""Two trees side by side, leaf by leaf: what errors show where structures differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.program.trees import Branching, Flat, Leaf, Static, Structure
+
+MOST_ROWS: Final = 12
+"""Rows of a table; of larger trees those that are equal are left out."""
+_NOTHING: Final = "-"
+
+
+def leaf_text(value: object) -> str:
+    """ "float32 (3, 4)", "number 0.5"."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype} {format_shape(value.shape)}"
+    if isinstance(value, Expr):
+        return f"{value.dtype} ()"
+    if type(value) in (bool, int, float):
+        return f"number {value!r}"
+    array = np.asarray(value)
+    return f"{array.dtype} {format_shape(array.shape)}"
+
+
+def rows(flat: Flat, name: str) -> dict[str, str]:
+    """What is at each path of a tree: leaves, static parts, containers without children."""
+    leaves = iter(flat.leaves)
+    found: dict[str, str] = {}
+    stack: list[tuple[Structure, str]] = [(flat.structure, name)]
+    while stack:
+        at, path = stack.pop()
+        match at:
+            case Leaf():
+                found[path] = leaf_text(next(leaves))
+            case Static(value=value):
+                found[path] = repr(value)
+            case Branching(children=()):
+                found[path] = "None" if at.kind is type(None) else f"empty {at.kind.__name__}"
+            case Branching():
+                pairs = zip(at.children, at.keys, strict=True)
+                stack += [(child, path + key) for child, key in pairs][::-1]
+    return found
+
+
+def containers(structure: Structure, name: str) -> dict[str, str]:
+    """The class of each container."""
+    found: dict[str, str] = {}
+    stack: list[tuple[Structure, str]] = [(structure, name)]
+    while stack:
+        at, path = stack.pop()
+        if isinstance(at, Branching):
+            found[path] = at.kind.__name__
+            stack += [(c, path + key) for c, key in zip(at.children, at.keys, strict=True)][::-1]
+    return found
+
+
+def first_difference(one: Flat, other: Flat, name: str) -> str | None:
+    """The path at which the structures differ first; None where they are equal."""
+    if one.structure == other.structure:
+        return None
+    for first, second in (
+        (containers(one.structure, name), containers(other.structure, name)),
+        (_kinds(one, name), _kinds(other, name)),
+    ):
+        common = [p for p in first if p in second and first[p] != second[p]]
+        if common:
+            return common[0]
+    first, second = rows(one, name), rows(other, name)
+    alone = [p for p in (*first, *second) if (p in first) != (p in second)]
+    return alone[0] if alone else name
+
+
+def _kinds(flat: Flat, name: str) -> dict[str, str]:
+    """The same as `rows`, all leaves being alike."""
+    same = Flat([0.0] * len(flat.leaves), flat.paths, flat.structure)
+    return rows(same, name)
+
+
+def side_by_side(
+    titles: tuple[str, str], one: Flat, other: Flat, name: str, indent: str = "      "
+) -> str:
+    """A table with a line for each leaf: its path, and what each tree has there.
+
+    Args:
+        titles: what the two trees are called.
+        name: how paths begin.
+        indent: what lines after the first begin with.
+    """
+    tables = [rows(one, name), rows(other, name)]
+    boxes = [containers(one.structure, name), containers(other.structure, name)]
+    unlike = [p for p in boxes[0] if boxes[1].get(p, boxes[0][p]) != boxes[0][p]]
+    for path in unlike:
+        for table, box in zip(tables, boxes, strict=True):
+            table.setdefault(path, box[path])
+    paths = list(dict.fromkeys([*unlike, *[p for table in tables for p in table]]))
+    lines = [(p, *[table.get(p, _NOTHING) for table in tables]) for p in paths]
+    left_out = ""
+    if len(lines) > MOST_ROWS:
+        short = [line for line in lines if line[1] != line[2]][:MOST_ROWS]
+        left_out = f"\n{indent}and {len(lines) - len(short)} more"
+        lines = short
+    return _table([("", *titles), *lines], indent) + left_out
+
+
+def _table(lines: Sequence[tuple[str, ...]], indent: str) -> str:
+    widths = [max(len(line[n]) for line in lines) for n in range(3)]
+    padded = [
+        "  ".join([cell.ljust(w) for cell, w in zip(line, widths, strict=True)]).rstrip()
+        for line in lines
+    ]
+    return f"\n{indent}".join(padded)

@@ -1,0 +1,121 @@
+"""A function written down: parameters, results, and the check that nothing else is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.analysis.blocks import block_ops, captures, op_sizes, ops_between
+from tensorad.ir.arrays.tracing import tracing
+from tensorad.ir.expr import LocalSize
+from tensorad.ir.tensor import (
+    Control,
+    Loop,
+    Op,
+    Placeholder,
+    Tensor,
+    births,
+    format_shape,
+    outputs,
+)
+from tensorad.ir.visit import placeholders
+from tensorad.process import deep_calls
+from tensorad.program.trees import Structure, flatten, unflatten
+from tensorad.program.values import as_tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What a function does, as tensors.
+
+    Attributes:
+        name: the function's.
+        parameters: a placeholder for each leaf of the arguments.
+        results: a tensor for each leaf of the result.
+        paths: how users write where each result is.
+        structure: of the result.
+        reads: what the results need beside the parameters: older tensors.
+    """
+
+    name: str
+    parameters: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    paths: tuple[str, ...]
+    structure: Structure
+    reads: tuple[Tensor, ...]
+
+    def tree(self, leaves: Sequence[object]) -> Any:
+        """The result with these leaves."""
+        return unflatten(self.structure, leaves)
+
+
+def traced(
+    name: str, function: Callable[[Sequence[Tensor]], Any], parameters: Sequence[Tensor]
+) -> Program:
+    """The function of the parameters written down.
+
+    Args:
+        function: called once, with the parameters.
+    """
+    start = births()
+    with deep_calls.changed(), tracing():
+        result = function(parameters)
+    flat = flatten(result, name)
+    pairs = zip(flat.leaves, flat.paths, strict=True)
+    results = tuple([as_tensor(v, path) for v, path in pairs])
+    reads = captures(results, parameters, lambda op: True, since=start)
+    return Program(
+        name, tuple(parameters), results, tuple(flat.paths), flat.structure, tuple(reads)
+    )
+
+
+def check_closed(program: Program) -> None:
+    """The results follow from the parameters.
+
+    Raises:
+        DefinitionError: they need a tensor that has no value, or the counter of a loop that is
+            not run there.
+    """
+    for t in placeholders(program.reads):
+        op = t.op
+        assert isinstance(op, Placeholder), "placeholders are made by these"
+        shown = f"{t.name} : {t.dtype} {format_shape(t.shape)}"
+        if op.owner:
+            raise DefinitionError(
+                f"{program.name} uses {t.name} outside of {op.owner}, where it has no value.",
+                where=shown,
+                hint="return what is needed from the function it belongs to.",
+            )
+        raise DefinitionError(
+            f"{program.name} uses the placeholder {t.name}, which has no value in a call.",
+            where=shown,
+            hint=f"make it an argument of {program.name}, or use an array in its place.",
+        )
+    found = free_counter(program.results, program.parameters)
+    if found is not None:
+        op, counter = found
+        source = getattr(op, "source", "")
+        raise DefinitionError(
+            f"{program.name} uses {counter.label}, the counter of a loop, outside of the loop.",
+            where=f"{outputs(op)[0].name} at {source}",
+            hint="return what is needed from the loop: as a carry, or as y of a scan.",
+        )
+
+
+def free_counter(results: Sequence[Tensor], given: Sequence[Tensor]) -> tuple[Op, LocalSize] | None:
+    """An operation that uses a counter but is in no loop that has it."""
+    stack: list[tuple[Op, frozenset[LocalSize]]] = []
+    none: frozenset[LocalSize] = frozenset()
+    stack += [(op, none) for op in ops_between(results, dict.fromkeys(given))]
+    while stack:
+        op, known = stack.pop()
+        if isinstance(op, Control):
+            inside = known | {op.counter} if isinstance(op, Loop) else known
+            stack += [(o, inside) for b in op.blocks for o in block_ops(b)]
+            continue
+        for s in op_sizes(op) if not isinstance(op, Placeholder) else ():
+            if isinstance(s, LocalSize) and s.extent is not None and s not in known:
+                return op, s
+    return None

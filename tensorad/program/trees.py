@@ -1,0 +1,287 @@
+"""Trees of arrays: containers taken apart into leaves with paths, and put together again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Tensor
+
+_NUMBERS: Final = (bool, int, float, np.generic)
+_STATIC: Final = (str, bytes, Enum, np.dtype)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The place of an array, a number or a tensor."""
+
+
+LEAF: Final = Leaf()
+
+
+@dataclass(frozen=True)
+class Static:
+    """A part that is known when a program is traced: a string, a callable, an enum."""
+
+    kind: type
+    value: Any
+
+
+def static(value: object) -> Static:
+    """A part that is known when a program is traced."""
+    return Static(type(value), value)
+
+
+@dataclass(frozen=True)
+class Branching:
+    """A container: of which class, with what beside its children."""
+
+    kind: type
+    meta: Hashable
+    keys: tuple[str, ...]
+    """What is written behind the container to get each child, e.g. "['w']"."""
+    children: tuple[Structure, ...]
+
+
+Structure = Leaf | Static | Branching
+"""What a tree is without its leaves; equal and hashable by value."""
+
+
+class _Parts(NamedTuple):
+    meta: Any
+    keys: tuple[str, ...]
+    children: tuple[object, ...]
+
+
+class _Registered(NamedTuple):
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]]
+    unflatten: Callable[[Any, Sequence[Any]], Any]
+
+
+_registered: Final[dict[type, _Registered]] = {}
+
+
+def register_tree(
+    cls: type,
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]],
+    unflatten: Callable[[Any, Sequence[Any]], Any],
+) -> None:
+    """Let objects of a class be trees.
+
+    Args:
+        cls: the class itself; subclasses are registered on their own.
+        flatten: object -> (children, what else it has, hashable).
+        unflatten: (what else it has, children) -> object; the children may be any objects.
+    Raises:
+        DefinitionError: `cls` is no class, or is registered already.
+    """
+    if not isinstance(cls, type):
+        raise DefinitionError(
+            f"register_tree takes a class, got {cls!r}.",
+            hint="pass the class of the objects, then how they are taken apart and put together.",
+        )
+    if cls in _registered:
+        raise DefinitionError(
+            f"{cls.__name__} is registered as a tree already.", hint="register a class once."
+        )
+    _registered[cls] = _Registered(flatten, unflatten)
+
+
+class Flat(NamedTuple):
+    """A tree taken apart."""
+
+    leaves: list[Any]
+    paths: list[str]
+    """Where each leaf is, as users write it: "params['w'][0]"."""
+    structure: Structure
+
+
+class _Place:
+    """A container whose children are being taken apart."""
+
+    def __init__(self, kind: type, parts: _Parts, path: str) -> None:
+        self.kind = kind
+        self.parts = parts
+        self.path = path
+        self.done: list[Structure] = []
+
+
+def flatten(tree: object, name: str = "") -> Flat:
+    """A tree as leaves and structure.
+
+    Args:
+        tree: dicts (by sorted keys; ordered ones as they are), lists, tuples, named tuples,
+            dataclasses, None and registered classes, of tensors, formulas, arrays and numbers.
+            Strings, callables, enums and dataclass fields with metadata {"static": True} belong
+            to the structure.
+        name: what paths begin with.
+    Raises:
+        DefinitionError: a part is of another class.
+    """
+    leaves: list[Any] = []
+    paths: list[str] = []
+    open_places: list[_Place] = []
+    value, path = tree, name
+    while True:
+        made: Structure | None = None
+        parts = _parts(value)
+        if parts is not None:
+            open_places.append(_Place(type(value), parts, path))
+        elif is_leaf(value):
+            leaves.append(value)
+            paths.append(path)
+            made = LEAF
+        elif isinstance(value, _STATIC) or callable(value):
+            made = static(value)
+        elif isinstance(value, _Fixed):
+            made = static(value.value)
+        else:
+            raise _no_tree(value, path)
+        while open_places:
+            place = open_places[-1]
+            if made is not None:
+                place.done.append(made)
+                made = None
+            if len(place.done) < len(place.parts.children):
+                n = len(place.done)
+                value, path = place.parts.children[n], place.path + place.parts.keys[n]
+                break
+            open_places.pop()
+            meta, keys, _ = place.parts
+            made = Branching(place.kind, meta, keys, tuple(place.done))
+        else:
+            assert made is not None, "the outermost part is done"
+            return Flat(leaves, paths, made)
+
+
+def is_leaf(value: object) -> bool:
+    """Whether it is a tensor, a formula, an array or a number."""
+    if isinstance(value, (Tensor, Expr, np.ndarray)):
+        return True
+    if isinstance(value, _NUMBERS):
+        return not isinstance(value, Enum)
+    return hasattr(value, "__array__") and not isinstance(value, type)
+
+
+class _Fixed(NamedTuple):
+    """A dataclass field that is marked static."""
+
+    value: object
+
+
+def _parts(value: object) -> _Parts | None:
+    """A container's children; None for anything else."""
+    kind = type(value)
+    if value is None:
+        return _Parts(None, (), ())
+    if kind in _registered:
+        children, meta = _registered[kind].flatten(value)
+        found = tuple(children)
+        return _Parts(meta, tuple([f"[{n}]" for n in range(len(found))]), found)
+    if isinstance(value, _Fixed):
+        return None
+    if kind in (dict, OrderedDict):
+        assert isinstance(value, dict)
+        order = _sorted(value) if kind is dict else list(value)
+        children = tuple([value[k] for k in order])
+        return _Parts(tuple(order), tuple([f"[{k!r}]" for k in order]), children)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _Parts(None, tuple([f".{f}" for f in value._fields]), tuple(value))
+    if kind in (list, tuple):
+        assert isinstance(value, (list, tuple))
+        return _Parts(None, tuple([f"[{n}]" for n in range(len(value))]), tuple(value))
+    if is_dataclass(value) and not isinstance(value, (type, Enum)):
+        own = fields(value)
+        children = tuple(
+            [
+                _Fixed(getattr(value, f.name))
+                if f.metadata.get("static")
+                else getattr(value, f.name)
+                for f in own
+            ]
+        )
+        return _Parts(tuple([f.name for f in own]), tuple([f".{f.name}" for f in own]), children)
+    return None
+
+
+def _sorted(keys: Iterable[Any]) -> list[Any]:
+    try:
+        return sorted(keys)
+    except TypeError:  # keys of several classes
+        return sorted(keys, key=lambda k: (type(k).__name__, repr(k)))
+
+
+def _no_tree(value: object, path: str) -> DefinitionError:
+    return DefinitionError(
+        f"{path or 'the value'} is of class {type(value).__name__}, which is neither an array nor "
+        "a tree of arrays.",
+        hint="pass arrays, numbers, tensors, and dicts, lists, tuples or dataclasses of them; "
+        "tell how another class is taken apart with ta.register_tree.",
+    )
+
+
+def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
+    """The tree of this structure with these leaves, in the order of `flatten`."""
+    given = iter(leaves)
+    stack: list[tuple[Branching, Iterator[Structure], list[Any]]] = []
+    at = structure
+    while True:
+        made: list[object] = []
+        match at:
+            case Leaf():
+                made.append(next(given))
+            case Static(value=value):
+                made.append(value)
+            case Branching():
+                stack.append((at, iter(at.children), []))
+        while stack:
+            node, rest, done = stack[-1]
+            done += made
+            made = []
+            following = next(rest, None)
+            if following is not None:
+                at = following
+                break
+            stack.pop()
+            made.append(_built(node, done))
+        else:
+            return made[0]
+
+
+def _built(node: Branching, children: list[Any]) -> object:
+    kind = node.kind
+    if kind is type(None):
+        return None
+    if kind in _registered:
+        return _registered[kind].unflatten(node.meta, children)
+    if kind in (dict, OrderedDict):
+        return kind(zip(node.meta, children, strict=True))  # type: ignore[call-overload]
+    if issubclass(kind, tuple):
+        return kind(*children) if hasattr(kind, "_fields") else tuple(children)
+    if kind is list:
+        return children
+    made = object.__new__(kind)
+    for name, child in zip(node.meta, children, strict=True):  # type: ignore[call-overload]
+        object.__setattr__(made, name, child)
+    return made
+
+
+def statics(structure: Structure, name: str = "") -> list[tuple[str, object]]:
+    """The static parts with their paths."""
+    found: list[tuple[str, object]] = []
+    stack: list[tuple[Structure, str]] = [(structure, name)]
+    while stack:
+        at, path = stack.pop()
+        if isinstance(at, Static):
+            found.append((path, at.value))
+        elif isinstance(at, Branching):
+            pairs = zip(at.children, at.keys, strict=True)
+            stack += [(child, path + key) for child, key in pairs][::-1]
+    return found

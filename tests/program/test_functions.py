@@ -1,0 +1,267 @@
+"""Functions of trees: traced once, compiled, called; parts of programs when called with tensors."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad.errors import BindError, BuildError, DefinitionError, DTypeError, UserError
+from tensorad.ir.tensor import FunctionCall, Tensor
+
+
+def test_trees_go_in_and_come_out() -> None:
+    @ta.function
+    def layer(params: Any, x: Tensor) -> Any:
+        return {"y": ta.topi.matmul(x, params["w"]) + params["b"], "n": 3, "s": "hi", "none": None}
+
+    w, b, x = np.ones((4, 5), "float32"), np.arange(5, dtype="float32"), np.ones((3, 4), "float32")
+    out = layer({"w": w, "b": b}, x)
+    assert np.array_equal(out["y"], x @ w + b) and out["y"].dtype == np.float32
+    assert out["n"] == 3 and out["s"] == "hi" and out["none"] is None
+    assert layer.name == "layer" and repr(layer).startswith("<Function layer(")
+
+
+def test_a_function_is_traced_once_per_kind_of_arguments() -> None:
+    traces: list[object] = []
+
+    @ta.jit
+    def f(x: Any, k: Any = 2.0, mode: str = "a") -> Any:
+        traces.append(x)
+        return x * k
+
+    a = np.ones(3, "float32")
+    for k in (2.0, 3.0):
+        assert f(a, k)[0] == k
+    assert f(a, k=5.0)[0] == 5.0 and len(traces) == 1
+    f(a)
+    assert len(traces) == 2  # the default is a number of the function's own
+    f(a.astype("float64"), 2.0)
+    f(a[None], 2.0)
+    f(a, 2.0, "b")
+    assert len(traces) == 5
+
+
+def test_extents_that_differ_become_sizes() -> None:
+    traces: list[Any] = []
+
+    @ta.function
+    def f(x: Any, w: Any) -> Any:
+        traces.append([t.shape for t in (x, w)])
+        return ta.topi.matmul(x, w)
+
+    for n in (3, 5, 1, 0, 7):
+        x, w = np.ones((n, 4)), np.ones((4, n))
+        assert np.array_equal(f(x, w), x @ w)
+    assert traces[0] == [(3, 4), (4, 3)] and len(traces) == 2
+    assert traces[1][0][0] is traces[1][1][1]  # equal each time
+    x, w = np.ones((2, 4)), np.ones((4, 9))
+    assert np.array_equal(f(x, w), x @ w)
+    assert len(traces) == 3 and traces[2][0][0] is not traces[2][1][1]
+    assert f.memory(x, w).inputs == x.nbytes + w.nbytes
+    assert "matmul" in str(f.lower(x, w))
+
+
+def test_a_function_that_counts_with_extents_is_traced_for_each() -> None:
+    @ta.function
+    def f(x: Any) -> Any:
+        for _ in range(x.shape[0]):
+            x = x * 2
+        return x
+
+    for n in (3, 5, 2, 3):
+        assert f(np.ones(n, "float32")).tolist() == [2.0**n] * n
+
+
+def test_calls_with_tensors_are_parts_of_programs() -> None:
+    @ta.function
+    def double(x: Any) -> Any:
+        return {"y": x * 2}
+
+    x, y = (ta.placeholder((3,), name=n) for n in "xy")
+    one, other = double(x)["y"], double(y)["y"]
+    assert isinstance(one.op, FunctionCall) and one.op.function == "double"
+    assert one.op.blocks[0].results == other.op.blocks[0].results  # traced once
+    assert ta.interpret(one + other, {x: [1, 2, 3], y: [0, 0, 1]}).tolist() == [2, 4, 8]
+    twice = ta.function(lambda x: double(double(x)["y"])["y"])
+    assert twice(np.ones(2)).tolist() == [4, 4]
+
+
+def test_functions_read_tensors_from_outside() -> None:
+    @ta.function
+    def outer(x: Any) -> Any:
+        scale = ta.function(lambda v: v * x)
+        return scale(scale(2.0))
+
+    assert outer(3.0) == 18.0
+
+
+def test_functions_nested_in_functions() -> None:
+    def wrapped(inner: Any) -> Any:
+        return ta.function(lambda x: inner(x) * 1.01)
+
+    f: Any = wrapped(lambda x: x)
+    for _ in range(399):
+        f = wrapped(f)
+    limit = sys.getrecursionlimit()
+    program = f.trace(np.ones(2))
+    found = ta.interpret(program.results[0], {program.parameters[0]: np.ones(2)})
+    assert np.allclose(found, 1.01**400, rtol=1e-12) and sys.getrecursionlimit() == limit
+
+
+def test_methods_are_functions_of_their_objects() -> None:
+    class Net:
+        @ta.function
+        def forward(self: Any, x: Any) -> Any:
+            return x * 2
+
+    ta.register_tree(Net, lambda n: ((), None), lambda meta, children: Net())
+    assert Net().forward(2.0) == 4.0
+
+
+def test_results_may_be_arguments_or_nothing() -> None:
+    assert ta.function(lambda x, y: (y, x, x))(1.0, 2)[0] == 2
+    assert ta.function(lambda x: (None, "a"))(1.0) == (None, "a")
+
+
+def test_numbers_beside_arrays_lose_no_digits() -> None:
+    f = ta.function(lambda x, k: x * k)
+    assert f(np.ones(2), 0.1)[0] == 0.1
+    assert f(np.ones(2, "float32"), 0.1).dtype == np.float32
+    assert f(np.ones(2, "int32"), 2).dtype == np.int64
+
+
+kept: list[Any] = []
+
+
+def leaks_a_carry(x: Any) -> Any:
+    last = ta.for_loop(0, 3, lambda i, c: (kept.append(c * 2), c + 1)[1], x)
+    return last + kept.pop()
+
+
+def leaks_a_counter(x: Any) -> Any:
+    last = ta.for_loop(0, 3, lambda i, c: (kept.append(i), c + 1)[1], x)
+    return last * kept.pop()
+
+
+def leaks_an_index(x: Any) -> Any:
+    return ta.compute((2,), lambda i: (kept.append(i), x[i])[1]), kept.pop()
+
+
+@ta.function
+def endless(x: Any) -> Any:
+    return endless(x)
+
+
+CARRY = leaks_a_carry.__code__.co_firstlineno + 1
+COUNTER = leaks_a_counter.__code__.co_firstlineno + 2
+w = ta.placeholder((2,), name="w")
+x = np.ones(2)
+REFUSED = {
+    "a carry that left its loop": (
+        lambda: ta.function(leaks_a_carry)(1.0),
+        DefinitionError,
+        f"leaks_a_carry uses c outside of the body of for_loop at test_functions.py:{CARRY}, where "
+        "it has no value.\n"
+        "  in: c : float32 ()\n"
+        "  hint: return what is needed from the function it belongs to.",
+    ),
+    "a counter that left its loop": (
+        lambda: ta.function(leaks_a_counter)(x),
+        DefinitionError,
+        "leaks_a_counter uses i, the counter of a loop, outside of the loop.\n"
+        f"  in: mul at test_functions.py:{COUNTER}\n"
+        "  hint: return what is needed from the loop: as a carry, or as y of a scan.",
+    ),
+    "a placeholder": (
+        lambda: ta.function(lambda v: v * w)(x),
+        DefinitionError,
+        "<lambda> uses the placeholder w, which has no value in a call.\n"
+        "  in: w : float32 (2,)\n"
+        "  hint: make it an argument of <lambda>, or use an array in its place.",
+    ),
+    "recursion": (
+        lambda: endless(1.0),
+        DefinitionError,
+        "endless calls itself with arguments of the same kind.\n"
+        "  in: x\n"
+        "  hint: a program is written down before it runs: repeat with ta.while_loop or "
+        "ta.for_loop.",
+    ),
+    "an unhashable static argument": (
+        lambda: ta.function(lambda v, mode: v, static_argnames="mode")(x, mode=["a"]),
+        DefinitionError,
+        "the static argument mode of <lambda> cannot be hashed: it is a list.\n"
+        "  in: mode = ['a']\n"
+        "  hint: calls are told apart by the values of static arguments: pass a tuple, a string, "
+        "a number or a frozen dataclass.",
+    ),
+    "an unknown static argument": (
+        lambda: ta.function(lambda v: v, static_argnames=("mode",)),
+        DefinitionError,
+        "<lambda> has no parameter mode.\n"
+        "  in: static_argnames=('mode',)\n"
+        "  hint: its parameters are v.",
+    ),
+    "arguments": (
+        lambda: endless(1.0, 2.0),
+        BindError,
+        "the arguments do not fit endless: too many positional arguments.\n"
+        "  in: endless(x: 'Any') -> 'Any'\n"
+        "  hint: call it as it is defined.",
+    ),
+    "a dtype": (
+        lambda: endless({"a": np.ones(2, complex)}),
+        DTypeError,
+        "x['a'] has dtype complex128, which tensors cannot have.\n"
+        "  hint: convert it to bool, an integer, float32 or float64; a string or a function is "
+        "passed as it is.",
+    ),
+    "no function": (
+        lambda: ta.function(3),
+        DefinitionError,
+        "the argument of function must be a function, got int.\n"
+        "  hint: pass a function, or a lambda.",
+    ),
+    "an index that ended": (
+        lambda: ta.function(leaks_an_index)(x),
+        DefinitionError,
+        "leaks_an_index[1] is a formula of an index, which ends with the formula it belongs to.\n"
+        "  in: i\n"
+        "  hint: make a tensor of it with compute.",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_functions_that_are_refused(case: str) -> None:
+    bad, kind, text = REFUSED[case]
+    with pytest.raises(UserError) as caught:
+        bad()
+    assert type(caught.value) is kind
+    assert str(caught.value) == text
+
+
+def test_a_tensor_that_left_its_trace_cannot_be_built() -> None:
+    ta.for_loop(0, 3, lambda i, c: (kept.append(c), c + 1)[1], 1.0)
+    (c,) = kept
+    kept.clear()
+    line = sys._getframe().f_lineno - 3
+    owner = f"the body of for_loop at test_functions.py:{line}"
+    with pytest.raises(BuildError) as caught:
+        ta.build(c * 2, [])
+    assert str(caught.value) == (
+        f"the outputs need c of {owner}, which has no value outside of it.\n"
+        "  in: c : float32\n"
+        "  hint: return what is needed from the function it belongs to."
+    )
+    with pytest.raises(BindError) as unbound:
+        ta.interpret(c * 2, {})
+    assert str(unbound.value) == (
+        f"c of {owner} has no value.\n"
+        "  in: c : float32 ()\n"
+        "  hint: add it to the bindings: {c: array}."
+    )
