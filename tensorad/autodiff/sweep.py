@@ -404,13 +404,17 @@ def block_vjp(
     batch: Shape,
     params: Sequence[Tensor],
 ) -> list[Tensor | None]:
-    """The adjoints of some params of a block, whose tensors have these heads; None: zero."""
+    """The adjoints of some params of a block, whose tensors have these heads; None: zero.
+
+    All values of the block count as computed for the gradient: they may be stored.
+    """
     starts: dict[Tensor, Adjoint] = {}
     for y, head in seeds:
         axes = compute_axes(head.shape)
         body: Expr = read(head, axes)
         starts[y] = Adjoint(axes, add(starts[y].at(axes), body) if y in starts else body)
     sweep = Sweep(list(starts), wrt, batch, stops(params))
+    sweep.needed.update({t: None for op in sweep.order for t in outputs(op)})
     found = sweep.adjoints(starts)
     live = [t for t in found if t is not None]
     made = iter(sweep.joined(sweep.tidied(live), [h for _, h in seeds]) if live else ())

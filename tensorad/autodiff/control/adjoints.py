@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorad.autodiff.control.activity import (
     active_inside,
@@ -11,6 +11,7 @@ from tensorad.autodiff.control.activity import (
     reached,
     reached_in_loop,
 )
+from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import (
     batch_first,
     like,
@@ -19,6 +20,7 @@ from tensorad.autodiff.control.pieces import (
     zeros_like,
 )
 from tensorad.autodiff.control.residuals import Residuals, residuals
+from tensorad.autodiff.control.rows import Row, added_to, from_rows, rows_of
 from tensorad.errors import InternalError
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import LocalSize, const
@@ -33,6 +35,7 @@ from tensorad.ir.tensor import (
     Saved,
     Shape,
     Tensor,
+    dim_of,
     outputs,
     saved,
 )
@@ -175,11 +178,13 @@ class _Backwards:
             has an adjoint.
         rows: (inner tensor, head of what is saved of it in this iteration).
         adjoints: of params, after this iteration.
+        parts: of adjoints of fixed params, one row in this iteration.
     """
 
     heads: Mapping[Tensor, Tensor]
     rows: Pairs
     adjoints: Mapping[Tensor, Tensor]
+    parts: Sequence[tuple[Tensor, Row]]
 
 
 class _LoopAdjoints:
@@ -197,11 +202,12 @@ class _LoopAdjoints:
 
     def run(self) -> Pairs:
         found = self.reversed_block()
-        if not found.adjoints:
+        if not found.adjoints and not found.parts:
             return []
         made = [*found.heads.values(), *[h for _, h in found.rows]]
-        values = list(found.adjoints.values())
+        values = [*found.adjoints.values(), *[r.value for _, r in found.parts]]
         needed = residuals(self.op, 0, values, made, self.block.params[self.op.carries :])
+        found, needed = self.in_parts(found, needed, made)
         reverse = self.loop(self.params(found, needed))
         last = dict(zip(found.heads, outputs(reverse), strict=False))
         pairs = []
@@ -210,24 +216,57 @@ class _LoopAdjoints:
             rows = None if p in last else saved(reverse, t)
             whole = last[p] if rows is None else batch_first(rows, self.batch, operand.shape[0])
             pairs.append((operand, whole))
+        for p, row in found.parts:
+            pairs.append(
+                (
+                    self.op.operands[self.place[p]],
+                    from_rows(saved(reverse, row.value), row, self.batch, p),
+                )
+            )
         return pairs
 
     def reversed_block(self) -> _Backwards:
         wrt = self.received()
-        carried = [p for p in wrt if self.place[p] < self.op.carries]
-        fixed = [p for p in wrt if self.place[p] >= self.last]
-        heads = {p: like(p, self.batch) for p in (*carried, *fixed)}
+        heads = {p: like(p, self.batch) for p in wrt if self.place[p] < self.op.carries}
         rows = [(t, like(t, self.batch)) for t, _ in self.rows]
-        seeds = [(self.block.results[self.place[p]], heads[p]) for p in carried]
-        seeds += [*[(p, heads[p]) for p in fixed], *rows]
+        seeds = [*[(self.block.results[self.place[p]], h) for p, h in heads.items()], *rows]
         made = self.given.vjp(seeds, wrt, self.batch, self.block.params) if wrt else []
         adjoints: dict[Tensor, Tensor] = {}
-        for p, t in zip(wrt, made, strict=True):
-            if t is not None:
-                adjoints[p] = with_dtype(t, p.dtype)
+        parts: list[tuple[Tensor, Row]] = []
+        for p, found in zip(wrt, made, strict=True):
+            t = None if found is None else with_dtype(found, p.dtype)
+            if self.place[p] >= self.last and t is not None:
+                own, t = rows_of(t, self.batch, self.op.counter, dim_of(self.op.trips))
+                parts += [(p, r) for r in own]
+                if t is not None:
+                    heads[p] = like(p, self.batch)
+                    adjoints[p] = added_to(heads[p], t)
+            elif t is not None:
+                adjoints[p] = t
             elif p in heads:
                 adjoints[p] = zeros_like(p, self.batch)
-        return _Backwards(heads, rows, adjoints)
+        return _Backwards(heads, rows, adjoints, parts)
+
+    def in_parts(
+        self, found: _Backwards, needed: Residuals, own: Sequence[Tensor]
+    ) -> tuple[_Backwards, Residuals]:
+        """The same, with parts in place of what would be stored whole."""
+        carried = [p for p in needed.params if self.place[p] < self.op.carries]
+        given = dict.fromkeys((*own, *needed.params, *needed.stored, *needed.outside))
+        values = [*found.adjoints.values(), *[r.value for _, r in found.parts]]
+        stored = [*carried, *needed.stored]
+        values, parts = in_parts(values, given, stored, self.op.counter)
+        n = len(found.adjoints)
+        changed = replace(
+            found,
+            adjoints=dict(zip(found.adjoints, values[:n], strict=True)),
+            parts=[
+                (p, replace(r, value=t)) for (p, r), t in zip(found.parts, values[n:], strict=True)
+            ],
+        )
+        inner = [part for t in stored for part in parts.get(t, [t] * (t not in self.place))]
+        left = [p for p in needed.params if p not in parts]
+        return changed, Residuals(left, inner, needed.outside)
 
     def received(self) -> list[Tensor]:
         """The params that derivatives flow to."""

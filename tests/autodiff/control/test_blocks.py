@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 import tensorad as ta
 from tensorad.autodiff.control.activity import active_inside, reached
 from tensorad.autodiff.control.adjoints import Given, control_adjoints
+from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import batch_first, rows_first, with_dtype
 from tensorad.autodiff.control.residuals import residuals
+from tensorad.autodiff.control.rows import rows_of
 from tensorad.autodiff.control.tangents import Moving, control_tangents
 from tensorad.autodiff.forward import block_jvp
 from tensorad.autodiff.sweep import block_vjp
+from tensorad.ir.analysis.blocks import block_ops
 from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.dtypes import FLOAT32
-from tensorad.ir.expr import Expr
-from tensorad.ir.tensor import Block, FunctionCall, Loop, Tensor, outputs, saved
-from tensorad.ir.visit import topological_ops
+from tensorad.ir.expr import Call, Expr, LocalSize, int_const, local_size
+from tensorad.ir.tensor import Block, FunctionCall, Loop, Saved, Tensor, outputs, saved
+from tensorad.ir.visit import op_expressions, op_inputs, placeholders, postorder, topological_ops
 from tests.support.programs.build import branch, loop
 
 
@@ -145,3 +151,94 @@ def test_rows_change_places_with_the_axes_of_a_batch() -> None:
     longer = ta.interpret(batch_first(t, (), 4), {t: a})
     assert np.array_equal(longer[:2], a) and not longer[2:].any()
     assert with_dtype(t, FLOAT32).dtype is FLOAT32 and with_dtype(t, t.dtype) is t
+
+
+def _rows(*parts: Callable[[Any], Any]) -> tuple[Tensor, Loop]:
+    """A loop over a fixed matrix that adds up what is read at some indices."""
+    x, start = given("x", 5, 3), given("start", 3)
+
+    def body(t: Expr, c: Tensor) -> list[Tensor]:
+        return [ta.compute((3,), lambda j: c[j] + sum([x[p(t), j] for p in parts]), name="s")]
+
+    op = loop(body, [start], fixed=[x], trips=4)
+    (dx,) = ta.vjp(outputs(op)[0], [x], np.array([1.0, 2.0, 3.0]))
+    (reverse,) = {o: None for o in topological_ops([dx]) if isinstance(o, Loop)}
+    return dx, reverse
+
+
+def test_rows_at_the_counter_are_saved_and_not_carried() -> None:
+    for parts in ((lambda t: t,), (lambda t: t + 1,), (lambda t: t, lambda t: t + 1)):
+        dx, reverse = _rows(*parts)
+        assert [t.name for t in outputs(reverse)] == ["dc0"]
+        want = np.bincount([p(k) for p in parts for k in range(4)], minlength=5)
+        assert np.array_equal(ta.interpret(dx, {}), np.outer(want, [1.0, 2.0, 3.0]))
+
+
+def test_rows_elsewhere_are_added_up_in_a_carry() -> None:
+    dx, reverse = _rows(lambda t: t // 2, lambda t: t)
+    assert [t.name for t in outputs(reverse)] == ["dc0", "dx"]
+    want = np.array([3.0, 3.0, 1.0, 1.0, 0.0])
+    assert np.array_equal(ta.interpret(dx, {}), np.outer(want, [1.0, 2.0, 3.0]))
+
+
+def test_one_element_of_a_carry_is_stored_where_one_is_read() -> None:
+    x, table = given("x", 5), given("table", 5)
+
+    def body(t: Expr, c: Tensor) -> list[Tensor]:
+        def element(r: Expr) -> Expr:
+            before = ta.select(t > 0, c[ta.maximum(t - 1, 0)], 1.0)
+            return ta.select(r == t, ta.sin(before) * x[t], c[r])
+
+        return [ta.compute((5,), element, name="written")]
+
+    op = loop(body, [table], fixed=[x], trips=5)
+    found = ta.vjp(outputs(op)[0], [x, table], np.ones(5))
+    rows = {o: o.shape for o in topological_ops(found) if isinstance(o, Saved)}
+    assert rows and all(len(shape) == 1 for shape in rows.values())
+
+
+def test_a_sum_inside_of_a_function_is_not_computed_again() -> None:
+    w, start = given("w", 4, 4), given("start", 4)
+
+    def body(t: Expr, h: Tensor) -> list[Tensor]:
+        k = ta.reduce_axis((0, 4), name="k")
+        return [ta.compute((4,), lambda i: ta.tanh(ta.sum(w[i, k] * h[k], axis=k)), name="h")]
+
+    op = loop(body, [start], fixed=[w], trips=3)
+    (dw,) = ta.vjp(outputs(op)[0], [w], np.ones(4))
+    (reverse,) = {o: None for o in topological_ops([dw]) if isinstance(o, Loop) and o.reverse}
+    formulas = [e for o in block_ops(reverse.blocks[0]) for e in op_expressions(o)]
+    assert not any(isinstance(e, Call) and e.op == "tanh" for e in postorder(*formulas))
+
+
+def _at_all(t: Tensor, counter: LocalSize, n: int, *fixed: Tensor) -> Tensor:
+    """A tensor at all values of a counter."""
+    k = given("k")
+    op = Loop(
+        ("k",), (given("zero"), *fixed), (Block((k, *fixed), (k,)),),
+        counter=counter, trips=int_const(n), carries=1,
+    )  # fmt: skip
+    return ta.compute((n, *t.shape), lambda *i: saved(op, t)[i], name="rows")
+
+
+def test_parts_are_0_where_a_tensor_has_no_elements() -> None:
+    x, t = given("x", 3), local_size("t", int_const(3))
+    y = ta.compute((2,), lambda i: ta.select(t > 0, x[t - 1], 0.0) * (i + 1), name="y")
+    (found,), parts = in_parts([y], {x: None}, [x], t)
+    (part,) = parts[x]
+    assert part.shape == () and op_inputs(found.op) == (part,)
+    rows = _at_all(part, t, 3, x)
+    values = {x: [4.0, 5.0, 6.0], **{p: 0.0 for p in placeholders([rows]) if p is not x}}
+    assert ta.interpret(rows, values).tolist() == [0.0, 4.0, 5.0]
+
+
+def test_rows_of_adjoints_are_what_conditions_leave() -> None:
+    d, t = given("d", 3), local_size("t", int_const(4))
+    made = ta.compute((4, 3), lambda i, j: ta.select(i == t, d[j], 0.0) + d[j], name="made")
+    ((row,), rest) = rows_of(made, (), t, 4)
+    assert row.dim == 0 and row.value.shape == (3,) and rest is not None
+    a = np.array([1.0, 2.0, 3.0])
+    rows = _at_all(row.value, t, 4, d)
+    values = {p: a if p is d else 0.0 for p in placeholders([rows])}
+    assert np.array_equal(ta.interpret(rows, values), np.tile(a, (4, 1)))
+    assert np.array_equal(ta.interpret(rest, {d: a}), np.tile(a, (4, 1)))
