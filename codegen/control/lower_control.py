@@ -6,6 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tensorad.codegen.control.in_place import (
+    InPlace,
+    Updates,
+    find_updates,
+    in_order,
+    inputs_of,
+    stored_in_place,
+)
 from tensorad.codegen.control.renew import Image, renewed
 from tensorad.codegen.loops.ir import Choose, Kernel, LoopProgram, Node, Place, Repeat, Reserve
 from tensorad.codegen.loops.rename_tensors import with_tensors
@@ -80,22 +88,36 @@ def _scalar(name: str, body: Expr) -> Tensor:
 class _Lowering:
     straight: Straight
 
-    def sequence(self, wanted: Sequence[Tensor], given: Given) -> list[Node]:
+    def sequence(
+        self, wanted: Sequence[Tensor], given: Given, updates: Updates | None = None
+    ) -> list[Node]:
         """Nodes after which the wanted tensors are there, from the given ones."""
-        ops = ops_between(wanted, given)
-        stages = _stages(ops, given)
+        updates = updates or {}
+        order = in_order(wanted, given, updates)
+        ops = list(order)
+        stages = _stages(order, given, updates)
         kept = saves_of(ops)
-        controls = [op for op in ops if isinstance(op, Control)]
+        between = [op for op in ops if isinstance(op, Control) or op in updates]
         known = dict(given)
         nodes: list[Node] = []
-        for n, stretch in enumerate(_stretches(ops, stages, wanted, len(controls))):
+        for n, stretch in enumerate(_stretches(ops, stages, wanted, updates, len(between))):
             nodes += self.formulas(stretch, known)
             known.update(dict.fromkeys(stretch))
-            if n < len(controls):
-                nodes += self.control(controls[n], kept.get(controls[n], []), known)
-                made = [*outputs(controls[n]), *_tensors(kept.get(controls[n], []))]
-                known.update(dict.fromkeys(made))
+            if n == len(between):
+                continue
+            op = between[n]
+            if isinstance(op, Control):
+                nodes += self.control(op, kept.get(op, []), known)
+                known.update(dict.fromkeys((*outputs(op), *_tensors(kept.get(op, [])))))
+            else:
+                nodes += self.update(updates[op])
+                known[updates[op].result] = None
         return nodes
+
+    def update(self, u: InPlace) -> list[Node]:
+        """A carry changed where it lies; the next one lies there."""
+        kernels = self.straight([u.made], u.inputs).kernels
+        return [*stored_in_place(kernels, u), Place(u.result, u.carry)]
 
     def formulas(self, wanted: Sequence[Tensor], given: Given) -> list[Node]:
         """Kernels that compute tensors of formulas, into these tensors themselves."""
@@ -150,7 +172,11 @@ class _Lowering:
         body = _Body.of(op, kept)
         known = {**given, **dict.fromkeys((*body.carried, *body.scanned))}
         first = [copy_of(t) for t in op.operands[: op.carries]]
-        spare = [buffer(r.name, r.shape, r.dtype) for r in body.results]
+        wanted = list(dict.fromkeys((*body.results, *body.kept)))
+        pairs = tuple(zip(body.carried, body.results, strict=True))
+        updates = find_updates(pairs, wanted, known)
+        exchanged = tuple([(p, r) for p, r in pairs if r.op not in updates])
+        spare = [(r, buffer(r.name, r.shape, r.dtype)) for _, r in exchanged]
         own_trips = op.count is not None or len(op.blocks) > 1
         trips = op.trips if own_trips else local_size("trips")
         assert isinstance(trips, LocalSize)  # a loop that counts has a size of its own
@@ -162,18 +188,16 @@ class _Lowering:
         stores = _tensors(kept)
         rows = zip((*body.scanned, *body.kept), (*body.sources, *stores), strict=True)
         placed = [Place(t, source, op.counter) for t, source in rows]
-        wanted = list(dict.fromkeys((*body.results, *body.kept)))
         test, condition = self.test(op, body, known)
         repeat = Repeat(
             op.counter, trips, count, tuple(test), condition,
-            (*placed, *self.sequence(wanted, known)),
-            tuple(zip(body.carried, body.results, strict=True)),
-            stores, op.reverse, op.source,
+            (*placed, *self.sequence(wanted, known, updates)),
+            exchanged, stores, op.reverse, op.source,
         )  # fmt: skip
         return [
             *self.formulas([*first, *([] if count is None else [count])], given),
             *[Place(p, c) for p, c in zip(body.carried, first, strict=True)],
-            *[Place(r, s) for r, s in zip(body.results, spare, strict=True)],
+            *[Place(r, s) for r, s in spare],
             repeat,
             *[Place(t, p) for t, p in zip(outputs(op), body.carried, strict=True)],
         ]
@@ -236,30 +260,36 @@ def _tensors(kept: Sequence[Saved]) -> tuple[Tensor, ...]:
     return tuple([outputs(s)[0] for s in kept])
 
 
-def _stages(ops: Sequence[Op], given: Given) -> dict[Op, int]:
-    """The number of the control operation that each operation runs before, at the earliest."""
+def _stages(order: Mapping[Op, Sequence[Tensor]], given: Given, updates: Updates) -> dict[Op, int]:
+    """The number of the control operation, or update in place, that each operation runs before, at
+    the earliest."""
     found: dict[Op, int] = {}
     count = 0
-    for op in ops:
-        before = [t.op for t in op_inputs(op) if t not in given]
-        after = [found[o] + isinstance(o, Control) for o in before]
+    for op, needed in order.items():
+        before = [t.op for t in needed if t not in given]
+        after = [found[o] + (isinstance(o, Control) or o in updates) for o in before]
         found[op] = max(after, default=0)
-        if isinstance(op, Control):
+        if isinstance(op, Control) or op in updates:
             found[op], count = count, count + 1
     return found
 
 
 def _stretches(
-    ops: Sequence[Op], stages: Mapping[Op, int], wanted: Sequence[Tensor], controls: int
+    ops: Sequence[Op],
+    stages: Mapping[Op, int],
+    wanted: Sequence[Tensor],
+    updates: Updates,
+    between: int,
 ) -> list[list[Tensor]]:
     """For each stage the tensors of formulas that others than formulas of that stage need."""
-    found: list[dict[Tensor, None]] = [{} for _ in range(controls + 1)]
+    found: list[dict[Tensor, None]] = [{} for _ in range(between + 1)]
     needed = [(t, -1) for t in wanted]
     for op in ops:
-        own = stages[op] if isinstance(op, _FORMULAS) else -1
-        needed += [(t, own) for t in op_inputs(op)]
+        own = stages[op] if isinstance(op, _FORMULAS) and op not in updates else -1
+        needed += [(t, own) for t in inputs_of(op, updates)]
     for t, reader in needed:
-        if isinstance(t.op, _FORMULAS) and t.op in stages and stages[t.op] != reader:
+        is_formula = isinstance(t.op, _FORMULAS) and t.op not in updates
+        if is_formula and t.op in stages and stages[t.op] != reader:
             found[stages[t.op]][t] = None
     return [list(f) for f in found]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeGuard
 
 from tensorad.ir.expr import Axis, Expr, Size
@@ -24,22 +24,30 @@ from tensorad.ir.tensor import (
 from tensorad.ir.visit import op_expressions, op_inputs
 
 
-def ops_between(results: Iterable[Tensor], given: Collection[Tensor]) -> list[Op]:
+def ops_between(
+    results: Iterable[Tensor],
+    given: Collection[Tensor],
+    inputs_of: Callable[[Op], Sequence[Tensor]] = op_inputs,
+) -> list[Op]:
     """The operations that compute the results, producers first; nothing behind a given tensor.
 
     What has a size that a loop tells at its end comes after the loop.
     """
-    order = _in_order(results, given, {})
-    told: dict[Expr, Tensor] = {
-        op.trips: outputs(op)[0] for op in reversed(order) if tells_trips(op)
-    }
-    if not told:
+    order = _in_order(results, given, inputs_of)
+    later = sizes_told(order)
+    if not later:
         return order
-    later: dict[Op, list[Tensor]] = {}
-    for op in order:
+    return _in_order(results, given, lambda op: (*inputs_of(op), *later.get(op, ())))
+
+
+def sizes_told(ops: Sequence[Op]) -> dict[Op, list[Tensor]]:
+    """What has to be there for its sizes: a tensor of each loop among `ops` that tells them."""
+    told: dict[Expr, Tensor] = {op.trips: outputs(op)[0] for op in ops[::-1] if tells_trips(op)}
+    found: dict[Op, list[Tensor]] = {}
+    for op in ops if told else ():
         own = op.trips if tells_trips(op) else None
-        later[op] = [told[s] for s in op_sizes(op) if s in told and s is not own]
-    return _in_order(results, given, later)
+        found[op] = [told[s] for s in op_sizes(op) if s in told and s is not own]
+    return found
 
 
 def tells_trips(op: Op) -> TypeGuard[Loop]:
@@ -50,7 +58,7 @@ def tells_trips(op: Op) -> TypeGuard[Loop]:
 def _in_order(
     results: Iterable[Tensor],
     given: Collection[Tensor],
-    more: Mapping[Op, Sequence[Tensor]],
+    inputs_of: Callable[[Op], Sequence[Tensor]],
     since: int = 0,
 ) -> list[Op]:
     """Producers first; operations that are older than `since` are left out."""
@@ -68,8 +76,7 @@ def _in_order(
             stack.pop()
         else:
             entered.add(op)
-            inputs = (*op_inputs(op), *more.get(op, ()))
-            stack.extend([t for t in reversed(inputs) if t not in given])
+            stack.extend([t for t in reversed(inputs_of(op)) if t not in given])
     return list(done)
 
 
@@ -135,7 +142,7 @@ def captures(
     """
     own = dict.fromkeys(params)
     inside: dict[Op, None] = {}
-    order = _in_order(results, own, {}, since)
+    order = _in_order(results, own, op_inputs, since)
     for op in order:
         if is_inside(op) or any(t in own or t.op in inside for t in op_inputs(op)):
             inside[op] = None

@@ -1,0 +1,220 @@
+"""Carries of which an iteration changes some elements: these are stored where the carry lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import is_
+
+from tensorad.codegen.control.windows import updates_of
+from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store, Visit
+from tensorad.codegen.loops.rename_tensors import with_tensors
+from tensorad.codegen.loops.rewrite import rewrite
+from tensorad.ir.analysis.blocks import ops_between, sizes_told
+from tensorad.ir.analysis.facts import facts_about
+from tensorad.ir.expr import TRUE, Axis, Expr, Read, call, logical_and, logical_or
+from tensorad.ir.order import sizes_in
+from tensorad.ir.tensor import Branch, Compute, Control, FunctionCall, Op, Scan, Scatter, Tensor
+from tensorad.ir.visit import conjuncts, fresh_axes, op_expressions, op_inputs, substitute_all
+from tensorad.simplify.bounds.read_sites import ReadSite, read_sites
+from tensorad.simplify.index.quasi_affine import is_affine
+from tensorad.simplify.sets.integer_set import find_point
+from tensorad.simplify.sets.space import BudgetExceeded, NotAffine
+
+Given = Mapping[Tensor, None]
+
+
+@dataclass(frozen=True, eq=False)
+class InPlace:
+    """A next carry that is made where the carry lies.
+
+    Attributes:
+        made: the last of the scatters onto the carry; it holds what the result does.
+        ops: what computes it, and nothing else, in order.
+    """
+
+    carry: Tensor
+    result: Tensor
+    made: Tensor
+    ops: tuple[Op, ...]
+
+    @property
+    def scatters(self) -> tuple[Scatter, ...]:
+        return tuple([op for op in self.ops if isinstance(op, Scatter)])
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What must be there before."""
+        own = dict.fromkeys(self.ops)
+        read = dict.fromkeys(t for op in self.ops for t in op_inputs(op))
+        return tuple([t for t in read if t.op not in own])
+
+
+Updates = Mapping[Op, InPlace]
+"""By the operation whose result is made in place."""
+
+
+def inputs_of(op: Op, updates: Updates) -> tuple[Tensor, ...]:
+    """What is read to make the operation's results."""
+    return updates[op].inputs if op in updates else op_inputs(op)
+
+
+def in_order(
+    results: Iterable[Tensor], given: Given, updates: Updates
+) -> dict[Op, tuple[Tensor, ...]]:
+    """The operations that compute the results, and what has to be there before, producers first,
+    updates in place late."""
+    ops = ops_between(results, given, lambda op: inputs_of(op, updates))
+    told = sizes_told(ops)
+    needed: dict[Op, tuple[Tensor, ...]] = {}
+    level: dict[Op, int] = {}
+    for op in ops:
+        needed[op] = (*inputs_of(op, updates), *told.get(op, ()))
+        before = [t.op for t in needed[op] if t.op in level and t not in given]
+        level[op] = max([level[o] + (o in updates) for o in before], default=0)
+    return {op: needed[op] for op in sorted(ops, key=lambda op: (level[op], op in updates))}
+
+
+def find_updates(
+    pairs: Sequence[tuple[Tensor, Tensor]], wanted: Sequence[Tensor], given: Given
+) -> dict[Op, InPlace]:
+    """The carries that are made in place, of pairs of a carry and the next one.
+
+    Nothing that runs after an update reads elements of the old carry that were stored.
+
+    Args:
+        wanted: what an iteration computes.
+    """
+    ops = ops_between(wanted, given)
+    uses: dict[Tensor, int] = dict.fromkeys(wanted, 1)
+    for t in [t for op in ops for t in op_inputs(op)]:
+        uses[t] = uses.get(t, 0) + 1
+    there = dict.fromkeys(ops)
+    found: dict[Op, InPlace] = {}
+    for carry, result in pairs:
+        made = _made(carry, result, uses)
+        if made is not None and carry.shape == result.shape:
+            own = [o for o in ops_between([made], given) if o not in there or o is result.op]
+            found[result.op] = InPlace(carry, result, made, tuple(own))
+    while True:
+        order = in_order(wanted, given, found)
+        wrong = next((op for op in found if not _is_safe(found[op], order, found)), None)
+        if wrong is None:
+            return found
+        del found[wrong]
+
+
+def _made(carry: Tensor, result: Tensor, uses: Mapping[Tensor, int]) -> Tensor | None:
+    op = result.op
+    if isinstance(op, Scatter):
+        return result if op.init is carry else None
+    return updates_of(result, carry, uses)
+
+
+def _is_safe(update: InPlace, order: Mapping[Op, Sequence[Tensor]], updates: Updates) -> bool:
+    """Whether the old carry is read before the update, or at other elements."""
+    carry, own = update.carry, update.result.op
+    if any(isinstance(o, (FunctionCall, Branch)) and carry in op_inputs(o) for o in order):
+        return False  # what these give may lie where the carry does
+    if not all(_is_apart(update, op, own=True) for op in update.ops):
+        return False
+    ops = list(order)
+    later: dict[Op, None] = {own: None}
+    for op in ops[ops.index(own) + 1 :]:
+        between = op in updates or isinstance(op, Control)
+        if between or any(t.op in later for t in order[op]):
+            later[op] = None
+            parts = updates[op].ops if op in updates else (op,)
+            if not all(_is_apart(update, part, own=False) for part in parts):
+                return False
+    return True
+
+
+def _is_apart(update: InPlace, op: Op, own: bool) -> bool:
+    """Whether an operation reads no element of the old carry that an update stores, but, of its
+    `own` update's, the one that the same point stores."""
+    carry = update.carry
+    if carry not in op_inputs(op):
+        return True
+    if not isinstance(op, (Compute, Scatter, Scan)) or (
+        isinstance(op, Scatter) and op.init is carry and not own
+    ):
+        return False
+    sites = [s for s in _sites(op) if s.read.tensor is carry]
+    return not any(
+        _may_meet(s, site, own and s is op and len(s.updates) == 1)
+        for s in update.scatters
+        for site in sites
+    )
+
+
+def _sites(op: Compute | Scatter | Scan) -> list[ReadSite]:
+    if not isinstance(op, Scatter):
+        axes = op.axes if isinstance(op, Compute) else (*op.axes, *op.along)
+        return list(read_sites(axes, op_expressions(op)))
+    return [
+        site
+        for u in op.updates
+        for roots, guard in (((*u.indices, u.value), u.condition), ((u.condition,), TRUE))
+        for site in read_sites(op.axes, roots, guard)
+    ]
+
+
+def _may_meet(stored: Scatter, site: ReadSite, apart: bool) -> bool:
+    """Whether an element is stored that is read; `apart`: at another point."""
+    mapping = fresh_axes(site.axes)
+    *where, guard = substitute_all((*site.read.indices, site.guard), mapping)
+    others = [a for a in mapping.values() if isinstance(a, Axis)]
+    axes = (*stored.axes, *others)
+    for u in stored.updates:
+        same = [call("eq", i, k) for i, k in zip(u.indices, where, strict=True)]
+        if apart:
+            same.append(logical_or(*[call("ne", a, mapping[a]) for a in stored.axes]))
+        parts = [*conjuncts(u.condition), *conjuncts(guard)]
+        told = logical_and(*same, *[p for p in parts if is_affine(p, axes)])
+        try:
+            facts = logical_and(*facts_about(sizes_in(told, *_bounds(axes))))
+            if find_point(axes, told, facts) is not None:
+                return True
+        except (NotAffine, BudgetExceeded):
+            return True
+    return False
+
+
+def _bounds(axes: Sequence[Axis]) -> list[Expr]:
+    return [b for a in axes for b in (a.lower, a.upper)]
+
+
+def stored_in_place(kernels: Sequence[Kernel], update: InPlace) -> list[Kernel]:
+    """The kernels of `made` with stores into the carry; elements that are copied onto themselves
+    are left out."""
+    found = []
+    for k in kernels:
+        used = (*k.reads, *k.writes, *k.scratch)
+        if update.made in used:
+            mapping = {t: update.carry if t is update.made else t for t in used}
+            k = with_tensors(k, k.name, mapping)
+            k = replace(k, body=without_self_copies(k.body), reads=tuple(dict.fromkeys(k.reads)))
+        if k.body:
+            found.append(k)
+    return found
+
+
+def without_self_copies(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The loops without stores of an element onto itself, and without loops around nothing else."""
+
+    def rule(s: Stmt) -> Sequence[Stmt] | None:
+        match s:
+            case Store():
+                copies = [
+                    isinstance(v, Read) and v.tensor is t and all(map(is_, v.indices, s.indices))
+                    for t, v in zip(s.tensors, s.values, strict=True)
+                ]
+                return () if all(copies) else None
+            case For() if all(isinstance(i, Visit) for i in s.body):
+                return ()
+            case If() if not s.then and not s.orelse:
+                return ()
+        return None
+
+    return rewrite(body, rule)

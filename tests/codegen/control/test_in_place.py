@@ -1,0 +1,214 @@
+"""Carries of which an iteration changes some elements: only these are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad.codegen.control.in_place import (
+    find_updates,
+    in_order,
+    inputs_of,
+    stored_in_place,
+    without_self_copies,
+)
+from tensorad.codegen.control.windows import updates_of
+from tensorad.codegen.loops.interpret import interpret_loops
+from tensorad.codegen.loops.ir import For, Kernel, Repeat, Store
+from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.loops.visit import statements
+from tensorad.codegen.lower import lower_program
+from tensorad.errors import BoundsError
+from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.expr import axis, read
+from tensorad.ir.tensor import Scatter, Tensor, Update, outputs
+from tests.support.programs.linear import adjoint_of_rows, loop_of, row_from_row_before
+
+N, M = 6, 5
+X, S, W = (ta.placeholder(s, name=n) for s, n in (((N, M), "x"), ((N, M), "s"), ((M, M), "w")))
+RNG = np.random.default_rng(0)
+select, table = ta.select, ta.compute
+Carry = Callable[..., Sequence[Tensor]]
+
+
+def _dense(t: ta.Expr, c: Tensor) -> list[Tensor]:
+    k = ta.reduce_axis((0, M), name="k")
+    before = ta.maximum(t - 1, 0)
+    new = table((M,), lambda j: ta.tanh(ta.sum(c[before, k] * W[k, j], axis=k) + X[t, j]))
+    return [table((N, M), lambda r, j: select(r == t, new[j], c[r, j]))]
+
+
+def _two(t: ta.Expr, a: Tensor, b: Tensor) -> list[Tensor]:
+    def before(c: Tensor, j: ta.Expr) -> ta.Expr:
+        return select(t > 0, c[ta.maximum(t - 1, 0), j], 0.0)
+
+    return [
+        table((N, M), lambda r, j: select(r == t, before(b, j) + X[t, j], a[r, j])),
+        table((N, M), lambda r, j: select(r == t, before(a, j) - X[t, j], b[r, j])),
+    ]
+
+
+def _exchanged(t: ta.Expr, a: Tensor, b: Tensor) -> list[Tensor]:
+    return [
+        table((N, M), lambda r, j: select(r == t, b[t, j], a[r, j])),
+        table((N, M), lambda r, j: select(r == t, a[t, j], b[r, j])),
+    ]
+
+
+def _doubled(t: ta.Expr, c: Tensor) -> Tensor:
+    return table((N, M), lambda r, j: select(r == t, c[r, j] * 2.0 + X[r, j], c[r, j]))
+
+
+def _old_and_new(t: ta.Expr, c: Tensor, d: Tensor) -> list[Tensor]:
+    after = _doubled(t, c)
+    return [after, table((M,), lambda j: d[j] + after[t, j] - c[t, j])]
+
+
+def _new(t: ta.Expr, c: Tensor, d: Tensor) -> list[Tensor]:
+    after = _doubled(t, c)
+    return [after, table((M,), lambda j: d[j] + after[t, j])]
+
+
+def _old(t: ta.Expr, c: Tensor, d: Tensor) -> list[Tensor]:
+    return [_doubled(t, c), table((M,), lambda j: d[j] + c[t, j])]
+
+
+def _one(formula: Callable[[ta.Expr, Tensor, ta.Expr, ta.Expr], ta.Expr]) -> Carry:
+    return lambda t, c: [table((N, M), lambda r, j: formula(t, c, r, j))]
+
+
+def _before(t: ta.Expr, c: Tensor, j: ta.Expr) -> ta.Expr:
+    return c[ta.maximum(t - 1, 0), j] * 0.5 + X[t, j]
+
+
+ROW = table((M,), lambda j: 0.0, name="row")
+CASES: dict[str, tuple[Carry, tuple[Tensor, ...], int]] = {
+    "a row": (_one(lambda t, c, r, j: select(r == t, _before(t, c, j), c[r, j])), (S,), 0),
+    "a column": (_one(lambda t, c, r, j: select(j == t, X[r, t], c[r, j])), (S,), 0),
+    "added to": (_one(lambda t, c, r, j: c[r, j] + select(r == t, X[t, j], 0.0)), (S,), 0),
+    "in two rows": (
+        _one(
+            lambda t, c, r, j: c[r, j] + select(r == t, X[t, j], 0.0) - select(r == 0, X[t, j], 0.0)
+        ),
+        (S,), 0,
+    ),
+    "a growing part": (_one(lambda t, c, r, j: select(r < t, c[r, j] + X[t, j], c[r, j])), (S,), 0),
+    "a sum": (_dense, (S,), 0),
+    "two together": (_two, (S, X), 0),
+    "read afterwards": (_new, (S, ROW), 1),
+    "read before": (_old, (S, ROW), 1),
+    "read before and afterwards": (_old_and_new, (S, ROW), 2),
+    "exchanged rows": (_exchanged, (S, X), 1),
+    "a row turned": (_one(lambda t, c, r, j: select(r == t, c[t, M - 1 - j], c[r, j])), (S,), 1),
+    "shifted": (
+        _one(lambda t, c, r, j: select((r <= t) & (r > 0), c[ta.maximum(r - 1, 0), j], c[r, j])),
+        (S,), 1,
+    ),
+    "data decides": (_one(lambda t, c, r, j: select(X[t, j] > 0, X[t, j], c[r, j])), (S,), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_carries_changed_in_place_hold_what_the_formulas_say(name: str) -> None:
+    body, first, exchanged = CASES[name]
+    trips = M if name == "a column" else N
+    op = loop_of(trips, first, [X, W], body)
+    given = [X, S, W]
+    arrays = {t: RNG.standard_normal([int(str(n)) for n in t.shape]) for t in given}
+    wanted = list(outputs(op))
+    reference = ta.interpret(wanted, arrays)
+    for schedule in (False, True):
+        program = lower_program(wanted, given, schedule=schedule)
+        verify_loops(program)
+        found, _ = interpret_loops(program, arrays)
+        for value, expected in zip(found, reference, strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-12)
+        assert len(_repeat(wanted, given).exchanged) == exchanged
+    f = ta.build(wanted, given)
+    made = f(*[arrays[t].astype(np.float32) for t in given])
+    for value, expected in zip(made if len(wanted) > 1 else [made], reference, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
+
+
+def _repeat(wanted: Sequence[Tensor], given: Sequence[Tensor]) -> Repeat:
+    (found,) = [n for n in lower_program(wanted, given).nodes if isinstance(n, Repeat)]
+    return found
+
+
+def _points(repeat: Repeat) -> int:
+    """Iterations of the innermost loops that one run of the body takes."""
+    total = 0
+    for k in [n for n in repeat.body if isinstance(n, Kernel)]:
+        stack = [(s, 1) for s in k.body]
+        while stack:
+            s, around = stack.pop()
+            if isinstance(s, For):
+                assert s.axis.extent is not None
+                stack += [(i, around * s.axis.extent) for i in s.body]
+            elif isinstance(s, Store):
+                total += around
+    return total
+
+
+def test_an_iteration_stores_as_much_whatever_the_size_of_the_carry() -> None:
+    rows, sums = set(), set()
+    for n in (10, 1000, 100_000):
+        x, start = ta.placeholder((n, 4), name="x"), ta.placeholder((n, 4), name="start")
+        last, _ = row_from_row_before(x, start)
+        rows.add(_points(_repeat([last], [x, start])))
+        total, _ = adjoint_of_rows(x)
+        sums.add(_points(_repeat([total], [x])))
+    assert rows == {4} and sums == {8}
+
+
+def test_a_scatter_onto_a_carry_goes_on_in_its_buffer() -> None:
+    places = ta.placeholder((N,), "int64", name="places")
+
+    def body(t: ta.Expr, c: Tensor) -> list[Tensor]:
+        k = axis("k", 0, M)
+        update = Update((read(places, (t,)), k), read(X, (t, k)))
+        return list(
+            outputs(Scatter("after", c.shape, c.dtype, (k,), (update,), sum_combiner(c.dtype), c))
+        )
+
+    op = loop_of(N, [S], [X, places], body)
+    f = ta.build(outputs(op), [S, X, places])
+    s, x = (RNG.standard_normal((N, M)).astype(np.float32) for _ in range(2))
+    at = np.array([2, 2, 0, 5, 1, 2])
+    expected = s.copy()
+    np.add.at(expected, at, x)
+    np.testing.assert_allclose(f(s, x, at), expected, rtol=1e-6)
+    assert not _repeat(outputs(op), [S, X, places]).exchanged
+    with pytest.raises(BoundsError):
+        f(s, x, np.array([2, 2, 9, 5, 1, 2]))
+
+
+def test_updates_run_after_what_does_not_need_them() -> None:
+    c, d = ta.placeholder((N, M), name="c"), ta.placeholder((M,), name="d")
+    op = loop_of(N, [S, ROW], [X], _old)
+    block = op.blocks[0]
+    (old, other), (result, sums) = block.params[:2], block.results
+    given = dict.fromkeys((*block.params, c, d))
+    found = find_updates([(old, result), (other, sums)], list(block.results), given)
+    assert list(found) == [result.op]
+    assert list(in_order(block.results, given, found)) == [sums.op, result.op]
+    assert X in inputs_of(result.op, found)
+    program = lower_program([found[result.op].made], [old, X], schedule=False)
+    (kernel,) = stored_in_place(program.kernels, found[result.op])
+    assert kernel.writes == (old,)
+    assert len([s for s in statements(kernel.body) if isinstance(s, Store)]) == 1
+
+
+def test_only_elements_that_may_differ_are_updates() -> None:
+    c = ta.placeholder((N, M), name="c")
+    whole = ta.compute((N, M), lambda r, j: c[r, j] * 2.0)
+    assert updates_of(whole, c, {}) is None
+    part = ta.compute((N, M), lambda r, j: select(r >= 4, c[r, j] * 2.0, c[r, j]))
+    made = updates_of(part, c, {})
+    assert made is not None and isinstance(made.op, Scatter) and made.op.init is c
+    assert [a.extent for a in made.op.axes] == [2, M]
+    same = Store((c,), made.op.axes, (read(c, made.op.axes),))
+    assert without_self_copies((For(made.op.axes[0], (For(made.op.axes[1], (same,)),)),)) == ()
