@@ -71,7 +71,7 @@ class Sweep:
         rules: Rules,
         kind: type[Target] = Target,
     ) -> None:
-        self.ys = list(ys)
+        self.ys = dict.fromkeys(ys)
         self.wrt = dict.fromkeys(wrt)
         self.batch = batch
         self.rules = rules

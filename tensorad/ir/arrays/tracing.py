@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Final
 
@@ -17,18 +17,14 @@ def is_tracing() -> bool:
     return _tracing.get()
 
 
-@contextmanager
-def tracing() -> Iterator[None]:
+def tracing() -> AbstractContextManager[None]:
     """Inside, tensors are indexed, iterated over and compared as NumPy's arrays are."""
-    with _set_to(True):
-        yield
+    return _set_to(True)
 
 
-@contextmanager
-def in_formula() -> Iterator[None]:
+def in_formula() -> AbstractContextManager[None]:
     """Inside, tensors are read element by element: around a user's function of indices."""
-    with _set_to(False):
-        yield
+    return _set_to(False)
 
 
 @contextmanager
