@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import block_ops, captures, op_sizes, ops_between
 from tensorad.ir.arrays.tracing import tracing
-from tensorad.ir.expr import LocalSize
+from tensorad.ir.expr import LocalSize, Size
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import (
     Control,
     Loop,
     Op,
     Placeholder,
+    Saved,
     Tensor,
     births,
+    dim_expr,
     format_shape,
     outputs,
 )
@@ -111,11 +114,18 @@ def free_counter(results: Sequence[Tensor], given: Sequence[Tensor]) -> tuple[Op
     stack += [(op, none) for op in ops_between(results, dict.fromkeys(given))]
     while stack:
         op, known = stack.pop()
+        control = op.control if isinstance(op, Saved) else op
+        inside = known | {control.counter} if isinstance(control, Loop) else known
+        used: Iterable[Size] = ()
         if isinstance(op, Control):
-            inside = known | {op.counter} if isinstance(op, Loop) else known
             stack += [(o, inside) for b in op.blocks for o in block_ops(b)]
-            continue
-        for s in op_sizes(op) if not isinstance(op, Placeholder) else ():
+        elif isinstance(op, Saved):
+            params = dict.fromkeys(op.control.blocks[op.block].params)
+            stack += [(o, inside) for o in ops_between([op.inner], params)]
+            used = sizes_in(*map(dim_expr, op.shape))
+        elif not isinstance(op, Placeholder):
+            used = op_sizes(op)
+        for s in used:
             if isinstance(s, LocalSize) and s.extent is not None and s not in known:
                 return op, s
     return None
