@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tensorad.errors import DefinitionError
-from tensorad.ir.analysis.blocks import block_ops, captures, op_sizes, ops_between
+from tensorad.ir.analysis.blocks import captures, op_sizes, ops_between
 from tensorad.ir.arrays.tracing import tracing
-from tensorad.ir.expr import LocalSize, Size
-from tensorad.ir.order import sizes_in
+from tensorad.ir.expr import LocalSize
 from tensorad.ir.tensor import (
-    Control,
-    Loop,
     Op,
     Placeholder,
-    Saved,
     Tensor,
     births,
-    dim_expr,
     format_shape,
     outputs,
 )
@@ -109,23 +104,8 @@ def check_closed(program: Program) -> None:
 
 def free_counter(results: Sequence[Tensor], given: Sequence[Tensor]) -> tuple[Op, LocalSize] | None:
     """An operation that uses a counter but is in no loop that has it."""
-    stack: list[tuple[Op, frozenset[LocalSize]]] = []
-    none: frozenset[LocalSize] = frozenset()
-    stack += [(op, none) for op in ops_between(results, dict.fromkeys(given))]
-    while stack:
-        op, known = stack.pop()
-        control = op.control if isinstance(op, Saved) else op
-        inside = known | {control.counter} if isinstance(control, Loop) else known
-        used: Iterable[Size] = ()
-        if isinstance(op, Control):
-            stack += [(o, inside) for b in op.blocks for o in block_ops(b)]
-        elif isinstance(op, Saved):
-            params = dict.fromkeys(op.control.blocks[op.block].params)
-            stack += [(o, inside) for o in ops_between([op.inner], params)]
-            used = sizes_in(*map(dim_expr, op.shape))
-        elif not isinstance(op, Placeholder):
-            used = op_sizes(op)
-        for s in used:
-            if isinstance(s, LocalSize) and s.extent is not None and s not in known:
+    for op in ops_between(results, dict.fromkeys(given)):
+        for s in op_sizes(op) if not isinstance(op, Placeholder) else ():
+            if isinstance(s, LocalSize) and s.extent is not None:
                 return op, s
     return None

@@ -85,9 +85,12 @@ def test_counters_are_below_their_extents() -> None:
 
 
 def test_operations_know_the_sizes_in_their_blocks() -> None:
-    x = ta.placeholder((5, 3), name="x")
+    n = ta.size("n")
+    x = ta.placeholder((n, 3), name="x")
     _, loop = cumulative(x)
-    assert loop.counter in op_sizes(loop)
+    after = loop.blocks[0].results[0]
+    assert list(op_sizes(loop)) == [n] == list(op_sizes(saved(loop, after).op))
+    assert set(op_sizes(after.op)) == {loop.counter}
 
 
 def test_captures_are_what_a_block_reads_from_outside() -> None:

@@ -292,3 +292,20 @@ def test_derivatives_that_are_refused(case: str) -> None:
         bad()
     assert type(caught.value) is kind
     assert str(caught.value) == text
+
+
+def test_a_carry_that_is_updated_by_parts_has_a_gradient_by_parts() -> None:
+    def chain(x: Any) -> Any:
+        def body(t: Any, y: Any) -> Any:
+            return y.at[t].set(ta.sin(y[t - 1]) * 0.5 + x[t])
+
+        return ta.for_loop(1, x.shape[0], body, x).sum()
+
+    x = np.linspace(-1.0, 1.0, 7)
+    value, found = ta.value_and_grad(chain)(x)
+    y, slopes = x.copy(), np.eye(7)
+    for t in range(1, 7):
+        y[t] = np.sin(y[t - 1]) * 0.5 + x[t]
+        slopes[t] += np.cos(y[t - 1]) * 0.5 * slopes[t - 1]
+    np.testing.assert_allclose(value, y.sum(), rtol=1e-14)
+    np.testing.assert_allclose(found, slopes.sum(0), rtol=1e-14)

@@ -92,28 +92,31 @@ def block_ops(block: Block, extra: Sequence[Tensor] = ()) -> list[Op]:
 
 
 def op_sizes(op: Op) -> dict[Size, None]:
-    """The symbolic sizes that the operation's values rest on, those in its blocks included."""
+    """The symbolic sizes that the operation's values rest on, those in its blocks included; not the
+    counters of its own loops."""
     found: dict[Size, None] = {}
-    stack: list[Op] = [op]
-    seen: dict[Op, None] = {}
+    none: frozenset[Size] = frozenset()
+    stack: list[tuple[Op, frozenset[Size]]] = [(op, none)]
+    seen: dict[tuple[Op, frozenset[Size]], None] = {}
     while stack:
-        o = stack.pop()
-        if o in seen:
+        o, own = at = stack.pop()
+        if at in seen:
             continue
-        seen[o] = None
+        seen[at] = None
         roots = [*op_expressions(o), *_bounds(o)]
-        if isinstance(o, Control):
-            roots += [o.trips] if isinstance(o, Loop) else []
-            stack += [inner for b in o.blocks for inner in block_ops(b)]
-        elif isinstance(o, Saved):
-            stack += [
-                o.control,
-                *ops_between([o.inner], dict.fromkeys(o.control.blocks[o.block].params)),
-            ]
+        if isinstance(o, (Control, Saved)):
+            control = o if isinstance(o, Control) else o.control
+            inside = own
+            if isinstance(control, Loop):
+                roots.append(control.trips)
+                inside = own | {control.counter}
+            stack += [(inner, inside) for b in control.blocks for inner in block_ops(b)]
+        if isinstance(o, Saved):
+            params = dict.fromkeys(o.control.blocks[o.block].params)
+            stack += [(inner, inside) for inner in ops_between([o.inner], params)]
+        if not isinstance(o, Control):
             roots += map(dim_expr, o.shape)
-        else:
-            roots += map(dim_expr, o.shape)
-        found.update(dict.fromkeys(sizes_in(*roots)))
+        found.update(dict.fromkeys([s for s in sizes_in(*roots) if s not in own]))
     return found
 
 
