@@ -69,7 +69,7 @@ class _Copy:
 
     def run(self) -> Op:
         new: dict[str, Any] = {}
-        for f in fields(self.op):
+        for f in [f for f in fields(self.op) if f.init]:
             value = getattr(self.op, f.name)
             new[f.name] = self.shape(value) if f.name == "shape" else self.image(value)
         return replace(self.op, **new)
