@@ -24,14 +24,15 @@ def drop_unused_axes(results: Sequence[Tensor]) -> list[Tensor]:
     image: Kept = {}
     for op in topological_ops(results):
         new = _over(op, image)
-        dims = tuple(range(len(op.shape)))
+        dims: tuple[int, ...] | None = None
         if isinstance(new, Compute) and op not in fixed:
-            dims = tuple([d for d in dims if new.axes[d] in free_leaves(*new.bodies)])
+            used = free_leaves(*new.bodies)
+            dims = tuple([d for d, a in enumerate(new.axes) if a in used])
             if len(dims) < len(op.shape):
                 new = _without(new, dims)
         if new is not op:
             for old, t in zip(outputs(op), outputs(new), strict=True):
-                image[old] = (t, dims)
+                image[old] = (t, tuple(range(t.ndim)) if dims is None else dims)
     return [image[t][0] if t in image else t for t in results]
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, whole, zeros
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
 from tensorad.autodiff.checks import as_direction, check_outputs, check_wrt, leading_axes
-from tensorad.autodiff.control.activity import stops
 from tensorad.autodiff.control.pieces import with_dtype
 from tensorad.autodiff.control.tangents import Moving, control_tangents
 from tensorad.autodiff.local.linear import Term, body_terms, times
@@ -177,7 +176,7 @@ class Push:
         if isinstance(op, Saved) or not moved:
             return
         stored = {t: with_dtype(store(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
-        given = Moving(stored, saves.get(op, ()), self.batch, block_jvp)
+        given = Moving(stored, saves.get(op, ()), self.batch, self.rules, block_jvp)
         for t, tangent in control_tangents(op, given).items():
             if t not in self.rules:
                 self.tangents[t] = self._joined(t, whole(tangent))
@@ -284,10 +283,10 @@ def block_jvp(
     tangents: Mapping[Tensor, Tensor],
     roots: Sequence[Tensor],
     batch: Shape,
-    params: Sequence[Tensor],
+    rules: Rules,
 ) -> dict[Tensor, Tensor]:
     """The tangents of tensors of a block that move with some of its params."""
-    push = Push({p: whole(d) for p, d in tangents.items()}, batch, stops(params))
+    push = Push({p: whole(d) for p, d in tangents.items()}, batch, rules)
     push.run_order(roots)
     moved = [t for t in dict.fromkeys(roots) if t in push.tangents]
     stored = [store(push.tangents[t], f"d{t.name}") for t in moved]

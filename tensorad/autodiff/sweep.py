@@ -27,7 +27,7 @@ from tensorad.autodiff.adjoints.transposed import (
     whole_contribution,
 )
 from tensorad.autodiff.adjoints.weights import WeightedTarget, with_stored_weights
-from tensorad.autodiff.control.activity import active_tensors, stops
+from tensorad.autodiff.control.activity import active_tensors
 from tensorad.autodiff.control.adjoints import Given, control_adjoints
 from tensorad.autodiff.control.pieces import with_dtype
 from tensorad.autodiff.counting.contribution_points import points_per_contribution
@@ -372,7 +372,7 @@ class Sweep:
             self.inside.setdefault(op.control, {}).update(heads)
             return
         heads.update(self.inside.pop(op, {}))
-        given = Given(self.active, heads, self.batch, block_vjp)
+        given = Given(self.active, heads, self.batch, self.rules, block_vjp)
         for t, part in control_adjoints(op, given):
             self._push_seed(t, whole(part))
 
@@ -402,7 +402,7 @@ def block_vjp(
     seeds: Sequence[tuple[Tensor, Tensor]],
     wrt: Sequence[Tensor],
     batch: Shape,
-    params: Sequence[Tensor],
+    rules: Rules,
 ) -> list[Tensor | None]:
     """The adjoints of some params of a block, whose tensors have these heads; None: zero.
 
@@ -413,7 +413,7 @@ def block_vjp(
         axes = compute_axes(head.shape)
         body: Expr = read(head, axes)
         starts[y] = Adjoint(axes, add(starts[y].at(axes), body) if y in starts else body)
-    sweep = Sweep(list(starts), wrt, batch, stops(params))
+    sweep = Sweep(list(starts), wrt, batch, rules)
     sweep.needed.update({t: None for op in sweep.order for t in outputs(op)})
     found = sweep.adjoints(starts)
     live = [t for t in found if t is not None]

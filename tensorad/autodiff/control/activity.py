@@ -28,9 +28,9 @@ from tensorad.process import memo
 Tensors = dict[Tensor, None]
 
 
-def stops(params: Sequence[Tensor]) -> dict[Tensor, Rule]:
-    """Rules by which no derivative flows through these tensors."""
-    return {p: Rule(p, (), None, None) for p in params}
+def within(params: Sequence[Tensor], rules: Rules) -> dict[Tensor, Rule]:
+    """The rules in a block: no derivative flows through its params."""
+    return {**rules, **{p: Rule(p, (), None, None) for p in params}}
 
 
 def block_operands(op: Control) -> tuple[Tensor, ...]:
@@ -79,7 +79,7 @@ def active_tensors(
 
     def blocks(op: Control) -> list[Tensors]:
         if op not in inside:
-            inside[op] = active_inside(op, active)
+            inside[op] = active_inside(op, active, rules)
         return inside[op]
 
     for op in order:
@@ -104,11 +104,11 @@ def _is_active(op: Control, k: int, blocks: Sequence[Tensors]) -> bool:
     return any(b.results[k] in active for b, active in zip(op.blocks, blocks, strict=True))
 
 
-def active_inside(op: Control, active: Collection[Tensor]) -> list[Tensors]:
+def active_inside(op: Control, active: Collection[Tensor], rules: Rules) -> list[Tensors]:
     """The active tensors of each block (of a loop: of the first one), given those outside."""
     moving = [t in active for t in block_operands(op)]
     blocks = op.blocks[:1] if isinstance(op, Loop) else op.blocks
-    found = [_active_in_block(op, n, moving) for n in range(len(blocks))]
+    found = [_active_in_block(op, n, moving, rules) for n in range(len(blocks))]
     while isinstance(op, Loop):
         body = op.blocks[0]
         grown = [k for k in range(op.carries) if not moving[k] and body.results[k] in found[0]]
@@ -116,51 +116,57 @@ def active_inside(op: Control, active: Collection[Tensor]) -> list[Tensors]:
             break
         for k in grown:
             moving[k] = True
-        found = [_active_in_block(op, 0, moving)]
+        found = [_active_in_block(op, 0, moving, rules)]
     return found
 
 
-def _active_in_block(op: Control, n: int, moving: Sequence[bool]) -> Tensors:
+def _active_in_block(op: Control, n: int, moving: Sequence[bool], rules: Rules) -> Tensors:
     block = op.blocks[n]
     roots = [*block.results, *[inner for inner, b in op.kept if b == n]]
-    rules = stops(block.params)
+    own = within(block.params, rules)
     start = [p for p, m in zip(block.params, moving, strict=True) if m and p.dtype.is_float]
-    return active_tensors(derivation_order(roots, rules), start, rules, flowing)
+    return active_tensors(derivation_order(roots, own), start, own, flowing)
 
 
-def reached(block: Block, roots: Sequence[Tensor]) -> Tensors:
+def reached(block: Block, roots: Sequence[Tensor], rules: Rules) -> Tensors:
     """The params that derivatives of some tensors of a block flow to."""
-    rules = stops(block.params)
+    inside = within(block.params, rules)
     live = dict.fromkeys([t for t in roots if t.dtype.is_float])
     kept: dict[Control, list[Saved]] = {}
-    for op in reversed(derivation_order(list(live), rules)):
-        made = [t for t in outputs(op) if t in live and t not in rules]
+    for op in reversed(derivation_order(list(live), inside)):
+        ruled = [t for t in outputs(op) if t in live and t in inside]
+        live.update(dict.fromkeys([d for t in ruled for d in inside[t].deps]))
+        made = [t for t in outputs(op) if t in live and t not in inside]
         if isinstance(op, Saved):
             if made:
                 kept.setdefault(op.control, []).append(op)
         elif isinstance(op, Control):
-            live.update(dict.fromkeys(_reached_outside(op, made, kept.get(op, ()))))
+            live.update(dict.fromkeys(_reached_outside(op, made, kept.get(op, ()), rules)))
         else:
             live.update(dict.fromkeys([u for t in made for u in flowing(op, t.index)]))
     return {p: None for p in block.params if p in live}
 
 
-def _reached_outside(op: Control, made: Sequence[Tensor], kept: Sequence[Saved]) -> list[Tensor]:
+def _reached_outside(
+    op: Control, made: Sequence[Tensor], kept: Sequence[Saved], rules: Rules
+) -> list[Tensor]:
     """The operands that derivatives of outputs, and of what is saved, flow to."""
     found: dict[int, None] = {}
     if isinstance(op, Loop):
-        received = reached_in_loop(op, [t.index for t in made], [s.inner for s in kept])
+        received = reached_in_loop(op, [t.index for t in made], [s.inner for s in kept], rules)
         found = {k: None for k, p in enumerate(op.blocks[0].params) if p in received}
     else:
         for n, block in enumerate(op.blocks):
             inner = [s.inner for s in kept if s.block == n]
-            received = reached(block, [*[block.results[t.index] for t in made], *inner])
+            received = reached(block, [*[block.results[t.index] for t in made], *inner], rules)
             found.update({k: None for k, p in enumerate(block.params) if p in received})
     operands = block_operands(op)
     return [operands[k] for k in found]
 
 
-def reached_in_loop(op: Loop, last: Sequence[int], inner: Sequence[Tensor]) -> Tensors:
+def reached_in_loop(
+    op: Loop, last: Sequence[int], inner: Sequence[Tensor], rules: Rules
+) -> Tensors:
     """The params of a loop's block that derivatives flow to in some iteration.
 
     Args:
@@ -170,7 +176,7 @@ def reached_in_loop(op: Loop, last: Sequence[int], inner: Sequence[Tensor]) -> T
     found = dict.fromkeys([body.params[k] for k in last])
     while True:
         carried = [r for r, p in zip(body.results, body.params, strict=False) if p in found]
-        more = [p for p in reached(body, [*inner, *carried]) if p not in found]
+        more = [p for p in reached(body, [*inner, *carried], rules) if p not in found]
         if not more:
             return found
         found.update(dict.fromkeys(more))

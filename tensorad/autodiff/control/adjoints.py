@@ -10,6 +10,7 @@ from tensorad.autodiff.control.activity import (
     block_operands,
     reached,
     reached_in_loop,
+    within,
 )
 from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import (
@@ -21,6 +22,7 @@ from tensorad.autodiff.control.pieces import (
 )
 from tensorad.autodiff.control.residuals import Residuals, residuals
 from tensorad.autodiff.control.rows import Row, added_to, from_rows, rows_of
+from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import InternalError
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import LocalSize, const
@@ -42,8 +44,8 @@ from tensorad.ir.tensor import (
 
 Seeds = Sequence[tuple[Tensor, Tensor]]
 """Tensors of a block, each with a head."""
-BlockVjp = Callable[[Seeds, Sequence[Tensor], Shape, Sequence[Tensor]], "list[Tensor | None]"]
-"""(seeds, by which tensors, batch, params) -> adjoints, None: zero everywhere."""
+BlockVjp = Callable[[Seeds, Sequence[Tensor], Shape, Rules], "list[Tensor | None]"]
+"""(seeds, by which tensors, batch, rules) -> adjoints, None: zero everywhere."""
 Pairs = list[tuple[Tensor, Tensor]]
 
 
@@ -59,6 +61,7 @@ class Given:
     active: Mapping[Tensor, None]
     heads: Mapping[Tensor, Tensor]
     batch: Shape
+    rules: Rules
     vjp: BlockVjp
 
 
@@ -98,7 +101,7 @@ class _Reversed:
 
 def _branch(op: Control, given: Given) -> Pairs:
     """A branch of as many blocks, by the same index."""
-    inside = active_inside(op, given.active)
+    inside = active_inside(op, given.active, given.rules)
     operands = block_operands(op)
     made = [_reverse_block(op, n, inside[n], given) for n in range(len(op.blocks))]
     moving = [k for k in range(len(operands)) if any(k in m.adjoints for m in made)]
@@ -129,8 +132,8 @@ def _reverse_block(op: Control, n: int, active: Mapping[Tensor, None], given: Gi
             ends["saved", inner, n] = (inner, head)
     heads = {slot: like(t, given.batch) for slot, (t, _) in ends.items()}
     seeds = [(t, heads[slot]) for slot, (t, _) in ends.items()]
-    wrt = [p for p in reached(block, [t for t, _ in seeds]) if p in active]
-    found = given.vjp(seeds, wrt, given.batch, block.params) if wrt else []
+    wrt = [p for p in reached(block, [t for t, _ in seeds], given.rules) if p in active]
+    found = given.vjp(seeds, wrt, given.batch, within(block.params, given.rules)) if wrt else []
     adjoints = {p: with_dtype(t, p.dtype) for p, t in zip(wrt, found, strict=True) if t is not None}
     needed = residuals(op, n, list(adjoints.values()), list(heads.values()), block.params)
     place = {p: k for k, p in enumerate(block.params)}
@@ -196,7 +199,8 @@ class _LoopAdjoints:
         self.batch = given.batch
         self.block = op.blocks[0]
         self.last = op.carries + op.scanned
-        (self.active,) = active_inside(op, given.active)
+        (self.active,) = active_inside(op, given.active, given.rules)
+        self.rules = within(self.block.params, given.rules)
         self.place = {p: k for k, p in enumerate(self.block.params)}
         self.rows = [(t, h) for t, h in _saved_heads(op, 0, given) if t in self.active]
 
@@ -230,7 +234,7 @@ class _LoopAdjoints:
         heads = {p: like(p, self.batch) for p in wrt if self.place[p] < self.op.carries}
         rows = [(t, like(t, self.batch)) for t, _ in self.rows]
         seeds = [*[(self.block.results[self.place[p]], h) for p, h in heads.items()], *rows]
-        made = self.given.vjp(seeds, wrt, self.batch, self.block.params) if wrt else []
+        made = self.given.vjp(seeds, wrt, self.batch, self.rules) if wrt else []
         adjoints: dict[Tensor, Tensor] = {}
         parts: list[tuple[Tensor, Row]] = []
         for p, found in zip(wrt, made, strict=True):
@@ -272,7 +276,7 @@ class _LoopAdjoints:
         """The params that derivatives flow to."""
         made = enumerate(outputs(self.op))
         last = [k for k, t in made if t in self.given.heads and self.block.params[k] in self.active]
-        found = reached_in_loop(self.op, last, [t for t, _ in self.rows])
+        found = reached_in_loop(self.op, last, [t for t, _ in self.rows], self.given.rules)
         return [p for p in self.block.params if p in found and p in self.active]
 
     def params(self, block: _Backwards, needed: Residuals) -> _Params:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorad.autodiff.control.activity import active_inside, block_operands
+from tensorad.autodiff.control.activity import active_inside, block_operands, within
 from tensorad.autodiff.control.adjoints import like_operation
 from tensorad.autodiff.control.pieces import (
     batch_first,
@@ -14,6 +14,7 @@ from tensorad.autodiff.control.pieces import (
     with_dtype,
     zeros_like,
 )
+from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import InternalError
 from tensorad.ir.tensor import (
     Block,
@@ -30,8 +31,8 @@ from tensorad.ir.tensor import (
 )
 
 Tangents = Mapping[Tensor, Tensor]
-BlockJvp = Callable[[Tangents, Sequence[Tensor], Shape, Sequence[Tensor]], Tangents]
-"""(tangents of some params, tensors of the block, batch, params) -> tangents of those that move."""
+BlockJvp = Callable[[Tangents, Sequence[Tensor], Shape, Rules], Tangents]
+"""(tangents of some params, tensors of the block, batch, rules) -> tangents of those that move."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Moving:
     tangents: Tangents
     kept: Sequence[Saved]
     batch: Shape
+    rules: Rules
     jvp: BlockJvp
 
 
@@ -67,7 +69,7 @@ def _branch(op: Control, given: Moving) -> dict[Tensor, Tensor]:
     for n, block in enumerate(op.blocks):
         own = {block.params[k]: like(block.params[k], given.batch) for k in moving}
         roots = [*block.results, *[s.inner for s in given.kept if s.block == n]]
-        found.append(given.jvp(own, roots, given.batch, block.params))
+        found.append(given.jvp(own, roots, given.batch, within(block.params, given.rules)))
         params.append((*block.params, *own.values()))
     ways = list(zip(op.blocks, found, params, strict=True))
     moved = [k for k in range(len(made)) if any(b.results[k] in f for b, f, _ in ways)]
@@ -92,13 +94,14 @@ def _tangent(t: Tensor, found: Tangents, batch: Shape) -> Tensor:
 def _loop(op: Loop, given: Moving) -> dict[Tensor, Tensor]:
     """The loop with a tangent beside every carry that moves."""
     body, batch = op.blocks[0], given.batch
-    active = active_inside(op, dict.fromkeys(given.tangents))[0]
+    active = active_inside(op, dict.fromkeys(given.tangents), given.rules)[0]
     last = op.carries + op.scanned
     groups = [range(op.carries), range(op.carries, last), range(last, len(op.operands))]
     moving = [[k for k in group if body.params[k] in active] for group in groups]
     own = {k: like(body.params[k], batch) for group in moving for k in group}
     roots = [*[body.results[k] for k in moving[0]], *[s.inner for s in given.kept]]
-    found = given.jvp({body.params[k]: d for k, d in own.items()}, roots, batch, body.params)
+    rules = within(body.params, given.rules)
+    found = given.jvp({body.params[k]: d for k, d in own.items()}, roots, batch, rules)
 
     def first(k: int) -> Tensor:
         tangent = given.tangents.get(op.operands[k])

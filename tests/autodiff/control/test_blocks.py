@@ -41,14 +41,14 @@ def test_activity_of_carries_is_a_fixed_point() -> None:
     op, (a, b, w) = _chain()
     p, q, _ = op.blocks[0].params
     for wrt, want in ((a, [p]), (b, [p, q]), (w, [p, q, w])):
-        (active,) = active_inside(op, {wrt: None})
+        (active,) = active_inside(op, {wrt: None}, {})
         assert [t for t in (p, q, w) if t in active] == want
 
 
 def test_derivatives_reach_the_params_that_are_read_smoothly() -> None:
     p, q = given("p", 3), given("q", 3)
     r = ta.compute((3,), lambda i: ta.select(q[i] > 0.0, p[i], 1.0), name="r")
-    assert list(reached(Block((p, q), (r,)), [r])) == [p]
+    assert list(reached(Block((p, q), (r,)), [r], {})) == [p]
 
 
 def test_what_decides_alone_gets_no_carry_of_the_reversed_loop() -> None:
@@ -72,12 +72,12 @@ def test_a_call_becomes_a_call_of_its_reverse() -> None:
     y, z = outputs(op)
     head = given("head", 2)
     for heads, want in (({y: head}, lambda v: np.exp(v)), ({z: head}, lambda v: 1.0 + 0.0 * v)):
-        ((operand, part),) = control_adjoints(op, Given({x: None}, heads, (), block_vjp))
+        ((operand, part),) = control_adjoints(op, Given({x: None}, heads, (), {}, block_vjp))
         assert operand is x and isinstance(part.op, FunctionCall) and part.op.function == "df"
         value = np.array([0.3, -2.0])
         found = ta.interpret(part, {x: value, head: np.ones(2)})
         assert np.allclose(found, want(value))
-    assert control_adjoints(op, Given({}, {y: head}, (), block_vjp)) == []
+    assert control_adjoints(op, Given({}, {y: head}, (), {}, block_vjp)) == []
 
 
 def test_a_call_becomes_a_call_of_its_tangent() -> None:
@@ -85,7 +85,7 @@ def test_a_call_becomes_a_call_of_its_tangent() -> None:
     square = p * p
     op = FunctionCall(("y",), (x,), (Block((p,), (p * square,)),), function="f")
     inner = saved(op, square)
-    found = control_tangents(op, Moving({x: dx}, [inner.op], (), block_jvp))
+    found = control_tangents(op, Moving({x: dx}, [inner.op], (), {}, block_jvp))
     values = {x: np.array([2.0, 3.0]), dx: np.array([1.0, -1.0])}
     assert np.allclose(ta.interpret(found[outputs(op)[0]], values), [12.0, -27.0])
     assert np.allclose(ta.interpret(found[inner], values), [4.0, -6.0])
