@@ -24,6 +24,7 @@ from tensorad.autodiff.control.residuals import Residuals, residuals
 from tensorad.autodiff.control.rows import Row, added_to, from_rows, rows_of
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import InternalError
+from tensorad.ir.analysis.blocks import tells_trips
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import LocalSize, const
 from tensorad.ir.tensor import (
@@ -41,6 +42,7 @@ from tensorad.ir.tensor import (
     outputs,
     saved,
 )
+from tensorad.ir.visit import topological_ops
 
 Seeds = Sequence[tuple[Tensor, Tensor]]
 """Tensors of a block, each with a head."""
@@ -296,8 +298,9 @@ class _LoopAdjoints:
             (found.scanned if k < self.last else found.fixed).append((p, operand))
         found.scanned += [(t, saved(op, t)) for t in needed.stored]
         found.fixed += [(t, t) for t in needed.outside]
-        if isinstance(op.trips, LocalSize):
-            found.fixed.append((_unread(made[0]), made[0]))  # runs before: it tells the trips
+        told = _telling(op)
+        if told is not None:
+            found.fixed.append((_unread(told), told))  # runs before
         if not found.carries:
             found.carries.append(_nothing())
             found.results.append(found.carries[0][0])
@@ -317,6 +320,15 @@ class _LoopAdjoints:
             scanned=len(given.scanned),
             reverse=not op.reverse,
         )
+
+
+def _telling(op: Loop) -> Tensor | None:
+    """An output of the loop that tells how often this one runs."""
+    if not isinstance(op.trips, LocalSize):
+        return None
+    before = topological_ops(outputs(op))
+    loops = [o for o in before if tells_trips(o) and o.trips is op.trips]
+    return outputs(loops[0])[0] if loops else None
 
 
 def _nothing() -> tuple[Tensor, Tensor]:

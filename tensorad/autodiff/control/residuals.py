@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tensorad.ir.analysis.blocks import block_ops, tells_trips
+from tensorad.ir.analysis.blocks import block_ops, op_sizes, tells_trips
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.elementary.table import is_elementary
 from tensorad.ir.expr import Call, Expr
@@ -22,6 +22,7 @@ from tensorad.ir.tensor import (
     Saved,
     Tensor,
     dim_expr,
+    outputs,
 )
 from tensorad.ir.visit import op_inputs, postorder
 
@@ -78,6 +79,7 @@ class _Search:
         self.wanted: dict[Tensor, None] = {}
         self.outside: dict[Tensor, None] = {}
         self.again: dict[Op, None] = {}
+        self.tellers: dict[Expr, Tensor] = {o.trips: outputs(o)[0] for o in ops if tells_trips(o)}
 
     def run(self, made: Sequence[Tensor]) -> Residuals:
         self.read(made)
@@ -109,6 +111,13 @@ class _Search:
                 self.outside[t] = None
             elif not isinstance(t.op, Constant):
                 stack += reversed(op_inputs(t.op))
+                self.tell_sizes(t.op)
+
+    def tell_sizes(self, op: Op) -> None:
+        """Loops of the block that tell sizes run again where these are used."""
+        for t in [self.tellers[s] for s in op_sizes(op) if s in self.tellers]:
+            if t.op not in self.again and t.op is not op:
+                self.compute_again(t, "its number of iterations is used")
 
     def want(self, t: Tensor) -> None:
         if not isinstance(t.op, Constant) or t in self.params:
@@ -143,6 +152,7 @@ class _Search:
             if op in self.again:
                 continue
             self.again[op] = None
+            self.tell_sizes(op)
             note(Decision((u,), "computed again", reason))
             if isinstance(op, Saved):
                 self.again[op.control] = None

@@ -100,6 +100,21 @@ def _loop_inside() -> Case:
     return outputs(op)[0], [x, start], at
 
 
+def _linear_inside() -> Case:
+    """An inner loop of which the reverse needs nothing but how often it ran."""
+    start, count = given("start", 2), ta.placeholder((), "int64", name="n")
+
+    def body(t: Expr, c: Tensor) -> Sequence[Tensor]:
+        op = loop(lambda s, d: [d * 1.5], [c], trips=count)
+        rows = saved(op, op.blocks[0].results[0])
+        s = ta.reduce_axis((0, rows.shape[0]), name="s")
+        total = ta.compute((2,), lambda i: ta.sum(rows[s, i] * 0.5, axis=s), name="total")
+        return [ta.topi.sin(outputs(op)[0]) + total]
+
+    op = loop(body, [start], fixed=[count], trips=2)
+    return outputs(op)[0], [start], {start: normal(2), count: np.array(3)}
+
+
 def _fixed_inside() -> Case:
     """A loop in a loop, both of known length; the inner one reads at both counters."""
     x, start = given("x", 3, 4), given("start")
@@ -203,6 +218,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "cell": _cell,
     "branch inside": _branch_inside,
     "loop inside": _loop_inside,
+    "linear loop inside": _linear_inside,
     "fixed loop inside": _fixed_inside,
     "rows stored": _rows_stored,
     "integers": _integers,
