@@ -8,7 +8,7 @@ from typing import Final
 
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt
 from tensorad.ir.analysis.sizes import ASSUMED_WAIT, size_value
-from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size
+from tensorad.ir.expr import Axis, Call, Const, Expr, LocalSize, Select, Size
 from tensorad.ir.visit import postorder
 
 LONG_POINTS: Final = 1 << 14
@@ -49,7 +49,8 @@ def _points(
 def _walked(a: Axis, first: Mapping[Expr, int], last: Mapping[Expr, int]) -> tuple[int, int, int]:
     """How often a loop runs at most, and the first and last value of its axis."""
     bounds = (a.lower, a.upper, a.step)
-    if not all(isinstance(e, _KNOWN) for e in postorder(*bounds)):
+    parts = postorder(*bounds)
+    if not all(isinstance(e, _KNOWN) and not isinstance(e, LocalSize) for e in parts):
         return ASSUMED_WAIT, 0, ASSUMED_WAIT - 1
     lower, upper, step = [size_value(e, first) for e in bounds]
     lower1, upper1, step1 = [size_value(e, last) for e in bounds]

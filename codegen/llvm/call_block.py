@@ -22,7 +22,11 @@ nanoseconds of the long call before it, 0 if there was none."""
 HEAP: Final = 18
 """Memory of tensors of which only the run tells how large they are: bytes that are allowed and
 taken, then address and bytes of each."""
-CALL_WORDS: Final = 21
+REPEATS: Final = 19
+"""1 if only the run tells how long the call takes: it looks for signals from the first call on."""
+LEFT, PACE, LOOKED = 20, 21, 22
+"""Kernels until the running call looks at the clock, from one look to the next, and when it did."""
+CALL_WORDS: Final = 25
 SCRATCH_WORD: Final = SCRATCH - VALUE
 """Where a kernel finds its thread's block: in words after the two that hold an error."""
 BUSY, VERSION = CALL_WORDS - 2, CALL_WORDS - 1

@@ -131,9 +131,9 @@ class Layout:
 
     @cached_property
     def _points(self) -> int:
-        if self._program.repeats:  # how often is not known
-            return SLICE_POINTS
-        return points_run(self._program.kernels, self.numbers)
+        """Statements run, about; at least as many as of a long call if it may repeat them."""
+        least = SLICE_POINTS if self._program.repeats else 0
+        return max(least, points_run(self._program.kernels, self.numbers))
 
     @property
     def is_long(self) -> bool:
@@ -182,6 +182,7 @@ class Layout:
         frame = Frame(self._program, self._sizes, self._offsets, self._bytes)
         frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
         frame.call[block.SLICES] = self._points // SLICE_POINTS
+        frame.call[block.REPEATS] = int(self._program.repeats)
         return frame
 
     def _take_shared(self, take: TakeFrame) -> Frame:

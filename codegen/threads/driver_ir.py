@@ -171,6 +171,8 @@ entry:
   {loaded("%slices", "i64", "%call", 8 * block.SLICES)}
   {loaded("%state", "ptr", "%call", 8 * block.THREAD)}
   %asks = icmp ne ptr %state, null
+  %many = icmp ugt i64 %slices, 1
+  %cuts = and i1 %asks, %many
   {field("%error", "%call", 8 * block.VALUE)}
   {loaded("%inside", "ptr", "%call", 8 * block.INSIDE)}
   %temporaries = load i64, ptr %inside
@@ -231,7 +233,7 @@ ask:
   %empty = icmp eq i64 %n, 0
   br i1 %empty, label %next, label %choose
 choose:
-  br i1 %asks, label %cut, label %slice
+  br i1 %cuts, label %cut, label %slice
 cut:
   %part = udiv i64 %n, %slices
   %some = call i64 @even(i64 %part, i64 %threads)
@@ -293,8 +295,7 @@ on:
 next:
   br i1 %asks, label %between, label %advance
 between:
-  %now1 = call i64 @clock()
-  %ends1 = call i1 @ask(ptr %call, i64 %now1)
+  %ends1 = call i1 @look(ptr %call)
   br i1 %ends1, label %interrupted, label %advance
 advance:
   %s1 = add i64 %s, 1

@@ -2,7 +2,8 @@
 
 Python handles signals in its main thread, between its own instructions; a call that takes seconds
 is one of them. So the driver cuts what takes long, and asks itself: between two slices of a
-parallel loop and between kernels, when no thread is at work. A handler may do anything then.
+parallel loop and between kernels, when no thread is at work. A handler may do anything then. Where
+kernels are short it looks at the clock after some of them only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ import threading
 import time
 from typing import Final
 
-from tensorad.codegen.llvm.call_block import ASKED, SLICES, THREAD, TOOK, loaded
+from tensorad.codegen.llvm.call_block import (
+    ASKED,
+    LEFT,
+    LOOKED,
+    PACE,
+    REPEATS,
+    SLICES,
+    THREAD,
+    TOOK,
+    loaded,
+    stored,
+)
 from tensorad.codegen.target.link import python_addresses
 from tensorad.process import in_forked_child
 
@@ -33,6 +45,11 @@ _SLICE_NS: Final = 50_000_000
 """Nanoseconds that a slice should take."""
 _GROWTH: Final = 16
 """How many times longer than the slice before it may be: its iterations may take longer."""
+_SOON_NS, _LATE_NS = 1_000_000, 4_000_000
+"""Nanoseconds between two looks at the clock after which twice as many kernels run until the next
+one, and after which one does."""
+_MOST_KERNELS: Final = 256
+"""Kernels between two looks; a look takes some 30 ns."""
 _EACH: Final = 8
 """Iterations of a slice for each of several threads, at least: they share them evenly."""
 _LONGER: Final = 4
@@ -76,13 +93,19 @@ whose:
   {loaded("%took", "i64", "%call", 8 * TOOK)}
   %before = sub i64 %took, 1
   %lasts = icmp uge i64 %before, {_ASKED_NS}
-  %asks = and i1 %answers, %lasts
+  {loaded("%repeats", "i64", "%call", 8 * REPEATS)}
+  %endless = icmp ne i64 %repeats, 0
+  %may = or i1 %lasts, %endless
+  %asks = and i1 %answers, %may
   %state = select i1 %asks, ptr %thread, ptr null
   {loaded("%old", "ptr", "%call", 8 * THREAD)}
   store ptr %state, ptr %old.at
   {loaded("%never", "i64", "%call", 8 * ASKED)}
   %now = call i64 @clock()
   store i64 %now, ptr %never.at
+  {stored("i64 1", "%c0", "%call", 8 * LEFT)}
+  {stored("i64 1", "%c1", "%call", 8 * PACE)}
+  {stored("i64 %now", "%c2", "%call", 8 * LOOKED)}
   %r1 = call i64 @run(ptr %call)
   store ptr null, ptr %old.at
   %end = call i64 @clock()
@@ -133,6 +156,33 @@ define internal i64 @even(i64 %size, i64 %threads) nounwind {{
   %r = sub i64 %enough, %left
   ret i64 %r
 }}
+define internal i1 @look(ptr %call) nounwind {{
+entry:
+  {loaded("%left", "i64", "%call", 8 * LEFT)}
+  %left1 = sub i64 %left, 1
+  store i64 %left1, ptr %left.at
+  %due = icmp sle i64 %left1, 0
+  br i1 %due, label %clock, label %on
+on:
+  ret i1 false
+clock:
+  %now = call i64 @clock()
+  {loaded("%last", "i64", "%call", 8 * LOOKED)}
+  {loaded("%pace", "i64", "%call", 8 * PACE)}
+  %took = sub i64 %now, %last
+  %soon = icmp slt i64 %took, {_SOON_NS}
+  %late = icmp sgt i64 %took, {_LATE_NS}
+  %twice = mul i64 %pace, 2
+  %many = icmp sgt i64 %twice, {_MOST_KERNELS}
+  %most = select i1 %many, i64 {_MOST_KERNELS}, i64 %twice
+  %same = select i1 %late, i64 1, i64 %pace
+  %next = select i1 %soon, i64 %most, i64 %same
+  store i64 %next, ptr %pace.at
+  store i64 %next, ptr %left.at
+  store i64 %now, ptr %last.at
+  %ends = call i1 @ask(ptr %call, i64 %now)
+  ret i1 %ends
+}}
 define internal i1 @ask(ptr %call, i64 %now) nounwind {{
 entry:
   {loaded("%last", "i64", "%call", 8 * ASKED)}
@@ -152,6 +202,7 @@ python:
   ret i1 %ends
 }}"""
 """@released: run with the interpreter's lock given away, and ask if the call seems long, the one
-before it took long, and Python's main thread makes it. @fit: iterations of the next slice, after
-one of `size` that `took` so many nanoseconds; @even: about as many that threads share evenly.
-@ask: whether a handler of signals ends the call, if it is time to ask."""
+before it took long or only the run tells how long it takes, and Python's main thread makes it.
+@fit: iterations of the next slice, after one of `size` that `took` so many nanoseconds; @even:
+about as many that threads share evenly. @ask: whether a handler of signals ends the call, if it is time
+to ask; @look: the same after a kernel, mostly without a look at the clock."""

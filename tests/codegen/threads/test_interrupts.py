@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from tensorad.compiled import CompiledFunction
 from tensorad.ir.expr import Expr
 from tests.codegen.threads.test_parallel_driver import WORD, launched
 from tests.codegen.threads.test_threads import python
+from tests.support.programs.linear import recurrence, while_positive
 
 SLEEPING = """
 declare i32 @usleep(i32)
@@ -227,6 +229,34 @@ def test_points_are_told_from_the_sizes() -> None:
     assert points(total(0, 3), 1000) < 8 * 1000
     assert points(rows(lambda i: at[i], lambda i: at[i + 1]), 1000) > SLICE_POINTS / 2
     assert points(total(0, n), 0) == 0
+
+
+def test_a_loop_that_never_ends_is_interrupted_in_its_first_call(
+    alarm: Callable[[float], None],
+) -> None:
+    a = te.placeholder((), name="a")
+    f = build(while_positive(a), [a])
+    seen: list[bool] = []
+    other = threading.Timer(0.05, lambda: seen.append(True))
+    other.start()
+    alarm(0.3)
+    with pytest.raises(Stop):
+        f(np.float32(1.0))
+    assert seen, "other threads run meanwhile"
+    assert f(np.float32(-2.0)) == -1.5
+
+
+def test_a_loop_of_short_kernels_looks_at_the_clock_after_some_of_them() -> None:
+    x = te.placeholder((5000,), name="x")
+    f = build(recurrence(x)[0], [x])
+    f(np.zeros(5000, np.float32))
+    frame = f._executable.layout({}, ()).take()
+    assert frame.call[block.REPEATS] == 1
+    assert frame.call[block.PACE] > 32
+    sleeper = Sleeper(1, 1, parallel=False, steps=4)
+    sleeper.words[block.REPEATS] = 1
+    sleeper.run()
+    assert sleeper.words[block.PACE] <= 2
 
 
 def adder() -> CompiledFunction:

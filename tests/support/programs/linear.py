@@ -32,6 +32,20 @@ def recurrence(x: Tensor) -> tuple[Tensor, Loop]:
     return outputs(op)[0], op
 
 
+def while_positive(a: Tensor) -> Tensor:
+    """x = x * 0.5 + a while x is positive, from 1: for ever, if a is positive, too."""
+    x = ta.placeholder((), name="x")
+    one = ta.compute((), lambda: 1.0, name="one")
+    after = ta.compute((), lambda: x() * 0.5 + a(), name="after")
+    test = ta.compute((), lambda: x() > 0.0, name="test")
+    trips = local_size("n")
+    op = Loop(
+        ("x_last",), (one, a), (Block((x, a), (after,)), Block((x, a), (test,))),
+        counter=local_size("t", trips), trips=trips, carries=1,
+    )  # fmt: skip
+    return outputs(op)[0]
+
+
 def row_from_row_before(x: Tensor, start: Tensor) -> tuple[Tensor, Loop]:
     """Row t of the start becomes half of the row before it, and x[t]."""
     n, m = x.shape
