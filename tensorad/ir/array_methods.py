@@ -92,6 +92,13 @@ class ArrayMethods(Node):
             hint="compare tensors with `is`; build conditions with select, &, | and ~.",
         )
 
+    def __index__(self) -> int:
+        raise DefinitionError(
+            f"a Python index or range() needs a number, but tensor {self.name} is a formula.",
+            hint=f"repeat with ta.for_loop(0, {self.name}, ...); a list that is read there is a "
+            "tensor, A = ta.const(list).",
+        )
+
     def __setitem__(self, indices: object, value: object) -> NoReturn:
         hint = "define a new tensor with compute, or use scatter."
         if is_tracing.call():

@@ -119,7 +119,7 @@ class Expr(Node):
             "an expression has no truth value while the formula is being written.",
             where=str(self),
             hint="use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
-            "write a chained comparison as (a < b) & (b < c).",
+            "write a chained comparison as (a < b) & (b < c); a program branches with ta.cond.",
         )
 
     def _no_number(self, name: str) -> NoReturn:

@@ -57,6 +57,15 @@ class Caller:
                 hint=f"its parameters are {known}.",
             )
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """The parameters that arguments may name, in order; none if there may be any names."""
+        every = self.signature.parameters.values()
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in every):
+            return {}
+        return {p.name: n for n, p in enumerate(every) if p.kind in named}
+
     def bind(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> Arguments:
         """The arguments taken apart.
 

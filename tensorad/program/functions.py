@@ -29,8 +29,10 @@ from tensorad.program.arguments import (
     leaf_dtypes,
 )
 from tensorad.program.calls import check_callable
+from tensorad.program.quick import Quick, Run
 from tensorad.program.traces import Program, check_closed, traced
-from tensorad.program.values import as_tensor, parameters
+from tensorad.program.trees import LEAF
+from tensorad.program.values import as_tensor, is_number, parameters
 
 _open: Final[ContextVar[frozenset[object]]] = ContextVar("open", default=frozenset())
 """What is being traced: which function, for which kind of arguments."""
@@ -56,7 +58,22 @@ class _Compiled:
         if not self.program.results:
             return self.program.tree(())
         found = self.function(*leaves)
+        if self.program.structure is LEAF:
+            return found
         return self.program.tree([found] if isinstance(found, np.ndarray) else found)
+
+    def of_numbers(self, leaves: Sequence[object]) -> Run:
+        """The call with leaves among which there are numbers where there are numbers here."""
+        params = self.program.parameters
+        pairs = list(enumerate(zip(leaves, params, strict=True)))
+        numbers = [(n, str(p.dtype)) for n, (value, p) in pairs if is_number(value)]
+
+        def run(leaves: list[Any]) -> Any:
+            for n, dtype in numbers:
+                leaves[n] = np.asarray(leaves[n], dtype)
+            return self(leaves)
+
+        return run if numbers else self
 
 
 class _Kind:
@@ -90,6 +107,7 @@ class Function:
         self.static_argnames = tuple(static_argnames)
         self._caller = Caller(wrapped, self.name, static_argnames)
         self._is_inline = is_inline
+        self._quick = Quick(self._caller.positions, self.static_argnames)
         self._kinds: dict[object, _Kind] = {}
         self._blocks: dict[object, Program] = {}
         self.derived: dict[object, Any] = {}
@@ -103,11 +121,18 @@ class Function:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The result: of arrays NumPy's arrays, of tensors tensors."""
+        inside = is_tracing()
+        quick = None if inside else self._quick.find(args, options)
+        if quick is not None and quick[2] is not None:
+            return quick[2](quick[1])
         given = self._caller.bind(args, options)
-        if is_tracing() or has_tensors(given.leaves):
+        if inside or has_tensors(given.leaves):
             return self._inside(given)
         compiled, leaves = self._compiled(given)
-        return compiled(leaves)
+        result = compiled(leaves)
+        if quick is not None:
+            self._quick.learn(quick[0], compiled.of_numbers(given.leaves))
+        return result
 
     def trace(self, *args: Any, **options: Any) -> Program:
         """The program that a call with these arguments runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -265,3 +266,68 @@ def test_a_tensor_that_left_its_trace_cannot_be_built() -> None:
         "  in: c : float32 ()\n"
         "  hint: add it to the bindings: {c: array}."
     )
+
+
+def python_branch(x: Any) -> Any:
+    return x if x > 0 else -x
+
+
+def python_loop(n: Any) -> Any:
+    return [n for _ in range(n)]
+
+
+def python_branch_on_the_counter(x: Any) -> Any:
+    return ta.for_loop(0, 3, lambda step, c: c if step > 0 else c + x, 0)
+
+
+PYTHON = {
+    "if": (
+        python_branch,
+        "tensor gt has no truth value while a program is traced: its elements are not known yet.\n"
+        "  hint: branch with ta.cond and repeat with ta.while_loop (reduce by .all() or .any() "
+        "first); choose elements with ta.select(c, a, b).",
+    ),
+    "for": (
+        python_loop,
+        "a Python index or range() needs a number, but tensor n is a formula.\n"
+        "  hint: repeat with ta.for_loop(0, n, ...); a list that is read there is a tensor, "
+        "A = ta.const(list).",
+    ),
+    "if of a counter": (
+        python_branch_on_the_counter,
+        "an expression has no truth value while the formula is being written.\n"
+        "  in: COUNTER > 0\n"
+        "  hint: use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; write "
+        "a chained comparison as (a < b) & (b < c); a program branches with ta.cond.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PYTHON)
+def test_python_branches_on_what_is_not_known(case: str) -> None:
+    f, text = PYTHON[case]
+    with pytest.raises(DefinitionError) as caught:
+        ta.function(f)(3)
+    assert re.sub(r"step'\d+", "COUNTER", str(caught.value)) == text
+
+
+def test_known_calls_tell_arguments_apart() -> None:
+    traces: list[object] = []
+
+    @ta.function
+    def f(x: Any, *rest: Any, k: Any = 0, name: str = "") -> Any:
+        traces.append(name)
+        return {"x": x["b"] - x["a"], "rest": [r + k for r in rest]}
+
+    for a, b in ((1, 1), (1, 2), (5, 3)):
+        for _ in range(2):
+            out = f({"b": b, "a": a}, 1.0, b, k=a)
+            assert out["x"] == b - a and out["rest"] == [1.0 + a, b + a]
+    assert len(traces) == 1
+    assert f({"a": 1, "b": 2}, name="n")["rest"] == []
+    assert f({"a": 1.5, "b": 2})["x"] == 0.5
+    assert f({"a": np.ones(2), "b": 2})["x"].tolist() == [1, 1]
+    assert f({"a": np.ones(2, "int32"), "b": 2})["x"].dtype == np.int64
+    power = ta.function(lambda x, n: x**n, static_argnames=["n"])
+    for n in (2, 3, 2, 3):
+        assert power(2.0, n) == 2**n and power(2.0, n=n) == 2**n

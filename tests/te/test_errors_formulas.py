@@ -114,7 +114,7 @@ def an_array_as_index() -> None:
     "an expression has no truth value while the formula is being written.",
     "  in: i > 0",
     "  hint: use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
-    "write a chained comparison as (a < b) & (b < c).",
+    "write a chained comparison as (a < b) & (b < c); a program branches with ta.cond.",
 )
 def python_if() -> None:
     ta.compute((3,), lambda i: X[i, 0] if i > 0 else 0, name="Y")
@@ -125,7 +125,7 @@ def python_if() -> None:
     "an expression has no truth value while the formula is being written.",
     "  in: i > 0",
     "  hint: use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
-    "write a chained comparison as (a < b) & (b < c).",
+    "write a chained comparison as (a < b) & (b < c); a program branches with ta.cond.",
 )
 def python_and() -> None:
     ta.compute((3,), lambda i: (i > 0) and X[i, 0], name="Y")
@@ -136,7 +136,7 @@ def python_and() -> None:
     "an expression has no truth value while the formula is being written.",
     "  in: i > 0",
     "  hint: use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
-    "write a chained comparison as (a < b) & (b < c).",
+    "write a chained comparison as (a < b) & (b < c); a program branches with ta.cond.",
 )
 def a_chained_comparison() -> None:
     ta.compute((3,), lambda i: 0 < i < 2, name="Y")
