@@ -150,3 +150,11 @@ def test_deep_formulas_of_numbers() -> None:
         return e * wide[i] + e
 
     np.testing.assert_allclose(ta.evaluate(made(body), VALUES), math.sqrt(2) + 5000e-9, rtol=1e-12)
+
+
+def test_integer_tensors_beside_python_floats_are_float32() -> None:
+    n = ta.placeholder((3,), "int64", name="n")
+    half = n * 0.5
+    assert half.dtype == "float32" and not half.dtype.is_weak
+    x = ta.placeholder((3,), "float64", name="x")
+    assert ta.interpret(half + x, {n: [1, 2, 3], x: [0.0, 0.0, 1.0]}).tolist() == [0.5, 1.0, 2.5]

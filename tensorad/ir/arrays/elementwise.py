@@ -30,6 +30,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import AXIS, PARAM, occurs
 from tensorad.ir.tensor import Compute, Dim, Shape, Tensor, dim_expr, dim_of, format_shape, outputs
 from tensorad.ir.visit import postorder
+from tensorad.ir.weak import settled
 
 _NAMES = "ijklmnpq"
 
@@ -150,7 +151,7 @@ def over_broadcast(
     shape = broadcast_shapes(name, *[o.shape for o in operands if isinstance(o, Tensor)])
     axes = compute_axes(shape)
     at = [broadcast_read(o, axes) if isinstance(o, Tensor) else o for o in operands]
-    return outputs(Compute(name, axes, (body(at),)))[0]
+    return outputs(Compute(name, axes, (settled(body(at)),)))[0]
 
 
 def _number(op: str, o: object, like: DType) -> Expr:
