@@ -19,11 +19,14 @@ class Lowering:
         inputs: tensors that are given.
         wanted: tensors to be stored although nothing may read them.
         schedules: choices made by hand.
+        checks_sizes: whether indices that sizes put outside are found by the kernels: not
+            all operations run.
     """
 
     inputs: tuple[Tensor, ...]
     wanted: tuple[Tensor, ...]
     schedules: Schedules
+    checks_sizes: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,7 +96,7 @@ def lower_program(
     )  # fmt: skip
     if not has_control(wanted, dict.fromkeys(inputs)):
         return run(wanted, inputs)
-    results, nodes = lower_tree(wanted, inputs, run)
+    results, nodes = lower_tree(wanted, inputs, partial(run, checks_sizes=True))
     program = LoopProgram(tuple(inputs), results, nodes)
     if config.current().debug:
         _inspect(program, config.current().debug)
@@ -106,9 +106,10 @@ def lower_program(
 def _lower_formulas(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], *, schedule: bool,
     assume_in_bounds: bool, chosen: Schedules, made: Callable[[Kernel], None] | None,
+    checks_sizes: bool = False,
 ) -> LoopProgram:  # fmt: skip
     """The kernels of a program without control operations."""
-    lowering = Lowering(tuple(inputs), tuple(outputs), chosen)
+    lowering = Lowering(tuple(inputs), tuple(outputs), chosen, checks_sizes)
     if schedule:
         results = run_passes(RESULT_PASSES, lowering, lowering.wanted, _RESULTS)
         lowering = replace(lowering, wanted=tuple(results))

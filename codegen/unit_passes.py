@@ -36,7 +36,7 @@ JOIN_SCATTERS: Final[UnitPass] = Pass(
 )
 CHECK_INDICES: Final[UnitPass] = Pass(
     "check_indices",
-    _unless_same(lambda lowering, units: with_checks(units)),
+    _unless_same(lambda lowering, units: with_checks(units, lowering.checks_sizes)),
     "before units lose their own loops: those with checks keep them",
     required=True,
 )

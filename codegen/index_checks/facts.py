@@ -173,13 +173,14 @@ class Elements:
         return all(map(_covers_range, self.box, other.box, self.shape))
 
 
-def facts_of(op: Op, into: Tensor | None = None) -> Iterator[Fact]:
+def facts_of(op: Op, into: Tensor | None = None, sizes: bool = False) -> Iterator[Fact]:
     """What the indices of an operation have to be that data may put outside, in order.
 
     Args:
         into: the tensor that a scatter writes in the place of its own.
+        sizes: whether sizes are not checked before.
     """
-    dynamic = dynamic_dimensions(op)
+    dynamic = dynamic_dimensions(op, sizes)
     todo = list(_scopes(op))[::-1] if dynamic else []
     while todo:
         roots, axes, outside = todo.pop()

@@ -40,13 +40,14 @@ LANES: Final = 16
 """Indices that a test folds side by side."""
 
 
-def with_checks(units: Sequence[Unit]) -> tuple[Unit, ...]:
-    """The units of a call, each with the kernels that check its indices.
+def with_checks(units: Sequence[Unit], sizes: bool = False) -> tuple[Unit, ...]:
+    """The units of a call, each with the kernels that check its indices; those that sizes may put
+    outside as well, if `sizes`.
 
     What follows from a fact checked before is not checked again; a fact from which one follows
     that is due is checked in its place as soon as what it reads is there.
     """
-    facts = [_unit_facts(u) for u in units]
+    facts = [_unit_facts(u, sizes) for u in units]
     plan = _Plan(units, [f for found in facts for f in found])
     kernels: dict[Fact, Kernel] = {}
     result: list[Unit] = []
@@ -60,9 +61,9 @@ def with_checks(units: Sequence[Unit]) -> tuple[Unit, ...]:
     return tuple(result)
 
 
-def _unit_facts(unit: Unit) -> list[Fact]:
+def _unit_facts(unit: Unit, sizes: bool) -> list[Fact]:
     into = unit.live[0] if len(unit.parts) > 1 else None
-    return [f for op in unit.parts for f in facts_of(op, into)]
+    return [f for op in unit.parts for f in facts_of(op, into, sizes)]
 
 
 class _Plan:

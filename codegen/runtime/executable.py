@@ -34,6 +34,7 @@ from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import BoundsError, InternalError, LimitError
 from tensorad.ir.analysis.sizes import bytes_of, bytes_text, shape_values
 from tensorad.ir.expr import Expr, LocalSize, Size
+from tensorad.ir.order import READ, axes_in, occurs
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.process import Guard
 
@@ -354,19 +355,20 @@ class Executable:
         index, extent = call[block.VALUE], call[block.EXTENT]
         kernel, loops = self._where[step]
         check = checks_of(kernel)[code - 1]
+        values = dict(zip(self.words, frame.sizes, strict=False))
         iterations = [
-            f", in iteration {frame.sizes[self.words.index(loop.counter)]} of the loop at "
-            f"{loop.source}"
-            for loop in loops
+            f", in iteration {values[loop.counter]} of the loop at {loop.source}" for loop in loops
         ]
         t = check.read.tensor
         verb = "written" if check.writes else "read"
+        place = check.read.indices[check.dimension]
+        by_data = occurs(READ, place, *[b for a in axes_in(place) for b in (a.lower, a.upper)])
         raise BoundsError(
             f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
             f"which has extent {extent}.",
             where=f"{check.read} in {check.user}{''.join(iterations[::-1])}",
-            hint="the index comes from the data of this call: correct it, or clamp it in the "
-            "formula with minimum and maximum.",
+            hint=f"the index comes from {'the data' if by_data else 'sizes and counters'} of this "
+            "call: correct it, or clamp it in the formula with minimum and maximum.",
         )
 
 

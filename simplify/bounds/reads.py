@@ -17,7 +17,7 @@ from tensorad.ir.analysis.alike import Form, form_of
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.arrays.indexing import read_at
 from tensorad.ir.arrays.scan_outputs import last_states
-from tensorad.ir.expr import TRUE, Axis, Const, Expr, Read, Size, read
+from tensorad.ir.expr import TRUE, Axis, Const, Expr, LocalSize, Read, Size, read
 from tensorad.ir.order import SIZE, occurs, sizes_in
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs
@@ -100,7 +100,8 @@ def classify_reads(op: Op) -> dict[Read, ReadClass]:
     """How each read (and write of a scatter) of an operation is known to be in range.
 
     "always": at every point of the loops around it, whatever the guards; "guarded": wherever
-    it is evaluated (given `size_conditions`); "dynamic": only a run-time check can tell.
+    it is evaluated (given `size_conditions`); "dynamic": only a run-time check can tell, also
+    where counters of loops around the operation decide.
     """
     known = _classes.get(op)
     if known is not None:
@@ -141,24 +142,34 @@ def is_safe(op: Compute) -> bool:
     return "dynamic" not in classify_reads(op).values() and not size_conditions(op)
 
 
-def dynamic_dimensions(op: Op) -> dict[Read, tuple[int, ...]]:
-    """The dimensions of "dynamic" reads and writes that a call has to check."""
-    if "dynamic" not in classify_reads(op).values():
+def dynamic_dimensions(op: Op, sizes: bool = False) -> dict[Read, tuple[int, ...]]:
+    """The dimensions of "dynamic" reads and writes that a call has to check.
+
+    Args:
+        sizes: those that rest on `size_conditions`, too: of an operation that may not run.
+    """
+    if not sizes and "dynamic" not in classify_reads(op).values():
         return {}
     found: dict[Read, dict[int, None]] = {}
     for site, dimension in _suspected_sites(op):
-        if _class_of(site, dimension) == "dynamic":
+        on_sizes = sizes and _query(site, dimension).verdict().kind == "sizes"
+        if on_sizes or _class_of(site, dimension) == "dynamic":
             found.setdefault(site.read, {})[dimension] = None
     return {r: tuple(sorted(dimensions)) for r, dimensions in found.items()}
 
 
 def _class_of(site: ReadSite, dimension: int) -> ReadClass:
-    kind = _query(site, dimension).verdict().kind
-    if kind in ("out", "data"):
+    verdict = _query(site, dimension).verdict()
+    if verdict.kind in ("out", "data") or _is_of_loops(verdict):
         return "dynamic"
-    if site.guard is TRUE or _holds_unguarded(site, dimension, kind):
+    if site.guard is TRUE or _holds_unguarded(site, dimension, verdict.kind):
         return "always"
     return "guarded"
+
+
+def _is_of_loops(verdict: RangeVerdict) -> bool:
+    """Whether counters of loops decide, which a call cannot check before it runs."""
+    return any(isinstance(s, LocalSize) for s in sizes_in(verdict.requirement))
 
 
 def _holds_unguarded(site: ReadSite, dimension: int, kind: str) -> bool:
@@ -191,7 +202,7 @@ def _size_sites(op: Op) -> list[tuple[ReadSite, int, RangeVerdict]]:
     found: list[tuple[ReadSite, int, RangeVerdict]] = []
     for site, dimension in _suspected_sites(op) if _has_sizes(op) else ():
         verdict = _query(site, dimension).verdict()
-        if verdict.kind == "sizes":
+        if verdict.kind == "sizes" and not _is_of_loops(verdict):
             found.append((site, dimension, verdict))
     if not isinstance(op, (Scatter, Scan)):  # as in classify_reads
         _size_reads[op] = found

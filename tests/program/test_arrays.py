@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import tensorad as ta
 from tensorad import topi
+from tensorad.errors import BoundsError
+from tensorad.ir.arrays.tracing import tracing
 
 P = np.array([2, 0, -1, 3, 3, 1])
 X = np.random.default_rng(7).normal(size=(6, 4))
@@ -102,3 +105,51 @@ def test_programs_of_parts_are_those_of_numpy(name: str) -> None:
     step = 1e-6
     rise = sum(side * (plain(X + side * step * move) ** 2).sum() for side in (1, -1))
     assert np.isclose((gradient * move).sum(), rise / (2 * step), rtol=1e-7)
+
+
+def refusal(f: Any, *args: Any) -> str:
+    """What is said of places outside, without the numbers that tell counters apart."""
+    with pytest.raises(BoundsError) as caught:
+        f(*args)
+    text = re.sub(r"'\d+", "", str(caught.value))
+    return re.sub(r"test_arrays\.py:\d+", "HERE", text)
+
+
+def test_counters_that_leave_a_tensor_are_found_in_their_iteration() -> None:
+    def ahead(x: Any) -> Any:
+        return ta.for_loop(0, 6, lambda t, s: s + x[t + 1], ZERO)
+
+    def written(x: Any) -> Any:
+        return ta.for_loop(0, 6, lambda t, x: x.at[t + 1].set(1.0), x)
+
+    assert refusal(ta.function(ahead), X) == (
+        "x is read at index 6 of axis 0, which has extent 6.\n"
+        "  in: x[t + 1, 0] in x_row, in iteration 5 of the loop at HERE\n"
+        "  hint: the index comes from sizes and counters of this call: correct it, or clamp it in "
+        "the formula with minimum and maximum."
+    )
+    assert refusal(ta.function(written), X).splitlines()[:2] == [
+        "x_set is written at index 6 of axis 0, which has extent 6.",
+        "  in: x_set[t + 1, 0] in x_set, in iteration 5 of the loop at HERE",
+    ]
+
+
+def test_what_a_branch_guards_is_not_refused() -> None:
+    def guarded(x: Any) -> Any:
+        return ta.for_loop(0, 6, lambda t, s: ta.cond(t < 5, lambda: s + x[t + 1], lambda: s), ZERO)
+
+    assert np.allclose(ta.function(guarded)(X), X[1:].sum(0))
+
+
+def test_sizes_are_checked_where_blocks_read() -> None:
+    n = ta.size("n")
+    x = ta.placeholder((n,), "float64", name="x")
+    with tracing():
+        looped = ta.for_loop(0, 3, lambda t, s: s * s[5], x)
+        chosen = ta.cond(x.sum() > 100.0, lambda: x * x[5], lambda: x)
+    for y, outside in ((looped, 1.0), (chosen, 99.0)):
+        f = ta.build([y], [x])
+        assert np.array_equal(f(np.ones(6)), np.ones(6))
+        text = refusal(f, np.full(3, outside))
+        assert "is read at index 5 of axis 0, which has extent 3." in text
+    assert np.array_equal(ta.build([chosen], [x])(np.ones(3)), np.ones(3))

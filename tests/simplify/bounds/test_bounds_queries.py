@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tensorad import te
-from tensorad.ir.expr import TRUE, Expr, axis, call, floordiv, int_const, size_var
+from tensorad.ir.expr import TRUE, Expr, axis, call, floordiv, int_const, local_size, size_var
 from tensorad.ir.tensor import Compute
 from tensorad.simplify.bounds.in_range import Query
 from tensorad.simplify.bounds.pointwise import NotEnumerable, first_point, value_at
 from tensorad.simplify.bounds.read_sites import read_sites
+from tensorad.simplify.bounds.reads import classify_reads, dynamic_dimensions, size_conditions
 
 P, Q, N = axis("p", 0, 6), axis("q", 0, 5), size_var("n")
 DATA = te.placeholder((6,), "int64", name="D")
@@ -71,3 +72,16 @@ def test_each_read_stands_in_its_loops_under_its_guards() -> None:
     assert value_at(inner.guard, at)
     assert not value_at(inner.guard, dict(zip(inner.axes, (2, 1), strict=True)))
     assert not value_at(inner.guard, dict(zip(inner.axes, (4, 5), strict=True)))
+
+
+def test_a_call_checks_what_counters_decide_and_what_blocks_leave_to_sizes() -> None:
+    t, six = local_size("t", int_const(6)), te.placeholder((6,), name="X")
+    ahead = te.compute((2,), lambda i: six[t + i], name="ahead").op
+    (there,) = classify_reads(ahead)
+    assert classify_reads(ahead) == {there: "dynamic"} and size_conditions(ahead) == ()
+    assert dynamic_dimensions(ahead) == {there: (0,)}
+    within = te.compute((2,), lambda i: six[5 - t] * i, name="within").op
+    assert set(classify_reads(within).values()) == {"always"}
+    long = te.compute((4,), lambda i: te.placeholder((N,), name="L")[i], name="long").op
+    assert dynamic_dimensions(long) == {} and len(size_conditions(long)) == 1
+    assert list(dynamic_dimensions(long, sizes=True).values()) == [(0,)]
