@@ -61,6 +61,10 @@ class CountError(UserError, ValueError):
     """How often loops run cannot be told before they run."""
 
 
+class ProgramTextError(UserError, ValueError):
+    """The text of a program cannot be read."""
+
+
 class LimitError(UserError, RuntimeError):
     """A named limit would be exceeded."""
 

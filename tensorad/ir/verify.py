@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tensorad.errors import InternalError
+from tensorad.ir.analysis.blocks import ops_between, own_sizes
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import (
@@ -23,6 +25,7 @@ from tensorad.ir.expr import (
     Cast,
     Const,
     Expr,
+    LocalSize,
     Param,
     Read,
     Reduce,
@@ -30,33 +33,87 @@ from tensorad.ir.expr import (
     Size,
 )
 from tensorad.ir.tensor import (
+    Branch,
     Compute,
     Constant,
+    Control,
+    FunctionCall,
+    Loop,
     Op,
     Placeholder,
+    Saved,
     Scan,
     Scatter,
     Tensor,
+    dim_expr,
     n_outputs,
     outputs,
 )
 from tensorad.ir.text.printer import format_expr, format_tensor, same_fold
-from tensorad.ir.visit import free_leaves, op_expressions, postorder, topological_ops
+from tensorad.ir.visit import free_leaves, op_expressions, postorder
 
 _TWO_OPERANDS = dict.fromkeys((*ARITHMETIC, *COMPARISONS, "and", "or"))
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Tensors behind which operations stand, in a block or outside of all.
+
+    Attributes:
+        params: what the block is given; None outside.
+        counters: of the loops around.
+    """
+
+    results: tuple[Tensor, ...]
+    params: tuple[Tensor, ...] | None
+    counters: tuple[LocalSize, ...]
+
+
 def verify(tensors: Iterable[Tensor]) -> None:
-    """Check every operation the tensors depend on.
+    """Check every operation the tensors depend on, also those inside of blocks.
 
     Raises:
         InternalError: some node breaks a rule; the text has the rule and the printed IR.
     """
-    for op in topological_ops(tensors):
-        try:
-            _verify_op(op)
-        except _Broken as broken:
-            raise InternalError(f"{broken}\n{format_tensor(outputs(op)[0])}") from None
+    pending = [_Place(tuple(tensors), None, ())]
+    seen: dict[tuple[Op, tuple[int, ...]], None] = {}
+    while pending:
+        place = pending.pop()
+        around = tuple(map(id, place.counters))
+        ops = ops_between(place.results, dict.fromkeys(place.params or ()))
+        inside = dict.fromkeys(ops)
+        for op in ops:
+            try:
+                _verify_place(op, place, inside)
+                if (op, around) not in seen:
+                    seen[op, around] = None
+                    _verify_op(op)
+                    pending.extend(_places_in(op, place.counters))
+            except _Broken as broken:
+                raise InternalError(f"{broken}\n{format_tensor(outputs(op)[0])}") from None
+
+
+def _places_in(op: Op, counters: tuple[LocalSize, ...]) -> list[_Place]:
+    """The blocks of an operation; where a `Saved` comes from."""
+    if isinstance(op, Saved):
+        around = (*counters, op.control.counter) if isinstance(op.control, Loop) else counters
+        return [_Place((op.inner,), op.control.blocks[op.block].params, around)]
+    if not isinstance(op, Control):
+        return []
+    around = (*counters, op.counter) if isinstance(op, Loop) else counters
+    return [_Place(b.results, b.params, around) for b in op.blocks]
+
+
+def _verify_place(op: Op, place: _Place, inside: Mapping[Op, None]) -> None:
+    """Blocks read params, constants, and sizes of the loops around them."""
+    if isinstance(op, Placeholder):
+        _require(place.params is None, f"{op.name} is read in a block that is not given it")
+    if isinstance(op, Saved):
+        _require(op.control in inside, f"{op.name} is read where {op.control.name} does not run")
+    for size in own_sizes(op):
+        if isinstance(size, LocalSize) and size.extent is not None:
+            known = any(size is c for c in place.counters)
+            _require(known, f"counter {size.label} is read outside of its loop")
 
 
 def verify_expr(e: Expr, scope: Iterable[Expr] = ()) -> None:
@@ -98,6 +155,73 @@ def _verify_op(op: Op) -> None:
             _verify_scatter(op)
         case Scan():
             _verify_scan(op)
+        case Control():
+            _verify_control(op)
+        case Saved():
+            own = isinstance(op.control, Loop) and op.block != 0
+            _require(not own, "what is saved of a loop is no part of its first block")
+
+
+def _verify_control(op: Control) -> None:
+    match op:
+        case FunctionCall():
+            _require(len(op.blocks) == 1, "a call has one block")
+            _verify_given(op.blocks[0].params, op.operands)
+        case Branch():
+            index, *operands = op.operands
+            _require(not index.shape and not index.dtype.is_float, "a branch is chosen by an array")
+            for block in op.blocks:
+                _verify_given(block.params, operands)
+                _verify_given(block.results, op.blocks[0].results)
+        case Loop():
+            _verify_loop(op)
+        case _:
+            raise _Broken(f"unknown operation {type(op).__name__}")
+    _require(len(op.names) > 0, "an operation with blocks has no output")
+    _require(len(op.names) == len(op.results), "names do not fit the results of the blocks")
+    for block in op.blocks:
+        distinct = len(dict.fromkeys(block.params)) == len(block.params)
+        _require(distinct, "a block is given a tensor twice")
+
+
+def _verify_loop(op: Loop) -> None:
+    body, *tests = op.blocks
+    last = op.carries + op.scanned
+    _require(op.carries > 0, "a loop has no carry")
+    _require(len(tests) < 2, "a loop has more than a body and a test")
+    _verify_given(body.results, body.params[: op.carries])
+    _require(len(body.params) == len(op.operands), "operands do not fit the params of a block")
+    fixed = (*op.operands[: op.carries], *op.operands[last:])
+    kept = (*body.params[: op.carries], *body.params[last:])
+    _verify_given(kept, fixed)
+    for part, t in zip(body.params[op.carries : last], op.operands[op.carries : last], strict=True):
+        rows = t.ndim > 0 and dim_expr(t.shape[0]) is op.trips
+        _require(rows, f"{t.name} has not a part for each iteration")
+        _require(
+            part.dtype is t.dtype and _same_shape(part, t.shape[1:]), f"{part.name} is no part"
+        )
+    for test in tests:
+        _verify_given(test.params, fixed)
+        (ends,) = test.results if len(test.results) == 1 else (None,)
+        is_bool = ends is not None and ends.dtype is BOOL and not ends.shape
+        _require(is_bool, "a test has not one bool as result")
+        _require(
+            op.count is None and not op.reverse, "a loop with a test has a count or a direction"
+        )
+    if op.count is not None:
+        whole = not op.count.shape and op.count.dtype.is_integer
+        _require(whole, "the number of iterations is no integer")
+    own = isinstance(op.trips, LocalSize) and op.trips.extent is None
+    counted = bool(tests) or op.count is not None
+    _require(own or not counted, "trips that only the run tells are no size of the loop's own")
+    _require(op.counter.extent is op.trips, "a counter is not below the number of iterations")
+
+
+def _verify_given(params: Sequence[Tensor], operands: Sequence[Tensor]) -> None:
+    _require(len(params) == len(operands), "operands do not fit the params of a block")
+    for p, t in zip(params, operands, strict=True):
+        fits = p.dtype is t.dtype and _same_shape(p, t.shape)
+        _require(fits, f"{p.name} has another shape or dtype than {t.name}")
 
 
 def _is_size_arithmetic(e: Expr) -> bool:

@@ -219,8 +219,8 @@ ROWS: dict[str, dict[str, set[str]]] = {
         ".": {*_LOW, "elementary"},
         "analysis": {*_LOW, "elementary", "."},
         "arrays": {*_LOW, "elementary", ".", "analysis"},
-        "text": {*_LOW, "elementary", ".", "arrays"},
-        "verify.py": {*_LOW, "elementary", ".", "text"},
+        "text": {*_LOW, "elementary", ".", "analysis", "arrays"},
+        "verify.py": {*_LOW, "elementary", ".", "analysis", "text"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text", "verify.py"},
     },
     "tensorad/topi": {

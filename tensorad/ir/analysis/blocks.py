@@ -103,21 +103,25 @@ def op_sizes(op: Op) -> dict[Size, None]:
         if at in seen:
             continue
         seen[at] = None
-        roots = [*op_expressions(o), *_bounds(o)]
         if isinstance(o, (Control, Saved)):
             control = o if isinstance(o, Control) else o.control
-            inside = own
-            if isinstance(control, Loop):
-                roots.append(control.trips)
-                inside = own | {control.counter}
+            inside = own | {control.counter} if isinstance(control, Loop) else own
             stack += [(inner, inside) for b in control.blocks for inner in block_ops(b)]
         if isinstance(o, Saved):
             params = dict.fromkeys(o.control.blocks[o.block].params)
             stack += [(inner, inside) for inner in ops_between([o.inner], params)]
-        if not isinstance(o, Control):
-            roots += map(dim_expr, o.shape)
-        found.update(dict.fromkeys([s for s in sizes_in(*roots) if s not in own]))
+        found.update(dict.fromkeys([s for s in own_sizes(o) if s not in own]))
     return found
+
+
+def own_sizes(op: Op) -> dict[Size, None]:
+    """The symbolic sizes in an operation's formulas and in its shape, blocks apart."""
+    roots = [*op_expressions(op), *_bounds(op)]
+    if isinstance(op, Loop):
+        roots.append(op.trips)
+    elif not isinstance(op, Control):
+        roots += map(dim_expr, op.shape)
+    return dict.fromkeys(sizes_in(*roots))
 
 
 def _bounds(op: Op) -> list[Expr]:

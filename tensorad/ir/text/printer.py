@@ -143,7 +143,7 @@ class ExprWriter:
                 self.names.counts.setdefault(e.name, 1)
         self.declare(axes)
         self.declare([leaf for e in order for leaf in (e.axes if isinstance(e, Reduce) else (e,))])
-        worth = _shared_parts(roots, order)
+        worth = shared_parts(roots, order)
         lines = self._definitions(order)
         for e in worth:
             text = self.text(e)
@@ -278,7 +278,7 @@ def _minus_one(upper: Expr) -> Expr:
     return done[upper]
 
 
-def _shared_parts(roots: Sequence[Expr], order: Sequence[Expr]) -> list[Expr]:
+def shared_parts(roots: Sequence[Expr], order: Sequence[Expr]) -> list[Expr]:
     """Nodes to print once, in post-order; none unless the tree is much larger than the DAG."""
     size: dict[Expr, int] = {}
     uses: dict[Expr, int] = {}

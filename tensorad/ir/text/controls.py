@@ -1,0 +1,262 @@
+"""Calls, branches and loops in the text of programs, and the statements of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tensorad.ir.expr import Size
+from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
+from tensorad.ir.text.blocks import Known, leaf_names, placeholder_tree, type_of
+from tensorad.ir.text.operations import Operations, Target
+from tensorad.ir.text.program import (
+    Bind,
+    Binding,
+    Field,
+    Operand,
+    Run,
+    Scope,
+    Tree,
+    forest_leaves,
+)
+from tensorad.ir.text.tokens import Token
+from tensorad.ir.text.trampoline import Steps
+from tensorad.ir.text.values import Value
+
+Given = tuple[Operand, Tree]
+"""What a block gets, and the value outside."""
+Ends = tuple[Scope, list[Value], dict[str, Tensor]]
+"""A block's record, what it results in, and what is seen of it from outside."""
+
+
+class Controls(Operations):
+    """Reads blocks."""
+
+    def statements(self) -> Steps[None]:
+        """All lines of a block up to the one that ends it."""
+        while self.next.kind not in ("dedent", "end") and self.next.text not in (
+            "yield", "return",
+        ):  # fmt: skip
+            yield self.statement()
+
+    def statement(self) -> Steps[None]:
+        """names = what they mean."""
+        targets: list[Target] = []
+        while True:
+            token = self.expect_kind("name", "a statement")
+            if token.text in self.known.values or token.text in [t.name for t in targets]:
+                self.refuse(f"{token.text} is defined twice.", token, hint="give it another name.")
+            targets.append(Target(token, self.skip_type() if self.accept(":") else None))
+            if not self.accept(","):
+                break
+        self.expect("=")
+        if self.accept("branch"):
+            yield self.branch(targets)
+        elif self.accept("loop"):
+            yield self.loop(targets)
+        elif self.accept("call"):
+            yield self.call_of(targets)
+            self.end_of_line()
+        elif self.is_value(targets):
+            yield self.bind(targets[0])
+            self.end_of_line()
+        else:
+            yield self.define(targets)
+            self.end_of_line()
+
+    def end_of_line(self) -> None:
+        """Go on to the next line."""
+        self.expect_kind("line", "the end of the line")
+
+    def is_value(self, targets: Sequence[Target]) -> bool:
+        """Whether a value follows: a tuple, a field, another name, a call; no formula."""
+        if len(targets) > 1:
+            return False
+        if targets[0].type is None:
+            return not (self.sees("scatter") or self.sees("scan") or self.sees("constant"))
+        if self.tokens[targets[0].type].text == "(":
+            return True
+        known = self.known.find(self.next.text) if self.next.kind == "name" else None
+        has_axes = isinstance(known, tuple) or (isinstance(known, Tensor) and known.ndim > 0)
+        return has_axes and self.ahead(1).kind == "line"
+
+    def bind(self, target: Target) -> Steps[None]:
+        """A tuple, a field, or another name for a value."""
+        here = len(self.known.bindings)
+        token = self.next
+        is_call = token.kind == "name" and self.ahead(1).text == "("
+        if is_call and token.text not in self.program:
+            self.refuse(
+                f"undefined function {token.text}.", token,
+                hint="functions are defined above those that call them; a formula needs a type, "
+                f"{target.name} : float32[...] = ...",
+            )  # fmt: skip
+        if is_call:
+            yield self.call_of([target])
+            return
+        names, tree = yield self.value()
+        if target.type is not None:
+            wanted = yield self.type_at(target.type)
+            self.agree(wanted, tree, target.name, target.token)
+        bindings = self.known.bindings
+        last = bindings[-1] if len(bindings) > here else None
+        if isinstance(last, Field) and last.name == names:
+            self.rename(bindings, last, target.name)
+        else:
+            bindings.append(Bind(target.name, names, tree))
+        self.known.add(target.name, tree)
+
+    def rename(self, bindings: list[Binding], last: Field, name: str) -> None:
+        """Call the field that was bound last by the name that the text gives it."""
+        bindings[-1] = replace(last, name=name)
+        del self.known.values[last.name]
+        if isinstance(last.tree, Tensor) and self.known.names.get(last.tree) == last.name:
+            self.known.names[last.tree] = name
+
+    def nested_call(self) -> Steps[Value]:
+        """A call inside of a value: a binding of its own."""
+        self.accept("call")
+        token = self.next
+        name = self.fresh.unique(token.text)
+        yield self.call_of([Target(token._replace(text=name), None)])
+        return name, self.known.values[name]
+
+    def call_of(self, targets: Sequence[Target]) -> Steps[None]:
+        """f(x, y) save h."""
+        token = self.expect_kind("name", "the name of a function")
+        if token.text not in self.program:
+            self.refuse(
+                f"undefined function {token.text}.", token,
+                hint="functions are defined above those that call them.",
+            )  # fmt: skip
+        f = self.program[token.text]
+        self.expect("(")
+        given = yield self.values(")")
+        if len(given) != len(f.params):
+            self.refuse(f"{f.name} takes {len(f.params)} values, got {len(given)}.", token)
+        for (_, tree), (name, param) in zip(given, f.params, strict=True):
+            self.agree(type_of(param), tree, f"parameter {name} of {f.name}", token)
+        params = forest_leaves([tree for _, tree in f.params])
+        results = forest_leaves([f.results])
+        several = isinstance(f.results, tuple) and len(targets) > 1
+        saves = self.saves(f.tensors)
+        ends = f.results if several and isinstance(f.results, tuple) else (f.results,)
+        names, trees = self.outputs_of(targets, ends, token, len(saves))
+        op = FunctionCall(
+            names, forest_leaves([tree for _, tree in given]), (Block(params, results),),
+            source=self.source(token), function=f.name,
+        )  # fmt: skip
+        operands = [Operand(None, n, t) for n, t in given]
+        yield self.finish(targets, trees, op, operands, [saves], [], None, f.name)
+
+    def saves(self, values: Mapping[str, Tree]) -> dict[str, Tensor]:
+        """save h, g: tensors of a block that are seen from outside."""
+        found: dict[str, Tensor] = {}
+        if not self.accept("save"):
+            return found
+        while True:
+            token = self.expect_kind("name", "a name of the block")
+            tree = values.get(token.text)
+            if not isinstance(tree, Tensor):
+                self.refuse(f"{token.text} is no tensor of the block.", token)
+            found[token.text] = tree
+            if not self.accept(","):
+                return found
+
+    def outputs_of(
+        self, targets: Sequence[Target], ends: Sequence[Tree], token: Token, saves: int
+    ) -> tuple[tuple[str, ...], list[Tree]]:
+        """Names of an operation's outputs, and the values under the names of a statement."""
+        n = len(targets) - saves
+        if n != len(ends) and n != 1:
+            self.refuse(
+                f"there are {len(targets)} names for {len(ends)} results and {saves} saved.",
+                token,
+            )
+        trees: list[Tree] = list(ends) if n == len(ends) else [tuple(ends)]
+        pairs = zip(targets, trees, strict=False)
+        return tuple([name for t, tree in pairs for name in leaf_names(t.name, tree)]), trees
+
+    def finish(
+        self, targets: Sequence[Target], inside: Sequence[Tree], op: Control,
+        operands: Sequence[Operand], saves: Sequence[Mapping[str, Tensor]],
+        scopes: Sequence[Scope], index: str | None, function: str | None = None,
+    ) -> Steps[None]:  # fmt: skip
+        """Bind the outputs of an operation, and what is saved of its inside."""
+        made = iter(outputs(op))
+        trees: list[Tree] = [like(tree, made) for tree in inside]
+        for n, some in enumerate(saves):
+            trees += [saved(op, t, n) for t in some.values()]
+        for target, tree in zip(targets, trees, strict=True):
+            if target.type is not None:
+                wanted = yield self.type_at(target.type)
+                self.agree(wanted, tree, target.name, target.token)
+        for target, tree in zip(targets, trees, strict=True):
+            self.known.add(target.name, tree)
+        names = tuple([t.name for t in targets])
+        kept = tuple([tuple(some) for some in saves])
+        run = Run(names, tuple(trees), op, tuple(operands), kept, tuple(scopes), index, function)
+        self.known.bindings.append(run)
+
+    def operands(self, named: bool) -> Steps[list[Given]]:
+        """(s = zero, w): what a block gets; without `named`, also values under their own names."""
+        found: list[Given] = []
+        self.expect("(")
+        while not self.accept(")"):
+            if found:
+                self.expect(",")
+            token = self.next
+            name = None
+            if self.ahead(1).text == "=" or named:
+                name = self.name("the name inside of the block")
+                self.expect("=")
+            value, tree = yield self.value()
+            if name is None and not isinstance(value, str):
+                self.refuse("a tuple needs a name inside of the block.", token)
+            params = tree if name is None else placeholder_tree(name, type_of(tree))
+            found.append((Operand(name, value, params), tree))
+        return found
+
+    def block(self, operands: Sequence[Operand], sizes: Mapping[str, Size]) -> Steps[Ends]:
+        """The lines of a block, indented."""
+        self.expect_kind("line", "the end of the line")
+        self.expect_kind("indent", "an indented block")
+        outer, self.known = self.known, Known(self.known, sizes=dict(sizes))
+        for o in operands:
+            name = o.value if o.name is None else o.name
+            self.known.add(name if isinstance(name, str) else "", o.params)
+        yield self.statements()
+        self.expect("yield")
+        results: list[Value] = []
+        while True:
+            value = yield self.value()
+            results.append(value)
+            if not self.accept(","):
+                break
+        self.end_of_line()
+        saves = self.saves(self.known.values)
+        if saves:
+            self.end_of_line()
+        self.expect_kind("dedent", "the end of the block")
+        scope = self.known.scope([n for n, _ in results])
+        self.known = outer
+        return scope, results, saves
+
+    def branch(self, targets: Sequence[Target]) -> Steps[None]:
+        """A branch, whose word has been read.
+
+        Abstract: a file above reads blocks of each kind.
+        """
+        raise NotImplementedError
+
+    def loop(self, targets: Sequence[Target]) -> Steps[None]:
+        """A loop, whose word has been read.
+
+        Abstract: as `branch`.
+        """
+        raise NotImplementedError
+
+
+def like(tree: Tree, made: Iterator[Tensor]) -> Tree:
+    """The structure of a value with other tensors."""
+    return next(made) if isinstance(tree, Tensor) else tuple([like(t, made) for t in tree])

@@ -1,0 +1,309 @@
+"""The functions of a program as records, from the tensors that they return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tensorad.errors import InternalError
+from tensorad.ir.analysis.blocks import op_sizes, ops_between
+from tensorad.ir.expr import Expr, LocalSize, Size
+from tensorad.ir.tensor import (
+    Branch,
+    Constant,
+    Control,
+    FunctionCall,
+    Loop,
+    Op,
+    Placeholder,
+    Saved,
+    Scan,
+    Tensor,
+    outputs,
+    saved,
+)
+from tensorad.ir.text.names import Names
+from tensorad.ir.text.program import (
+    Binding,
+    Define,
+    Field,
+    NameTree,
+    Operand,
+    Program,
+    ProgramFunction,
+    Run,
+    Scope,
+    Tree,
+    forest_leaves,
+    tree_leaves,
+)
+from tensorad.ir.text.trampoline import Steps, run
+from tensorad.ir.visit import op_inputs, placeholders
+
+Signature = tuple[str, tuple[Tensor, ...], tuple[Tensor, ...]]
+"""A function that is called: its name, its parameters, its results."""
+
+
+def program_of(
+    results: Tree,
+    params: Sequence[tuple[str, Tree]] | None = None,
+    name: str = "main",
+) -> Program:
+    """A function that returns `results`, after all functions that it calls.
+
+    Args:
+        params: names and placeholders; all placeholders behind the results, under their own
+            names, unless given.
+    """
+    roots = tree_leaves(results)
+    if params is None:
+        params = [(t.name, t) for t in placeholders(roots)]
+    lister = _Lister(_saves_behind(roots, forest_leaves([t for _, t in params])))
+    run(lister.function(name, params, results))
+    return Program(tuple(lister.functions.values()), lister.constants)
+
+
+@dataclass(frozen=True)
+class _Saves:
+    """What is seen of the insides of blocks: by operation and block, and by function."""
+
+    of: dict[tuple[Control, int], dict[Tensor, None]]
+    of_function: dict[Signature, dict[Tensor, None]]
+
+    def inside(self, op: Control, n: int) -> tuple[Tensor, ...]:
+        """What is seen from outside, of one block of an operation."""
+        return tuple(self.of.get((op, n), ()))
+
+
+def _saves_behind(roots: Sequence[Tensor], given: Iterable[Tensor]) -> _Saves:
+    """All `Saved` of a program, in its blocks, too."""
+    found = _Saves({}, {})
+    seen: dict[Op, None] = {}
+    pending: list[tuple[Sequence[Tensor], Iterable[Tensor]]] = [(roots, given)]
+    while pending:
+        wanted, params = pending.pop()
+        for op in ops_between(wanted, dict.fromkeys(params)):
+            if op in seen:
+                continue
+            seen[op] = None
+            if isinstance(op, Saved):
+                block = op.control.blocks[op.block]
+                found.of.setdefault((op.control, op.block), {})[op.inner] = None
+                if isinstance(op.control, FunctionCall):
+                    own = found.of_function.setdefault(_signature(op.control), {})
+                    own[op.inner] = None
+                pending.append(((op.inner,), block.params))
+            elif isinstance(op, Control):
+                pending.extend([(b.results, b.params) for b in op.blocks])
+    return found
+
+
+def _signature(op: FunctionCall) -> Signature:
+    return op.function, op.blocks[0].params, op.blocks[0].results
+
+
+@dataclass
+class _Function:
+    """What the blocks of one function have in common."""
+
+    names: Names
+    sizes: dict[Size, str] = field(default_factory=dict)
+
+    def local(self, size: Expr) -> None:
+        """Give a loop's own size a name."""
+        if isinstance(size, LocalSize) and size not in self.sizes:
+            self.sizes[size] = self.names.unique(size.label)
+
+
+class _Lister:
+    """Lists functions.
+
+    Attributes:
+        functions: by signature, each after those that it calls.
+        constants: all, by name.
+    """
+
+    def __init__(self, saves: _Saves) -> None:
+        self.saves = saves
+        self.functions: dict[Signature, ProgramFunction] = {}
+        self.function_names = Names()
+        self.constants: dict[str, Tensor] = {}
+        self.constant_names: dict[Tensor, str] = {}
+        self.global_names = Names()
+
+    def function(
+        self, name: str, params: Sequence[tuple[str, Tree]], results: Tree,
+        extra: Sequence[Tensor] = (), signature: Signature | None = None,
+    ) -> Steps[None]:  # fmt: skip
+        """List a function of these results and of what is seen of its inside."""
+        own = _Function(Names())
+        given = forest_leaves([t for _, t in params])
+        roots = tree_leaves(results)
+        for op in (*ops_between((*roots, *extra), dict.fromkeys(given)), *[t.op for t in given]):
+            for size in op_sizes(op):
+                if not isinstance(size, LocalSize):
+                    own.sizes[size] = size.name
+                    own.names.counts.setdefault(size.name, 1)
+        fields: list[Binding] = []
+        names: dict[Tensor, str] = {}
+        called = [(own.names.unique(n), tree) for n, tree in params]
+        for n, tree in called:
+            _name_fields(n, tree, own.names, names, fields)
+        scope = yield self.scope(own, names, roots, extra, fields)
+        scope = Scope(scope.bindings, (_shaped(results, iter(scope.results)),), scope.names)
+        key = signature or (name, given, tuple(roots))
+        unique = self.function_names.unique(name)
+        self.functions[key] = ProgramFunction(unique, tuple(called), results, scope, own.sizes)
+
+    def scope(
+        self, own: _Function, names: dict[Tensor, str], results: Sequence[Tensor],
+        extra: Sequence[Tensor], bindings: Sequence[Binding] = (),
+    ) -> Steps[Scope]:  # fmt: skip
+        """The bindings behind some tensors; `names` has those that are given."""
+        listed = list(bindings)
+        ops = ops_between((*results, *extra), names)
+        used = dict.fromkeys([*results, *extra, *[t for op in ops for t in op_inputs(op)]])
+        for op in ops:
+            match op:
+                case Constant():
+                    self.constant(outputs(op)[0])
+                case Saved():
+                    pass
+                case Control():
+                    binding = yield self.control(own, names, op)
+                    listed.append(binding)
+                case Placeholder():
+                    raise InternalError(f"placeholder {op.name} is not given to the block")
+                case _:
+                    is_scan = isinstance(op, Scan)
+                    tensors = tuple([t for t in outputs(op) if t in used or not is_scan])
+                    called = _named(tensors, own.names, names)
+                    listed.append(Define(called, tensors))
+        ends = tuple([self.name(t, names) for t in results])
+        return Scope(tuple(listed), ends, names)
+
+    def name(self, t: Tensor, names: Mapping[Tensor, str]) -> str:
+        """What a tensor in reach is called."""
+        return self.constant(t) if t.is_constant and t not in names else names[t]
+
+    def constant(self, t: Tensor) -> str:
+        """The name of a constant."""
+        if t not in self.constant_names:
+            self.constant_names[t] = name = self.global_names.unique(t.name)
+            self.constants[name] = t
+        return self.constant_names[t]
+
+    def control(self, own: _Function, names: dict[Tensor, str], op: Control) -> Steps[Binding]:
+        """A call, a branch or a loop, and what is seen of its inside."""
+        saves = [self.saves.inside(op, n) for n in range(len(op.blocks))]
+        tensors = (*outputs(op), *[saved(op, t, n) for n, some in enumerate(saves) for t in some])
+        called = _named(tensors, own.names, names)
+        if isinstance(op, FunctionCall):
+            callee = yield self.callee(op)
+            given = [self.name(t, names) for t in op.operands]
+            inside = [Operand(None, n, t) for n, t in zip(given, op.operands, strict=True)]
+            seen = tuple([self.name(t, callee.scope.names) for t in saves[0]])
+            return Run(called, tensors, op, tuple(inside), (seen,), (), None, callee.name)
+        first = op.operands[0] if isinstance(op, Branch) else None
+        if isinstance(op, Loop):
+            own.local(op.trips)
+            own.local(op.counter)
+            first = op.count
+        inside = self.operands(own, names, op)
+        scopes = []
+        for n, block in enumerate(op.blocks):
+            is_test = isinstance(op, Loop) and n == 1
+            own_operands = test_operands(op, inside) if is_test else inside
+            pairs = zip(block.params, own_operands, strict=True)
+            at = {p: name_tree_root(o) for p, o in pairs}
+            scope = yield self.scope(own, at, block.results, saves[n])
+            scopes.append(scope)
+        seen_by = [
+            tuple([self.name(t, s.names) for t in some])
+            for some, s in zip(saves, scopes, strict=True)
+        ]
+        index = None if first is None else self.name(first, names)
+        return Run(called, tensors, op, tuple(inside), tuple(seen_by), tuple(scopes), index)
+
+    def operands(self, own: _Function, names: dict[Tensor, str], op: Control) -> list[Operand]:
+        """What blocks of a branch or loop are given; captured values keep their names."""
+        given = op.operands[1:] if isinstance(op, Branch) else op.operands
+        moving = op.carries + op.scanned if isinstance(op, Loop) else 0
+        found = []
+        for n, (t, p) in enumerate(zip(given, op.blocks[0].params, strict=True)):
+            captured = n >= moving and p is t
+            name = None if captured else own.names.unique(p.name)
+            found.append(Operand(name, self.name(t, names), p))
+        return found
+
+    def callee(self, op: FunctionCall) -> Steps[ProgramFunction]:
+        """The function that is called."""
+        key = _signature(op)
+        if key not in self.functions:
+            params = [(t.name, t) for t in op.blocks[0].params]
+            extra = tuple(self.saves.of_function.get(key, ()))
+            results: Tree = op.results if len(op.results) > 1 else op.results[0]
+            yield self.function(op.function, params, results, extra, key)
+        return self.functions[key]
+
+
+def test_operands(op: Control, operands: Sequence[Operand]) -> list[Operand]:
+    """Those that a loop's test is given: all but scanned ones."""
+    if not isinstance(op, Loop):
+        raise InternalError(f"{type(op).__name__} has no test")
+    found, at = [], 0
+    for o in operands:
+        if not op.carries <= at < op.carries + op.scanned:
+            found.append(o)
+        at += len(tree_leaves(o.params))
+    return found
+
+
+def name_tree_root(o: Operand) -> str:
+    """What a block calls an operand that is a tensor."""
+    name = o.value if o.name is None else o.name
+    if not isinstance(name, str):
+        raise InternalError("an operand that is a tuple has no one name")
+    return name
+
+
+def _named(tensors: Sequence[Tensor], names: Names, known: dict[Tensor, str]) -> tuple[str, ...]:
+    """New names for tensors."""
+    for t in tensors:
+        known[t] = names.unique(t.name)
+    return tuple([known[t] for t in tensors])
+
+
+def _name_fields(
+    name: str, tree: Tree, names: Names, known: dict[Tensor, str], bindings: list[Binding]
+) -> None:
+    """Names for the parts of a tuple, by a binding for each."""
+    stack = [(name, tree)]
+    while stack:
+        whole, part = stack.pop()
+        if isinstance(part, Tensor):
+            known[part] = whole
+            continue
+        fields = [(names.unique(f"{whole}_{n}"), t) for n, t in enumerate(part)]
+        bindings += [Field(f, whole, n, t) for n, (f, t) in enumerate(fields)]
+        stack.extend(reversed(fields))
+
+
+def _shaped(tree: Tree, names: Iterator[NameTree]) -> NameTree:
+    """The tree with names in the place of tensors, from left to right."""
+    stack: list[Tree | None] = [tree]
+    done: list[NameTree] = []
+    counts: list[int] = []
+    while stack:
+        part = stack.pop()
+        if part is None:
+            n = counts.pop()
+            done, inner = done[: len(done) - n], tuple(done[len(done) - n :])
+            done.append(inner)
+        elif isinstance(part, Tensor):
+            done.append(next(names))
+        else:
+            counts.append(len(part))
+            stack.append(None)
+            stack.extend(reversed(part))
+    return done[0]

@@ -1,0 +1,182 @@
+"""Programs as records: functions in A-normal form, every value by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.expr import Size
+from tensorad.ir.hooks import Hook
+from tensorad.ir.tensor import Control, Tensor
+
+Leaf = TypeVar("Leaf")
+Tree = Tensor | tuple["Tree", ...]
+"""A value: a tensor, or a tuple of values."""
+NameTree = str | tuple["NameTree", ...]
+"""A value by the names of its parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Define:
+    """Tensors of one operation on elements, which its formula defines."""
+
+    names: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Bind:
+    """`c = (a, b)`, or `b = a`: a value that is there, under a name of its own."""
+
+    name: str
+    value: NameTree
+    tree: Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """`d = c[1]`: a part of a tuple."""
+
+    name: str
+    of: str
+    index: int
+    tree: Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """What a block gets: `value` from outside, as `params` inside.
+
+    `name` is None where the params are the values themselves, under their own name.
+    """
+
+    name: str | None
+    value: NameTree
+    params: Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """The bindings of a block, and what it results in.
+
+    Attributes:
+        names: of all tensors that formulas of the block read, constants apart.
+    """
+
+    bindings: tuple[Binding, ...]
+    results: tuple[NameTree, ...]
+    names: Mapping[Tensor, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A call, a branch or a loop: names of its outputs, then of what it saves.
+
+    Attributes:
+        given: the name of a branch's index, or of a loop's number of iterations.
+        operands: of a call, all; of a branch, those of its blocks; of a loop, all.
+        saves: names inside of each block.
+        function: the function that is called.
+        scopes: of a branch, one for each block; of a loop, its block and its test.
+    """
+
+    names: tuple[str, ...]
+    trees: tuple[Tree, ...]
+    control: Control
+    operands: tuple[Operand, ...]
+    saves: tuple[tuple[str, ...], ...]
+    scopes: tuple[Scope, ...] = ()
+    given: str | None = None
+    function: str | None = None
+
+
+Binding = Define | Bind | Field | Run
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramFunction:
+    """A function of tensors and of tuples of them.
+
+    Attributes:
+        params: names, and placeholders.
+        results: the tensors that it returns.
+        sizes: symbolic sizes, with their names in the text.
+    """
+
+    name: str
+    params: tuple[tuple[str, Tree], ...]
+    results: Tree
+    scope: Scope
+    sizes: Mapping[Size, str]
+
+    @property
+    def tensors(self) -> dict[str, Tree]:
+        """What the names of the function's own bindings and parameters mean."""
+        found = dict(self.params)
+        for b in self.scope.bindings:
+            match b:
+                case Define():
+                    found.update(zip(b.names, b.tensors, strict=True))
+                case Run():
+                    found.update(zip(b.names, b.trees, strict=True))
+                case _:
+                    found[b.name] = b.tree
+        return found
+
+    def __str__(self) -> str:
+        return format_program.call(Program((self,), {}))
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Functions, each after those that it calls, and the constants that they read, by name."""
+
+    functions: tuple[ProgramFunction, ...]
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> ProgramFunction:
+        for f in self.functions:
+            if f.name == name:
+                return f
+        raise DefinitionError(
+            f"the program has no function {name}.",
+            hint=f"its functions are {', '.join([f.name for f in self.functions])}.",
+        )
+
+    def __str__(self) -> str:
+        return format_program.call(self)
+
+    def _repr_html_(self) -> str:
+        return program_html.call(self)
+
+
+format_program: Hook[[Program], str] = Hook("tensorad.ir.text.statements")
+program_html: Hook[[Program], str] = Hook("tensorad.display.program")
+
+
+def tree_leaves(tree: Leaf | tuple[object, ...]) -> list[Leaf]:
+    """The parts that are no tuples, from left to right."""
+    found: list[Leaf] = []
+    stack: list[object] = [tree]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, tuple):
+            stack.extend(reversed(part))
+        else:
+            found.append(part)  # type: ignore[arg-type]  # trees are tuples or leaves
+    return found
+
+
+def forest_leaves(trees: Sequence[Tree]) -> tuple[Tensor, ...]:
+    """The tensors of several values."""
+    return tuple(tree_leaves(tuple(trees)))
+
+
+def format_type(tree: Tree, extents: Callable[[Tensor], str]) -> str:
+    """float32[5, n], or (float32[5, n], bool[]) of a tuple; `extents` writes those of a tensor."""
+    if isinstance(tree, Tensor):
+        return f"{tree.dtype}[{extents(tree)}]"
+    parts = [format_type(t, extents) for t in tree]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
