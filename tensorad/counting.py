@@ -9,7 +9,7 @@ from typing import Final
 from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Stmt, Store, Visit
 from tensorad.codegen.lower import needed_units
 from tensorad.codegen.plain_loops import lower_unit
-from tensorad.errors import InternalError
+from tensorad.errors import CountError, InternalError
 from tensorad.ir.analysis.points import count_alternatives, depends_on_data, possible
 from tensorad.ir.analysis.symbolic_points import Count, count_nest, sizes_of
 from tensorad.ir.arrays.arguments import check_sizes, check_tensors
@@ -22,8 +22,8 @@ from tensorad.ir.expr import (
     logical_not,
     size_var,
 )
-from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import needs, placeholders, postorder
+from tensorad.ir.tensor import Control, Tensor
+from tensorad.ir.visit import needs, placeholders, postorder, topological_ops
 
 _INDEX_PRODUCTS: Final = frozenset(("mul", "floordiv", "mod"))
 """Operations counted as multiplications."""
@@ -56,10 +56,17 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
         sizes: values for symbolic sizes; without them the counts are polynomials.
     Raises:
         UserError: a count is no polynomial of the sizes that have no value.
-        CountError: the bounds of a loop depend on data.
+        CountError: the bounds of a loop depend on data, or an operation runs blocks of others.
         DefinitionError: something is no tensor, or a value no integer >= 0.
     """
     roots = check_tensors(tensors, "work")
+    for op in topological_ops(roots):
+        if isinstance(op, Control):
+            raise CountError(
+                f"the work of {op.name} is not counted: it runs blocks of operations.",
+                where=f"{', '.join(op.names)}, made at {op.source}",
+                hint="count tensors that no call, branch or loop of a program is behind.",
+            )
     counter = _Counter({size_var(name): n for name, n in check_sizes(sizes).items()})
     for unit in needed_units(roots, placeholders(roots)):
         counter.block(lower_unit(unit).body)

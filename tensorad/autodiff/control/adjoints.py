@@ -20,7 +20,7 @@ from tensorad.autodiff.control.pieces import (
     with_dtype,
     zeros_like,
 )
-from tensorad.autodiff.control.residuals import Residuals, residuals
+from tensorad.autodiff.control.residuals import Residuals, note_stored, residuals
 from tensorad.autodiff.control.rows import Row, added_to, from_rows, rows_of
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import InternalError
@@ -138,6 +138,7 @@ def _reverse_block(op: Control, n: int, active: Mapping[Tensor, None], given: Gi
     found = given.vjp(seeds, wrt, given.batch, within(block.params, given.rules)) if wrt else []
     adjoints = {p: with_dtype(t, p.dtype) for p, t in zip(wrt, found, strict=True) if t is not None}
     needed = residuals(op, n, list(adjoints.values()), list(heads.values()), block.params)
+    note_stored(op, needed.stored)
     place = {p: k for k, p in enumerate(block.params)}
     bound: dict[Slot, tuple[Tensor, Tensor]] = {s: (heads[s], h) for s, (_, h) in ends.items()}
     bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
@@ -214,6 +215,8 @@ class _LoopAdjoints:
         values = [*found.adjoints.values(), *[r.value for _, r in found.parts]]
         needed = residuals(self.op, 0, values, made, self.block.params[self.op.carries :])
         found, needed = self.in_parts(found, needed, made)
+        carried = [p for p in needed.params if self.place[p] < self.op.carries]
+        note_stored(self.op, [*carried, *needed.stored])
         reverse = self.loop(self.params(found, needed))
         last = dict(zip(found.heads, outputs(reverse), strict=False))
         pairs = []

@@ -57,6 +57,13 @@ def residuals(
     return _Search(op, n, own, free).run(made)
 
 
+def note_stored(op: Control, tensors: Sequence[Tensor]) -> None:
+    """Tell which tensors inside of an operation are stored for its reverse."""
+    for t in tensors:
+        why = "the reverse of its block reads it"
+        note(Decision((outputs(op)[0],), f"{t.name} stored", why))
+
+
 def own_sizes(op: Control, ops: Sequence[Op]) -> dict[Expr, None]:
     """The sizes that have a value only inside of the operation's block."""
     found: dict[Expr, None] = {op.counter: None} if isinstance(op, Loop) else {}
@@ -71,6 +78,7 @@ class _Search:
         block: Block = op.blocks[n]
         kept = [inner for inner, b in op.kept if b == n]
         ops = block_ops(block, kept)
+        self.about = outputs(op)[0]
         self.params = dict.fromkeys(block.params)
         self.own = dict.fromkeys(own)
         self.free = dict.fromkeys(free)
@@ -89,8 +97,6 @@ class _Search:
             if why and t.op not in self.again:
                 self.compute_again(t, why)
         inner = [t for t in self.wanted if t not in self.params and t.op not in self.again]
-        for t in inner:
-            note(Decision((t,), "stored", "the derivative reads it"))
         return Residuals([p for p in self.wanted if p in self.params], inner, list(self.outside))
 
     def is_forward(self, op: Op) -> bool:
@@ -153,7 +159,7 @@ class _Search:
                 continue
             self.again[op] = None
             self.tell_sizes(op)
-            note(Decision((u,), "computed again", reason))
+            note(Decision((self.about,), f"{u.name} computed again", reason))
             if isinstance(op, Saved):
                 self.again[op.control] = None
                 op = op.control

@@ -6,13 +6,23 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
+from tensorad.ir.analysis.blocks import block_ops, saves_of
 from tensorad.ir.analysis.levels import Level, every_operand, loop_levels
 from tensorad.ir.analysis.points import count_points, independent_parts, possible
 from tensorad.ir.analysis.sizes import elements_at
 from tensorad.ir.elementary.table import is_costly
 from tensorad.ir.expr import Axis, Call, Const, Expr, Size
 from tensorad.ir.order import sizes_in
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, dim_expr
+from tensorad.ir.tensor import (
+    Compute,
+    Control,
+    Loop,
+    Op,
+    Scan,
+    Scatter,
+    Tensor,
+    dim_expr,
+)
 from tensorad.ir.visit import op_expressions, topological_ops
 from tensorad.simplify.index.intervals import Interval, interval
 
@@ -23,10 +33,27 @@ _EXACT: Final = 1_000_000
 
 
 def cost(tensors: Sequence[Tensor]) -> int:
-    """Iterations, multiplications and stores of the loops behind the tensors, each once."""
-    ops = topological_ops(tensors)
-    sizes: dict[Expr, int] = {e: SAMPLE for op in ops for e in _sizes(op)}
-    return sum([_points(op, sizes) for op in ops])
+    """Iterations, multiplications and stores of the loops behind the tensors, each once; those of
+    blocks as often as loops run them, of all blocks of a branch."""
+    runs = _runs(topological_ops(tensors), ())
+    sizes: dict[Expr, int] = {e: SAMPLE for op, _ in runs for e in _sizes(op)}
+    sizes.update({e: SAMPLE for _, around in runs for n in around for e in sizes_in(n)})
+    sizes.update({op.counter: SAMPLE // 2 for op, _ in runs if isinstance(op, Loop)})
+    return sum([_points(op, sizes) * elements_at(around, sizes) for op, around in runs])
+
+
+def _runs(ops: Sequence[Op], around: tuple[Expr, ...]) -> list[tuple[Op, tuple[Expr, ...]]]:
+    """Operations, also those in blocks, each with the numbers of iterations of loops around."""
+    found: list[tuple[Op, tuple[Expr, ...]]] = []
+    saves = saves_of(ops)
+    for op in ops:
+        found.append((op, around))
+        if isinstance(op, Control):
+            own = (*around, op.trips) if isinstance(op, Loop) else around
+            for n, block in enumerate(op.blocks):
+                kept = [s.inner for s in saves.get(op, ()) if s.block == n]
+                found += _runs(block_ops(block, kept), own)
+    return found
 
 
 def _sizes(op: Op) -> list[Size]:

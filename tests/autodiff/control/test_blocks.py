@@ -12,7 +12,7 @@ from tensorad.autodiff.control.activity import active_inside, reached
 from tensorad.autodiff.control.adjoints import Given, control_adjoints
 from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import batch_first, rows_first, with_dtype
-from tensorad.autodiff.control.residuals import residuals
+from tensorad.autodiff.control.residuals import note_stored, residuals
 from tensorad.autodiff.control.rows import rows_of
 from tensorad.autodiff.control.tangents import Moving, control_tangents
 from tensorad.autodiff.forward import block_jvp
@@ -105,10 +105,11 @@ def test_short_formulas_are_computed_again_and_others_stored() -> None:
     both = made["twice"] * made["sine"] * params[0]
     with listening(Decision) as heard:
         found = residuals(op, 0, [both], [], [])
+        note_stored(op, found.stored)
     assert list(found.params) == [params[0]] and list(found.stored) == [made["sine"]]
-    assert [(d.about[0], d.what) for d in heard] == [
-        (made["twice"], "computed again"),
-        (made["sine"], "stored"),
+    assert [(d.about[0].name, d.what) for d in heard] == [
+        ("last0", "mul computed again"),
+        ("last0", "sine stored"),
     ]
     assert list(residuals(op, 0, [made["twice"] * 3.0], [], []).stored) == [made["twice"]]
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.errors import GradError
+from tensorad.autodiff.counting.cost import cost
+from tensorad.errors import CountError, GradError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Loop, Tensor, outputs, saved
 from tensorad.ir.visit import topological_ops
@@ -138,3 +139,39 @@ def test_operands_of_loops_keep_axes_that_their_formulas_do_not_use() -> None:
     assert any(o.shape == (3,) and o.name == "rows" for o in topological_ops([found]))
     a = np.array([0.1, 0.2, 0.3])
     assert np.allclose(ta.interpret(found, {start: a}), a + 4 * np.sin(a))
+
+
+def test_the_work_of_programs_with_loops_is_not_counted() -> None:
+    y, op, _, _ = _waves()
+    with pytest.raises(CountError) as error:
+        ta.work(y)
+    assert str(error.value) == (
+        "the work of last0 is not counted: it runs blocks of operations.\n"
+        f"  in: last0, made at {op.source}\n"
+        "  hint: count tensors that no call, branch or loop of a program is behind."
+    )
+
+
+def test_gradients_through_loops_are_explained() -> None:
+    y, _, x, _ = _waves()
+    (dx,) = ta.vjp(_total(y), [x])
+    (found,) = ta.explain(dx).gradients
+    (story,) = [s for s in found.stories if s.about is y]
+    assert [c.what for c in story.choices] == ["c0 stored"]
+    assert "c0 stored" in str(ta.explain(dx))
+
+
+def test_jacobians_are_made_in_the_mode_whose_loops_do_less() -> None:
+    for wide, narrow, mode in ((30, 2, "reverse"), (2, 30, "forward")):
+        x, w = given("x", wide), given("w", narrow, wide)
+        product = w @ x
+        op = loop(lambda t, c: [ta.topi.sin(c)], [product], trips=20)
+        j = ta.jacobian(outputs(op)[0], x)
+        loops = [o for o in topological_ops([j]) if isinstance(o, Loop)]
+        assert any(o.reverse for o in loops) == (mode == "reverse")
+
+
+def test_costs_count_blocks_as_often_as_they_run() -> None:
+    x = given("x", 5)
+    costs = [cost([outputs(loop(lambda t, c: [c * c], [x], trips=n))[0]]) for n in (1, 2, 7)]
+    assert costs[2] == 7 * costs[0] == 7 * (costs[1] - costs[0]) > 0
