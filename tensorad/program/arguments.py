@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorad.errors import BindError, DefinitionError
+from tensorad.errors import BindError, DefinitionError, DTypeError
 from tensorad.ir.dtypes import FLOAT32, DType
 from tensorad.ir.expr import Expr, size_var
 from tensorad.ir.tensor import Dim, Shape, Tensor
@@ -146,9 +146,21 @@ def leaf_dtypes(leaves: Sequence[object], paths: Sequence[str]) -> tuple[DType, 
     return tuple([widest if d.is_weak and d.is_float else alone(d) for d in own])
 
 
-def as_argument(value: Any, dtype: DType) -> Any:
-    """A leaf as compiled functions take it."""
-    return np.asarray(value, str(dtype)) if is_number(value) else value
+def as_argument(value: Any, path: str, dtype: DType) -> Any:
+    """A leaf as compiled functions take it.
+
+    Raises:
+        DTypeError: an integer is too large.
+    """
+    if not is_number(value):
+        return value
+    try:
+        return np.asarray(value, str(dtype))
+    except OverflowError:
+        raise DTypeError(
+            f"{path} = {value} does not fit into {dtype}.",
+            hint="pass an array of a dtype that holds it.",
+        ) from None
 
 
 def extents(leaves: Sequence[Any]) -> Extents:

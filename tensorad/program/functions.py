@@ -66,11 +66,11 @@ class _Compiled:
         """The call with leaves among which there are numbers where there are numbers here."""
         params = self.program.parameters
         pairs = list(enumerate(zip(leaves, params, strict=True)))
-        numbers = [(n, str(p.dtype)) for n, (value, p) in pairs if is_number(value)]
+        numbers = [(n, p.name, p.dtype) for n, (value, p) in pairs if is_number(value)]
 
         def run(leaves: list[Any]) -> Any:
-            for n, dtype in numbers:
-                leaves[n] = np.asarray(leaves[n], dtype)
+            for n, path, dtype in numbers:
+                leaves[n] = as_argument(leaves[n], path, dtype)
             return self(leaves)
 
         return run if numbers else self
@@ -165,8 +165,8 @@ class Function:
             kind = _Kind(given.paths)
         compiled = kind.known(own) or self._traced_for(kind, given, dtypes, own)
         self._kinds[key] = kind
-        pairs = zip(given.leaves, dtypes, strict=True)
-        return compiled, [as_argument(v, d) for v, d in pairs]
+        triples = zip(given.leaves, given.paths, dtypes, strict=True)
+        return compiled, [as_argument(*three) for three in triples]
 
     def _traced_for(
         self, kind: _Kind, given: Arguments, dtypes: Sequence[DType], own: Extents

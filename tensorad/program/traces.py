@@ -10,11 +10,13 @@ from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import captures, op_sizes, ops_between
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.expr import LocalSize
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import (
     Op,
     Placeholder,
     Tensor,
     births,
+    dim_expr,
     format_shape,
     outputs,
 )
@@ -70,11 +72,11 @@ def traced(
 
 
 def check_closed(program: Program) -> None:
-    """The results follow from the parameters.
+    """The results follow from the parameters, and so do their shapes.
 
     Raises:
         DefinitionError: they need a tensor that has no value, or the counter of a loop that is
-            not run there.
+            not run there; or only the run tells how large they are.
     """
     for t in placeholders(program.reads):
         op = t.op
@@ -100,6 +102,14 @@ def check_closed(program: Program) -> None:
             where=f"{outputs(op)[0].name} at {source}",
             hint="return what is needed from the loop: as a carry, or as y of a scan.",
         )
+    for t, path in zip(program.results, program.paths, strict=True):
+        if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
+            raise DefinitionError(
+                f"{path} has a row for each iteration of a loop, and only its run tells how many.",
+                where=f"{t.name} : {t.dtype}, of {program.name}",
+                hint="return what is computed of all rows, such as their sum; or let an extent, "
+                "of xs or another argument, tell how many there are.",
+            )
 
 
 def free_counter(results: Sequence[Tensor], given: Sequence[Tensor]) -> tuple[Op, LocalSize] | None:

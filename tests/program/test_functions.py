@@ -148,6 +148,10 @@ def leaks_a_counter(x: Any) -> Any:
     return last * kept.pop()
 
 
+def rows(v: Any, n: Any) -> Any:
+    return {"ys": ta.scan(lambda c, _: (c, c), v, length=n)[1]}
+
+
 def leaks_an_index(x: Any) -> Any:
     return ta.compute((2,), lambda i: (kept.append(i), x[i])[1]), kept.pop()
 
@@ -184,6 +188,14 @@ REFUSED = {
         "  in: w : float32 (2,)\n"
         "  hint: make it an argument of <lambda>, or use an array in its place.",
     ),
+    "rows that only a run counts": (
+        lambda: ta.function(rows)(x, 3),
+        DefinitionError,
+        "rows['ys'] has a row for each iteration of a loop, and only its run tells how many.\n"
+        "  in: c : float64, of rows\n"
+        "  hint: return what is computed of all rows, such as their sum; or let an extent, of xs "
+        "or another argument, tell how many there are.",
+    ),
     "recursion": (
         lambda: endless(1.0),
         DefinitionError,
@@ -213,6 +225,12 @@ REFUSED = {
         "the arguments do not fit endless: too many positional arguments.\n"
         "  in: endless(x: 'Any') -> 'Any'\n"
         "  hint: call it as it is defined.",
+    ),
+    "a large number": (
+        lambda: ta.function(lambda x: x)(1 << 70),
+        DTypeError,
+        "x = 1180591620717411303424 does not fit into int64.\n"
+        "  hint: pass an array of a dtype that holds it.",
     ),
     "a dtype": (
         lambda: endless({"a": np.ones(2, complex)}),
