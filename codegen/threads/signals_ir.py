@@ -204,5 +204,5 @@ python:
 """@released: run with the interpreter's lock given away, and ask if the call seems long, the one
 before it took long or only the run tells how long it takes, and Python's main thread makes it.
 @fit: iterations of the next slice, after one of `size` that `took` so many nanoseconds; @even:
-about as many that threads share evenly. @ask: whether a handler of signals ends the call, if it is time
-to ask; @look: the same after a kernel, mostly without a look at the clock."""
+about as many that threads share evenly. @ask: whether a handler of signals ends the call, if it is
+time to ask; @look: the same after a kernel, mostly without a look at the clock."""
