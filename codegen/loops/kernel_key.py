@@ -19,30 +19,41 @@ from tensorad.codegen.loops.ir import (
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.alike import Key, Numbering
 from tensorad.ir.combiner import Combiner
-from tensorad.ir.expr import Const, Expr, Param, Size
+from tensorad.ir.expr import Const, Expr, LocalSize, Param, Size
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.process import memo
 
-_keys: WeakKeyDictionary[Kernel, tuple[Key, tuple[Tensor, ...]]] = memo(WeakKeyDictionary())
-"""Keys that were written, with the tensors they number."""
+Written = tuple[Key, tuple[Tensor, ...], tuple[LocalSize, ...]]
+_keys: WeakKeyDictionary[Kernel, Written] = memo(WeakKeyDictionary())
+"""Keys that were written, with the tensors and sizes they number."""
 
 
 def kernel_key(kernel: Kernel) -> tuple[Key, tuple[Tensor, ...]]:
-    """The kernel with its tensors, axes and scalars renamed by position, and the tensors.
+    """The kernel with its tensors, axes, scalars and counters renamed by position, and the tensors.
 
     Every distinct expression is named once, so the key is linear in the shared graph; it holds
     texts and numbers alone. Tensors come in the order in which they are met. The key of loops that
     stand for those of others is written once.
     """
     first, mapping = kernel.like or (kernel, None)
-    known = _keys.get(first)
-    if known is None:
-        known = _keys[first] = _written(first)
-    key, tensors = known
+    key, tensors, _ = _known(first)
     return key, tensors if mapping is None else tuple([mapping[t] for t in tensors])
 
 
-def _written(kernel: Kernel) -> tuple[Key, tuple[Tensor, ...]]:
+def local_sizes(kernel: Kernel) -> tuple[LocalSize, ...]:
+    """The sizes of loops around it that the kernel reads, in the order of its key."""
+    first, _ = kernel.like or (kernel, None)
+    return _known(first)[2]
+
+
+def _known(kernel: Kernel) -> Written:
+    found = _keys.get(kernel)
+    if found is None:
+        found = _keys[kernel] = _written(kernel)
+    return found
+
+
+def _written(kernel: Kernel) -> Written:
     numbering = _KernelNumbering()
     numbering.tensors(kernel.scratch)  # no argument stands for them
     beside = tuple([numbering.tensors(pair) for pair in kernel.beside])
@@ -51,7 +62,7 @@ def _written(kernel: Kernel) -> tuple[Key, tuple[Tensor, ...]]:
     )
     numbering.block(kernel.body)
     key = numbering.key(len(kernel.scratch), beside, unaliased_with)
-    return key, tuple(numbering.numbered)[len(kernel.scratch) :]
+    return key, tuple(numbering.numbered)[len(kernel.scratch) :], tuple(numbering.locals)
 
 
 class _KernelNumbering(Numbering):
@@ -59,6 +70,7 @@ class _KernelNumbering(Numbering):
 
     def __init__(self) -> None:
         super().__init__(self.buffer, named=False)
+        self.locals: list[LocalSize] = []
 
     def buffer(self, t: Tensor) -> object:
         return (t.dtype, *self.expressions([dim_expr(n) for n in t.shape]))
@@ -67,6 +79,9 @@ class _KernelNumbering(Numbering):
         match e:
             case Const():
                 return (e.dtype, repr(e.value))
+            case LocalSize():
+                self.locals.append(e)
+                return ("local", len(self.locals))
             case Size():
                 return ("size", e.name)
         self.parts.append((Param, e.dtype))

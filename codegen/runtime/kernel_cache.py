@@ -12,7 +12,7 @@ from typing import Final
 from tensorad.codegen.llvm.loops import FunctionText
 from tensorad.codegen.llvm.phases import function_text, phases
 from tensorad.codegen.loops.ir import Check, Kernel
-from tensorad.codegen.loops.kernel_key import kernel_key
+from tensorad.codegen.loops.kernel_key import kernel_key, local_sizes
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.target import link, machine
 from tensorad.errors import InternalError
@@ -30,11 +30,16 @@ _HEADER: Final = "!0 = !{}\n!1 = !{i32 1}"
 
 @dataclass(frozen=True)
 class Phase:
-    """One function of a kernel."""
+    """One function of a kernel; sizes that loops give are known by their numbers in its key."""
 
     address: int
     parallel: bool
-    sizes: tuple[Size, ...]
+    sizes: tuple[Size | int, ...]
+
+    def sizes_of(self, kernel: Kernel) -> list[Size]:
+        """The sizes it is passed for one of the kernels that share it."""
+        local = local_sizes(kernel)
+        return [local[s] if isinstance(s, int) else s for s in self.sizes]
 
 
 class Code:
@@ -48,10 +53,12 @@ class Code:
 class CompiledKernel:
     """The functions of a kernel, in order."""
 
-    def __init__(self, code: Code, functions: Sequence[FunctionText]) -> None:
+    def __init__(
+        self, code: Code, functions: Sequence[FunctionText], local: Mapping[Size, int]
+    ) -> None:
         self.phases = tuple(
             [
-                Phase(address, f.parallel, f.sizes)
+                Phase(address, f.parallel, tuple([local.get(s, s) for s in f.sizes]))
                 for address, f in zip(code.addresses, functions, strict=True)
             ]
         )
@@ -66,6 +73,7 @@ class Job:
         self.made = made
         self.cpu = ""
         self.functions: list[FunctionText] = []
+        self.local: dict[Size, int] = {}
         self.digest = b""
         self.lines = 0
         self.opt = 2
@@ -73,6 +81,7 @@ class Job:
     def write(self, kernel: Kernel, tensors: tuple[Tensor, ...], cpu: str) -> None:
         """Write the functions."""
         text, self.functions = kernel_text(kernel, tensors)
+        self.local = {s: n for n, s in enumerate(local_sizes(kernel))}
         longest = max([f.largest_block for f in self.functions], default=0)
         self.opt = 0 if longest > LONG_BLOCK else 2
         self.cpu = cpu
@@ -166,7 +175,7 @@ def load_together(jobs: Sequence[Job]) -> None:
     for job in jobs:
         code = codes.get(job.digest)
         if code is not None:
-            job.made = CompiledKernel(code, job.functions)
+            job.made = CompiledKernel(code, job.functions, job.local)
 
 
 def _compile(jobs: Sequence[Job]) -> dict[bytes, Code]:

@@ -93,7 +93,7 @@ class StepTable:
         slots = [self._slots[t] for t in tensors]
         for phase in compiled.phases:
             self.where[len(self._rows)] = Where(kernel, self._loops)
-            operands = [*slots, *[self._word(s) for s in phase.sizes]]
+            operands = [*slots, *[self._word(s) for s in phase.sizes_of(kernel)]]
             kind = block.PARALLEL if phase.parallel else block.SERIAL
             self._step(kind, *operands, target=phase.address)
 

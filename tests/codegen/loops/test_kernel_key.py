@@ -9,12 +9,12 @@ from typing import Any, get_args
 import pytest
 
 from tensorad.codegen.loops.ir import Check, Fold, If, Kernel, Prefetch, Stmt, Store
-from tensorad.codegen.loops.kernel_key import kernel_key
+from tensorad.codegen.loops.kernel_key import kernel_key, local_sizes
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.ir.combiner import Combiner, make_combiner, max_combiner
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT32, INT64
-from tensorad.ir.expr import Axis, Expr, add, axis, const, mul, read, size_var
+from tensorad.ir.expr import Axis, Expr, add, axis, const, local_size, mul, read, size_var
 from tensorad.ir.tensor import Tensor
 from tests.support.statement_samples import T, X, sample
 
@@ -117,3 +117,16 @@ def test_names_and_the_same_loops_over_other_tensors_have_one_key() -> None:
     assert kernel_key(copy(T, T, "i"))[0] != key
     given = with_buffers(kernel, {T: OTHER})
     assert kernel_key(with_tensors(kernel, "l", given)) == (key, tuple([given[t] for t in tensors]))
+
+
+def test_counters_are_known_by_their_places() -> None:
+    t, u = (local_size(n, const(8, INT64)) for n in "tu")
+
+    def stored(a: Expr, b: Expr) -> Kernel:
+        return Kernel("k", (Store((T,), (a, b), (X,)),), (T,), ())
+
+    one, other, same = stored(t, u), stored(u, t), stored(u, u)
+    assert kernel_key(one) == kernel_key(other)
+    assert kernel_key(one)[0] != kernel_key(same)[0]
+    assert local_sizes(one) == (t, u) and local_sizes(other) == (u, t)
+    assert kernel_key(stored(size_var("t"), u))[0] != kernel_key(one)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tensorad as ta
@@ -9,6 +10,7 @@ from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import Choose, Place, Repeat, Reserve
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.lower import lower_program
+from tensorad.codegen.runtime.kernel_cache import compiled_kernel
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.codegen.runtime.step_table import StepTable
 from tensorad.codegen.threads.control_ir import CONTROL
@@ -79,3 +81,17 @@ def test_memory_that_carries_lie_in_lives_as_long_as_their_loop() -> None:
     assert len(found.temporaries) == 4 and not found.dynamic
     assert sorted(ends)[-2:] == [max(ends)] * 2 and lives["total_count"].last < max(ends)
     assert {t.name for t in found.placed} == {"s", "after", "total"}
+
+
+def test_kernels_that_differ_in_their_counters_share_machine_code() -> None:
+    x = ta.placeholder((5, 3), name="x")
+    wanted = [cumulative(x)[0], cumulative(x, reverse=True)[0]]
+    program = lower_program(wanted, [x])
+    adders = [k for k in program.kernels if k.name == "after"]
+    codes = [compiled_kernel(k)[0] for k in adders]
+    assert len(adders) == 2 and codes[0] is codes[1]
+    (first,), (second,) = (codes[0].phases[0].sizes_of(k) for k in adders)
+    assert first is not second
+    values = np.arange(15, dtype=np.float32).reshape(5, 3)
+    for found in ta.build(wanted, [x])(values):
+        np.testing.assert_allclose(found, values.sum(0))
