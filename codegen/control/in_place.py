@@ -90,25 +90,28 @@ def find_updates(
     for t in [t for op in ops for t in op_inputs(op)]:
         uses[t] = uses.get(t, 0) + 1
     there = dict.fromkeys(ops)
-    found: dict[Op, InPlace] = {}
+    left: dict[Op, list[InPlace]] = {}
     for carry, result in pairs:
-        made = _made(carry, result, uses)
-        if made is not None and carry.shape == result.shape:
+        for made in _made(carry, result, uses) if carry.shape == result.shape else ():
             own = [o for o in ops_between([made], given) if o not in there or o is result.op]
-            found[result.op] = InPlace(carry, result, made, tuple(own))
+            left.setdefault(result.op, []).append(InPlace(carry, result, made, tuple(own)))
     while True:
+        found = {op: ways[0] for op, ways in left.items()}
         order = in_order(wanted, given, found)
         wrong = next((op for op in found if not _is_safe(found[op], order, found)), None)
         if wrong is None:
             return found
-        del found[wrong]
+        left[wrong].pop(0)
+        left = {op: ways for op, ways in left.items() if ways}
 
 
-def _made(carry: Tensor, result: Tensor, uses: Mapping[Tensor, int]) -> Tensor | None:
+def _made(carry: Tensor, result: Tensor, uses: Mapping[Tensor, int]) -> list[Tensor]:
+    """Ways to make the result where the carry lies, the one that stores least first."""
     op = result.op
     if isinstance(op, Scatter):
-        return result if op.init is carry else None
-    return updates_of(result, carry, uses)
+        return [result] if op.init is carry else []
+    ways = [updates_of(result, carry, uses, before=before) for before in (False, True)]
+    return [t for t in ways if t is not None]
 
 
 def _is_safe(update: InPlace, order: Mapping[Op, Sequence[Tensor]], updates: Updates) -> bool:

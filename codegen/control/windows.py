@@ -43,16 +43,21 @@ _ROUNDS: Final = 8
 """Formulas that read one another which are looked through."""
 
 
-def updates_of(t: Tensor, old: Tensor, uses: Mapping[Tensor, int]) -> Tensor | None:
+def updates_of(
+    t: Tensor, old: Tensor, uses: Mapping[Tensor, int], *, before: bool
+) -> Tensor | None:
     """`old` after updates of the elements in which `t` may differ from it; None: perhaps all.
 
     Args:
         uses: how many operations read each tensor.
+        before: whether formulas that read `old` at other elements than they are for are
+            computed before elements change, in tensors of their own.
     """
     op = t.op
     if not isinstance(op, Compute) or len(op.bodies) > 1 or t.shape != old.shape or not op.axes:
         return None
-    where, value = _changed(_opened(op.bodies[0], uses), read(old, op.axes))
+    own = read(old, op.axes)
+    where, value = _changed(_opened(op.bodies[0], own if before else None, uses), own)
     if where is TRUE:
         return None
     solution = eliminate((), op.axes, where)
@@ -67,29 +72,30 @@ def updates_of(t: Tensor, old: Tensor, uses: Mapping[Tensor, int]) -> Tensor | N
     return made
 
 
-def _opened(body: Expr, uses: Mapping[Tensor, int]) -> Expr:
-    """The formula with those in it that nothing else reads, and that it reads at one place."""
+def _opened(body: Expr, own: Read | None, uses: Mapping[Tensor, int]) -> Expr:
+    """The formula with those in it that nothing else reads, and that it reads at one place; but not
+    those that read the tensor of `own` elsewhere.
+    """
     for _ in range(_ROUNDS):
         places: dict[Tensor, dict[tuple[Expr, ...], None]] = {}
         for r in reads(body):
             places.setdefault(r.tensor, {})[r.indices] = None
-        inner = {t: t.op for t, at in places.items() if uses.get(t) == 1 and len(at) == 1}
-        opened = {
-            t: op
-            for t, op in inner.items()
-            if isinstance(op, Compute) and len(op.bodies) == 1 and not occurs(REDUCE, *op.bodies)
-        }
-        if not opened:
+        inner = {t: next(iter(at)) for t, at in places.items() if uses.get(t) == 1 == len(at)}
+        found: dict[Tensor, Expr] = {}
+        for t, at in inner.items():
+            op = t.op
+            if isinstance(op, Compute) and len(op.bodies) == 1 and not occurs(REDUCE, *op.bodies):
+                formula = substitute(op.bodies[0], dict(zip(op.axes, at, strict=True)))
+                if own is None or all(r is own for r in reads(formula) if r.tensor is own.tensor):
+                    found[t] = formula
+        if not found:
             break
-        body = rewrite(body, partial(_formula, opened), {}, READ)
+        body = rewrite(body, partial(_formula, found), {}, READ)
     return body
 
 
-def _formula(opened: Mapping[Tensor, Compute], e: Expr) -> Expr | None:
-    if not isinstance(e, Read) or e.tensor not in opened:
-        return None
-    op = opened[e.tensor]
-    return substitute(op.bodies[0], dict(zip(op.axes, e.indices, strict=True)))
+def _formula(opened: Mapping[Tensor, Expr], e: Expr) -> Expr | None:
+    return opened.get(e.tensor) if isinstance(e, Read) else None
 
 
 def _changed(root: Expr, old: Expr) -> Changed:

@@ -205,10 +205,35 @@ def test_updates_run_after_what_does_not_need_them() -> None:
 def test_only_elements_that_may_differ_are_updates() -> None:
     c = ta.placeholder((N, M), name="c")
     whole = ta.compute((N, M), lambda r, j: c[r, j] * 2.0)
-    assert updates_of(whole, c, {}) is None
+    assert updates_of(whole, c, {}, before=False) is None
     part = ta.compute((N, M), lambda r, j: select(r >= 4, c[r, j] * 2.0, c[r, j]))
-    made = updates_of(part, c, {})
+    made = updates_of(part, c, {}, before=False)
     assert made is not None and isinstance(made.op, Scatter) and made.op.init is c
     assert [a.extent for a in made.op.axes] == [2, M]
     same = Store((c,), made.op.axes, (read(c, made.op.axes),))
     assert without_self_copies((For(made.op.axes[0], (For(made.op.axes[1], (same,)),)),)) == ()
+
+
+def test_what_reads_elements_that_change_is_computed_before_them() -> None:
+    def body(t: ta.Expr, c: Tensor) -> list[Tensor]:
+        row = ta.compute((M,), lambda k: c[t + 1, k] * 2.0, name="row")
+        moved = ta.compute(
+            c.shape,
+            lambda i, k: (
+                ta.select((i > t) & (i < t + 2), 0.0, c[i, k])
+                + ta.select(ta.all_of(i == t), row[k], 0.0)
+            ),
+            name="moved",
+        )
+        return [moved]
+
+    op = loop_of(N - 1, [S], [], body)
+    repeat = _repeat(outputs(op), [S])
+    assert not repeat.exchanged
+    s = RNG.standard_normal((N, M)).astype(np.float32)
+    expected = s.copy()
+    for t in range(N - 1):
+        row = expected[t + 1] * 2
+        expected[t + 1] = 0
+        expected[t] += row
+    np.testing.assert_allclose(ta.build(outputs(op), [S])(s), expected, rtol=1e-6)
