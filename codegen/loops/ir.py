@@ -256,4 +256,4 @@ class LoopProgram:
     @property
     def is_straight(self) -> bool:
         """Whether there are kernels alone."""
-        return len(self.kernels) == len(self.nodes)
+        return all(isinstance(n, Kernel) for n in self.nodes)

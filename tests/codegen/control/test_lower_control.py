@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tensorad import config
 from tensorad.codegen.control.lower_control import has_control, is_dynamic, lower_tree
 from tensorad.codegen.control.renew import renewed
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import Repeat
+from tensorad.codegen.loops.ir import Place, Repeat
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.errors import BoundsError, LimitError
@@ -100,6 +101,17 @@ def test_one_native_call_gives_what_it_says(name: str) -> None:
         found = made if isinstance(made, list) else [made]
         for value, reference in zip(found, ta.interpret(wanted, arrays), strict=True):
             np.testing.assert_allclose(value, reference, rtol=2e-6, atol=1e-6)
+
+
+def test_a_program_with_as_many_kernels_as_nodes_is_not_straight() -> None:
+    wanted, arrays = _cell()
+    program = lower_program(wanted, list(arrays))
+    repeat = next(n for n in program.nodes if isinstance(n, Repeat))
+    place = next(n for n in program.nodes if isinstance(n, Place))
+    count = len(replace(program, nodes=(repeat,)).kernels)
+    made = replace(program, nodes=(repeat, *[place] * (count - 1)))
+    assert len(made.kernels) == len(made.nodes) and not made.is_straight
+    assert replace(program, nodes=program.kernels).is_straight
 
 
 def test_one_trace_runs_any_number_of_iterations() -> None:
