@@ -292,6 +292,20 @@ def test_rows_of_a_loop_that_ends_by_a_condition_have_heads() -> None:
     check_both_modes(y, [a], {a: np.array(2.0)})
 
 
+@pytest.mark.parametrize("by", ["count", "test"])
+def test_an_inner_loop_that_tells_its_trips_and_stores_nothing(by: str) -> None:
+    x, w, n = given("x"), given("w"), ta.placeholder((), "int64", name="n")
+
+    def step(t: Expr, c: Tensor) -> list[Tensor]:
+        if by == "count":
+            return list(outputs(loop(lambda t, a: [a + w], [c], fixed=[w], trips=n)))
+        inner = loop(lambda t, a, k: [a + w, k - 1], [c, n], fixed=[w], test=lambda a, k: k > 0)
+        return list(outputs(inner)[:1])
+
+    y = outputs(loop(step, [x], fixed=[w, n], trips=2))[0]
+    check_both_modes(y, [x, w], {x: np.array(1.5), w: np.array(0.8), n: np.array(3)})
+
+
 def test_what_does_not_depend_on_a_tensor_makes_no_loop() -> None:
     x, w = given("x", 3), given("w")
     op = loop(lambda t, c, d: [c + 1.0, d * w], [w, w], [], [w], 3)
