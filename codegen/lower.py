@@ -96,7 +96,9 @@ def lower_program(
     )  # fmt: skip
     if not has_control(wanted, dict.fromkeys(inputs)):
         return run(wanted, inputs)
-    results, nodes = lower_tree(wanted, inputs, partial(run, checks_sizes=True))
+    named = _Named()
+    results, nodes = lower_tree(wanted, inputs, partial(run, named=named))
+    schedules(choices).check(named.all, named.own)
     program = LoopProgram(tuple(inputs), results, nodes)
     if config.current().debug:
         _inspect(program, config.current().debug)
@@ -106,17 +108,24 @@ def lower_program(
 def _lower_formulas(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], *, schedule: bool,
     assume_in_bounds: bool, chosen: Schedules, made: Callable[[Kernel], None] | None,
-    checks_sizes: bool = False,
+    named: _Named | None = None,
 ) -> LoopProgram:  # fmt: skip
-    """The kernels of a program without control operations."""
-    lowering = Lowering(tuple(inputs), tuple(outputs), chosen, checks_sizes)
+    """The kernels of formulas alone.
+
+    Args:
+        named: of a program with control operations, of which these are a part: it learns the names
+            that choices may use.
+    """
+    lowering = Lowering(tuple(inputs), tuple(outputs), chosen, named is not None)
     if schedule:
         results = run_passes(RESULT_PASSES, lowering, lowering.wanted, _RESULTS)
         lowering = replace(lowering, wanted=tuple(results))
     units = single_units(lowering.wanted, lowering.inputs)
     ops = [u.op for u in units]
-    own, folded = _by_name(ops, _own_axes), _by_name(ops, _folded_axes)
-    chosen.check({name: [*own[name], *folded[name]] for name in own}, own)
+    known = _Named() if named is None else named
+    known.enter(ops)
+    if named is None:
+        chosen.check(known.all, known.own)
     left_out = CHECK_INDICES if assume_in_bounds else None
     passes = [p for p in (UNIT_PASSES if schedule else PLAIN_PASSES) if p is not left_out]
     units = run_passes(passes, lowering, units, UNITS)
@@ -149,12 +158,23 @@ def _scheduled(units: Sequence[Unit], lowering: Lowering) -> Iterator[Kernel]:
         yield k if made is first else with_tensors(made, k.name, with_buffers(made, mapping))
 
 
-def _by_name(ops: Sequence[Op], axes: Callable[[Op], Sequence[Axis]]) -> dict[str, list[str]]:
-    """Names of axes of operations; several may have one name."""
-    found: dict[str, list[str]] = {op.name: [] for op in ops}
-    for op in ops:
-        found[op.name].extend([a.name for a in axes(op)])
-    return found
+class _Named:
+    """Names of axes by those of operations, of which several may have one.
+
+    Attributes:
+        all: with axes that are folded over. own: without.
+    """
+
+    def __init__(self) -> None:
+        self.all: dict[str, list[str]] = {}
+        self.own: dict[str, list[str]] = {}
+
+    def enter(self, ops: Iterable[Op]) -> None:
+        for op in ops:
+            own = [a.name for a in _own_axes(op)]
+            folded = [a.name for a in _folded_axes(op)]
+            self.own.setdefault(op.name, []).extend(own)
+            self.all.setdefault(op.name, []).extend([*own, *folded])
 
 
 def _own_axes(op: Op) -> tuple[Axis, ...]:

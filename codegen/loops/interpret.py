@@ -55,7 +55,7 @@ class TooLongError(Exception):
 def interpret_loops(
     program: LoopProgram,
     arrays: Mapping[Tensor, Array],
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int] | Mapping[Expr, int] | None = None,
     most: float = math.inf,
 ) -> tuple[list[Array], int]:
     """The outputs (float64, int64 or bool arrays) and how many `Visit`s were executed.
@@ -63,6 +63,7 @@ def interpret_loops(
     Inside a vector loop both sides of a `Select` are evaluated, as lanes do.
 
     Args:
+        sizes: by name, or themselves: those that loops around the program give.
         most: iterations of all loops together.
     Raises:
         BoundsError: a read, a write or a `Check` lies outside its tensor.
@@ -80,11 +81,11 @@ def checks_made(program: LoopProgram, arrays: Mapping[Tensor, Array]) -> int:
 def _run(
     program: LoopProgram,
     arrays: Mapping[Tensor, Array],
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, int] | Mapping[Expr, int],
     most: float = math.inf,
 ) -> _Run:
     run = _Run(dict(_bind_sizes(arrays)), most)
-    run.scalars.update({size_var(n): v for n, v in sizes.items()})
+    run.scalars.update({size_var(n) if isinstance(n, str) else n: v for n, v in sizes.items()})
     for t, a in arrays.items():
         run.buffers[t] = np.array(a, dtype=storage_dtype(t.dtype))
     run.nodes(program.nodes)

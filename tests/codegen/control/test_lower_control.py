@@ -16,9 +16,10 @@ from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Place, Repeat
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
-from tensorad.errors import BoundsError, LimitError
+from tensorad.errors import BoundsError, BuildError, LimitError
 from tensorad.ir.expr import int_const, local_size
 from tensorad.ir.tensor import Block, FunctionCall, Loop, Tensor, outputs, saved
+from tests.support.programs.linear import row_from_row_before
 from tests.support.programs.loops import (
     absolute_steps,
     cumulative,
@@ -196,3 +197,38 @@ def test_only_programs_with_control_become_trees() -> None:
     assert is_dynamic(ta.placeholder((loop.counter, 2))) and not is_dynamic(x)
     results, nodes = lower_tree([total * 2.0], [x], lower_program)
     assert results[0].shape == (3,) and any(isinstance(n, Repeat) for n in nodes)
+
+
+def test_choices_by_name_reach_formulas_in_blocks() -> None:
+    x = ta.placeholder((5, 64), name="x")
+    total, _ = cumulative(x)
+    wide, narrow = (ta.Schedule(vector=v) for v in ("j", False))
+    texts = [str(ta.lower([total], [x], schedule={"after": s})) for s in (wide, narrow)]
+    assert "  for j in [0, 64) vector:\n    after[j]" in texts[0]
+    assert "  for j in [0, 64):\n    after[j]" in texts[1]
+    f = ta.build([total], [x], schedule={"after": narrow})
+    np.testing.assert_allclose(f(np.ones((5, 64), np.float32)), 5.0)
+    with pytest.raises(BuildError) as caught:
+        ta.build([total], [x], schedule={"behind": narrow})
+    assert "names the tensor 'behind', which no loop computes" in str(caught.value)
+    assert "tensors with loops are" in str(caught.value) and "after" in str(caught.value)
+
+
+def test_programs_with_loops_are_tuned_and_reported() -> None:
+    x = ta.placeholder((5, 64), name="x")
+    total, _ = cumulative(x)
+    f = ta.build([total], [x], tune=0)
+    np.testing.assert_allclose(f(np.ones((5, 64), np.float32)), 5.0)
+    assert "after" in str(ta.lower([total], [x], schedule=True).report())
+
+
+@pytest.mark.parametrize("flag", ["verify", "check"])
+def test_programs_with_loops_are_checked_while_they_are_lowered(flag: str) -> None:
+    x = ta.placeholder((4, 3), name="x")
+    total, _ = cumulative(x)
+    rows, _ = row_from_row_before(x, x)
+    with config.override(debug=(flag,)):
+        f = ta.build([total, rows], [x])
+    sums, last = f(np.ones((4, 3), np.float32))
+    np.testing.assert_allclose(sums, 4.0)
+    np.testing.assert_allclose(last[:, 0], [1.5, 1.75, 1.875, 1.9375])
