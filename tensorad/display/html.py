@@ -7,6 +7,7 @@ from html import escape
 from typing import Final
 
 from tensorad.display.formula import FormulaWriter
+from tensorad.display.program import program_html
 from tensorad.display.style import page
 from tensorad.errors import InternalError
 from tensorad.ir import tensor
@@ -21,6 +22,7 @@ from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, read
 from tensorad.ir.tensor import (
     Compute,
     Constant,
+    Control,
     Op,
     Placeholder,
     Scan,
@@ -29,6 +31,7 @@ from tensorad.ir.tensor import (
     dim_expr,
     outputs,
 )
+from tensorad.ir.text.listing import program_of
 from tensorad.ir.text.names import TensorNames
 from tensorad.ir.text.printer import (
     array_text,
@@ -52,6 +55,9 @@ def tensors_html(tensors: Tensor | Sequence[Tensor]) -> str:
     """The operations behind `tensors`, consumers first, each once."""
     roots = check_tensors(tensors, "the display")
     order = consumers_first(roots)
+    if any(isinstance(op, Control) for op in order):
+        results = roots[0] if len(roots) == 1 else tuple(roots)
+        return program_html(program_of(results, name=roots[0].name))
     names = TensorNames([t for op in order for t in outputs(op)])
     used = used_tensors(order, roots)
     cards = [_card(op, names, used) for op in order[:_MOST_OPS]]

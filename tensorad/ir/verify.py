@@ -90,7 +90,14 @@ def verify(tensors: Iterable[Tensor]) -> None:
                     _verify_op(op)
                     pending.extend(_places_in(op, place.counters))
             except _Broken as broken:
-                raise InternalError(f"{broken}\n{format_tensor(outputs(op)[0])}") from None
+                raise InternalError(f"{broken}\n{_shown(op)}") from None
+
+
+def _shown(op: Op) -> str:
+    """An operation, however wrong; one with blocks by what it gives."""
+    if isinstance(op, (Control, Saved)):
+        return "\n".join([repr(t) for t in outputs(op)]) or op.name
+    return format_tensor(outputs(op)[0])
 
 
 def _places_in(op: Op, counters: tuple[LocalSize, ...]) -> list[_Place]:

@@ -25,11 +25,25 @@ from tensorad.ir.expr import (
     cast,
     const,
     int_const,
+    local_size,
     param,
     reduce_expr,
     size_var,
 )
-from tensorad.ir.tensor import Compute, Constant, Placeholder, Scatter, Update, outputs
+from tensorad.ir.tensor import (
+    Block,
+    Branch,
+    Compute,
+    Constant,
+    FunctionCall,
+    Loop,
+    Placeholder,
+    Scatter,
+    Tensor,
+    Update,
+    outputs,
+    saved,
+)
 from tensorad.ir.verify import verify, verify_expr
 from tests.random.generators import random_program, random_symbolic_program
 
@@ -156,3 +170,58 @@ def test_deep_expressions_are_verified() -> None:
         e = e + 1.0
     verify(outputs(Compute("Y", (i,), (e,), "")))
     assert ONE.dtype is INT64 and TRUE.dtype is BOOL and int_const(1) is ONE
+
+
+def loop_of(body: Tensor, first: Tensor, *params: Tensor, **other: object) -> Tensor:
+    """A loop of four iterations with one carry."""
+    four = int_const(4)
+    counter = local_size("t", four)
+    given: dict[str, object] = {"counter": counter, "trips": four, "carries": 1, **other}
+    op = Loop(("y",), (first, *params[1:]), (Block(params, (body,)),), **given)  # type: ignore[arg-type]  # of any kind
+    return outputs(op)[0]
+
+
+def test_loops_keep_the_types_of_carries() -> None:
+    s, x = (outputs(Placeholder(name, (4,), FLOAT32))[0] for name in "sx")
+    r = outputs(Placeholder("r", (), FLOAT32))[0]
+    body = outputs(Compute("b", (i,), (s[i] + x[i],), ""))[0]
+    verify([loop_of(body, x, s, x)])
+    with pytest.raises(InternalError, match="r has another shape or dtype than s"):
+        verify([loop_of(r, x, s)])
+    with pytest.raises(InternalError, match="x is read in a block that is not given it"):
+        verify([loop_of(body, x, s)])
+    with pytest.raises(InternalError, match="a loop has no carry"):
+        verify([loop_of(body, x, s, x, carries=0)])
+    with pytest.raises(InternalError, match="X has not a part for each iteration"):
+        wide = outputs(Placeholder("X", (5, 4), FLOAT32))[0]
+        part = outputs(Placeholder("part", (4,), FLOAT32))[0]
+        op = loop_of(body, x, s, part, x).op
+        assert isinstance(op, Loop)
+        verify(outputs(replace(op, operands=(x, wide, x), scanned=1)))
+
+
+def test_counters_are_read_inside_of_their_loops() -> None:
+    s = outputs(Placeholder("s", (), FLOAT32))[0]
+    t = local_size("t", int_const(4))
+    body = outputs(Compute("b", (), (s[()] + cast(t, FLOAT32),), ""))[0]
+    verify([loop_of(body, s, s, counter=t)])
+    with pytest.raises(InternalError, match="counter t is read outside of its loop"):
+        verify([body])
+
+
+def test_branches_are_chosen_by_one_number() -> None:
+    x = outputs(Placeholder("x", (4,), FLOAT32))[0]
+    with pytest.raises(InternalError, match="a branch is chosen by an array"):
+        verify(outputs(Branch(("y",), (x, x), (Block((x,), (x,)),))))
+
+
+def test_what_is_saved_is_read_where_it_runs() -> None:
+    p, x = (outputs(Placeholder(name, (4,), FLOAT32))[0] for name in "px")
+    inner = outputs(Compute("b", (i,), (p[i] + 1.0,), ""))[0]
+    call = FunctionCall(("y",), (x,), (Block((p,), (inner,)),), function="f")
+    (y,) = outputs(call)
+    seen = saved(call, inner)
+    verify([seen, y])
+    outside = FunctionCall(("z",), (y,), (Block((y,), (seen,)),), function="g")
+    with pytest.raises(InternalError, match="b is read where y does not run"):
+        verify(outputs(outside))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tensorad.errors import counted
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
 from tensorad.ir.text.blocks import Known, leaf_names, placeholder_tree, type_of
@@ -73,7 +74,7 @@ class Controls(Operations):
         if len(targets) > 1:
             return False
         if targets[0].type is None:
-            return not (self.sees("scatter") or self.sees("scan") or self.sees("constant"))
+            return not any(map(self.sees, ("scatter", "scan", "constant", "[", "{")))
         if self.tokens[targets[0].type].text == "(":
             return True
         known = self.known.find(self.next.text) if self.next.kind == "name" else None
@@ -133,7 +134,10 @@ class Controls(Operations):
         self.expect("(")
         given = yield self.values(")")
         if len(given) != len(f.params):
-            self.refuse(f"{f.name} takes {len(f.params)} values, got {len(given)}.", token)
+            self.refuse(
+                f"{f.name} takes {counted(len(f.params), 'value')}, got {len(given)}.", token,
+                hint=f"it has the parameters {', '.join([n for n, _ in f.params])}.",
+            )  # fmt: skip
         for (_, tree), (name, param) in zip(given, f.params, strict=True):
             self.agree(type_of(param), tree, f"parameter {name} of {f.name}", token)
         params = forest_leaves([tree for _, tree in f.params])

@@ -73,7 +73,9 @@ class Cursor:
         token = self.next
         shown = token.text if token.kind in ("line", "indent", "dedent", "end") else (
             f"{token.text!r}")  # fmt: skip
-        self.refuse(f"expected {what}, found {shown}.", token)
+        hint = f"a name that is a word of the language stands in backquotes, `{token.text}`."
+        is_name = token.kind == "word" and token.text not in ("return", "yield")
+        self.refuse(f"expected {what}, found {shown}.", token, hint if is_name else None)
 
     def refuse(self, what: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
         """Say what is wrong at a word, or here."""

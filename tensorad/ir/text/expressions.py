@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tensorad.errors import counted
 from tensorad.ir.combiner import BY_NAME, Combiner
 from tensorad.ir.dtypes import BOOL, DTYPES, FLOAT32, INT64, WEAK_FLOAT, WEAK_INT, DType
 from tensorad.ir.expr import (
@@ -162,7 +163,7 @@ class Expressions(Cursor):
             self.take()
             indices = yield self.listed("]", INT64)
         if len(indices) != t.ndim:
-            axes = f"{t.ndim} axes" if t.ndim != 1 else "1 axis"
+            axes = "1 axis" if t.ndim == 1 else f"{t.ndim} axes"
             self.refuse(
                 f"{token.text} has {axes}, but is read at {len(indices)} indices.", token,
                 hint=f"write {token.text}[{', '.join('ijklmnpq'[: t.ndim])}].",
@@ -225,7 +226,7 @@ class Expressions(Cursor):
     def counted(self, args: Sequence[object], n: int, token: Token) -> None:
         """Refuse another number of operands."""
         if len(args) != n:
-            self.refuse(f"{token.text} takes {n} operands, got {len(args)}.", token)
+            self.refuse(f"{token.text} takes {counted(n, 'operand')}, got {len(args)}.", token)
 
     def combined(self, op: str, token: Token, given: Sequence[Any]) -> Expr:
         """An operation on operands of one dtype."""

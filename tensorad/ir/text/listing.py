@@ -22,6 +22,7 @@ from tensorad.ir.tensor import (
     outputs,
     saved,
 )
+from tensorad.ir.text import printer
 from tensorad.ir.text.names import Names
 from tensorad.ir.text.program import (
     Binding,
@@ -61,6 +62,20 @@ def program_of(
     lister = _Lister(_saves_behind(roots, forest_leaves([t for _, t in params])))
     run(lister.function(name, params, results))
     return Program(tuple(lister.functions.values()), lister.constants)
+
+
+def program_text(tensors: Sequence[Tensor], whole: bool) -> str:
+    """A program that returns the tensors, called as the first; whole, or the last step alone."""
+    params = None
+    if not whole:
+        inputs = dict.fromkeys([t for root in tensors for t in _before(root.op)])
+        params = [(t.name, t) for t in inputs if not t.is_constant]
+    results = tensors[0] if len(tensors) == 1 else tuple(tensors)
+    return str(program_of(results, params, tensors[0].name)).rstrip("\n")
+
+
+def _before(op: Op) -> Sequence[Tensor]:
+    return op_inputs(op.control) if isinstance(op, Saved) else op_inputs(op)
 
 
 @dataclass(frozen=True)
@@ -307,3 +322,6 @@ def _shaped(tree: Tree, names: Iterator[NameTree]) -> NameTree:
             stack.append(None)
             stack.extend(reversed(part))
     return done[0]
+
+
+printer.program_text.fill(program_text)

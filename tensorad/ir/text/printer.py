@@ -32,11 +32,14 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.functions import Function, is_stop
+from tensorad.ir.hooks import Hook
 from tensorad.ir.tensor import (
     Compute,
     Constant,
+    Control,
     Op,
     Placeholder,
+    Saved,
     Scan,
     Scatter,
     Tensor,
@@ -78,15 +81,25 @@ def format_expr_lines(e: Expr) -> tuple[list[str], str]:
     return lines, text
 
 
+program_text: Final[Hook[[Sequence[Tensor], bool], str]] = Hook("tensorad.ir.text.listing")
+
+
 def format_tensor(t: Tensor) -> str:
     """The operation that defines `t`, without what it reads."""
+    if isinstance(t.op, (Control, Saved)):
+        return program_text.call((t,), False)
     return _format_op(t.op, TensorNames(outputs(t.op)), {t: None})
 
 
 def format_tensor_recursively(tensors: Tensor | Sequence[Tensor]) -> str:
-    """The operations behind `tensors`, consumers first, each once; equal names are numbered."""
+    """The operations behind `tensors`, consumers first, each once; equal names are numbered.
+
+    With calls, branches and loops among them: a program that returns the tensors.
+    """
     roots = check_tensors(tensors, "PrintTensorRecursively")
     order = consumers_first(roots)
+    if any(isinstance(op, Control) for op in order):
+        return program_text.call(roots, True)
     names = TensorNames([t for op in order for t in outputs(op)])
     used = used_tensors(order, roots)
     return "\n\n".join([_format_op(op, names, used) for op in order])

@@ -17,6 +17,7 @@ BETWEEN: Final = frozenset(
     "combiner associative function partials".split()
 )
 """Words that stand only where no name can: they may be names elsewhere."""
+GRAMMAR: Final = "the grammar of programs is in tensorad/ir/text/README.md."
 _PLAIN: Final = re.compile(r"[^\W\d]\w*(\.\w+)*")
 _TOKEN: Final = re.compile(
     r"(?P<blank>[ \t\r]+|#[^\n]*)"
@@ -57,7 +58,7 @@ def text_error(
     """An error at a token, with its line."""
     shown = lines[token.line - 1].strip() if token.line <= len(lines) else "the end of the text"
     where = f"line {token.line}, column {token.column}: {shown}"
-    return ProgramTextError(what, where=where, hint=hint)
+    return ProgramTextError(what, where=where, hint=hint or GRAMMAR)
 
 
 def tokens_of(text: str) -> list[Token]:

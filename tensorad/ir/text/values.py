@@ -71,7 +71,7 @@ class Values(Expressions):
 
     def field(self, token: Token, name: str, tree: Tree) -> tuple[str, Tree]:
         """c[1][0] of a tuple c: a binding for each step."""
-        while isinstance(tree, tuple) and self.sees("["):
+        while isinstance(tree, tuple) and self.sees("[") and self.ahead(1).kind == "number":
             self.take()
             at = self.expect_kind("number", "the number of a field")
             self.expect("]")
@@ -180,4 +180,7 @@ class Values(Expressions):
     def agree(self, wanted: TypeTree, tree: Tree, what: str, token: Token) -> None:
         """Refuse a value of another type."""
         if not same_type(wanted, type_of(tree)):
-            self.refuse(f"{what} is {type_text(wanted)}, but gets {value_text(tree)}.", token)
+            self.refuse(
+                f"{what} is {type_text(wanted)}, but gets {value_text(tree)}.", token,
+                hint="shapes, dtypes and tuples have to agree; nothing is converted.",
+            )  # fmt: skip

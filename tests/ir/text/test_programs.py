@@ -14,6 +14,7 @@ from tensorad.ir.text.parser import parse_program
 from tensorad.ir.text.program import Program, Tree, tree_leaves
 from tensorad.ir.verify import verify
 from tests.random.generators import random_program, random_symbolic_program
+from tests.support.programs import loops
 from tests.support.programs.loops import cumulative, newton
 from tests.support.programs.texts import TEXTS
 
@@ -232,3 +233,39 @@ def test_loops_in_loops_are_read_back_to_any_depth() -> None:
     p = parse_program(text)
     assert str(p) == text == str(program_of(p["main"].results))
     verify(tree_leaves(p["main"].results))
+
+
+def test_tensors_of_loops_are_shown_as_programs() -> None:
+    x = ta.placeholder((5, 3), name="x")
+    total, loop = cumulative(x)
+    loop_lines = (
+        "  total : float32[3] = loop t in [0, 5) carry (s = zero) fixed (x):\n"
+        "    after : float32[3] = [j] s[j] + x[t, j]\n"
+        "    yield after\n"
+        "  return total"
+    )
+    head = "def total(zero : float32[3], x : float32[5, 3]) -> float32[3]:\n"
+    assert str(total) == head + loop_lines
+    first = "def total(x : float32[5, 3]) -> float32[3]:\n  zero : float32[3] = [j] 0.0\n"
+    assert ta.PrintTensorRecursively(total) == first + loop_lines
+    html = total._repr_html_()
+    assert '<span class="key">loop</span> t <span class="key">in</span> [0, 5)' in html
+    assert "<b>zero</b> : float32[3] = [j] 0.0" in html
+    assert program_of(total)._repr_html_().count("<pre>") == 1
+    assert saved(loop, loop.blocks[0].results[0])._repr_latex_() == r"$\mathrm{after}$"
+
+
+@pytest.mark.parametrize("name", ["cell", "triangle", "swapped", "absolute", "gradient"])
+def test_programs_with_loops_are_read_back(name: str) -> None:
+    x, w = ta.placeholder((5, 3), name="x"), ta.placeholder((3, 3), name="w")
+    n, v = ta.placeholder((), "int64", name="n"), ta.placeholder((3,), name="v")
+    last, rows, _ = loops.scanned_cell(x, w)
+    made: dict[str, Tree] = {
+        "cell": (last, rows),
+        "triangle": loops.triangle(n, ta.placeholder((), name="u"))[:2],
+        "swapped": loops.swapped(x, ta.placeholder((5, 3), name="y"), 4)[0],
+        "absolute": loops.absolute_steps(v, 5)[:2],
+        "gradient": (last, *ta.grad(ta.topi.sum(last), [x, w])),
+    }
+    p = program_of(made[name])
+    check_same_values(p, read_back(p), {})
