@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.peers.contestant import RATE, Call, Contestant, only, timed_first
+from benchmarks.peers.contestant import Call, Contestant, only, timed_first
 from benchmarks.workloads.problem import Problem
+from benchmarks.workloads.updates import Update
 
 
 def jax_contestant(name: str, p: Problem, modes: Sequence[str]) -> Contestant | None:
@@ -48,7 +49,7 @@ def jax_contestant(name: str, p: Problem, modes: Sequence[str]) -> Contestant | 
         "fb": lambda: ready(run_both(weights, others, head)),
     }
     if p.step:
-        calls["step"] = _step(jax, of, weights, others)
+        calls["step"] = _step(jax, p.step, of, weights, others)
     start = time.perf_counter()
     if "fb" in modes:
         run_both.lower(weights, others, head).compile()  # which the first call finds
@@ -60,15 +61,29 @@ def jax_contestant(name: str, p: Problem, modes: Sequence[str]) -> Contestant | 
     return found
 
 
-def _step(jax: Any, of: Any, weights: Any, others: Any) -> Call:
-    """Loss, gradients and new weights; the old ones are given away."""
+def _step(jax: Any, update: Update, of: Any, weights: Any, others: Any) -> Call:
+    """Loss, gradients, new weights and moments; the old ones are given away."""
+    numpy = jax.numpy
 
-    def new(weights: Any, others: Any) -> Any:
+    def new(state: Any, others: Any) -> Any:
+        weights = {n: kept[0] for n, kept in state["weights"].items()}
         loss, found = jax.value_and_grad(of(others))(weights)
-        return loss, {n: w - RATE * found[n] for n, w in weights.items()}
+        count = state["count"] + 1.0
+        corrections = update.corrections(numpy, count)
+        fresh = {
+            n: update.new(numpy, w, found[n], moments, corrections)
+            for n, (w, *moments) in state["weights"].items()
+        }
+        return loss, {"weights": fresh, "count": count}
 
     run = jax.jit(new, donate_argnums=0)
-    state = {n: jax.numpy.array(w) for n, w in weights.items()}
+    state: Any = {
+        "weights": {
+            n: [numpy.array(w), *[numpy.zeros_like(w) for _ in range(update.moments)]]
+            for n, w in weights.items()
+        },
+        "count": numpy.zeros(()),
+    }
 
     def call() -> Any:
         nonlocal state

@@ -5,25 +5,33 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.peers.contestant import RATE, Call, Contestant, only, timed_first
+from benchmarks.peers.contestant import Call, Contestant, only, timed_first
 from benchmarks.workloads.problem import Array, Problem
+from benchmarks.workloads.updates import Adam, Update
+
+COMPILED: Final = "torch_compile"
 
 
 def torch_contestant(
     name: str, p: Problem, modes: Sequence[str], threads: int
 ) -> Contestant | None:
-    """`name` is torch, torch_alt or torch_compile."""
-    formula = p.formulas.get("torch" if name == "torch_compile" else name)
+    """`name` is torch, torch_alt or torch_compile, whose formula is torch's, compiled whole, where
+    the problem has none that compiles its steps."""
+    whole = name == COMPILED and name not in p.formulas
+    formula = p.formulas.get("torch" if whole else name)
     if formula is None:
         return None
     import torch
 
     torch.set_num_threads(threads)
-    run = _Torch(torch, p, name == "torch_compile", lambda **given: formula(torch, **given))
+    if name == COMPILED:
+        warm_up()
+        torch._dynamo.reset()
+    run = _Torch(torch, p, whole, lambda **given: formula(torch, **given))
     return timed_first(name, only(run.calls(), modes), detach=_arrays)
 
 
@@ -53,19 +61,14 @@ class _Torch:
         }
         self.wrt = [self.leaves[n] for n in p.wrt]
         self.head = torch.from_numpy(np.array(p.head))
-        if compiled:
-            warm_up()
-            torch._dynamo.reset()
-            self.run = torch.compile(formula, dynamic=False)
-        else:
-            self.run = formula
+        self.run = torch.compile(formula, dynamic=False) if compiled else formula
 
     def calls(self) -> dict[str, Call]:
         """By mode."""
         found: dict[str, Call] = {"fwd": self.forward, "fb": self.both}
         found["grad"] = self._compiled_gradients() if self.compiled else self._gradients()
         if self.p.step:
-            found["step"] = self._step()
+            found["step"] = self._step(self.p.step)
         return found
 
     def forward(self) -> Any:
@@ -107,16 +110,23 @@ class _Torch:
 
         return call
 
-    def _step(self) -> Call:
+    def _step(self, update: Update) -> Call:
+        """As users write it, with the optimiser's fused loops."""
         torch = self.torch
         weights = [t.detach().clone().requires_grad_(True) for t in self.wrt]
         given = self.plain | dict(zip(self.p.wrt, weights, strict=True))
 
+        if isinstance(update, Adam):
+            rest = {"betas": update.decays, "eps": update.least, "fused": True}
+            optimiser = torch.optim.Adam(weights, update.rate, **rest)
+        else:
+            optimiser = torch.optim.SGD(weights, update.rate, fused=True)
+
         def call() -> Any:
+            optimiser.zero_grad(set_to_none=True)
             y = self.run(**given)
-            found = torch.autograd.grad(y, weights)
-            with torch.no_grad():
-                torch._foreach_add_(weights, found, alpha=-RATE)
+            y.backward()
+            optimiser.step()
             return y.detach()
 
         return call

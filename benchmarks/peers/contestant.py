@@ -16,8 +16,6 @@ Call = Callable[[], Any]
 
 MODES: Final = ("fwd", "grad", "fb", "step")
 """Outputs; gradients from inputs and head; both; loss, gradients and an update in place."""
-RATE: Final = 1e-4
-"""Of the update in a training step."""
 
 
 class Attempt:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.contestant import RATE, Attempt, Call, Contestant
+from benchmarks.peers.contestant import Attempt, Call, Contestant
 from benchmarks.workloads.problem import Array, Problem
-from tensorad import CompiledFunction, te
+from tensorad import CompiledFunction, te, topi
 from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.ir.tensor import Tensor
@@ -29,9 +30,12 @@ class Program:
             n: te.placeholder(a.shape, str(a.dtype), name=n) for n, a in p.inputs.items()
         }
         self.y = p.define(**self.inputs)
-        wrt = [self.inputs[n] for n in p.wrt]
         self.head = None if p.scalar else te.placeholder(self.y.shape, name="head")
-        self.gradients: list[Tensor] = list(vjp(self.y, wrt, self.head))
+
+    @cached_property
+    def gradients(self) -> list[Tensor]:
+        """Of `wrt`, in order."""
+        return list(vjp(self.y, [self.inputs[n] for n in self.problem.wrt], self.head))
 
     def outputs(self, mode: str) -> list[Tensor]:
         """What a mode computes."""
@@ -42,18 +46,37 @@ class Program:
                 return self.gradients
             case "fb":
                 return [self.y, *self.gradients]
-        return [self.y, *[self._updated(n, g) for n, g in self._pairs()]]
+        return [self.y, *self._new_state()]
 
-    def _pairs(self) -> list[tuple[str, Tensor]]:
-        return list(zip(self.problem.wrt, self.gradients, strict=True))
+    @cached_property
+    def state(self) -> list[Tensor]:
+        """What steps change beside weights: the moments of each, and how many steps there were."""
+        assert self.problem.step is not None
+        count = self.problem.step.moments
+        weights = [self.inputs[n] for n in self.problem.wrt for _ in range(count)]
+        moments = [te.placeholder(w.shape, name=f"m{n}_{w.name}") for n, w in enumerate(weights)]
+        return [*moments, te.placeholder((), name="count")] if count else []
 
-    def _updated(self, name: str, gradient: Tensor) -> Tensor:
-        w = self.inputs[name]
-        new: Tensor = te.compute(w.shape, lambda *i: w[i] - RATE * gradient[i], name=name)
-        return new
+    def _new_state(self) -> list[Tensor]:
+        """The weights, then `state`."""
+        update = self.problem.step
+        assert update is not None
+        count = [c + 1.0 for c in self.state[-1:]]
+        corrections = update.corrections(topi, *(count or [None]))
+        found = []
+        for n, (name, g) in enumerate(zip(self.problem.wrt, self.gradients, strict=True)):
+            moments = self.state[n * update.moments : (n + 1) * update.moments]
+            found.append(update.new(topi, self.inputs[name], g, moments, corrections))
+        return [
+            *[w for w, *_ in found],
+            *[m for _, *moments in found for m in moments],
+            *count,
+        ]
 
     def arguments(self, mode: str) -> list[Tensor]:
         """The parameters of a mode, in order."""
+        if mode == "step":
+            return [*self.inputs.values(), *self.state]
         head = [] if mode == "fwd" or self.head is None else [self.head]
         return [*self.inputs.values(), *head]
 
@@ -121,17 +144,20 @@ def _new(f: CompiledFunction, program: Program, mode: str) -> Call:
 
 
 def _steps(f: CompiledFunction, program: Program, mode: str) -> Call:
-    """Weights go to and fro between two sets of arrays."""
+    """Weights and moments go to and fro between two sets of arrays."""
     p = program.problem
-    weights = [p.inputs[n].copy() for n in p.wrt]
-    loss, fresh = np.empty((), np.float32), [np.empty_like(w) for w in weights]
-    state = [weights, fresh]
+    old = [*[p.inputs[n].copy() for n in p.wrt], *allocated(program.state)]
+    loss, fresh = np.empty((), np.float32), [np.empty_like(a) for a in old]
+    sets = [old, fresh]
 
     def call() -> list[Array]:
-        old, new = state
-        now = dict(zip(p.wrt, old, strict=True))
-        f(*[now.get(n, a) for n, a in p.inputs.items()], out=[loss, *new])
-        state.reverse()
+        given, new = sets
+        now = dict(zip(p.wrt, given, strict=False))
+        f(
+            *[now.get(n, a) for n, a in p.inputs.items()], *given[len(p.wrt) :],
+            out=[loss, *new],
+        )  # fmt: skip
+        sets.reverse()
         return [loss]
 
     return call

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from benchmarks.limits.limits import measured as limits_of
 from benchmarks.measure.timing import race
 from benchmarks.peers import ours
-from benchmarks.peers.contestant import MODES, RATE, Attempt, Contestant
+from benchmarks.peers.contestant import MODES, Attempt, Contestant
 from benchmarks.peers.registry import FRAMEWORKS, PEERS, contestants
 from benchmarks.report.records import Row
 from benchmarks.workloads.catalogue import chosen
@@ -157,7 +157,12 @@ def reference(p: Problem) -> dict[str, list[Array]]:
     gradients = [np.array(a) for a in passes.gradients()]
     found = {"fwd": forward, "grad": gradients, "fb": [*forward, *gradients]}
     if p.step:
-        moved = {n: exact[n] - RATE * g for n, g in zip(p.wrt, gradients, strict=True)}
+        one = p.step.corrections(np, np.float64(1))
+        none = [np.float64(0)] * p.step.moments
+        moved = {
+            n: p.step.new(np, exact[n], g, none, one)[0]
+            for n, g in zip(p.wrt, gradients, strict=True)
+        }
         found["step"] = p.numpy({**exact, **moved}, head).forward()
     return found
 

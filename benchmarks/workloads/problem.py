@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.workloads.updates import Update
 from tensorad import te
 from tensorad.ir.tensor import Shape, Tensor
 
@@ -51,7 +52,7 @@ class Problem:
         numba: loops by hand, results into arrays allocated once.
         flops: useful operations of the forward pass and of the gradients.
         linear: Y is linear in each input, so its gradients need no forward pass.
-        step: also timed as a training step.
+        step: what a training step does, where one is timed, too.
         tolerance: the error allowed, relative to the largest element.
         kinks: the share of elements that may be off, where a choice may flip by rounding.
         constants: further arguments of PyTorch's formulas: arrays that its compiler must not
@@ -67,7 +68,7 @@ class Problem:
     flops: tuple[float, float]
     numba: HandWritten | None = None
     linear: bool = False
-    step: bool = False
+    step: Update | None = None
     tolerance: float = 2e-4
     kinks: float = 0.0
     constants: Arrays = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Workloads that are loops over data-dependent states."""
