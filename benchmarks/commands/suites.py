@@ -22,6 +22,7 @@ from benchmarks.suites import (
     einsum,
     memory,
     products,
+    programs,
     scaling,
     streams,
     thread_speedup,
@@ -31,7 +32,7 @@ from tensorad import config
 SUITES: Final[tuple[Suite, ...]] = (
     products.SUITE, einsum.SUITE, streams.SUITE, call_cost.SUITE,
     compiling.SUITE, chains.SUITE, thread_speedup.SUITE, scaling.SUITE,
-    memory.SUITE,
+    memory.SUITE, programs.SUITE,
 )  # fmt: skip
 
 

@@ -17,9 +17,7 @@ def jax_contestant(name: str, p: Problem, modes: Sequence[str]) -> Contestant | 
     formula = p.formulas.get(name)
     if formula is None:
         return None
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    import jax
-
+    jax = _module()
     given = {n: jax.numpy.asarray(a) for n, a in p.inputs.items()}
     weights = {n: given[n] for n in p.wrt}
     others = {n: a for n, a in given.items() if n not in p.wrt}
@@ -59,6 +57,26 @@ def jax_contestant(name: str, p: Problem, modes: Sequence[str]) -> Contestant | 
         found.first_s["fb"] += compiled
         found.compile_s["fb"] = compiled
     return found
+
+
+def planned_bytes(p: Problem) -> float:
+    """Results and all in between of value and gradients, as the compiler has planned them."""
+    jax = _module()
+
+    def both(weights: Any, others: Any) -> Any:
+        return jax.value_and_grad(lambda w: p.formulas["jax"](jax, **w, **others))(weights)
+
+    weights = {n: a for n, a in p.inputs.items() if n in p.wrt}
+    others = {n: a for n, a in p.inputs.items() if n not in p.wrt}
+    plan = jax.jit(both).lower(weights, others).compile().memory_analysis()
+    return float(plan.temp_size_in_bytes + plan.output_size_in_bytes)
+
+
+def _module() -> Any:
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    return jax
 
 
 def _step(jax: Any, update: Update, of: Any, weights: Any, others: Any) -> Call:

@@ -17,6 +17,7 @@ from benchmarks.workloads import (
     unusual,
 )
 from benchmarks.workloads.problem import Workload
+from benchmarks.workloads.programs import hmm, lstm, neural_ode, particles, training
 
 GROUPS = ("notebook", "layers", "unusual", "gathered")
 SMALL = ("dense_small", "conv_seed", "maxpool_small", "softmax_small", "flatten", "prod", "mttkrp")
@@ -27,6 +28,11 @@ _FILES = (dense, convolutions, pools, rows, products, elements, steps, unusual, 
 WORKLOADS: dict[str, Workload] = {
     w.name: w for group in GROUPS for f in _FILES for w in f.WORKLOADS if w.group == group
 }
+
+PROGRAMS: dict[str, Workload] = {
+    w.name: w for f in (lstm, hmm, neural_ode, particles, training) for w in f.WORKLOADS
+}
+"""Those of the suite `programs`, which no other measures."""
 
 
 def chosen(names: Sequence[str] = ()) -> list[Workload]:

@@ -9,6 +9,7 @@ from typing import Any
 from tensorad import te
 from tensorad.ir.expr import local_size
 from tensorad.ir.tensor import Block, Loop, Tensor, dim_expr, outputs, saved
+from tensorad.ir.visit import placeholders
 
 Carry = tuple[Tensor, ...]
 
@@ -41,9 +42,8 @@ def _loop(f: Any, init: Carry, trips: Any, parts: tuple[tuple[Tensor, Tensor], .
 
 def _captured(found: list[Tensor], own: list[Tensor]) -> list[Tensor]:
     """Placeholders from outside that a body reads."""
-    from tensorad.ir.visit import placeholders
-
-    return [t for t in placeholders(found) if t not in own]
+    known = {id(t) for t in own}
+    return [t for t in placeholders(found) if id(t) not in known]
 
 
 @cache

@@ -37,8 +37,10 @@ def lstm(steps: int, n: int, features: int, width: int) -> Problem:
             )  # fmt: skip
             c = te.compute(
                 (n, width),
-                lambda i, j: te.sigmoid(z[i, j + width]) * c[i, j]
-                + te.sigmoid(z[i, j]) * te.tanh(z[i, j + 2 * width]),
+                lambda i, j: (
+                    te.sigmoid(z[i, j + width]) * c[i, j]
+                    + te.sigmoid(z[i, j]) * te.tanh(z[i, j + 2 * width])
+                ),
                 name="c",
             )
             h = te.compute(

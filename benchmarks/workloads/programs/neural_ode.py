@@ -91,20 +91,19 @@ def _numpy(steps: int, a: Arrays, head: Array) -> Passes:
     first, w1, b1, w2, b2 = (a[name] for name in WRT)
     kind = first.dtype.type
     dt = kind(TIME / steps)
-    lengths, shares = (kind(0.5) * dt, kind(0.5) * dt, dt), (1, 2, 2, 1)
+    lengths, shares = (kind(0.5) * dt, kind(0.5) * dt, dt, kind(0)), (1, 2, 2, 1)
 
     def active(y: Array) -> Array:
         return np.tanh(y @ w1 + b1)
 
     def stages(y: Array) -> tuple[list[Array], list[Array], Array]:
         """Where the four slopes are taken, their hidden layers, and the next state."""
-        points, layers, total = [y], [active(y)], np.zeros_like(y)
-        for stage, share in enumerate(shares):
-            slope = layers[stage] @ w2 + b2
+        points, layers, total = [y], [], np.zeros_like(y)
+        for length, share in zip(lengths, shares, strict=True):
+            layers.append(active(points[-1]))
+            slope = layers[-1] @ w2 + b2
             total += share * slope
-            if stage < len(lengths):
-                points.append(y + lengths[stage] * slope)
-                layers.append(active(points[-1]))
+            points.append(y + length * slope)
         return points, layers, y + dt / 6 * total
 
     def forward() -> list[Array]:
@@ -124,9 +123,7 @@ def _numpy(steps: int, a: Arrays, head: Array) -> Passes:
             points, layers, _ = stages(y)
             before, later = dy.copy(), np.zeros_like(dy)
             for stage in (3, 2, 1, 0):
-                slope = dt / 6 * shares[stage] * dy
-                if stage < len(lengths):
-                    slope = slope + lengths[stage] * later
+                slope = dt / 6 * shares[stage] * dy + lengths[stage] * later
                 inner = (slope @ w2.T) * (1 - layers[stage] * layers[stage])
                 later = inner @ w1.T
                 before += later
