@@ -62,7 +62,7 @@ class Program:
         update = self.problem.step
         assert update is not None
         count = [c + 1.0 for c in self.state[-1:]]
-        corrections = update.corrections(topi, *(count or [None]))
+        corrections = update.corrections(topi, count[0] if count else None)
         found = []
         for n, (name, g) in enumerate(zip(self.problem.wrt, self.gradients, strict=True)):
             moments = self.state[n * update.moments : (n + 1) * update.moments]

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+import tensorad as ta
 from benchmarks.workloads.problem import Array, Arrays, Draw, Passes, Problem, Workload, pick
-from benchmarks.workloads.programs.loop import compiled, scan
+from benchmarks.workloads.programs.compiled_steps import compiled
 from tensorad import te, topi
 from tensorad.ir.tensor import Tensor
 
@@ -28,9 +29,8 @@ def hmm(steps: int, n: int, states: int) -> Problem:
     }
 
     def define(first: Tensor, A: Tensor, E: Tensor) -> Tensor:
-        def step(alpha: tuple[Tensor], e: Tensor) -> tuple[tuple[Tensor], None]:
+        def step(before: Tensor, e: Tensor) -> tuple[Tensor, None]:
             k, m = te.reduce_axis(states, name="k"), te.reduce_axis(states, name="m")
-            (before,) = alpha
             top = te.compute(
                 (n, states), lambda i, j: te.max(before[i, k] + A[k, j], axis=k), "top"
             )
@@ -42,10 +42,10 @@ def hmm(steps: int, n: int, states: int) -> Problem:
             after = te.compute(
                 (n, states), lambda i, j: top[i, j] + te.log(total[i, j]) + e[i, j], "after"
             )
-            return (after,), None
+            return after, None
 
         start = te.compute((n, states), lambda i, j: first[j], name="start")
-        (last,), _ = scan(step, (start,), E)
+        last, _ = ta.scan(step, start, E)
         return topi.sum(topi.logsumexp(last, axis=1)) * (-1 / (steps * n))
 
     sums = 4.0 * steps * n * states * states
@@ -85,7 +85,8 @@ def _jax(jax: Any, unroll: int, first: Any, A: Any, E: Any) -> Any:
 
 
 def _log_softmax(a: Array) -> Array:
-    return a - np.log(np.exp(a).sum(-1, keepdims=True))
+    found: Array = a - np.log(np.exp(a).sum(-1, keepdims=True))
+    return found
 
 
 def _numpy(a: Arrays, head: Array) -> Passes:

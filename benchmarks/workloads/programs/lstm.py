@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+import tensorad as ta
 from benchmarks.workloads.problem import Array, Arrays, Draw, Passes, Problem, Workload, pick
-from benchmarks.workloads.programs.loop import compiled, scan
+from benchmarks.workloads.programs.compiled_steps import compiled
 from tensorad import te, topi
 from tensorad.ir.tensor import Tensor
 
@@ -49,7 +50,7 @@ def lstm(steps: int, n: int, features: int, width: int) -> Problem:
             return (h, c), h
 
         zero = topi.full((n, width), 0.0)
-        _, hs = scan(cell, (zero, zero), X)
+        _, hs = ta.scan(cell, (zero, zero), X)
         return topi.sum(hs * hs) * (1 / (steps * n * width))
 
     products = 8.0 * steps * n * (features + width) * width

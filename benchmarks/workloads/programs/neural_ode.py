@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+import tensorad as ta
 from benchmarks.workloads.problem import Array, Arrays, Draw, Passes, Problem, Workload, pick
-from benchmarks.workloads.programs.loop import compiled, repeat
+from benchmarks.workloads.programs.compiled_steps import compiled
 from tensorad import te, topi
 from tensorad.ir.tensor import Tensor
 
@@ -39,7 +40,7 @@ def neural_ode(steps: int, n: int, width: int, hidden: int) -> Problem:
             )
             return found
 
-        (last,) = repeat(lambda carry: (runge_kutta(slope, carry[0], dt),), (Y,), steps)
+        last = ta.for_loop(0, steps, lambda _, y: runge_kutta(slope, y, dt), Y)
         return topi.sum(last * last) * (1 / (n * width))
 
     def by_torch(made: Any, t: Any, Y: Any, **p: Any) -> Any:
@@ -94,7 +95,8 @@ def _numpy(steps: int, a: Arrays, head: Array) -> Passes:
     lengths, shares = (kind(0.5) * dt, kind(0.5) * dt, dt, kind(0)), (1, 2, 2, 1)
 
     def active(y: Array) -> Array:
-        return np.tanh(y @ w1 + b1)
+        found: Array = np.tanh(y @ w1 + b1)
+        return found
 
     def stages(y: Array) -> tuple[list[Array], list[Array], Array]:
         """Where the four slopes are taken, their hidden layers, and the next state."""

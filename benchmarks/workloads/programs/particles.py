@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+import tensorad as ta
 from benchmarks.workloads.problem import Array, Arrays, Draw, Passes, Problem, Workload, pick
-from benchmarks.workloads.programs.loop import compiled, repeat
+from benchmarks.workloads.programs.compiled_steps import compiled
 from tensorad import te, topi
+from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 
 WRT = ("X", "V", "m")
@@ -27,7 +29,7 @@ def particles(steps: int, n: int) -> Problem:
     dt = TIME / steps
 
     def define(X: Tensor, V: Tensor, m: Tensor) -> Tensor:
-        def step(carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        def step(_: Expr, carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             x, v = carry
             a, j = te.reduce_axis(3, name="a"), te.reduce_axis(n, name="j")
             squares = te.compute(
@@ -47,7 +49,7 @@ def particles(steps: int, n: int) -> Problem:
             )
             return x + dt * v, v
 
-        last, _ = repeat(step, (X, V), steps)
+        last, _ = ta.for_loop(0, steps, step, (X, V))
         return topi.sum(last * last) * (1 / n)
 
     def by_torch(made: Any, t: Any, X: Any, V: Any, m: Any) -> Any:
@@ -58,7 +60,8 @@ def particles(steps: int, n: int) -> Problem:
 
     def by_jax(unroll: int, jax: Any, X: Any, V: Any, m: Any) -> Any:
         def step(carry: Any, _: None) -> Any:
-            return moved(jax.numpy, *carry, m, dt), None
+            x, v = carry
+            return moved(jax.numpy, x, v, m, dt), None
 
         (last, _), _ = jax.lax.scan(step, (X, V), None, length=steps, unroll=unroll)
         return (last * last).sum() / n
