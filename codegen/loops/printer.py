@@ -36,6 +36,7 @@ from tensorad.ir.expr import (
     Size,
 )
 from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.ir.text.names import SizeNames
 from tensorad.ir.text.printer import number_text
 from tensorad.ir.visit import children, postorder, substitute
 
@@ -80,6 +81,7 @@ class _Printer:
         self.taken: dict[str, int] = {}
         self.tensors: dict[Tensor, str] = {}
         self.text: dict[Expr, tuple[str, int]] = {}
+        self.sizes = SizeNames()
         self.local: dict[str, int] = {}
         self.indent = 0
         """Loops and branches of nodes around."""
@@ -140,7 +142,7 @@ class _Printer:
 
     def kernel(self, kernel: Kernel, comments: Sequence[str] = ()) -> None:
         self.text.clear()
-        self.local = dict.fromkeys(self.tensors.values(), 1)
+        self.local = dict.fromkeys((*self.tensors.values(), *self.sizes.names.counts), 1)
         for t in (*kernel.reads, *kernel.writes):
             self.local.setdefault(self.tensor(t), 1)
         written = [f"{self.tensor(t)} : {self.declare(t)}" for t in kernel.writes]
@@ -153,6 +155,11 @@ class _Printer:
         for text in comments:
             self.line(0, text)
         self.block(kernel.body, 0)
+
+    def size(self, e: Size) -> str:
+        text = self.sizes(e)
+        self.local.setdefault(text, 1)
+        return text
 
     def declare(self, t: Tensor) -> str:
         dims = [self.expr(dim_expr(n), 0) for n in t.shape]
@@ -272,7 +279,9 @@ class _Printer:
         match e:
             case Const():
                 return _number(e)
-            case Axis() | Param() | Size():
+            case Size():
+                return self.size(e), _ATOM
+            case Axis() | Param():
                 return e.name, _ATOM
             case Read():
                 where = ", ".join([self.text[i][0] for i in e.indices])

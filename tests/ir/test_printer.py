@@ -15,6 +15,7 @@ from tensorad.ir.expr import (
     call,
     const,
     int_const,
+    local_size,
     logical_and,
     logical_not,
     logical_or,
@@ -210,3 +211,25 @@ def test_long_chains_of_tensors_print() -> None:
         a, b = axis("i", 0, 8), axis("j", 0, 10)
         t = compute("t", (a, b), t[a, b] + 1.0)
     assert format_tensor_recursively(t).count("\n\n") == 20_000
+
+
+def test_sizes_of_loops_go_by_their_labels() -> None:
+    t, same, rounds = local_size("t"), local_size("t"), local_size("rounds")
+    assert str(t) == str(same) == "t"
+    assert str(t + same * 2) == "t + t_1*2"
+    x = outputs(Placeholder("x", (rounds, local_size("rounds")), FLOAT32))[0]
+    i = axis("t", 0, rounds)
+    (y,) = outputs(Compute("y", (i,), (x[i, t],)))
+    assert str(x).splitlines()[0] == "tensor x : float32 [rounds, rounds_1]"
+    assert str(y).splitlines()[1:] == ["axes (t_1 : [0, rounds - 1])", "    x[t_1, t]"]
+    assert str(size_var("t") + t) == "t + t_1"
+
+
+def test_sizes_of_loops_keep_their_names_through_a_program() -> None:
+    first, second = local_size("n"), local_size("n")
+    (x,) = outputs(Placeholder("x", (first,), FLOAT32))
+    (y,) = outputs(Placeholder("y", (second,), FLOAT32))
+    a, b = axis("i", 0, first), axis("j", 0, second)
+    (z,) = outputs(Compute("z", (a, b), (x[a] * y[b],)))
+    text = format_tensor_recursively(z)
+    assert "x : float32 [n]" in text and "y : float32 [n_1]" in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Any
 
@@ -314,7 +313,7 @@ PYTHON = {
     "if of a counter": (
         python_branch_on_the_counter,
         "an expression has no truth value while the formula is being written.\n"
-        "  in: COUNTER > 0\n"
+        "  in: step > 0\n"
         "  hint: use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; write "
         "a chained comparison as (a < b) & (b < c); a program branches with ta.cond.",
     ),
@@ -326,7 +325,7 @@ def test_python_branches_on_what_is_not_known(case: str) -> None:
     f, text = PYTHON[case]
     with pytest.raises(DefinitionError) as caught:
         ta.function(f)(3)
-    assert re.sub(r"step'\d+", "COUNTER", str(caught.value)) == text
+    assert str(caught.value) == text
 
 
 def test_known_calls_tell_arguments_apart() -> None:

@@ -282,7 +282,7 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
         case Size():
             if e not in sizes:
                 raise UserError(
-                    f"the count depends on the size {e.name} in a way that has no polynomial.",
+                    f"the count depends on the size {e} in a way that has no polynomial.",
                     hint=f'give its value: work(..., sizes={{"{e.name}": 8}}).',
                 )
             return np.asarray(sizes[e])

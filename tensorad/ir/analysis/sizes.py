@@ -78,7 +78,7 @@ def shape_values(shape: Shape, sizes: Mapping[Expr, int]) -> tuple[int, ...]:
 
 
 def _negative(t: Tensor, shape: tuple[int, ...], sizes: Mapping[Expr, int]) -> ShapeError:
-    values = ", ".join([f"{s.name} = {n}" for s, n in sizes.items() if isinstance(s, Size)])
+    values = ", ".join([f"{s} = {n}" for s, n in sizes.items() if isinstance(s, Size)])
     return ShapeError(
         f"{t.name} would have the shape {shape} at {values}.",
         where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",

@@ -42,7 +42,7 @@ def count_nest(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> Count:
             try:
                 total = total * _sum_part(_Nest(part, sizes))
             except _NoPolynomial as failed:
-                names = sorted({s.name for s in sizes_of(items)})
+                names = sorted({str(s) for s in sizes_of(items)})
                 raise _explained(failed.cause, names) from None
     number = total.as_constant()
     return total if number is None else int(number)

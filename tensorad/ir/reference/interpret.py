@@ -362,7 +362,7 @@ def _set(arrays: Sequence[Array], where: Sequence[int], values: Sequence[Any]) -
 def _unbound(e: Axis | Size | Param) -> Any:
     if isinstance(e, Size):
         raise BindError(
-            f"the size {e.name} has no value.",
+            f"the size {e} has no value.",
             hint=f"pass sizes={{'{e.name}': 8}}, or an array whose shape contains {e.name}.",
         )
     raise InternalError(f"{e.name} is used outside its scope")

@@ -1,9 +1,10 @@
-"""Distinct names in a text, for axes and tensors that may be called alike."""
+"""Distinct names in a text, for axes, sizes and tensors that may be called alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tensorad.ir.nodes import LocalSize, Size
 from tensorad.ir.tensor import Op, Tensor
 
 
@@ -24,11 +25,26 @@ class Names:
         return text
 
 
+class SizeNames:
+    """Names of sizes: those of loops go by their labels, numbered where two have the same."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.known: dict[Size, str] = {}
+
+    def __call__(self, e: Size) -> str:
+        if e not in self.known:
+            self.known[e] = self.names.unique(e.label) if isinstance(e, LocalSize) else e.name
+            self.names.counts.setdefault(self.known[e], 1)
+        return self.known[e]
+
+
 class TensorNames:
     """Names of operations, numbered in the order they are first asked for."""
 
     def __init__(self, first: Iterable[Tensor]) -> None:
         self.names = Names()
+        self.sizes = SizeNames()
         self.by_op: dict[Op, str] = {}
         for t in first:
             self(t)

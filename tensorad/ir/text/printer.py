@@ -46,7 +46,7 @@ from tensorad.ir.tensor import (
     dim_expr,
     outputs,
 )
-from tensorad.ir.text.names import Names, TensorNames
+from tensorad.ir.text.names import Names, SizeNames, TensorNames
 from tensorad.ir.visit import children, op_expressions, op_inputs, postorder
 
 _BINARY: Final = {
@@ -136,6 +136,8 @@ class ExprWriter:
 
     def __init__(self, tensor_name: Callable[[Tensor], str] | None = None) -> None:
         self.tensor_name = tensor_name or TensorNames(())
+        names = self.tensor_name
+        self.size_names = names.sizes if isinstance(names, TensorNames) else SizeNames()
         self.names = Names()
         self.leaves: dict[Expr, str] = {}
         self.shared: dict[Expr, str] = {}
@@ -153,7 +155,7 @@ class ExprWriter:
         order = postorder(*roots)
         for e in order:
             if isinstance(e, Size):
-                self.names.counts.setdefault(e.name, 1)
+                self.size_text(e)
         self.declare(axes)
         self.declare([leaf for e in order for leaf in (e.axes if isinstance(e, Reduce) else (e,))])
         worth = shared_parts(roots, order)
@@ -163,6 +165,12 @@ class ExprWriter:
             self.shared[e] = self.names.unique(f"t{len(self.shared)}")
             lines.append(f"{self.shared[e]} = {text}")
         return lines, [self.text(r) for r in roots]
+
+    def size_text(self, e: Size) -> str:
+        """The name of a size, which axes declared later do not have."""
+        text = self.size_names(e)
+        self.names.counts.setdefault(text, 1)
+        return text
 
     def _definitions(self, order: Sequence[Expr]) -> list[str]:
         """A line f(x) = formula for every function with derivatives of its own."""
@@ -209,7 +217,7 @@ class ExprWriter:
             case Axis() | Param():
                 return [self.leaves.get(e, e.name)], ATOM
             case Size():
-                return [e.name], ATOM
+                return [self.size_text(e)], ATOM
             case Read():
                 return [f"{self.tensor_name(e.tensor)}[", *listed(e.indices), "]"], ATOM
             case Select():
