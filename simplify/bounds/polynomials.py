@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorad.ir.analysis.polynomial import Polynomial
-from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Size
+from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, LocalSize, Size
 from tensorad.ir.visit import children
 from tensorad.simplify.index.intervals import Interval, intervals
 
@@ -34,7 +34,7 @@ def stays_below(index: Expr, extent: Expr) -> bool:
     top, above = exact[extent], bounds[index]
     if top is None or above is None:
         return False
-    return all(c >= 0 for c in (top - above - 1).terms.values())  # sizes are not negative
+    return _never_negative(_least(top - above - 1, exact))
 
 
 def _order(*roots: Expr) -> list[Expr]:
@@ -44,12 +44,32 @@ def _order(*roots: Expr) -> list[Expr]:
     while stack:
         e = stack[-1]
         parts = (e.upper,) if isinstance(e, Axis) else children(e)
+        if isinstance(e, LocalSize) and e.extent is not None:
+            parts = (e.extent,)
         missing = [c for c in parts if c not in done]
         if missing and e not in done:
             stack.extend(missing)
         else:
             done[stack.pop()] = None
     return list(done)
+
+
+def _least(p: Polynomial, exact: Mapping[Expr, Polynomial | None]) -> Polynomial:
+    """The polynomial where each counter has the value that makes it least, inner ones first."""
+    for e in reversed(list(exact)):
+        extent = exact[e.extent] if isinstance(e, LocalSize) and e.extent is not None else None
+        slopes = p.coefficients_of(e)[1:]
+        if extent is None or len(slopes) != 1:
+            continue
+        if _never_negative(slopes[0]):
+            p = p.replace(e, Polynomial.constant(0))
+        elif _never_negative(-slopes[0]):
+            p = p.replace(e, extent - 1)
+    return p
+
+
+def _never_negative(p: Polynomial) -> bool:
+    return all(c >= 0 for c in p.terms.values())  # sizes are not negative
 
 
 def _exact(e: Expr, exact: Mapping[Expr, Polynomial | None]) -> Polynomial | None:

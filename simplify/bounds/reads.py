@@ -21,6 +21,7 @@ from tensorad.ir.expr import TRUE, Axis, Const, Expr, LocalSize, Read, Size, rea
 from tensorad.ir.order import SIZE, occurs, sizes_in
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs
+from tensorad.ir.text.printer import ExprWriter
 from tensorad.ir.visit import free_leaves, loop_bounds, op_expressions, reads
 from tensorad.process import memo
 from tensorad.simplify.bounds.in_range import Point, Query, RangeVerdict
@@ -291,16 +292,20 @@ def _error(
     site: ReadSite, dimension: int, point: Point | None, name: str, source: str
 ) -> BoundsError:
     r, at = site.read, point or {}
+    writer = ExprWriter()
+    _, (text,) = writer.write((r,))
     index = r.indices[dimension]
     value = value_at(index, at)
     used = free_leaves(index, *(b for a in site.axes for b in (a.lower, a.upper)))
     where = ", ".join(
-        f"{leaf} = {v}" for leaf, v in at.items() if leaf in used or isinstance(leaf, Size)
+        f"{writer.text(leaf)} = {v}"
+        for leaf, v in at.items()
+        if leaf in used or isinstance(leaf, Size)
     )
     advice = "guard the read with select(...) or change the axis."
     access = "writes" if isinstance(r.tensor.op, Scatter) and r.tensor.op.name == name else "reads"
     return BoundsError(
-        f"{r} {access} index {value} of axis {dimension}, {_extent_text(r, dimension, at)}.",
+        f"{text} {access} index {value} of axis {dimension}, {_extent_text(r, dimension, at)}.",
         where=f"{name}" + (f", defined at {source}" if source else ""),
         hint=f"at {where}; {advice}" if where else advice,
     )

@@ -17,6 +17,7 @@ from tensorad.ir.expr import (
     Cast,
     Const,
     Expr,
+    LocalSize,
     Read,
     Reduce,
     Select,
@@ -98,6 +99,8 @@ def parts_first(roots: Sequence[Expr], memo: Mapping[Expr, object]) -> Iterator[
             stack.pop()
             continue
         parts = (e.lower, e.upper, e.step) if type(e) is Axis else children(e)
+        if type(e) is LocalSize and e.extent is not None:
+            parts = (e.extent,)
         missing = [c for c in parts if c not in memo]
         if missing:
             stack.extend(reversed(missing))
@@ -129,6 +132,9 @@ def _bounds(e: Expr, memo: Mapping[Expr, Interval]) -> Interval:
             return Interval(int(v), int(v))
         case Axis():
             return _axis(e, memo)
+        case LocalSize(extent=n) if n is not None:
+            most = memo[n].hi
+            return Interval(0, None if most is None else max(0, most - 1))
         case Size():
             return _NATURAL
         case Read():
