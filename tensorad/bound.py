@@ -4,7 +4,8 @@ Nothing here knows how gradients are built. Three terms: every adjoint is stored
 receives one contribution per live read of its tensor; forward values that the partial
 derivatives mention are computed once; a reduction that is no sum is walked again (once to find
 the winner of a selection, twice otherwise). Loops count as the forward program writes them: a
-reduction inside a formula at all points of the formula.
+reduction inside a formula at all points of the formula. Calls, branches and loops cost what the
+program costs with all blocks written out.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorad.ir.analysis.alike import Form, Formula, form_of
+from tensorad.ir.analysis.blocks import has_blocks
 from tensorad.ir.analysis.flow import flow, flowing_components, scanned, values_in_partials, walks
 from tensorad.ir.analysis.levels import FoldSite, Level, every_operand, first_component, loop_levels
 from tensorad.ir.analysis.points import count_points, depends_on_data, evaluate, possible
 from tensorad.ir.expr import TRUE, Axis, Expr, Read, Reduce, size_var
+from tensorad.ir.reference.unroll import unrolled
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -38,10 +41,17 @@ Contexts = dict[Expr, list[tuple[Expr, ...]]]
 def bound(y: Tensor, wrt: Iterable[Tensor], sizes: Mapping[str, int] | None = None) -> int:
     """The most iterations the gradient of `y` with respect to `wrt`, given a head, may cost.
 
+    Args:
+        sizes: values of symbolic sizes; of how often loops run, where only the run tells, by the
+            names that texts call them by.
     Raises:
         UserError: a symbolic size has no value in `sizes`.
+        LimitError: loops run more than 10,000 times.
     """
-    return _Yardstick(y, list(wrt), sizes or {}).total()
+    leaves = list(wrt)
+    if has_blocks([y]):
+        y, *leaves = unrolled([y, *leaves], sizes)
+    return _Yardstick(y, leaves, sizes or {}).total()
 
 
 _Led = tuple[Form, tuple[bool, ...]]

@@ -4,26 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Final
 
-from tensorad.codegen.loops.ir import Assign, Check, Fold, For, If, Stmt, Store, Visit
+from tensorad.codegen.control.lower_control import has_control, lower_tree
+from tensorad.codegen.loops.ir import (
+    Assign,
+    Check,
+    Choose,
+    Fold,
+    For,
+    If,
+    Kernel,
+    LoopProgram,
+    Node,
+    Repeat,
+    Stmt,
+    Store,
+    Visit,
+)
 from tensorad.codegen.lower import needed_units
 from tensorad.codegen.plain_loops import lower_unit
-from tensorad.errors import CountError, InternalError
+from tensorad.errors import InternalError, UserError
 from tensorad.ir.analysis.points import count_alternatives, depends_on_data, possible
+from tensorad.ir.analysis.polynomial import Polynomial
 from tensorad.ir.analysis.symbolic_points import Count, count_nest, sizes_of
 from tensorad.ir.arrays.arguments import check_sizes, check_tensors
 from tensorad.ir.elementary.table import is_costly
 from tensorad.ir.expr import (
     COMPARISONS,
+    ONE,
     TRUE,
+    Axis,
     Call,
     Expr,
+    axis,
     logical_not,
     size_var,
 )
-from tensorad.ir.tensor import Control, Tensor
-from tensorad.ir.visit import needs, placeholders, postorder, topological_ops
+from tensorad.ir.reference.unroll import iteration_sizes
+from tensorad.ir.tensor import Compute, Constant, Placeholder, Tensor
+from tensorad.ir.visit import needs, placeholders, postorder, substitute
 
 _INDEX_PRODUCTS: Final = frozenset(("mul", "floordiv", "mod"))
 """Operations counted as multiplications."""
@@ -52,25 +73,22 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
     Bounds of axes and conditions over them are counted exactly. A condition on data counts as
     true, and both sides of a choice on data as evaluated.
 
+    The block of a loop counts at each value of the counter, a call as its block, a branch as the
+    most expensive of its blocks (for each count by itself), a test once more than the block behind
+    it. How often a loop runs where only the run tells is a symbolic size, the same each time it
+    runs, and has the name that texts call it by, numbered where another size has it.
+
     Args:
         sizes: values for symbolic sizes; without them the counts are polynomials.
     Raises:
-        UserError: a count is no polynomial of the sizes that have no value.
-        CountError: the bounds of a loop depend on data, or an operation runs blocks of others.
+        UserError: a count is no polynomial of the sizes that have no value, or these decide
+            which block of a branch is the most expensive.
+        CountError: the bounds of a loop depend on data.
         DefinitionError: something is no tensor, or a value no integer >= 0.
     """
     roots = check_tensors(tensors, "work")
-    for op in topological_ops(roots):
-        if isinstance(op, Control):
-            raise CountError(
-                f"the work of {op.name} is not counted: it runs blocks of operations.",
-                where=f"{', '.join(op.names)}, made at {op.source}",
-                hint="count tensors that no call, branch or loop of a program is behind.",
-            )
     counter = _Counter({size_var(name): n for name, n in check_sizes(sizes).items()})
-    for unit in needed_units(roots, placeholders(roots)):
-        counter.block(lower_unit(unit).body)
-    return Work(counter.iterations, counter.multiplications, counter.elements)
+    return Work(*counter.program(roots))
 
 
 @dataclass(frozen=True)
@@ -92,9 +110,41 @@ def innermost(
     """How often innermost loops evaluate conditions and products of indices, as written."""
     roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     counter = _InnermostCounter({size_var(name): n for name, n in (sizes or {}).items()})
-    for unit in needed_units(roots, placeholders(roots)):
-        counter.block(lower_unit(unit).body)
-    return Innermost(counter.guards, counter.multiplications)
+    _, multiplications, _ = counter.program(roots)
+    return Innermost(counter.guards, multiplications)
+
+
+_ITERATIONS, _MULTIPLICATIONS, _ELEMENTS = range(3)
+"""Places in totals."""
+
+
+@dataclass(frozen=True)
+class _Within:
+    """Nodes to be counted.
+
+    Attributes:
+        loops: the counters of loops around them, as axes.
+        images: what stands for counters and numbers of iterations.
+        totals: what is added to.
+    """
+
+    nodes: Sequence[Node]
+    loops: tuple[Axis, ...]
+    images: Mapping[Expr, Expr]
+    totals: list[Count]
+
+    def repeated(self, nodes: Sequence[Node], counter: Expr, times: Expr) -> _Within:
+        """Nodes in one more loop."""
+        turn = axis("turn", 0, substitute(times, self.images))
+        return _Within(nodes, (*self.loops, turn), {**self.images, counter: turn}, self.totals)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What the arms of a branch cost, when they have been counted."""
+
+    arms: tuple[list[Count], ...]
+    totals: list[Count]
 
 
 class _Counter:
@@ -102,21 +152,45 @@ class _Counter:
 
     def __init__(self, sizes: Mapping[Expr, int]) -> None:
         self.sizes = sizes
-        self.iterations: Count = 0
-        self.multiplications: Count = 0
-        self.elements: Count = 0
+        self.totals: list[Count] = [0, 0, 0]
+        self.images: Mapping[Expr, Expr] = {}
         self.runs: dict[tuple[Expr, ...], Count] = {}
+
+    def program(self, roots: Sequence[Tensor]) -> list[Count]:
+        """The totals of the loops behind tensors."""
+        whole = _Within(_plain_nodes(roots), (), iteration_sizes(roots), [0, 0, 0])
+        stack: list[_Within | _Choice] = [whole]
+        while stack:
+            entry = stack.pop()
+            if isinstance(entry, _Choice):
+                for n, (total, *arms) in enumerate(zip(entry.totals, *entry.arms, strict=True)):
+                    entry.totals[n] = total + _most(arms)
+                continue
+            for node in entry.nodes:
+                if isinstance(node, Kernel):
+                    self.totals, self.images = entry.totals, entry.images
+                    self.block(node.body, entry.loops)
+                elif isinstance(node, Repeat):
+                    times = _times(node)
+                    stack.append(entry.repeated(node.body, node.counter, times))
+                    stack.append(entry.repeated(node.test, node.counter, times + ONE))
+                elif isinstance(node, Choose):
+                    costs = tuple([list[Count]([0, 0, 0]) for _ in node.arms])
+                    stack.append(_Choice(costs, entry.totals))
+                    for arm, totals in zip(node.arms, costs, strict=True):
+                        stack.append(_Within(arm, entry.loops, entry.images, totals))
+        return whole.totals
 
     def count(self, context: tuple[Expr, ...]) -> Count:
         """How often a statement inside these loops and conditions runs."""
         if context not in self.runs:
-            self.runs[context] = count_nest(context, self.sizes)
+            self.runs[context] = count_nest(_over(context, self.images), self.sizes)
         return self.runs[context]
 
-    def block(self, body: Sequence[Stmt]) -> None:
+    def block(self, body: Sequence[Stmt], loops: tuple[Axis, ...]) -> None:
         """Count every statement; those of inner blocks under a longer context."""
         self.runs.clear()
-        stack: list[tuple[Sequence[Stmt], tuple[Expr, ...]]] = [(body, ())]
+        stack: list[tuple[Sequence[Stmt], tuple[Expr, ...]]] = [(body, loops)]
         while stack:
             statements, context = stack.pop()
             for s in statements:
@@ -141,9 +215,9 @@ class _Counter:
                 self.evaluate((*s.values, *s.combiner.results), context)
             case Store():
                 self.evaluate((*s.indices, *s.values), context)
-                self.elements = self.elements + self.count(context) * len(s.tensors)
+                self.totals[_ELEMENTS] += self.count(context) * len(s.tensors)
             case Visit():
-                self.iterations = self.iterations + self.count(context)
+                self.totals[_ITERATIONS] += self.count(context)
             case Check():
                 pass
             case _:
@@ -152,8 +226,7 @@ class _Counter:
 
     def evaluate(self, roots: Sequence[Expr], context: tuple[Expr, ...]) -> None:
         """Count the multiplications of expressions evaluated together."""
-        found = self.evaluations(roots, context, _is_costly)
-        self.multiplications = self.multiplications + found
+        self.totals[_MULTIPLICATIONS] += self.evaluations(roots, context, _is_costly)
 
     def evaluations(
         self, roots: Sequence[Expr], context: tuple[Expr, ...], matches: Callable[[Expr], bool]
@@ -176,8 +249,10 @@ class _Counter:
 
     def runs_under(self, context: tuple[Expr, ...], guards: Sequence[Expr]) -> dict[Expr, Count]:
         """How often each guard holds inside the context; many are evaluated together."""
-        if len(guards) > _FEW and all(s in self.sizes for s in sizes_of((*context, *guards))):
-            together = count_alternatives(context, guards, self.sizes)
+        items = _over((*context, *guards), self.images)
+        if len(guards) > _FEW and all(s in self.sizes for s in sizes_of(items)):
+            around, conditions = items[: len(context)], items[len(context) :]
+            together = count_alternatives(around, conditions, self.sizes)
             return dict(zip(guards, together, strict=True))
         return {g: self.count(context if g is TRUE else (*context, g)) for g in guards}
 
@@ -206,7 +281,66 @@ class _InnermostCounter(_Counter):
         if self.counting:
             self.guards = self.guards + self.evaluations(roots, context, _is_guard)
             products = self.evaluations(roots, context, _is_index_product)
-            self.multiplications = self.multiplications + products
+            self.totals[_MULTIPLICATIONS] += products
+
+
+def _plain_nodes(roots: Sequence[Tensor]) -> Sequence[Node]:
+    """The loops behind tensors, as the formulas are written."""
+    given = placeholders(roots)
+    if not has_control(roots, dict.fromkeys(given)):
+        return _plain_kernels(roots, given).nodes
+    wanted = [t for t in roots if not isinstance(t.op, (Placeholder, Constant))]
+    return lower_tree(list(dict.fromkeys(wanted)), given, _plain_kernels)[1]
+
+
+def _plain_kernels(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> LoopProgram:
+    units = needed_units(outputs, inputs)
+    return LoopProgram(tuple(inputs), tuple(outputs), tuple([lower_unit(u) for u in units]))
+
+
+def _times(node: Repeat) -> Expr:
+    """How often a loop runs."""
+    if node.count is None:
+        return node.trips
+    assert isinstance(node.count.op, Compute)  # the lowering makes it so
+    (body,) = node.count.op.bodies
+    return node.trips if depends_on_data(body) else body
+
+
+def _over(items: tuple[Expr, ...], images: Mapping[Expr, Expr]) -> tuple[Expr, ...]:
+    """Axes and conditions with images in the place of counters and numbers of iterations."""
+    if not images:
+        return items
+    known = dict(images)
+    found: list[Expr] = []
+    for i in items:
+        if isinstance(i, Axis):
+            bounds = [substitute(b, known) for b in (i.lower, i.upper, i.step)]
+            if not all(map(is_, bounds, (i.lower, i.upper, i.step))):
+                known[i] = axis(i.name, *bounds)
+            found.append(known.get(i, i))
+        else:
+            found.append(substitute(i, known))
+    return tuple(found)
+
+
+def _most(counts: Sequence[Count]) -> Count:
+    """The largest of the counts for all sizes >= 0.
+
+    Raises:
+        UserError: which one it is depends on the sizes.
+    """
+    for c in counts:
+        rests = [Polynomial.constant(0) + c - d for d in counts]
+        if all(v >= 0 for r in rests for v in r.terms.values()):
+            return c
+    names = dict.fromkeys(str(s) for c in counts if isinstance(c, Polynomial) for s in c.symbols)
+    given = ", ".join([f'"{n}": 8' for n in names])
+    raise UserError(
+        "sizes decide which block of a branch is the most expensive.",
+        where=" or ".join(map(str, counts)),
+        hint=f"give their values: work(tensors, sizes={{{given}}}).",
+    )
 
 
 def _has_loop(body: Sequence[Stmt]) -> bool:

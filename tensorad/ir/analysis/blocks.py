@@ -21,7 +21,7 @@ from tensorad.ir.tensor import (
     dim_expr,
     outputs,
 )
-from tensorad.ir.visit import op_expressions, op_inputs
+from tensorad.ir.visit import op_expressions, op_inputs, topological_ops
 
 
 def ops_between(
@@ -89,6 +89,34 @@ def _age(op: Op) -> int:
 def block_ops(block: Block, extra: Sequence[Tensor] = ()) -> list[Op]:
     """The operations of a block, and those that compute `extra` tensors of it, producers first."""
     return ops_between((*block.results, *extra), dict.fromkeys(block.params))
+
+
+def has_blocks(roots: Iterable[Tensor]) -> bool:
+    """Whether a call, branch or loop is behind the tensors."""
+    return any(isinstance(op, (Control, Saved)) for op in topological_ops(roots))
+
+
+def inner_ops(ops: Iterable[Op]) -> list[Op]:
+    """The operations of all blocks of calls, branches and loops, and of those inside of them.
+
+    Those that compute what is saved of a block are among them.
+    """
+    stack = list(ops)
+    kept = saves_of(stack)
+    found: dict[Op, None] = {}
+    while stack:
+        op = stack.pop()
+        if not isinstance(op, Control):
+            continue
+        for n, block in enumerate(op.blocks):
+            extra = [s.inner for s in kept.get(op, ()) if s.block == n]
+            own = block_ops(block, extra)
+            for control, saves in saves_of(own).items():
+                kept.setdefault(control, []).extend(saves)
+            new = [o for o in own if o not in found]
+            found.update(dict.fromkeys(new))
+            stack += new
+    return list(found)
 
 
 def op_sizes(op: Op) -> dict[Size, None]:

@@ -73,6 +73,11 @@ class Polynomial:
             return Fraction(0)
         return self.terms.get(()) if len(self.terms) == 1 else None
 
+    @property
+    def symbols(self) -> list[Expr]:
+        """Those it has, in the order of its terms."""
+        return list(dict.fromkeys([s for m in self.terms for s, _ in m]))
+
     def coefficients_of(self, e: Expr) -> list[Polynomial]:
         """c with self = sum of c[p] * e**p."""
         parts: list[dict[Monomial, Fraction]] = [{}]
