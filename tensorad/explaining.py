@@ -12,20 +12,23 @@ from tensorad.counting import Work, work
 from tensorad.display.explain_html import explanation_html
 from tensorad.display.explain_text import explanation_text
 from tensorad.errors import GradError, UserError
+from tensorad.ir.analysis.blocks import inner_ops, saves_of
 from tensorad.ir.analysis.decisions import Decision, Incoming, Record, listening
 from tensorad.ir.analysis.points import possible
 from tensorad.ir.analysis.symbolic_points import Count, count_nest
 from tensorad.ir.arrays.arguments import check_sizes, check_tensors
 from tensorad.ir.expr import Axis, Expr, size_var
-from tensorad.ir.tensor import Compute, Op, Tensor, outputs
+from tensorad.ir.tensor import Compute, Control, Op, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, op_inputs, reads, topological_ops, uses_any
 from tensorad.simplify.certify.certificate import Certificate, certify
 from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.formula.product_order import written_body
-from tensorad.stories import Flow, Gradient, Order, Story
+from tensorad.stories import Blocks, Flow, Gradient, Order, Story
 
 _MODES: Final = ("reverse mode", "forward mode")
 _OUTCOMES: Final = ("stored", "inlined")
+_AGAIN: Final = " computed again"
+_OF_BLOCKS: Final = (" stored", _AGAIN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +118,21 @@ def _explain_one(t: Tensor, found: Derivation, sizes: Mapping[str, int] | None) 
     about, result = found.about, again[found.position]
     return Gradient(
         result, found.outputs, wrt, about, stories, others, work, most, found.along,
-        tuple(_orders(found.outputs, sizes)),
+        tuple(_orders(found.outputs, sizes)), tuple(_blocks(result, heard)),
     )  # fmt: skip
+
+
+def _blocks(t: Tensor, heard: Sequence[Record]) -> list[Blocks]:
+    """What is stored and computed again of the blocks in a gradient's program."""
+    ops = topological_ops([t])
+    every = (*ops, *inner_ops(ops))
+    kept = saves_of(every)
+    told = [d for d in heard if isinstance(d, Decision) and d.what.endswith(_AGAIN)]
+    found: list[Blocks] = []
+    for op in dict.fromkeys([o for o in every if isinstance(o, Control)]):
+        again = {d.what.removesuffix(_AGAIN): d.why for d in told if d.about[0].op is op}
+        found.append(Blocks(op, tuple(kept.get(op, ())), again))
+    return found
 
 
 def _choices_only(s: Story) -> Story:
@@ -154,6 +170,8 @@ def _stories(
                     others.append(certify(record))
                 elif wanted(flow.about):
                     proofs.append(certify(record))
+            case Decision(what=what) if what.endswith(_OF_BLOCKS):
+                pass
             case Decision(about=(t,)) if wanted(t):
                 story = stories.setdefault(t, Story(t))
                 if flow is not None and flow.about is t:

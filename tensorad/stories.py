@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tensorad.counting import Work
 from tensorad.ir.analysis.decisions import Decision, Incoming
 from tensorad.ir.analysis.symbolic_points import Count
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Control, Saved, Tensor
 from tensorad.simplify.certify.certificate import Certificate
 
 
@@ -61,6 +62,20 @@ class Order:
 
 
 @dataclass(frozen=True, eq=False)
+class Blocks:
+    """A call, branch or loop of a gradient's program, and what derivatives need of its inside.
+
+    Attributes:
+        saved: tensors of its blocks that are stored, by a loop at each iteration.
+        again: names of what the reversed block computes again in place of reading it, with why.
+    """
+
+    control: Control
+    saved: tuple[Saved, ...]
+    again: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
 class Gradient:
     """One gradient and how it came about.
 
@@ -77,6 +92,7 @@ class Gradient:
             Jacobian and for a jvp.
         along: whether it is a jvp.
         orders: of the forward formulas.
+        blocks: calls, branches and loops, each before those inside of it.
     """
 
     tensor: Tensor
@@ -89,6 +105,7 @@ class Gradient:
     bound: int | None
     along: bool = False
     orders: tuple[Order, ...] = ()
+    blocks: tuple[Blocks, ...] = ()
 
     @property
     def certificates(self) -> list[Certificate]:

@@ -11,19 +11,31 @@ from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.ir.analysis.decisions import Decision
 from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
+from tensorad.ir.tensor import (
+    Compute,
+    Control,
+    FunctionCall,
+    Loop,
+    Op,
+    Scan,
+    Scatter,
+    Tensor,
+    dim_expr,
+    outputs,
+)
 from tensorad.ir.text.printer import ExprWriter
 from tensorad.ir.visit import conjuncts, postorder, topological_ops
 from tensorad.simplify.certify.certificate import Certificate
 from tensorad.simplify.domain.solution import Piece
 from tensorad.simplify.index.algebra import simplify
-from tensorad.stories import Flow, Gradient, Order, Story
+from tensorad.stories import Blocks, Flow, Gradient, Order, Story
 
 Words = list[str | Expr]
 LEGEND: Final = (
     "Indices of the gradient's element carry a prime where the forward formula uses their name. "
     "B, the most iterations the gradient may need, is counted on the forward program alone."
 )
+_KINDS: Final = {"Loop": "loop", "Branch": "branch", "FunctionCall": "call"}
 _ROUTES: Final = {
     "winner": "through the position of its winner",
     "sweep": "through a sweep back over its steps",
@@ -135,7 +147,35 @@ def cards(g: Gradient) -> list[Card]:
         found.append(_card(Story(g.about), g, readers, made))
     for c in g.others:
         found.append(Card(["a domain solved on the way"], [*_certificate_rows(c, None), _proof(c)]))
-    return found + [order_card(o) for o in g.orders]
+    return found + [_blocks_card(b) for b in g.blocks] + [order_card(o) for o in g.orders]
+
+
+def _blocks_card(b: Blocks) -> Card:
+    """What a call, branch or loop is, what it stores, and what derivatives compute again."""
+    op = b.control
+    rows = [Row("runs", _how_often(op))]
+    for n, s in enumerate(b.saved):
+        (t,) = outputs(s)
+        shape: Words = joined([[dim_expr(extent)] for extent in t.shape], ", ")
+        rows.append(Row("" if n else "stores", [f"{s.name} : {t.dtype} [", *shape, "]"]))
+    if not b.saved:
+        rows.append(Row("stores", ["its results alone"]))
+    for n, (name, why) in enumerate(b.again.items()):
+        rows.append(Row("" if n else "again", [f"{name}: {why}"]))
+    kind = _KINDS.get(type(op).__name__, "blocks")
+    at = f" at {op.source}" if op.source else ""
+    return Card([f"{kind} of {', '.join(op.names)}{at}"], rows)
+
+
+def _how_often(op: Control) -> Words:
+    if isinstance(op, FunctionCall):
+        return [f"the block of {op.function}"]
+    if not isinstance(op, Loop):
+        return [f"one of {len(op.blocks)} blocks"]
+    if len(op.blocks) > 1:
+        return [op.counter, " = 0, 1, ... until its test fails"]
+    order = ", the last one first" if op.reverse else ""
+    return ["for 0 <= ", op.counter, " < ", op.trips, order]
 
 
 def order_card(o: Order) -> Card:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 
 import pytest
@@ -14,6 +15,7 @@ from tensorad.errors import GradError
 from tensorad.ir.tensor import Tensor
 from tensorad.stories import Gradient
 from tests.display.test_display import Reader
+from tests.support.programs.loops import absolute_steps, newton, scanned_cell, triangle
 
 X = te.placeholder((4, 6), name="X")
 W = te.placeholder((3, 6), name="W")
@@ -264,3 +266,58 @@ def test_an_origin_is_kept_no_longer_than_its_gradient() -> None:
     del found, dw
     gc.collect()
     assert alive() is None
+
+
+def _card(text: str, title: str) -> str:
+    """One card, without the line of the user's file."""
+    (found,) = [c for c in text.split("\n\n") if c.startswith(title)]
+    return re.sub(r" at \S+:\d+", "", found)
+
+
+def test_loops_say_what_they_store() -> None:
+    x, w = ta.placeholder((6, 4), name="x"), ta.placeholder((4, 4), name="w")
+    last, _, _ = scanned_cell(x, w)
+    found = ta.explain(ta.vjp(last, [w], ta.placeholder((4,), name="h")))
+    assert _card(str(found), "loop of h_last") == (
+        "loop of h_last\n"
+        "  runs     for 0 <= t < 6\n"
+        "  stores   h : float32 [6, 4]\n"
+        "           h_next : float32 [6, 4]"
+    )
+    assert _card(str(found), "loop of dh") == (
+        "loop of dh, dw\n"
+        "  runs     for 0 <= t < 6, the last one first\n"
+        "  stores   its results alone"
+    )
+    assert "loop of h_last" in found._repr_html_()
+
+
+def test_loops_say_what_is_computed_again_and_when_they_end() -> None:
+    n, x = ta.placeholder((), "int64", name="n"), ta.placeholder((), name="x")
+    last, _, _ = triangle(n, x)
+    text = str(ta.explain(ta.vjp(last, [x])))
+    assert _card(text, "loop of s_last") == (
+        "loop of s_last\n"
+        "  runs     for 0 <= i < rounds\n"
+        "  stores   s : float32 [rounds]\n"
+        "  again    r: its shape is known inside of the block only"
+    )
+    assert _card(text, "loop of ds").splitlines()[1:] == [
+        "  runs     for 0 <= i < rounds, the last one first",
+        "  stores   its results alone",
+    ]
+    assert _card(text, "loop of r_last").splitlines()[-1] == "  stores   r : float32 [i + 1]"
+
+    a = ta.placeholder((), "float64", name="a")
+    text = str(ta.explain(ta.vjp(newton(a)[0], [a])))
+    assert _card(text, "loop of root").splitlines()[1:] == [
+        "  runs     t = 0, 1, ... until its test fails",
+        "  stores   x : float64 [n]",
+    ]
+
+
+def test_branches_and_calls_say_what_they_run() -> None:
+    x = ta.placeholder((3,), name="x")
+    text = str(ta.explain(ta.vjp(absolute_steps(x, 9)[0], [x])))
+    assert "runs     one of 2 blocks" in _card(text, "branch of next")
+    assert "runs     the block of lessen" in _card(text, "call of less")
