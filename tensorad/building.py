@@ -23,7 +23,7 @@ from tensorad.compiled import CompiledFunction, preparation
 from tensorad.errors import BindError, BoundsError, BuildError
 from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.analysis.sizes import shape_values
-from tensorad.ir.arrays.arguments import check_arrays
+from tensorad.ir.arrays.arguments import check_arrays, check_settled
 from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, placeholders, postorder, reads, topological_ops
@@ -62,10 +62,13 @@ def build(
     Raises:
         BuildError: an output needs a placeholder that is not an input, two inputs have one
             name, something is not a tensor, or the schedule cannot be followed.
+        ShapeError: an output has a row for each iteration of a loop of which only the run tells
+            how often it runs.
         LimitError: a full Jacobian that would be stored exceeds
             TENSORAD_DENSE_JACOBIAN_ELEMENTS.
     """
     roots = _output_list(outputs)
+    check_settled(roots, "build")
     arguments = check_inputs(inputs)
     check_dense([t for t in roots if t not in dict.fromkeys(arguments)])
 

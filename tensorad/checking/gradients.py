@@ -16,6 +16,7 @@ from tensorad.checking.engine import Engine, has_much_to_do
 from tensorad.checking.inputs import Bindings, choose_inputs
 from tensorad.checking.report import Disagreement, GradReport
 from tensorad.errors import DefinitionError, GradError
+from tensorad.ir.arrays.arguments import check_settled
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.text.printer import format_tensor
 
@@ -106,10 +107,10 @@ def gradcheck(
     Raises:
         GradError: two ways to differentiate disagree; the text names the first wrong element.
         DefinitionError: a number is out of its range.
+        ShapeError: an output has a row for each iteration of a loop that data end.
     """
     _check_numbers(eps, tol, (order, directions, batch, seed))
-    found = check_outputs(y)
-    ys = [found] if isinstance(found, Tensor) else [t for t in found if t.dtype.is_float]
+    ys = _checked(y)
     inputs = check_wrt(wrt)
     check_override(override)
     by_llvm = has_much_to_do(ys, sizes or {}) if compiled is None else compiled
@@ -118,6 +119,14 @@ def gradcheck(
     if wrong is not None and not report:
         raise _error(result, ys)
     return result if report else True
+
+
+def _checked(y: object) -> list[Tensor]:
+    """The float tensors to check, of shapes that are known."""
+    found = check_outputs(y)
+    ys = [found] if isinstance(found, Tensor) else [t for t in found if t.dtype.is_float]
+    check_settled(ys, "gradcheck")
+    return ys
 
 
 def _check_numbers(eps: object, tol: object, counts: tuple[object, ...]) -> None:

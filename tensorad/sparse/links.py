@@ -1,7 +1,8 @@
 """Which elements depend on which, found at run time: the indices of every read are computed.
 
 Each operation gives one boolean matrix per tensor it reads; products of them along the program
-give a pattern that holds every nonzero (data may still make an entry zero).
+give a pattern that holds every nonzero (data may still make an entry zero). What comes out of
+blocks depends on all elements of all operands.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from tensorad.ir.expr import (
 from tensorad.ir.order import any_node
 from tensorad.ir.tensor import (
     Compute,
+    Control,
     Op,
+    Saved,
     Scan,
     Scatter,
     Tensor,
@@ -121,7 +124,8 @@ def _links(roots: Sequence[Tensor], wrt: Sequence[Tensor]) -> list[Link]:
                 continue
             done[op] = None
             viewed = view(op)
-            if not any(t in active for t in differentiable_inputs(viewed)):
+            inputs = _operands(op) or differentiable_inputs(viewed)
+            if not any(t in active for t in inputs):
                 continue
             for n, t in enumerate(outputs(op)):
                 if t.dtype.is_float and t not in active:
@@ -149,7 +153,21 @@ def _op_links(op: Op, component: int, made: Tensor, active: dict[Tensor, None]) 
         return found
     if isinstance(op, Scan):
         return _scan_links(op, made, wanted)
+    if isinstance(op, (Control, Saved)):
+        return [_whole_link(made, t) for t in _operands(op) if t in active]
     raise InternalError(f"{op.name} ({type(op).__name__}) has no links")
+
+
+def _operands(op: Op) -> tuple[Tensor, ...]:
+    """What goes into the blocks that something comes out of."""
+    control = op.control if isinstance(op, Saved) else op
+    return control.operands if isinstance(control, Control) else ()
+
+
+def _whole_link(made: Tensor, source: Tensor) -> Link:
+    axes = compute_axes((elements(made), elements(source)))
+    op = Compute("index", axes, axes)
+    return Link(made, source, *outputs(op))
 
 
 def _scan_links(op: Scan, made: Tensor, wanted: Callable[[Read], bool]) -> list[Link]:

@@ -12,13 +12,14 @@ from tensorad.codegen.runtime.arena import Array
 from tensorad.codegen.runtime.arguments import Parameter, SizeBinding
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, GradError, ShapeError
+from tensorad.ir.analysis.blocks import has_blocks, op_sizes
 from tensorad.ir.arrays.arguments import check_arrays, check_tensors
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Expr, Size, add, int_const, mul
+from tensorad.ir.expr import Expr, LocalSize, Size, add, int_const, mul
 from tensorad.ir.hooks import Hook
 from tensorad.ir.leaves import size_var
-from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
-from tensorad.ir.visit import placeholders, substitute
+from tensorad.ir.tensor import Control, Dim, Saved, Tensor, dim_expr, dim_of, format_shape
+from tensorad.ir.visit import placeholders, substitute, topological_ops
 from tensorad.sparse.plan import Plan, plan_of
 from tensorad.sparse.scipy_bridge import csr_array
 from tensorad.sparse.sizes import sizes_of, with_sizes
@@ -53,6 +54,8 @@ class SparseJacobian:
         self._call: SparseFunction | None = None
         self._program_sizes: list[Expr] = [*sizes_of((*outputs, *wrt))]
         self._sizes = [s for s in sizes_of((*outputs, *wrt)) if s not in sizes]
+        if has_blocks(self.outputs):
+            _check_sizes(self.outputs, self._program_sizes)
 
     def __repr__(self) -> str:
         y, x = (", ".join([t.name for t in ts]) for ts in (self.outputs, self.wrt))
@@ -225,6 +228,7 @@ def sparse_jacobian(y: Tensors, x: Tensors) -> SparseJacobian:
         x: the tensor to differentiate by, input or intermediate, or several (columns follow).
     Raises:
         GradError, DTypeError: something is no float tensor.
+        ShapeError: the program has loops, and symbolic sizes.
     """
     outputs = check_tensors(y, "sparse_jacobian")
     if not outputs:
@@ -232,6 +236,18 @@ def sparse_jacobian(y: Tensors, x: Tensors) -> SparseJacobian:
     for t in outputs:
         check_output(t)
     return SparseJacobian(outputs, check_wrt(x), {})
+
+
+def _check_sizes(ys: Sequence[Tensor], sizes: Sequence[Expr]) -> None:
+    """Programs with blocks have shapes in numbers, and formulas that know theirs beforehand."""
+    formulas = [op for op in topological_ops(ys) if not isinstance(op, (Control, Saved))]
+    local = [s for op in formulas for s in op_sizes(op) if isinstance(s, LocalSize)]
+    for s in (*sizes, *local):
+        raise ShapeError(
+            f"sparse derivatives through loops need shapes in numbers, but {s} is a size.",
+            where=", ".join([f"{t.name} : {t.dtype} {format_shape(t.shape)}" for t in ys]),
+            hint="give the placeholders numbers, or use jacobian, vjp or jvp.",
+        )
 
 
 def sparse_hessian(y: Tensor, x: Tensors) -> SparseJacobian:

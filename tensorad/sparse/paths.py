@@ -29,7 +29,7 @@ from tensorad.ir.expr import (
     logical_and,
     read,
 )
-from tensorad.ir.tensor import Compute, Op, Scan, Scatter, Tensor, outputs
+from tensorad.ir.tensor import Compute, Control, Op, Saved, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import (
     copy_bodies,
     fresh_axes,
@@ -118,6 +118,8 @@ class _Paths:
             return self.scattered(op)
         if isinstance(op, Scan):
             return self.scanned(op, made)
+        if isinstance(op, (Control, Saved)):
+            raise Irregular(f"{made.name} comes out of blocks")
         raise InternalError(f"{made.name} ({type(op).__name__}) has no paths")
 
     def scattered(self, op: Scatter) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 from tensorad.errors import ShapeError
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.sizes import size_value
-from tensorad.ir.expr import Axis, Expr, Read, Size, axis, int_const, read
+from tensorad.ir.expr import Axis, Expr, LocalSize, Read, Size, axis, int_const, read
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Op, Tensor, Update, dim_expr, dim_of, outputs
 from tensorad.ir.visit import op_expressions, postorder, rewrite, topological_ops
@@ -36,14 +36,14 @@ def with_sizes(tensors: Iterable[Tensor], sizes: Mapping[Expr, int]) -> dict[Ten
 
 
 def sizes_of(tensors: Iterable[Tensor]) -> list[Size]:
-    """The symbolic sizes of a program, in order of first use."""
+    """The symbolic sizes that callers of a program know, in order of first use."""
     found: dict[Size, None] = {}
     for op in topological_ops(tensors):
         roots = [*op_expressions(op), *map(dim_expr, op.shape)]
         for f in ("axes", "along"):
             roots += [b for a in getattr(op, f, ()) for b in (a.lower, a.upper, a.step)]
         found.update({e: None for e in postorder(*roots) if isinstance(e, Size)})
-    return list(found)
+    return [s for s in found if not isinstance(s, LocalSize)]
 
 
 def _check(sizes: Mapping[Expr, int]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tensorad.errors import DefinitionError
-from tensorad.ir.tensor import Tensor
+from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.nodes import LocalSize
+from tensorad.ir.order import sizes_in
+from tensorad.ir.tensor import Tensor, dim_expr, format_shape
 
 
 def check_tensor(given: object, function: str) -> Tensor:
@@ -34,6 +36,22 @@ def check_tensors(given: object, function: str) -> list[Tensor]:
     if isinstance(given, (Tensor, str, Mapping)) or not isinstance(given, Iterable):
         return [check_tensor(given, function)]
     return [check_tensor(t, function) for t in given]
+
+
+def check_settled(tensors: Iterable[Tensor], function: str) -> None:
+    """Shapes that are known before anything runs.
+
+    Raises:
+        ShapeError: a shape depends on how often a loop runs where only the run tells.
+    """
+    for t in tensors:
+        if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
+            raise ShapeError(
+                f"{function} needs shapes that are known before a loop runs, but {t.name} has a "
+                "row for each of its iterations.",
+                where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
+                hint="use what has a shape of its own: a sum over the rows, or the last carry.",
+            )
 
 
 def check_arrays(given: object, function: str) -> Mapping[Tensor, Any]:
