@@ -20,9 +20,11 @@ from tensorad.ir.tensor import (
     format_shape,
     outputs,
 )
+from tensorad.ir.text import program as text
+from tensorad.ir.text.listing import program_of
 from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
-from tensorad.program.trees import Structure, flatten, unflatten
+from tensorad.program.trees import LEAF, Structure, flatten, unflatten
 from tensorad.program.values import as_tensor
 
 
@@ -49,6 +51,18 @@ class Program:
     def tree(self, leaves: Sequence[object]) -> Any:
         """The result with these leaves."""
         return unflatten(self.structure, leaves)
+
+    @property
+    def text(self) -> text.Program:
+        """The program binding by binding, its result a tuple of leaves unless it is one tensor."""
+        results = self.results[0] if self.structure is LEAF else self.results
+        return program_of(results, [(t.name, t) for t in self.parameters], self.name)
+
+    def __str__(self) -> str:
+        return str(self.text)
+
+    def _repr_html_(self) -> str:
+        return self.text._repr_html_()
 
 
 def traced(

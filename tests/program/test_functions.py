@@ -11,6 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad.errors import BindError, BuildError, DefinitionError, DTypeError, UserError
 from tensorad.ir.tensor import FunctionCall, Tensor
+from tensorad.ir.text.parser import parse_program
 
 
 def test_trees_go_in_and_come_out() -> None:
@@ -348,3 +349,14 @@ def test_known_calls_tell_arguments_apart() -> None:
     power = ta.function(lambda x, n: x**n, static_argnames=["n"])
     for n in (2, 3, 2, 3):
         assert power(2.0, n) == 2**n and power(2.0, n=n) == 2**n
+
+
+def test_traces_are_programs_in_words() -> None:
+    def norms(x: Any) -> Any:
+        return {"total": (x * x).sum(), "rows": ta.cond(x[0, 0] > 0, lambda: x, lambda: -x)}
+
+    trace = ta.function(norms).trace(np.ones((2, 3), "float32"))
+    head = "def norms(x : float32[2, 3]) -> (float32[2, 3], float32[]):"
+    assert str(trace).partition("\n")[0] == head
+    assert str(parse_program(str(trace))) == str(trace)
+    assert "norms" in trace._repr_html_()
