@@ -10,7 +10,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import te, topi
-from tensorad.autodiff import reverse, vjp
+from tensorad.autodiff import sweep, vjp
 from tensorad.bound import bound
 from tensorad.counting import work
 from tensorad.ir.combiner import arg_combiner, sum_combiner
@@ -295,7 +295,7 @@ def test_equal_stages_are_one() -> None:
 
 def untidied(monkeypatch: pytest.MonkeyPatch, y: Tensor, wrt: list[Tensor], h: Tensor) -> list:
     with monkeypatch.context() as m:
-        m.setattr(reverse, "tidy", lambda results, *_: list(results))
+        m.setattr(sweep, "tidy", lambda results, *_: list(results))
         return vjp(y, wrt, h)
 
 
