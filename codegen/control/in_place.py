@@ -90,6 +90,7 @@ def find_updates(
     for t in [t for op in ops for t in op_inputs(op)]:
         uses[t] = uses.get(t, 0) + 1
     there = dict.fromkeys(ops)
+    uses = {t: n for t, n in uses.items() if t.op in there and t not in given}
     left: dict[Op, list[InPlace]] = {}
     for carry, result in pairs:
         for made in _made(carry, result, uses) if carry.shape == result.shape else ():

@@ -49,7 +49,7 @@ def updates_of(
     """`old` after updates of the elements in which `t` may differ from it; None: perhaps all.
 
     Args:
-        uses: how many operations read each tensor.
+        uses: how many operations read each tensor of those that are made here.
         before: whether formulas that read `old` at other elements than they are for are
             computed before elements change, in tensors of their own.
     """

@@ -237,3 +237,23 @@ def test_what_reads_elements_that_change_is_computed_before_them() -> None:
         expected[t + 1] = 0
         expected[t] += row
     np.testing.assert_allclose(ta.build(outputs(op), [S])(s), expected, rtol=1e-6)
+
+
+def test_formulas_from_outside_of_a_loop_are_not_made_again_inside() -> None:
+    shared = ta.compute((N, M), lambda i, k: S[i, k] * 3.0, name="shared")
+    first = ta.compute((N, M), lambda i, k: shared[i, k] + 1.0, name="first")
+    second = ta.compute((N, M), lambda i, k: shared[i, k] - 1.0, name="second")
+
+    def body(t: ta.Expr, c: Tensor) -> list[Tensor]:
+        part = ta.compute(
+            c.shape, lambda i, k: ta.select(ta.all_of(i == t), second[i, k], c[i, k]), name="part"
+        )
+        return [part]
+
+    op = loop_of(N, [first], [second], body)
+    program = lower_program(list(outputs(op)), [S], schedule=False)
+    verify_loops(program)
+    written = [t for k in program.kernels for t in k.writes if t.name == "shared"]
+    assert len(written) == 1
+    s = RNG.standard_normal((N, M)).astype(np.float32)
+    np.testing.assert_allclose(ta.build(outputs(op), [S])(s), s * 3 - 1, rtol=1e-6)
