@@ -250,7 +250,7 @@ TO_LOOPS = {"schedule", "splitting", "caches", "contraction", "scan", "fusion"}
 TO_MACHINE_CODE = {"llvm", "threads", "entry", "runtime"}
 """Halves of codegen that know nothing of each other."""
 
-NO_MIRROR = {"random", "project", "support", "golden"}
+NO_MIRROR = {"random", "project", "seeds", "support", "golden"}
 """Folders of tests/ that are about no one folder of the product."""
 
 

@@ -1,0 +1,55 @@
+"""python -m tests.seeds: each demand with its tests; 1 where one has none, or none that passed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.seeds.table import FIRST_ORDER
+
+HERE = Path(__file__).resolve().parent
+_NUMBER = re.compile(r"test_(s\d{3}|t|w)_(\d{2})_")
+
+
+def rows_of(test: str) -> str:
+    """The row that a test belongs to; "" if it names none."""
+    found = _NUMBER.search(test)
+    return f"{found.group(1).upper()}-{found.group(2)}" if found else ""
+
+
+class Outcomes:
+    """What ran, as pytest tells it."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, dict[str, str]] = {row: {} for row in FIRST_ORDER}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the outcome of a test's call, or of what went wrong before or after it."""
+        row = rows_of(report.nodeid)
+        if row in self.of and (report.when == "call" or report.outcome != "passed"):
+            name = report.nodeid.split("::")[-1]
+            self.of[row][name] = report.outcome
+
+
+def main() -> int:
+    """Run the tests and print the table."""
+    outcomes = Outcomes()
+    code = pytest.main(["-q", "-m", "slow or not slow", str(HERE)], plugins=[outcomes])
+    missing = []
+    for row, asked in FIRST_ORDER.items():
+        tests = outcomes.of[row]
+        passed = sum(o == "passed" for o in tests.values())
+        good = bool(tests) and passed == len(tests)
+        if not good:
+            missing.append(row)
+        sys.stdout.write(f"{row}  {passed:3} of {len(tests):3}  {asked}\n")
+    sys.stdout.write(f"{len(FIRST_ORDER) - len(missing)} of {len(FIRST_ORDER)} rows are met")
+    sys.stdout.write(f"; not: {', '.join(missing)}\n" if missing else "\n")
+    return int(bool(missing)) or int(code)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
