@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from typing import Final
 
 import pytest
 
 from tests.random.programs.checks import check_program
 from tests.random.programs.generator import SIZES, typed_program
+
+PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 200
 
 
 def check(seed: int, steps: int, order: int) -> str:
@@ -32,9 +36,9 @@ def test_programs_contain_everything() -> None:
     assert not [name for name in wanted if not found[name]]
 
 
-@pytest.mark.sampled(50)
-@pytest.mark.parametrize("seed", range(1000))
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_typed_programs(seed: int) -> None:
     """A third of them with second derivatives."""
-    is_small = seed % 50 == 0
+    is_small = seed % 20 == 0
     check(seed, 3 if is_small else 8, 2 if seed % 3 == 1 and not is_small else 1)
