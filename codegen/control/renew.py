@@ -6,23 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorad.ir.analysis.blocks import ops_between
-from tensorad.ir.expr import Expr, Read, read
-from tensorad.ir.order import READ
-from tensorad.ir.rebuild import map_op
-from tensorad.ir.tensor import (
-    Block,
-    Compute,
-    Constant,
-    Control,
-    Loop,
-    Op,
-    Placeholder,
-    Saved,
-    Tensor,
-    outputs,
-    saved,
-)
-from tensorad.ir.visit import copy_bodies, rewrite
+from tensorad.ir.tensor import Block, Constant, Op, Placeholder, Tensor, outputs
+from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
 
 Image = dict[Tensor, Tensor]
 
@@ -41,28 +26,6 @@ def renewed(block: Block, params: Sequence[Tensor], extra: Sequence[Tensor] = ()
 
 
 def _renewed(op: Op, image: Image) -> Op:
-    if isinstance(op, Control):
-        operands = tuple([image.get(t, t) for t in op.operands])
-        if isinstance(op, Loop) and op.count is not None:
-            return replace(op, operands=operands, count=image.get(op.count, op.count))
-        return replace(op, operands=operands)
-    if isinstance(op, Saved):
-        control = image[outputs(op.control)[0]].op
-        assert isinstance(control, Control)  # the image of one
-        return saved(control, op.inner, op.block).op
-
-    def over(e: Expr) -> Expr | None:
-        if isinstance(e, Read) and e.tensor in image:
-            return read(image[e.tensor], e.indices)
-        return None
-
-    memo: dict[Expr, Expr] = {}
-
-    def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
-        return tuple([rewrite(e, over, memo, READ) for e in exprs])
-
-    made = map_op(op, new, lambda t: image.get(t, t))
-    if isinstance(made, Compute):
-        axes, bodies = copy_bodies(made.axes, made.bodies)
-        return replace(made, axes=axes, bodies=bodies)
-    return replace(made)
+    """Another operation that does the same with the images of its inputs."""
+    made = over_inputs(op, image)
+    return replace(on_fresh_axes(op)) if made is op else made
