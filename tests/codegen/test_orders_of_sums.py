@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import get_type_hints
 
@@ -18,7 +19,6 @@ from tests.support.reach import Place, mentions, way
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = source_files(ROOT, ("tensorad", "codegen", "simplify"))
-EDGES = mentions(ROOT, PRODUCT)
 
 DECIDE: tuple[Place, ...] = (
     # how formulas are summed
@@ -63,14 +63,20 @@ TAKE_A_MODEL: tuple[Callable[..., object], ...] = (
 )
 
 
+@cache
+def edges() -> dict[Place, list[Place]]:
+    """What each name of the product mentions."""
+    return mentions(ROOT, PRODUCT)
+
+
 def is_of_machine(p: Place) -> bool:
     return p[0].startswith("codegen/target/")
 
 
 @pytest.mark.parametrize("decision", DECIDE, ids=[name for _, name in DECIDE])
 def test_orders_of_sums_are_out_of_reach_of_the_machine(decision: Place) -> None:
-    assert decision in EDGES, "it is called otherwise now"
-    chain = way(EDGES, decision, is_of_machine)
+    assert decision in edges(), "it is called otherwise now"
+    chain = way(edges(), decision, is_of_machine)
     assert not chain, " -> ".join([f"{file} {name}" for file, name in chain])
 
 
@@ -78,7 +84,7 @@ def test_the_machine_is_found_where_it_may_be_asked() -> None:
     for p in (("codegen/contraction/choose.py", "plan_contraction"),
               ("codegen/schedule/plan.py", "_plan_elementwise"),
               ("codegen/llvm/streaming.py", "head_length")):  # fmt: skip
-        assert way(EDGES, p, is_of_machine)
+        assert way(edges(), p, is_of_machine)
 
 
 def test_decisions_take_a_model_and_a_machine_is_none() -> None:
@@ -107,8 +113,8 @@ def test_a_planted_question_is_found(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    edges = mentions(tmp_path, files)
-    found = {n: way(edges, ("codegen/decide.py", n), is_of_machine)
+    mentioned = mentions(tmp_path, files)
+    found = {n: way(mentioned, ("codegen/decide.py", n), is_of_machine)
              for n in ("direct", "behind", "typed", "free")}  # fmt: skip
     assert found["direct"] == [("codegen/decide.py", "direct"),
                                ("codegen/target/machine.py", "Machine")]  # fmt: skip

@@ -7,6 +7,7 @@ import importlib
 import threading
 from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from tensorad.process import Guard, forget, memo, memoised
 from tensorad.simplify.domain import polyhedral
 from tensorad.simplify.zeros import passes
 from tests.project.test_architecture import PRODUCT, ROOT
-from tests.support.import_graph import import_name
+from tests.support.import_graph import BLOCKS, import_name
 
 NOT_EMPTIED: Final = {
     "interned: equal things are one object, and compared by `is`": {
@@ -106,10 +107,11 @@ def memo_sites(text: str) -> dict[str, bool]:
     tree = ast.parse(text)
     found = dict(_decorated(tree))
     filled = set(_filled(tree))
-    for name, value, outside in _assigned(tree):
+    for target, value, outside in _assigned(tree):
         registered = _is_call(value, {"memo"})
-        if registered or _is_kept(value, outside) or (outside and name in filled):
-            found[name] = registered
+        is_kept = registered or _is_kept(value, outside)
+        if is_kept or (outside and ast.unparse(target) in filled):
+            found[ast.unparse(target)] = registered
     return found
 
 
@@ -117,7 +119,9 @@ def _called(e: ast.expr) -> str:
     """The last name of what is called or used as a decorator."""
     inner = e.func if isinstance(e, ast.Call) else e
     inner = inner.value if isinstance(inner, ast.Subscript) else inner
-    return ast.unparse(inner).split(".")[-1]
+    if isinstance(inner, ast.Attribute):
+        return inner.attr
+    return inner.id if isinstance(inner, ast.Name) else ast.unparse(inner)
 
 
 def _is_call(e: ast.expr, names: Container[str]) -> bool:
@@ -136,12 +140,15 @@ def _decorated(tree: ast.AST) -> Iterator[tuple[str, bool]]:
 
 def _filled(tree: ast.AST) -> Iterator[str]:
     """Names that functions put something into or bind anew."""
-    for function in ast.walk(tree):
-        for node in ast.walk(function) if isinstance(function, _FUNCTIONS) else ():
-            if isinstance(node, ast.Global):
-                yield from node.names
-            if isinstance(node, (ast.Subscript, ast.Attribute)) and _fills(node):
-                yield ast.unparse(node.value)
+    stack = [(tree, False)]
+    while stack:
+        node, inside = stack.pop()
+        if inside and isinstance(node, ast.Global):
+            yield from node.names
+        if inside and isinstance(node, (ast.Subscript, ast.Attribute)) and _fills(node):
+            yield ast.unparse(node.value)
+        inside = inside or isinstance(node, _FUNCTIONS)
+        stack.extend((n, inside) for n in ast.iter_child_nodes(node))
 
 
 def _fills(e: ast.Subscript | ast.Attribute) -> bool:
@@ -149,13 +156,16 @@ def _fills(e: ast.Subscript | ast.Attribute) -> bool:
     return e.attr in FILLING if isinstance(e, ast.Attribute) else isinstance(e.ctx, ast.Store)
 
 
-def _assigned(tree: ast.AST, outside: bool = True) -> Iterator[tuple[str, ast.expr, bool]]:
-    """(name, value, whether it is assigned when the module is loaded)"""
-    for node in ast.iter_child_nodes(tree):
+def _assigned(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr, bool]]:
+    """(target, value, whether it is assigned when the module is loaded)"""
+    stack: list[tuple[ast.AST, bool]] = [(n, True) for n in tree.body]
+    while stack:
+        node, outside = stack.pop()
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            yield ast.unparse(target), node.value, outside
-        yield from _assigned(node, outside and not isinstance(node, (*_FUNCTIONS, ast.ClassDef)))
+            yield target, node.value, outside
+        outside = outside and not isinstance(node, (*_FUNCTIONS, ast.ClassDef))
+        stack.extend((n, outside) for field in BLOCKS for n in getattr(node, field, ()))
 
 
 def _is_kept(value: ast.expr, outside: bool) -> bool:
@@ -168,12 +178,15 @@ def _is_kept(value: ast.expr, outside: bool) -> bool:
     return outside and (empty or (isinstance(value, (ast.List, ast.Set)) and not value.elts))
 
 
-SITES = {
-    (file, name): registered
-    for file in PRODUCT
-    if not file.startswith("benchmarks/")
-    for name, registered in memo_sites((ROOT / file).read_text()).items()
-}
+@cache
+def sites() -> dict[tuple[str, str], bool]:
+    """Those of the product: (file, name) -> whether `forget` empties it."""
+    return {
+        (file, name): registered
+        for file in PRODUCT
+        if not file.startswith("benchmarks/")
+        for name, registered in memo_sites((ROOT / file).read_text()).items()
+    }
 
 
 def test_every_memo_is_emptied_or_has_a_reason() -> None:
@@ -183,7 +196,7 @@ def test_every_memo_is_emptied_or_has_a_reason() -> None:
         for file, names in found.items()
         for name in names.split()
     ]
-    kept = [site for site, registered in SITES.items() if not registered]
+    kept = [site for site, registered in sites().items() if not registered]
     assert sorted(kept) == sorted(listed), "say memo(...) or @memoised(), or why not"
 
 
@@ -266,7 +279,7 @@ def test_forget_leaves_every_memo_empty_and_results_as_they_were() -> None:
 def test_each_memo_of_the_sources_is_one_that_forget_empties() -> None:
     known = [id(kept) for kept, _ in process._memos]
     known += [id(clear.__self__) for clear in process._memoised]  # type: ignore[attr-defined]
-    registered = [site for site, is_registered in SITES.items() if is_registered]
+    registered = [site for site, is_registered in sites().items() if is_registered]
     modules = [(importlib.import_module(import_name(file)), name) for file, name in registered]
     objects = [getattr(m, name) for m, name in modules if not name.startswith("self.")]
     assert len(objects) >= 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,8 @@ LINKED = {"codegen": "tensorad.codegen", "simplify": "tensorad.simplify"}
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where statements hold others."""
 
 
 class Import(NamedTuple):
@@ -37,22 +40,60 @@ def import_name(file: str) -> str:
     return ".".join([LINKED.get(parts[0], parts[0]), *parts[1:]])
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[str, bool]]:
-    """(module or module.name, whether it is late) of every import."""
-    stack = [(tree, False)]
+class Outline(NamedTuple):
+    """What a file imports and defines."""
+
+    has_docstring: bool
+    imports: tuple[tuple[str, bool], ...]
+    """(module or module.name, whether it is late)"""
+    lengths: tuple[tuple[str, int], ...]
+    """Of each function, methods and inner ones too: its name, and its lines from `def` on."""
+    has_functions: bool
+    """Whether there are some for others."""
+
+
+@cache
+def outline_of(path: Path) -> Outline:
+    """The outline of a file, which is read once."""
+    return outline(path.read_text())
+
+
+def outline(text: str) -> Outline:
+    """What a source imports and defines."""
+    tree = ast.parse(text)
+    every = list(_statements(tree))
+    functions = [n for n, _ in every if isinstance(n, _FUNCTIONS)]
+    lengths = [(n.name, (n.end_lineno or n.lineno) - n.lineno + 1) for n in functions]
+    return Outline(
+        ast.get_docstring(tree) is not None,
+        tuple((name, late) for node, late in every for name in _imported(node)),
+        tuple(lengths),
+        any(isinstance(n, _FUNCTIONS) and not n.name.startswith("_") for n in tree.body),
+    )
+
+
+def _statements(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
+    """Each statement, and whether it is late. Expressions hold none and are not walked."""
+    stack: list[tuple[ast.AST, bool]] = [(n, False) for n in tree.body]
     while stack:
         node, late = stack.pop()
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, late) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            yield from ((f"{node.module}.{alias.name}", late) for alias in node.names)
+        yield node, late
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             stack.extend((n, True) for n in node.body)
             stack.extend((n, late) for n in node.orelse)
             continue
-        late = late or isinstance(node, (*_FUNCTIONS, ast.Lambda))
-        stack.extend((n, late) for n in ast.iter_child_nodes(node))
+        late = late or isinstance(node, _FUNCTIONS)
+        for field in BLOCKS:
+            stack.extend((n, late) for n in getattr(node, field, ()))
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
 
 
 def imports(root: Path, files: Iterable[str]) -> list[Import]:
@@ -60,23 +101,11 @@ def imports(root: Path, files: Iterable[str]) -> list[Import]:
     known = {import_name(file): file for file in files}
     found: dict[Import, None] = {}
     for source in known.values():
-        for name, late in imported(ast.parse((root / source).read_text())):
+        for name, late in outline_of(root / source).imports:
             target = known.get(name) or known.get(name.rpartition(".")[0])
             if target is not None and target != source:
                 found[Import(source, target, late)] = None
     return list(found)
-
-
-def has_functions(text: str) -> bool:
-    """Whether a file defines a function for others."""
-    found = [n for n in ast.parse(text).body if isinstance(n, _FUNCTIONS)]
-    return any(not n.name.startswith("_") for n in found)
-
-
-def long_functions(text: str, most: int) -> list[str]:
-    """The functions of more than `most` lines, from `def` on."""
-    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, _FUNCTIONS)]
-    return [n.name for n in found if (n.end_lineno or n.lineno) - n.lineno + 1 > most]
 
 
 def graph(found: Iterable[Import]) -> dict[str, list[str]]:
