@@ -164,6 +164,7 @@ def test_small_and_mixed_sizes_keep_to_the_yardstick() -> None:
     check(y, [x], SIZES)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_visits_are_those_of_the_loops(seed: int) -> None:
     program, rng = choose(seed)
@@ -175,6 +176,7 @@ def test_visits_are_those_of_the_loops(seed: int) -> None:
         assert found == int(str(work(of.outputs, sizes).iterations))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", (2, 8, 12, 28, 35))
 def test_products_are_those_of_the_loops(seed: int) -> None:
     program, rng = choose(seed)
@@ -205,6 +207,7 @@ def test_storing_nothing_visits_the_fewest_points_of_some_program() -> None:
     assert "nothing stored" in [r.what for r in heard if isinstance(r, Decision)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", (195, 746, 1111, 1263, 1328, 1478, 1843))
 def test_random_programs_keep_to_the_yardstick(seed: int) -> None:
     program, rng = choose(seed)
@@ -318,6 +321,7 @@ def test_loops_too_long_to_count_are_not_compared() -> None:
     assert derive_by_count(ways(found, found, never, None), y, [x], []) == [found]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_plain_gradients_of_random_programs_are_right(seed: int) -> None:
     program, rng = choose(seed)

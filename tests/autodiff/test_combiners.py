@@ -104,6 +104,7 @@ def check_second(case: Case, n: int) -> None:
     assert abs(total - shifted(0.0)) <= 1e-9 * (1 + abs(total)), "gradients are linear in heads"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_first_derivatives(name: str) -> None:
     check_first(BY_NAME[name], 7, compiled=False)
@@ -132,7 +133,7 @@ def test_second_derivatives_of_all(name: str) -> None:
     check_second(BY_NAME[name], 64)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", NAMES)
 def test_work_is_linear(name: str) -> None:
     (row,) = [r for r in combiners.run([name]) if r.name == name]
@@ -222,6 +223,7 @@ def test_folds_over_ragged_axes_keep_no_more_than_their_points(reducer: Any) -> 
     assert ta.work(dx).iterations <= bound(y, [x])
 
 
+@pytest.mark.slow
 def test_windows_with_guards_stay_within_the_bound() -> None:
     for reducer in (te.prod, te.max, te.min):
         for kernel, stride, pad in [(2, 1, 1), (3, 2, 1), (2, 3, 0), (3, 1, 0), (1, 1, 0)]:

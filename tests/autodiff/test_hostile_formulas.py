@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Callable[[int], Problem], int]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", CASES)
 def test_the_plan_is_right(name: str) -> None:
     make, size = CASES[name]
@@ -158,6 +158,7 @@ def _programs() -> dict[str, Callable[[Tensor], Tensor]]:
 PROGRAMS = _programs()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("operations", [30, 300, 1000])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_on_a_small_budget_are_right(name: str, operations: int) -> None:

@@ -103,6 +103,7 @@ FORMULAS = (
 )
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda f: f.__name__)
 def test_both_modes_are_the_interpreter_s_and_the_difference(
     formula: Callable[[Axis], Expr],

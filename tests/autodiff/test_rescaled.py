@@ -240,6 +240,7 @@ INFINITE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "combine", [library, *[pytest.param(c, marks=pytest.mark.slow) for c in (plain, once)]]
 )

@@ -149,6 +149,7 @@ def test_node_counts_do_not_depend_on_extents(n: int) -> None:
     assert counts[0] == counts[1]
 
 
+@pytest.mark.slow
 def test_many_reads_share_one_pass() -> None:
     x, h = matrix("X", 300), matrix("H", 100)
     y = te.compute((100,), lambda i: _product(x, i, 100), name="Y")

@@ -87,6 +87,7 @@ def turned(a: Array, axis: int) -> Array:
     return a if axis == 1 else np.swapaxes(a, -1, -2)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SCANNED)
 @pytest.mark.parametrize(
     ("axis", "exclusive", "reverse"),
@@ -121,6 +122,7 @@ def test_scans(name: str, axis: int, exclusive: bool, reverse: bool) -> None:
                    ).iterations <= bound(total, xs)  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["prod", "max", "logsumexp", "affine composition"])
 def test_compiled_scans_twice(name: str) -> None:
     inputs, (y, *_) = scanned(BY_NAME[name], 1, False, True)
@@ -255,6 +257,7 @@ IGNORING = {  # combiner, its slopes by the cell and by the value
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("where", [[1, 3, 1], [0, 1, 2], [2, 2, 2]])
 @pytest.mark.parametrize("name", IGNORING)
 def test_scatters_that_forget_their_cells_are_compiled(name: str, where: list[int]) -> None:

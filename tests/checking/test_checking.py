@@ -49,6 +49,7 @@ def test_given_arrays_are_used() -> None:
     assert gradcheck(y, x, arrays={idx: np.array([3, 0, 3])})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs_pass(seed: int) -> None:
     program = random_program(seed, computes=4)
@@ -297,6 +298,7 @@ def test_compiled_checks_of_random_programs_pass(seed: int) -> None:
     assert report and "float64 compiled" in str(report)
 
 
+@pytest.mark.slow
 def test_large_programs_are_compiled_also_with_sizes_and_rules() -> None:
     n = te.size("n")
     x, w = te.placeholder((n, n), name="X"), te.placeholder((n, n), name="W")

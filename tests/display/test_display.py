@@ -127,6 +127,7 @@ def test_names_are_escaped() -> None:
     assert "a<b : float32 [2] " in shown(html)
 
 
+@pytest.mark.slow
 def test_long_chains_are_cut_with_a_note() -> None:
     t = X
     for _ in range(300):
@@ -183,6 +184,7 @@ def test_gradients_of_the_workloads_are_well_formed(make) -> None:  # type: igno
     assert html == tensors_html(gradients)
 
 
+@pytest.mark.slow
 def test_random_programs_are_well_formed() -> None:
     for seed in range(60):
         p = random_program(seed)

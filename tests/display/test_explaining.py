@@ -134,6 +134,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CASES)
 def test_text_and_html_agree_with_the_counts(name: str) -> None:
     tensors = CASES[name]()

@@ -280,6 +280,7 @@ def test_booleans_are_stored_as_booleans() -> None:
     assert result.dtype == bool and result.tolist() == [False, True, False]
 
 
+@pytest.mark.slow
 def test_deep_expressions_evaluate() -> None:
     x = tensor("X", 1)
     i = axis("i", 0, 1)
@@ -289,6 +290,7 @@ def test_deep_expressions_evaluate() -> None:
     assert interpret(compute((i,), e), {x: np.zeros(1)})[0] == 20_000
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(25))
 def test_random_programs_agree_with_their_loops(seed: int) -> None:
     from tensorad.codegen.loops.interpret import interpret_loops

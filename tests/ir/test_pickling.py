@@ -83,6 +83,7 @@ def inputs_of(t: Tensor) -> list[Tensor]:
 VALUES = {"X": x, "P": p, "n": np.arange(4.0)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_and_their_gradients_compute_the_same(name: str) -> None:
     y = PROGRAMS[name]

@@ -94,6 +94,7 @@ def test_reductions_inside_expressions() -> None:
     assert format_expr(best) == "argmax((X[i, k], k), axes (k : [0, 9])).1"
 
 
+@pytest.mark.slow
 def test_deep_expressions_print() -> None:
     e: Expr = X[i, k]
     for _ in range(20_000):

@@ -60,6 +60,7 @@ def _branches() -> tuple[list[Tensor], dict[Tensor, np.ndarray], dict[str, int]]
 PROGRAMS = {f.__name__[1:]: f for f in (_cumulative, _newton, _cell, _triangle, _branches)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_and_gradients_are_those_of_the_program(name: str) -> None:
     tensors, arrays, sizes = PROGRAMS[name]()

@@ -95,6 +95,7 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_of_parts_are_those_of_numpy(name: str) -> None:
     program, plain = PROGRAMS[name]

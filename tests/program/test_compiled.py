@@ -92,12 +92,14 @@ def check(f: Any, *args: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 def test_compiled_is_interpreted(case: str) -> None:
     f, args = CASES[case]
     check(f, *args)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 def test_compiled_gradients_are_interpreted(case: str) -> None:
     f, args = CASES[case]

@@ -162,12 +162,13 @@ def test_every_public_name_is_called() -> None:
     assert not NO_TENSORS & set(CALLS)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_tensor_that_came_out_of_a_loop(name: str) -> None:
     _agree(_values(CALLS[name](looped(X))), _values(CALLS[name](X * 1.0)))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "looped"])
 def test_a_tensor_that_came_out_of_other_blocks(kind: str, name: str) -> None:
@@ -186,7 +187,7 @@ def _with(given: Any, images: dict[Tensor, Tensor]) -> Any:
     return images[given] if isinstance(given, Tensor) else given
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(28)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators(name: str) -> None:
     operator = getattr(ta.topi, name, None) or getattr(ta.topi.nn, name)

@@ -15,6 +15,7 @@ ONE_BY_ONE = [f.name for f in FUNCTIONS.values() if isinstance(f.value, np.vecto
 """Functions that Python computes, which NumPy has not."""
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dtype", accuracy.DTYPES)
 @pytest.mark.parametrize("op", accuracy.NAMES)
 def test_functions_are_within_four_ulps(op: str, dtype: str) -> None:

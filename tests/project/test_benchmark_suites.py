@@ -182,6 +182,7 @@ def test_scaling_cases_compute_the_same_with_symbolic_sizes(name: str) -> None:
     assert calls[0][1] == calls[1][1]
 
 
+@pytest.mark.slow
 def test_the_page_of_results_is_written_from_files(tmp_path: Path) -> None:
     rows = [row("a", torch=9.0, numba=2.0), row("b", jax=0.5)]
     rows[1].failed["torch"] = "RuntimeError: no"

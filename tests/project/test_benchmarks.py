@@ -93,6 +93,7 @@ def test_every_workload_has_a_tiny_size_and_a_group() -> None:
 FAST = ("dense_small", "conv_seed", "maxpool_small", "layernorm", "gather", "prod", "soft_path")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FAST)
 def test_tensorad_and_numpy_agree_with_float64(name: str) -> None:
     assert check(name, ("numpy",)) == ["tensorad", "tensorad_fresh", "numpy"]
@@ -309,6 +310,7 @@ def test_measured_rows_are_complete() -> None:
     assert (two.read_bytes, two.written_bytes) == (4 * (n * m + n), 4 * (n * m + n))
 
 
+@pytest.mark.slow
 def test_the_command_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "found.json"
     options = [

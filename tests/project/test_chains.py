@@ -130,7 +130,7 @@ def test_equal_steps_are_planned_and_compiled_once(
     assert planned[0] == planned[1] > 0 and compiled[0] == compiled[1] > 0, (planned, compiled)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALIKE)
 def test_equal_steps_are_keyed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = []

@@ -277,11 +277,11 @@ def test_forget_leaves_every_memo_empty_and_results_as_they_were() -> None:
 
 
 def test_each_memo_of_the_sources_is_one_that_forget_empties() -> None:
-    known = [id(kept) for kept, _ in process._memos]
-    known += [id(clear.__self__) for clear in process._memoised]  # type: ignore[attr-defined]
     registered = [site for site, is_registered in sites().items() if is_registered]
     modules = [(importlib.import_module(import_name(file)), name) for file, name in registered]
     objects = [getattr(m, name) for m, name in modules if not name.startswith("self.")]
+    known = [id(kept) for kept, _ in process._memos]
+    known += [id(clear.__self__) for clear in process._memoised]  # type: ignore[attr-defined]
     assert len(objects) >= 20
     assert all(id(found) in known for found in objects)
 

@@ -86,6 +86,7 @@ def test_every_public_name_resolves() -> None:
     assert dir(ta) == ta.__all__
 
 
+@pytest.mark.slow
 def test_names_stay_what_they_are_after_every_import() -> None:
     code = """
 import importlib, pkgutil, types, tensorad

@@ -32,7 +32,7 @@ def program() -> Program:
     return Program()
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize(("p", "mistake"), PLANTED, ids=_named(PLANTED))
 @described()
 def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: Program) -> None:
@@ -41,7 +41,7 @@ def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: 
         program.is_right()
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize(("p", "mistake"), OPTIONAL, ids=_named(OPTIONAL))
 @described()
 def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: Program) -> None:
@@ -52,6 +52,7 @@ def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: 
     assert found.name == p.name
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("p", "mistake"), OVER_BODIES, ids=_named(OVER_BODIES))
 @described()
 def test_bisecting_names_the_pass_of_a_body_that_unsolved_is_a_scatter(

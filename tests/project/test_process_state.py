@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 STATE = """
 import gc, locale, os, signal, sys, threading, warnings
@@ -41,6 +43,7 @@ def run(code: str) -> str:
     ).stdout  # fmt: skip
 
 
+@pytest.mark.slow
 def test_import_build_and_calls_leave_all_settings() -> None:
     run("""
 import tensorad as ta
@@ -60,6 +63,7 @@ check("builds of several threads")
 """)
 
 
+@pytest.mark.slow
 def test_settings_come_back_after_a_build_that_fails() -> None:
     run("""
 import tensorad as ta

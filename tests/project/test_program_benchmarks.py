@@ -43,6 +43,7 @@ def test_every_program_has_a_tiny_size_and_a_floor() -> None:
     assert set(TINY) == set(PROGRAMS) == set(programs.FLOORS)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", list(TINY))
 def test_tensorad_agrees_with_float64(name: str) -> None:
     assert "tensorad" in check(name, ())

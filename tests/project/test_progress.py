@@ -93,6 +93,7 @@ def test_it_comes_after_some_time_and_goes() -> None:
     assert on_screen(text) == "", "nothing is left"
 
 
+@pytest.mark.slow
 def test_short_builds_say_nothing() -> None:
     assert shown(0.0, {}) == ""
 

@@ -42,6 +42,7 @@ def test_the_table_is_large_and_its_rows_have_names() -> None:
     assert sum([c.second for c in CASES]) >= 20
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "iterations", "multiplications"),
     [
@@ -133,6 +134,7 @@ def test_compiled_gradients_are_slopes(part: ModuleType, half: int) -> None:
         demand_slopes(case, second)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "name",
     ["triangular sum of squares", "banded storage", "not-equal hole", "pad reflect", "tile",

@@ -54,6 +54,7 @@ def check_threads(name: str, tiny: bool, repeats: int) -> None:
             assert found == want, f"{name} on {count} threads"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_threads(name: str) -> None:
     check_threads(name, True, 5)

@@ -72,6 +72,7 @@ def check(seed: int, most: int | None = None) -> None:
         assert not names, (seed, settings, choices, names)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_programs_of_several_dtypes(seed: int) -> None:
     check(seed, 3)

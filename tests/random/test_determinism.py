@@ -50,9 +50,9 @@ def show(count: int) -> None:
         sys.stdout.write(f"{hashlib.sha1(line.encode()).hexdigest()[:10]} {line[:80]}\n")
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.slow)])
-def test_hash_seeds_do_not_matter(count: int) -> None:
-    first, *others = [digests_under(seed, count) for seed in ("0", "1")]
+@pytest.mark.slow
+def test_hash_seeds_do_not_matter() -> None:
+    first, *others = [digests_under(seed, 60) for seed in ("0", "1")]
     assert len(first) > 100
     for other in others:
         assert other == first

@@ -67,6 +67,7 @@ def check_wide(seed: int) -> None:
     check_compiled(program.tensors, program.arrays(), seed)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(12))
 def test_values(seed: int) -> None:
     check_values(seed)

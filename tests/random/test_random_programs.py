@@ -168,6 +168,7 @@ def check_program(program: Program, rng: random.Random) -> list[str]:
     return kinds
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(9))
 def test_derivatives(seed: int) -> None:
     check_program(*choose(seed))

@@ -53,6 +53,7 @@ def check_gradients(seed: int) -> None:
     check_sizes(program, vjp(y, program.float_inputs, h), h)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(5))
 def test_values(seed: int) -> None:
     check_values(seed)

@@ -39,11 +39,13 @@ def check_symbolic(seed: int) -> None:
         check_count(program.tensors, program.arrays(sizes), sizes)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", seeds(20, 40))
 def test_values(seed: int) -> None:
     check_values(seed)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(8))
 def test_symbolic(seed: int) -> None:
     check_symbolic(seed)

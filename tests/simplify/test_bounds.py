@@ -355,6 +355,7 @@ def test_writes_of_a_scatter_are_checked() -> None:
         ta.scatter((5,), (11,), lambda i: (i // 2, 1.0), name="S")
 
 
+@pytest.mark.slow
 def test_deep_formulas() -> None:
     X = ta.placeholder((10,), name="X")
     W = ta.placeholder((10,), "int64", name="W")
@@ -371,6 +372,7 @@ def test_deep_formulas() -> None:
     assert set(kinds(Y).values()) == {"always"}
 
 
+@pytest.mark.slow
 def test_chains_of_integer_tensors() -> None:
     t = ta.placeholder((4,), "int64", name="T") % 7
     for _ in range(3_000):

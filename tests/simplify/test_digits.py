@@ -109,6 +109,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_pieces_are_the_domain_and_visit_nothing_else(name: str) -> None:
     outer, inner, condition = CASES[name]()
@@ -152,6 +153,7 @@ def _placeholder(*shape: Size) -> Tensor:
     return te.placeholder(shape, name="X")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(A * B, C), (A, B * C), (A * B * C,), (B * C, A), (A * C, B)])
 def test_gradient_of_a_symbolic_reshape_is_a_read(shape: tuple[Expr, ...]) -> None:
     x = _placeholder(A, B, C)

@@ -299,6 +299,7 @@ def untidied(monkeypatch: pytest.MonkeyPatch, y: Tensor, wrt: list[Tensor], h: T
         return vjp(y, wrt, h)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_gradients_keep_their_values(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     program = random_program(seed, computes=4)

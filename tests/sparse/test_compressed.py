@@ -68,6 +68,7 @@ def test_other_prefix_folds_are_compressed(fold: str) -> None:
     assert j.nnz == 3 * 10
 
 
+@pytest.mark.slow
 def test_deep_sums_are_compressed() -> None:
     x = matrix(2, 9)
     w = ta.const(np.cos(np.arange(81.0)).reshape(9, 9))

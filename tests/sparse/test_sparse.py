@@ -161,13 +161,14 @@ def _hidden(x: Tensor) -> Tensor:
 FORMULAS["hidden layers"] = _hidden
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_patterns_and_values_of_formulas(name: str) -> None:
     x = matrix(5, 6)
     check(FORMULAS[name](x), [x], {x: some(x)})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options", [{"padding": 1}, {"strides": 2, "padding": 1}, {"dilation": 2}, {"groups": 2}]
 )
@@ -179,6 +180,7 @@ def test_convolutions(options: dict[str, int]) -> None:
     check(y, [w, x], arrays)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["max", "avg"])
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 0), (3, 2, 1)])
 def test_pools(mode: str, kernel: int, stride: int, padding: int) -> None:
@@ -220,6 +222,7 @@ def check_random(seed: int) -> None:
     check(_random_formula(rng, x), [x], {x: some(x)})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_formulas(seed: int) -> None:
     check_random(seed)

@@ -39,6 +39,7 @@ GUARDED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("condition", GUARDED)
 def test_what_stands_to_the_left_keeps_a_read_inside(condition: Callable[[Expr], Expr]) -> None:
     y = one_per_point(condition)
@@ -189,6 +190,7 @@ def random_condition(rng: random.Random, depth: int) -> tuple[object, ...]:
     return (kind, *[random_condition(rng, depth - rng.randint(1, depth)) for _ in range(count)])
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_conditions_are_pythons(seed: int) -> None:
     rng = random.Random(seed)

@@ -389,6 +389,7 @@ def test_a_scan_carries_a_tuple() -> None:
     np.testing.assert_allclose(value(scale, X=x, M=m), m.cumprod(1))
 
 
+@pytest.mark.slow
 def test_long_expressions_need_no_recursion() -> None:
     v = ta.placeholder((8,), name="V")
 

@@ -65,6 +65,7 @@ def made(body: Callable[[Any], Any]) -> Tensor:
     return result
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formulas_of_numbers_are_as_precise_as_what_they_meet(name: str) -> None:
     formula, true = FORMULAS[name]

@@ -102,7 +102,7 @@ def compare(f: Derivatives, x: Arrays, source: int, position: int) -> int | None
     return 0
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_are_slopes(name: str) -> None:
     case = CASES[name]
@@ -123,6 +123,7 @@ def test_derivatives_are_slopes(name: str) -> None:
         assert found[order] == listed, f"where derivative {order} does not exist"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", LINEAR)
 def test_derivatives_of_linear_operators_are_themselves(name: str) -> None:
     x, d = (te.placeholder((1, 4, 2, 2), "float64", name=n) for n in "xd")
@@ -157,6 +158,7 @@ FAR: Final = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dtype", FAR)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_derivatives_are_numbers_far_from_zero(name: str, dtype: str) -> None:

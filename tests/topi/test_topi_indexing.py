@@ -88,6 +88,7 @@ def test_arange_and_meshgrid() -> None:
             np.testing.assert_array_equal(interpret(made, {a: av, b: bv}), array)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
 @pytest.mark.parametrize(("before", "after"), [((2, 1), (1, 3)), ((0, 3), (2, 0)), (0, 1)])
 def test_pad_with_elements(
@@ -171,6 +172,7 @@ def resample(x: Array, size: tuple[int, int], linear: bool) -> Array:
     return np.einsum("ncyx,ry,sx->ncrs", x, *maps)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("method", ["nearest", "bilinear"])
 @pytest.mark.parametrize("size", [(5, 2), (6, 8), (3, 4)])
 def test_resize(size: tuple[int, int], method: str) -> None:

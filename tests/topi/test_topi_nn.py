@@ -147,7 +147,7 @@ POOLS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("kind", ["avg", "max"])
 @pytest.mark.parametrize(("kernel", "stride", "padding"), POOLS)
 def test_pool(

@@ -64,6 +64,7 @@ def test_conv1d() -> None:
     gradcheck(y, [x, w])
 
 
+@pytest.mark.slow
 def test_conv3d() -> None:
     (x, xs), (w, ws) = tensor(1, 1, 3, 4, 3), tensor(2, 1, 2, 2, 3, name="W")
     y = topi.nn.conv3d(x, w, strides=(1, 2, 1), padding=(1, 0, 1))
@@ -82,6 +83,7 @@ TRANSPOSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strides", "padding", "extra", "dilation", "groups"), TRANSPOSED)
 def test_conv2d_transpose_is_the_transposed_map(
     strides: object, padding: object, extra: object, dilation: object, groups: int
@@ -108,6 +110,7 @@ CEILING = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("extent", "kernel", "stride", "around", "count"), CEILING)
 @pytest.mark.parametrize("kind", ["max", "avg"])
 def test_ceil_mode_lets_the_last_window_hang_over(
@@ -147,6 +150,7 @@ def test_global_pool() -> None:
         gradcheck(y, x)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["avg", "max"])
 @pytest.mark.parametrize("size", [(4, 3), (3, 7), (1, 5)])
 def test_adaptive_pool(size: tuple[int, int], kind: str) -> None:

@@ -52,6 +52,7 @@ def check_agreement(make: Make) -> None:
         assert largest_relative_error(g, e) <= TOLERANCE
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "make",
     [m for m in WORKLOADS if m.__name__ not in LARGE],
@@ -252,6 +253,7 @@ def test_the_size_of_the_program_does_not_grow_with_the_extents(name: str) -> No
     assert len(counts) == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
     ["max pool", "max pool 3x3", "max pool 3x3 stride 2", "product pool", "softmax"],

@@ -230,12 +230,14 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 def test_both_modes_agree_with_differences(case: str) -> None:
     y, wrt, at = CASES[case]()
     check_both_modes(y, wrt, at)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 def test_second_derivatives_agree(case: str) -> None:
     y, wrt, at = CASES[case]()
@@ -248,6 +250,7 @@ def test_second_derivatives_agree(case: str) -> None:
     check_both_modes(moved, wrt, {**at, along: RNG.standard_normal(along.shape)})
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 def test_jacobians_have_a_batch_of_heads(case: str) -> None:
     y, wrt, at = CASES[case]()

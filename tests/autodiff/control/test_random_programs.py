@@ -10,7 +10,7 @@ from tests.support.programs.oracles import check_both_modes
 from tests.support.programs.random_programs import SIZE, Programs
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("seed", range(240))
 def test_derivatives_of_random_programs(seed: int) -> None:
     made = Programs(seed)

@@ -104,6 +104,7 @@ def test_scratch_that_nobody_reads_goes() -> None:
     check_same(more, made)
 
 
+@pytest.mark.slow
 def test_the_next_row_is_prefetched_where_several_passes_read_it() -> None:
     i, j, k = axis("i", 0, 16), axis("j", 0, 1024), axis("k", 0, 1024)
     x, y, z = (te.placeholder((16, 1024), name=n) for n in "XYZ")

@@ -65,6 +65,7 @@ def test_what_no_iteration_names_or_a_cache_holds() -> None:
     assert not asked(lowered([twice], [table, place, second], SMALL_CACHES))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 @pytest.mark.parametrize("width", [1, 16, 17, 48, 200])
 def test_values_are_those_of_numpy(count: int, width: int) -> None:

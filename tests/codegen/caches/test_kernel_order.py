@@ -121,6 +121,7 @@ def peak(program: LoopProgram) -> int:
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", seeds(10, 30))
 def test_random_programs_need_no_more_than_before(seed: int) -> None:
     rng = np.random.default_rng(seed)

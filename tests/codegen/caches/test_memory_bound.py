@@ -108,6 +108,7 @@ def test_streamed_rows_start_anywhere(n: int, offset: int) -> None:
     np.testing.assert_array_equal(around[outside].view("i"), before[outside].view("i"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("width", [280, 600])
 @pytest.mark.parametrize("kind", ["avg", "max"])
 def test_pools_with_streamed_gradients(kind: str, width: int) -> None:
@@ -183,6 +184,7 @@ def transposed(shape: tuple[int, ...], dtype: str) -> tuple[Tensor, Tensor]:
     return te.compute((*shape[:-2], *shape[:-3:-1]), lambda *i: a[*i[:-2], i[-1], i[-2]], "Y"), a
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("shape", [(17, 33), (2, 40, 21)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16", "bool"])
 def test_transposed_copies(shape: tuple[int, ...], dtype: str) -> None:
@@ -213,7 +215,7 @@ def test_a_transposed_block_is_loaded_by_pieces_of_rows_and_shuffled(
     assert text.count("store <16 x float>") == 16
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 @pytest.mark.parametrize("columns", range(1, 34, 3))
 def test_rows_of_few_columns_are_transposed(columns: int, dtype: str) -> None:
@@ -390,6 +392,7 @@ def test_windows_of_one_loop_are_not_those_of_a_loop_with_more_lanes() -> None:
     assert (f(x, y) == (y @ x).T).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "functions", [*[pytest.param(n, marks=pytest.mark.slow) for n in (0, 2)], 1]
 )

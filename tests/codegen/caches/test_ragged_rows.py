@@ -56,7 +56,7 @@ def inside(x: Any, offset: int) -> tuple[Any, Any]:
     return block[start : start + x.nbytes].view(x.dtype).reshape(x.shape), (block, around)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("kind", ["copy", "product", "both"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
 @pytest.mark.parametrize("shape", [(601, 50), (520, 17), (777, 33)])
@@ -74,7 +74,8 @@ def test_ragged_rows_are_those_of_numpy(shape: tuple[int, int], dtype: str, kind
             assert (block[around] == 255).all()
 
 
-@pytest.mark.parametrize("kind", ["copy", "product", pytest.param("both", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["copy", "product", "both"])
 def test_the_loops_say_the_same(kind: str) -> None:
     outputs, inputs = transposed(601, 20, kind, "float32")
     choices = ta.Schedule(streaming=True)

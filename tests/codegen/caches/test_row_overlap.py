@@ -67,7 +67,7 @@ def test_a_row_is_stored_beside_the_exponentials_of_the_next() -> None:
     assert isinstance(computed, For) and computed.axis.extent == 256 and computed.lanes == 16
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("make", [forward, gradient])
 @pytest.mark.parametrize(
     ("rows", "columns", "dtype"),

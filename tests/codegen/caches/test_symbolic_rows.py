@@ -32,7 +32,7 @@ def transposed(rows: int, columns: int, kind: str, dtype: str) -> tuple[list[Ten
     return [te.compute((n, m), lambda i, j: x[j, i], name="Y")], [x]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
@@ -118,6 +118,7 @@ def test_a_row_beside_the_transposed_ones_keeps_tiles_out_of_strips() -> None:
 SHAPES = ((1040, 40), (1001, 33), (512, 16), (700, 15), (100, 500), (3, 5), (0, 20), (20, 0))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_strips_of_symbolic_extents_store_what_is_theirs(dtype: str, cpu: str) -> None:
@@ -147,6 +148,7 @@ def test_strips_of_symbolic_extents_stay_inside_of_their_arrays() -> None:
             np.testing.assert_array_equal(y, x.T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(528, 18), (515, 18)])
 def test_the_loops_of_strips_say_the_same(shape: tuple[int, int]) -> None:
     outputs, inputs = transposed(*shape, "both", "float32")

@@ -111,6 +111,7 @@ def test_versions_change_where_fixed_sizes_begin_to_stream(n: int) -> None:
     assert fixed == (n > 2048) == (trips(symbolic[1], n=n) > 0)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(("make", "sizes"), CASES)
 def test_versions_have_the_bits_of_fixed_sizes(
@@ -167,6 +168,7 @@ def test_an_extent_that_is_a_product_is_larger_than_its_factors() -> None:
     assert largest_unknown(kernel) == [flat]
 
 
+@pytest.mark.slow
 def test_the_interpreter_runs_the_same_version() -> None:
     n = te.size("n")
     outputs, inputs = short_rows(n)

@@ -81,7 +81,7 @@ def check_everywhere(out: Tensor, inputs: list[Tensor], cpu: str) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -90,6 +90,7 @@ def test_blocks_go_on_where_the_last_line_ended(width: int, dtype: str, cpu: str
     check_everywhere(*gradient_of_pool((2, 9, 26, width), dtype), cpu)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("dtype", ["int32", "uint8"])
@@ -136,6 +137,7 @@ def test_threads_share_chunks_of_blocks(threads: int) -> None:
             np.testing.assert_array_equal(got[[*range(16), *range(-16, 0)]], 7)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 def test_the_loops_in_blocks_store_every_element() -> None:
     out, inputs = gradient_of_pool((2, 9, 26, 22), "float64")

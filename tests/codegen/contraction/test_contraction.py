@@ -210,6 +210,7 @@ def check_compiled(seed: int, every: Sequence[Choices]) -> None:
         np.testing.assert_array_equal(r, results[0])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", seeds(8, 100))
 def test_no_choice_changes_a_bit(seed: int) -> None:
     check_compiled(seed, FORCED[:1] + FORCED[1 + seed % 5 : 2 + seed % 5])

@@ -60,6 +60,7 @@ def test_columns_are_prefetched_where_sums_take_as_long(changes: str) -> None:
     assert panel(kernel) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("registers", ["", ",vector_bytes=32,registers=16"])
 def test_packing_changes_no_bit(cores: int, registers: str) -> None:

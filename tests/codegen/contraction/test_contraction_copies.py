@@ -55,6 +55,7 @@ def test_few_cores_copy_what_a_block_reads(cores: int) -> None:
         assert isinstance(rows, int) and rows < 28 and rows * 30 * 64 * 4 <= 262144 // 3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("cores", "together"), [(1, 9), (2, 9), (3, 3), (8, 9), (64, 2)])
 def test_sums_cut_for_threads_copy_what_a_block_reads(cores: int, together: int) -> None:
     """Threads share blocks of images then, and all panels of one have the same copy."""
@@ -92,7 +93,7 @@ def test_windows_that_overlap_much_are_copied_once() -> None:
     assert "X.copy" in [t.name for t in kernel.writes]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("window", "padding", "strides", "dilation"),
     [(3, 1, 1, 1), (3, 0, 1, 1), (3, 2, 2, 1), (2, 1, 1, 2)],

@@ -93,6 +93,7 @@ def body_of(e: Emitted) -> tuple[tuple[Stmt, ...], list[Tensor]]:
     return (*e.before, *e.body), [*e.copies, *e.scratch]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("choices", FORCED, ids=str)
 @pytest.mark.parametrize("make", MADE)
 def test_no_way_to_run_changes_the_sums(make: Callable[[], Tensor], choices: Choices) -> None:

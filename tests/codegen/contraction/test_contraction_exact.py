@@ -67,6 +67,7 @@ def small() -> Program:
     return convolution(3, 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("make", [small, zeros_as_terms], ids=lambda m: m.__name__)
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_results_are_those_of_the_formula(make: Callable[[], Program], number: float) -> None:

@@ -128,7 +128,7 @@ def test_small_images_are_one_panel(batch: int | str) -> None:
     assert 48 in widths  # several registers of lanes share what is broadcast
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 15, 16, 17, 31, 33])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_lanes_in_windows_of_any_width(width: int, dtype: str) -> None:

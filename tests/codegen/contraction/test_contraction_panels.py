@@ -307,7 +307,7 @@ def test_few_depths_are_looked_at_however_long_a_sum_is() -> None:
     assert block_depth(1 << 60, 1 << 40, 64, 3 << 16) == 1536
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("n", "k", "m"), [(61, 600, 250), (7, 1031, 129), (50, 500, 64)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("scaled", [False, True])

@@ -83,6 +83,7 @@ def shown(b: Blocking | None) -> tuple[object, ...]:
     return (*sides, b.registers, b.most, b.mode, b.rows_mode, *loops)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("text", MACHINES)
 @pytest.mark.parametrize("formula", [product, batch, convolution, deep, wide])
 def test_no_way_costs_less_than_its_bound(
@@ -97,6 +98,7 @@ def test_no_way_costs_less_than_its_bound(
                 assert least <= cycles_on(made, target) * (1 + 1e-9), shown(made)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("text", MACHINES)
 @pytest.mark.parametrize("formula", [product, batch, convolution, deep, wide])
 def test_bounds_leave_the_choice_as_it_is_and_most_ways_out(

@@ -72,7 +72,7 @@ def test_batches_are_packed_one_by_one() -> None:
     assert not shared(packed(y, [a, b]))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("m", [1, 15, 16, 17, 63, 64, 65, 129, 200])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("machine", [MACHINE, AVX2])

@@ -111,6 +111,7 @@ def test_strips_change_no_bit(shape: tuple[int, int, int], machine: str) -> None
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("lanes", "wide"), [(50, 64), (50, 32), (72, 32), (81, 64)])
 def test_a_strip_is_added_once_to_lanes_that_do_not_fill_groups(lanes: int, wide: int) -> None:
     """No lane is in two groups: the second would add the strip to sums that have it."""

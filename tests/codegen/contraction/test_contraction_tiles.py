@@ -137,6 +137,7 @@ def test_sums_that_wait_in_memory_are_added_to_once(m: int, n: int) -> None:
     assert "min(" not in format_loops(kept)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("block", [None, 16])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_elements_computed_twice_are_right(block: int | None, threads: int) -> None:
@@ -164,6 +165,7 @@ def test_panels_of_less_than_a_register_tile_stay_as_they_are() -> None:
         assert lower_program([gradient], [x, h], choices=Choices(contract=True)).kernels
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("tile", [(3, 2), (4, 4), (32, 8)])
 def test_tiles_by_hand_fit_the_registers_there_are(dtype: str, tile: tuple[int, int]) -> None:

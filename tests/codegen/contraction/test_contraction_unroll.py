@@ -71,6 +71,7 @@ def test_long_sums_take_four_steps_together_in_their_order(machine: str, k: int)
     assert all(loop.axis.step is int_const(1) for loop in loops_of(lowered(small, given, machine)))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("line", [8, 16, 32, 128])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_step_is_taken_once_whatever_a_line_holds(line: int, dtype: str) -> None:

@@ -29,6 +29,7 @@ def test_lines_of_a_large_result_are_fetched_before_its_sums() -> None:
         assert ("i32 1, i32 3, i32 1" in text) is asked
 
 
+@pytest.mark.slow
 def test_the_next_product_of_a_batch_is_fetched_meanwhile() -> None:
     a, b = ta.placeholder((5, 9, 8), name="A"), ta.placeholder((5, 8, 18), name="B")
     k = ta.reduce_axis(8, name="k")
@@ -102,6 +103,7 @@ def test_short_rows_of_a_large_tensor_are_fetched_one_step_ahead() -> None:
             assert bool(fetched) is asked
 
 
+@pytest.mark.slow
 def test_taps_take_a_block_of_pixels_together() -> None:
     x, w = ta.placeholder((2, 16, 20, 20), name="X"), ta.placeholder((16, 16, 3, 3), name="W")
     y = topi.nn.conv2d(x, w, padding=1)

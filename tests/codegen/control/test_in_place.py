@@ -111,6 +111,7 @@ CASES: dict[str, tuple[Carry, tuple[Tensor, ...], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CASES)
 def test_carries_changed_in_place_hold_what_the_formulas_say(name: str) -> None:
     body, first, exchanged = CASES[name]

@@ -310,6 +310,7 @@ with override(num_threads=2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_forked_child_calls() -> None:
     assert python(FORK) == "0"

@@ -92,6 +92,7 @@ def arrays_of(tensors: list[Tensor]) -> list[Array]:
     return [rng.normal(size=t.shape).astype(str(t.dtype)) for t in tensors]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("size", [(512, 256), (515, 250)])
 def test_row_operators_are_one_pass_over_memory(name: str, size: tuple[int, int]) -> None:

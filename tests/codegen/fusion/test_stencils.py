@@ -114,7 +114,7 @@ def test_the_reason_is_told() -> None:
         assert len(lower_program([rest[-1]], [u], choices=APART).kernels) == 3
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("at_end", [False, True])
 @pytest.mark.parametrize(
@@ -143,6 +143,7 @@ def test_the_same_bits_as_apart(
             np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_gradients_have_the_same_bits_on_any_number_of_threads(threads: int) -> None:
     u, *rest = chain(diffused, (250, 40), 6)
@@ -161,6 +162,7 @@ def test_gradients_have_the_same_bits_on_any_number_of_threads(threads: int) -> 
                     np.testing.assert_array_equal(got, e)
 
 
+@pytest.mark.slow
 def test_the_loops_say_the_same() -> None:
     u, *rest = chain(diffused, (130, 16), 5)
     a = RNG.random(u.shape, "f4")

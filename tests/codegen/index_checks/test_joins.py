@@ -43,6 +43,7 @@ def test_cells_of_different_extents_are_tested_by_dimension() -> None:
     assert looked_at_together(lower_program([y], inputs)) == [5 * 11] * 3
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("shape", [(7, 7, 7), (7, 8, 9)])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize(("beyond", "index"), [(-0.75, 0), (0.0, 0), (2.5, 2), (-99.0, None)])
@@ -110,6 +111,7 @@ def test_indices_under_one_guard_are_tested_under_it() -> None:
             f(np.ones(6, "f4"), some)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(24))
 def test_what_is_tested_together_is_right_where_each_index_is(seed: int) -> None:
     rng = np.random.default_rng(seed)

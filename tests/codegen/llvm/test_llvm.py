@@ -231,6 +231,7 @@ INTEGER = ("add", "sub", "mul", "floordiv", "mod", "minimum", "maximum", "lt", "
 FLOAT = ("add", "sub", "mul", "div", "minimum", "maximum", "lt", "le", "gt", "ge", "eq", "ne")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 def test_arithmetic_on_extreme_values(dtype: DType) -> None:
     some = numbers(dtype)

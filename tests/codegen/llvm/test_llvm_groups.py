@@ -77,6 +77,7 @@ def test_short_loops_and_functions_take_one_register() -> None:
     assert order(N, lambda x, y: te.exp(x) * y) == "lls"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [256, 257, 271, 273, 320, 383, 511])

@@ -15,6 +15,7 @@ from tensorad.ir.elementary.table import FUNCTIONS
 ATAN2 = FUNCTIONS["atan2"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", list(FUNCTIONS))
 @pytest.mark.parametrize("lanes", [0, 8])
 def test_the_code_of_every_function_passes(name: str, lanes: int) -> None:

@@ -139,6 +139,7 @@ def test_narrow_registers_are_really_used(cpu: str) -> None:
     assert (narrow is before) == is_home, "kernels of two processors are kept apart"
 
 
+@pytest.mark.sampled(5)
 @avx2
 @pytest.mark.parametrize("columns", [3, 5, 9, 16, 31, 1024])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])

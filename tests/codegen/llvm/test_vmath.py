@@ -65,6 +65,7 @@ def error_in_ulps(got: float, want: mpmath.mpf, dtype: str, least: float = 0.0) 
     return float(abs(mpmath.mpf(got) - want) / mpmath.mpf(2) ** int(spacing))
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op", NAMES)
 def test_error_is_at_most_four_ulps(op: str, dtype: str) -> None:
@@ -113,6 +114,7 @@ SPECIAL = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op", SPECIAL)
 def test_special_values(op: str, dtype: str) -> None:
@@ -260,6 +262,7 @@ def test_whole_powers_are_products() -> None:
         np.testing.assert_array_equal(compiled("pow", "float32", 5, -1)(x), np.float32(1) / x)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("op", NAMES)
 def test_no_function_calls_the_c_library(op: str) -> None:
     """Neither with 512 bits nor with 256, where LLVM has instructions for less."""
@@ -282,7 +285,7 @@ def function_text(op: str, dtype: DType, lanes: int, cpu: str) -> str:
     return "\n".join([*code.declarations.values(), *code.functions.values(), *body])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op", NAMES)
 def test_vectors_and_scalars_have_equal_bits(op: str, dtype: str) -> None:

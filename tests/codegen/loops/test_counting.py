@@ -194,6 +194,7 @@ class _Executed(_Run):
         return super().apply(e, args)
 
 
+@pytest.mark.slow
 def test_random_programs_multiply_as_often_as_counted() -> None:
     compared = 0
     for seed in range(60):

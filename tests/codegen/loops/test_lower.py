@@ -25,6 +25,7 @@ from tests.random.generators import random_program, random_symbolic_program, see
 from tests.support.loop_cases import CASES, Case, conv2d, dense, float_input, gathers, total
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CASES)
 def test_plain_loops_compute_the_reference(name: str) -> None:
     case = CASES[name]()
@@ -87,6 +88,7 @@ def test_a_reduction_that_decides_whether_it_is_used_is_computed_once(
     assert work(y).iterations == 4 * 5, "what data decides counts as true"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", seeds(16, 40))
 def test_random_programs_agree_in_plain_and_scheduled_loops(seed: int) -> None:
     program = random_program(seed, computes=5)

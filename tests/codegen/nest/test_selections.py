@@ -40,6 +40,7 @@ def folds_of(outputs: list[Tensor], inputs: list[Tensor]) -> list[Fold]:
     return [s for s in all_statements(program) if isinstance(s, Fold)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
 def test_winners_among_special_values(dtype: str) -> None:
     outputs, x = places(5, 400, dtype)
@@ -111,6 +112,7 @@ def _larger(a: tuple, b: tuple) -> tuple:  # type: ignore[type-arg]
     return te.select(take, b[0], a[0]), te.select(take, b[1], a[1])
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("m", [17, 64, 131])
 def test_winners_of_rows_in_lanes(dtype: str, m: int) -> None:

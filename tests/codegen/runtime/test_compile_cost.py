@@ -63,6 +63,7 @@ awake share its small product, too, not only the copy of X.
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("layer", "size_bytes", "functions"), LIMITS)
 def test_text_stays_short(layer: Callable[[], Layer], size_bytes: int, functions: int) -> None:
     y, inputs = layer()

@@ -307,6 +307,7 @@ print(len(threads) - before)
 """
 
 
+@pytest.mark.slow
 def test_the_entry_and_the_driver_are_compiled_beside() -> None:
     done = subprocess.run([sys.executable, "-c", PREPARED], capture_output=True, text=True)
     assert done.stderr == ""

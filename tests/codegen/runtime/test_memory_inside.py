@@ -51,7 +51,7 @@ def run(p: LoopProgram, x: np.ndarray) -> np.ndarray:
     return y
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("main", [600, 1400, 1446, 1447, 1448])
 def test_it_lies_behind_the_rows_that_are_written(main: int, threads: int) -> None:
@@ -96,6 +96,7 @@ def product(n: int, k: int, m: int) -> tuple[Tensor, list[Tensor]]:
     return y, [a, b]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("n", [577, 600])
 @pytest.mark.parametrize("offset", [0, 1, 4])
 @pytest.mark.parametrize("threads", [1, 2])

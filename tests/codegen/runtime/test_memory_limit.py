@@ -91,6 +91,7 @@ def test_limits_of_the_process_count(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert process_memory.process_bytes(tmp_path) == 6000
 
 
+@pytest.mark.slow
 def test_the_default_is_what_the_process_may_have() -> None:
     code = """
     import resource

@@ -71,7 +71,7 @@ def test_other_rows_stay_side_by_side(shape: tuple[Any, ...], dtype: str) -> Non
     assert not in_lanes(kernel_of(scan(shape, {"f4": "float32"}.get(dtype, dtype))))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("shape", [(8, 1), (9, 4), (16, 7), (21, 37), (3, 17, 12), (1, 8, 100)])

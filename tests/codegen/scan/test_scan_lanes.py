@@ -54,6 +54,7 @@ def arrays(inputs: list[Tensor], shape: tuple[int, ...]) -> list[np.ndarray]:
     return [rng.normal(size=shape) for _ in inputs]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("shape", "axis", "how"),
     [

@@ -92,7 +92,7 @@ def test_states_that_are_wanted_are_stored_beside_their_chain() -> None:
 CASES = [*product((1, 2, 3, 4, 5, 8, 11), (1, 2, 7)), (16, 16), (37, 21)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(("n", "m"), CASES)
 def test_any_number_of_rows(n: int, m: int) -> None:
     dx, inputs = product_gradient(n, m)

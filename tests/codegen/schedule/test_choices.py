@@ -63,6 +63,7 @@ def test_no_lanes() -> None:
     assert not lanes(planned(ta.Schedule(vector=False), product))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rows", [1, 3, 7, 10])
 @pytest.mark.parametrize("vectors", [1, 2, 3])
 def test_tiles(rows: int, vectors: int) -> None:

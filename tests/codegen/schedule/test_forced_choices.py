@@ -58,6 +58,7 @@ def check(seed: int, most: int | None = None) -> int:
     return followed
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_sample(seed: int) -> None:
     assert check(seed, 3) >= 1

@@ -92,6 +92,7 @@ def programs() -> dict[str, Callable[[], Outputs]]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", programs())
 def test_shared_plans_give_the_same_loops(name: str) -> None:
     outputs, inputs = programs()[name]()

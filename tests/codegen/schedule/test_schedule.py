@@ -63,6 +63,7 @@ def scheduled(
     return program, results, case.reference(*arrays.values())
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CASES)
 def test_scheduled_loops_compute_the_reference(name: str) -> None:
     _, results, wanted = scheduled(name)
@@ -70,6 +71,7 @@ def test_scheduled_loops_compute_the_reference(name: str) -> None:
         np.testing.assert_allclose(got, value, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [n for n, make in CASES.items() if make().unguarded])
 def test_ordinary_operators_have_no_guards_and_no_divisions(name: str) -> None:
     program, _, _ = scheduled(name, PLAIN)

@@ -46,6 +46,7 @@ PLANS: dict[str, Callable[[Nest], Plan]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("make", "plan"),
     [*[(m, p) for m in (product, elements) for p in PLANS], (prefix, "as written")],

@@ -90,6 +90,7 @@ def test_forced_sums_of_taps_have_their_values(shape: tuple[int, int, int, int])
     np.testing.assert_allclose(interpret_loops(loops, by_tensor)[0][0], want, 1e-12, 1e-12)
 
 
+@pytest.mark.slow
 def test_borders_run_inside_of_their_core() -> None:
     program = outputs(8, 32, 56)
     (kernel,) = lowered(program).kernels

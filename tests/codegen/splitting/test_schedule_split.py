@@ -53,6 +53,7 @@ def test_small_borders_are_few_pieces() -> None:
     assert pieces(bilateral(12, 5)[1]) == 21  # here the border is most of the work
 
 
+@pytest.mark.slow
 def test_borders_of_any_share_have_the_same_values() -> None:
     for n, taps in ((3, 5), (12, 5), (40, 3), (90, 3)):
         x, y = bilateral(n, taps)

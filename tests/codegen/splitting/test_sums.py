@@ -262,6 +262,7 @@ def test_products_stay_whole_where_another_kernel_makes_the_large_tensor() -> No
     assert "Z.blocks" not in total(made)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("extent", [1, 2, 7, 8, 9, 31, 64, 65])
 @pytest.mark.parametrize("over", [(0,), (1,), (0, 1)])
 def test_forced_blocks_and_rows_compute_the_sum(extent: int, over: tuple[int, ...]) -> None:
@@ -343,6 +344,7 @@ def test_siblings_compute_the_same_bits_apart() -> None:
         assert u.tobytes() == v.tobytes()
 
 
+@pytest.mark.slow
 def test_a_mean_and_a_mean_of_squares_share_a_loop_and_equal_sums_are_one() -> None:
     x = te.placeholder((64, 300), name="X")
     k, p, m = (te.reduce_axis((0, 300), n) for n in "kpm")

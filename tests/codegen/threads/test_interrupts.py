@@ -167,6 +167,7 @@ def test_few_long_iterations_are_cut_as_well() -> None:
         assert before[n] >= set(range(n // 4 * 4)), f"{n} waits for the slices before"
 
 
+@pytest.mark.slow
 def test_handlers_that_raise_nothing_let_it_go_on() -> None:
     """They may call, change the number of threads, and fork a child that calls, too."""
     code = """

@@ -169,6 +169,7 @@ def test_fork_in_the_middle_of_parallel_calls() -> None:
     assert python(code, PYTHONWARNINGS="ignore") == str([0] * 8)
 
 
+@pytest.mark.slow
 def test_the_process_may_end_while_a_thread_calls() -> None:
     code = """
     from tensorad import Schedule, get_num_threads
@@ -189,6 +190,7 @@ def test_the_process_may_end_while_a_thread_calls() -> None:
     assert python(code, TENSORAD_NUM_THREADS="5") == "ends with 5"
 
 
+@pytest.mark.slow
 def test_interrupts_while_threads_begin_and_end() -> None:
     """No thread is lost, joined twice or given the number of another one."""
     code = """

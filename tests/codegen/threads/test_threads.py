@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 from tensorad import te
 from tensorad.building import build
@@ -97,6 +98,7 @@ def python(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_fork_while_another_thread_builds() -> None:
     code = """
     stop = threading.Event()
@@ -124,6 +126,7 @@ def test_fork_while_another_thread_builds() -> None:
     assert python(code, PYTHONWARNINGS="ignore") == "[0, 0, 0, 0, 0, 0]"
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_idle_and_sleeping_workers() -> None:
     assert python("print(works(2000))") == "True"
     assert python("print(works(2000)); time.sleep(0.3)") == "True"

@@ -90,6 +90,7 @@ def test_what_is_saved_of_a_while_has_as_many_rows_as_it_ran() -> None:
     check_same_values(p, read_back(p), {})
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs_are_read_back(seed: int) -> None:
     for make, sizes in ((random_program, {}), (random_symbolic_program, {"n": 3, "m": 2})):
@@ -205,6 +206,7 @@ def test_long_programs_are_read_back() -> None:
     assert len(read_back(program_of(y))["main"].scope.bindings) == 20_000
 
 
+@pytest.mark.slow
 def test_deep_programs_are_read_back() -> None:
     lines = ["def f0(x : float32[]) -> float32[]:\n  y : float32[] = x + 1.0\n  return y\n"]
     for n in range(1, 400):

@@ -36,7 +36,7 @@ def test_programs_contain_everything() -> None:
     assert not [name for name in wanted if not found[name]]
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_typed_programs(seed: int) -> None:
     """A third of them with second derivatives."""

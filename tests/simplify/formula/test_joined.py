@@ -52,6 +52,7 @@ def test_an_adjoint_without_values_of_its_sum_is_written_into_its_readers() -> N
     check(y, [x], 21, v)
 
 
+@pytest.mark.slow
 def test_a_value_is_computed_with_the_sum_inside_of_it() -> None:
     y, wrt = dense(lambda s: te.tanh(s) * 30.0)
     z = te.compute((6, 5), lambda i, j: te.sin(y[i, j]), name="Z")

@@ -81,6 +81,7 @@ def test_random_expressions_keep_their_values() -> None:
                 assert evaluate(short, p) == evaluate(root, p), (seed, str(root), str(short))
 
 
+@pytest.mark.slow
 def test_deep_sums_take_linear_time() -> None:
     (a,) = box(a=3)
     e: Expr = a
