@@ -11,7 +11,8 @@ from typing import Final
 from tensorad import config
 from tensorad.codegen.caches.kernel_order import in_peak_memory_order
 from tensorad.codegen.caches.kernel_passes import finished_kernel
-from tensorad.codegen.control.lower_control import copy_of, has_control, lower_tree
+from tensorad.codegen.control.carries import copy_of
+from tensorad.codegen.control.lower_control import has_control, lower_tree
 from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.fusion.fusion_passes import fuse_units
 from tensorad.codegen.in_place_scatters import Lowering, Unit, join

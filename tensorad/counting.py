@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import Final
 
@@ -19,6 +19,7 @@ from tensorad.codegen.loops.ir import (
     LoopProgram,
     Node,
     Repeat,
+    Settle,
     Stmt,
     Store,
     Visit,
@@ -76,7 +77,9 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
     The block of a loop counts at each value of the counter, a call as its block, a branch as the
     most expensive of its blocks (for each count by itself), a test once more than the block behind
     it. How often a loop runs where only the run tells is a symbolic size, the same each time it
-    runs, and has the name that texts call it by, numbered where another size has it.
+    runs, and has the name that texts call it by, numbered where another size has it. A result of
+    a loop that has to be copied to where it should be counts, unless that is only where the loop
+    has no iteration.
 
     Args:
         sizes: values for symbolic sizes; without them the counts are polynomials.
@@ -133,6 +136,10 @@ class _Within:
     images: Mapping[Expr, Expr]
     totals: list[Count]
 
+    def once(self, nodes: Sequence[Node]) -> _Within:
+        """Nodes that run as often."""
+        return replace(self, nodes=nodes)
+
     def repeated(self, nodes: Sequence[Node], counter: Expr, times: Expr) -> _Within:
         """Nodes in one more loop."""
         turn = axis("turn", 0, substitute(times, self.images))
@@ -174,6 +181,9 @@ class _Counter:
                     times = _times(node)
                     stack.append(entry.repeated(node.body, node.counter, times))
                     stack.append(entry.repeated(node.test, node.counter, times + ONE))
+                    stack.append(entry.once(node.start))
+                elif isinstance(node, Settle) and not node.rare:
+                    stack.append(entry.once(node.nodes))
                 elif isinstance(node, Choose):
                     costs = tuple([list[Count]([0, 0, 0]) for _ in node.arms])
                     stack.append(_Choice(costs, entry.totals))
@@ -300,9 +310,10 @@ def _plain_kernels(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> LoopP
 
 def _times(node: Repeat) -> Expr:
     """How often a loop runs."""
-    if node.count is None:
+    if isinstance(node.count, Expr):
+        return node.count
+    if node.count is None or not isinstance(node.count.op, Compute):
         return node.trips
-    assert isinstance(node.count.op, Compute)  # the lowering makes it so
     (body,) = node.count.op.bodies
     return node.trips if depends_on_data(body) else body
 

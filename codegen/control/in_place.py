@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 
@@ -14,7 +14,7 @@ from tensorad.ir.analysis.blocks import ops_between, sizes_told
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import TRUE, Axis, Expr, Read, call, logical_and, logical_or
 from tensorad.ir.order import sizes_in
-from tensorad.ir.tensor import Branch, Compute, Control, FunctionCall, Op, Scan, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Control, Loop, Op, Scan, Scatter, Tensor
 from tensorad.ir.visit import conjuncts, fresh_axes, op_expressions, op_inputs, substitute_all
 from tensorad.simplify.bounds.read_sites import ReadSite, read_sites
 from tensorad.simplify.index.quasi_affine import is_affine
@@ -60,16 +60,27 @@ def inputs_of(op: Op, updates: Updates) -> tuple[Tensor, ...]:
 
 
 def in_order(
-    results: Iterable[Tensor], given: Given, updates: Updates
+    results: Iterable[Tensor], given: Given, updates: Updates, late: Collection[Tensor] = ()
 ) -> dict[Op, tuple[Tensor, ...]]:
     """The operations that compute the results, and what has to be there before, producers first,
-    updates in place late."""
-    ops = ops_between(results, given, lambda op: inputs_of(op, updates))
+    updates in place late.
+
+    Args:
+        late: first values of carries that their loops compute themselves.
+    """
+
+    def inputs(op: Op) -> tuple[Tensor, ...]:
+        found = inputs_of(op, updates)
+        if not isinstance(op, Loop) or not any(t in late for t in found):
+            return found
+        return tuple([s for t in found for s in (op_inputs(t.op) if t in late else (t,))])
+
+    ops = ops_between(results, given, inputs)
     told = sizes_told(ops)
     needed: dict[Op, tuple[Tensor, ...]] = {}
     level: dict[Op, int] = {}
     for op in ops:
-        needed[op] = (*inputs_of(op, updates), *told.get(op, ()))
+        needed[op] = (*inputs(op), *told.get(op, ()))
         before = [t.op for t in needed[op] if t.op in level and t not in given]
         level[op] = max([level[o] + (o in updates) for o in before], default=0)
     return {op: needed[op] for op in sorted(ops, key=lambda op: (level[op], op in updates))}
@@ -118,8 +129,8 @@ def _made(carry: Tensor, result: Tensor, uses: Mapping[Tensor, int]) -> list[Ten
 def _is_safe(update: InPlace, order: Mapping[Op, Sequence[Tensor]], updates: Updates) -> bool:
     """Whether the old carry is read before the update, or at other elements."""
     carry, own = update.carry, update.result.op
-    if any(isinstance(o, (FunctionCall, Branch)) and carry in op_inputs(o) for o in order):
-        return False  # what these give may lie where the carry does
+    if any(isinstance(o, Control) and _may_lie_in(o, carry) for o in order):
+        return False
     if not all(_is_apart(update, op, own=True) for op in update.ops):
         return False
     ops = list(order)
@@ -132,6 +143,16 @@ def _is_safe(update: InPlace, order: Mapping[Op, Sequence[Tensor]], updates: Upd
             if not all(_is_apart(update, part, own=False) for part in parts):
                 return False
     return True
+
+
+def _may_lie_in(op: Control, t: Tensor) -> bool:
+    """Whether what the operation gives may lie where an operand does."""
+    if not isinstance(op, Loop):
+        return t in op_inputs(op)
+    block = op.blocks[0]
+    results = dict.fromkeys(block.results)
+    passed = [x for p, x in zip(block.params, op.operands, strict=True) if p in results]
+    return any(x is t for x in (*op.operands[: op.carries], *passed))
 
 
 def _is_apart(update: InPlace, op: Op, own: bool) -> bool:

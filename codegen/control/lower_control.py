@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from operator import is_
 from typing import Final
 
+from tensorad.codegen.control.carries import Around, copy_of, is_dynamic
 from tensorad.codegen.control.in_place import (
     InPlace,
     Updates,
@@ -14,16 +16,36 @@ from tensorad.codegen.control.in_place import (
     inputs_of,
     stored_in_place,
 )
+from tensorad.codegen.control.loop_body import Body, own
 from tensorad.codegen.control.renew import Image, renewed
-from tensorad.codegen.loops.ir import Choose, Kernel, LoopProgram, Node, Place, Repeat, Reserve
+from tensorad.codegen.loops.ir import (
+    Choose,
+    Kernel,
+    LoopProgram,
+    Node,
+    Place,
+    Repeat,
+    Reserve,
+    Settle,
+)
 from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
-from tensorad.ir.analysis.blocks import ops_between, saves_of
-from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.analysis.blocks import ops_between, own_sizes, saves_of
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Expr, LocalSize, call, cast, int_const, local_size, read
-from tensorad.ir.order import sizes_in
+from tensorad.ir.expr import (
+    Const,
+    Expr,
+    LocalSize,
+    Read,
+    Size,
+    call,
+    cast,
+    int_const,
+    local_size,
+    read,
+)
 from tensorad.ir.tensor import (
     Branch,
     Compute,
@@ -35,7 +57,6 @@ from tensorad.ir.tensor import (
     Scan,
     Scatter,
     Tensor,
-    dim_expr,
     outputs,
 )
 from tensorad.ir.visit import op_inputs
@@ -59,25 +80,15 @@ def lower_tree(
     Requires: none of `wanted` is given, and none is there twice.
     """
     known = dict.fromkeys(given)
-    results = tuple([t if _is_own(t) else copy_of(t) for t in wanted])
-    return results, tuple(_Lowering(straight).sequence(results, known))
+    results = tuple([t if has_memory(t) else copy_of(t) for t in wanted])
+    return results, tuple(_Lowering(straight).sequence(results, known, delivered=results))
 
 
-def _is_own(t: Tensor) -> bool:
-    """Whether the tensor has a buffer of its own wherever it is computed."""
+def has_memory(t: Tensor) -> bool:
+    """Whether the tensor may be computed into memory that is given to it."""
     op = t.op
-    return isinstance(op, _FORMULAS) or (isinstance(op, Saved) and isinstance(op.control, Loop))
-
-
-def copy_of(t: Tensor) -> Tensor:
-    """A compute of the same elements."""
-    axes = compute_axes(t.shape)
-    return outputs(Compute(t.name, axes, (read(t, axes),), ""))[0]
-
-
-def is_dynamic(t: Tensor) -> bool:
-    """Whether only the run tells how large the tensor is."""
-    return any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape)))
+    is_made = isinstance(op, (*_FORMULAS, Control))
+    return is_made or (isinstance(op, Saved) and isinstance(op.control, Loop))
 
 
 def _scalar(name: str, body: Expr) -> Tensor:
@@ -86,28 +97,50 @@ def _scalar(name: str, body: Expr) -> Tensor:
 
 @dataclass(frozen=True)
 class _Lowering:
+    """Nodes of a sequence of operations.
+
+    Attributes:
+        late: first values of carries that are computed where the loop begins.
+        delivered: tensors that are made in the memory they have.
+    """
+
     straight: Straight
+    late: Collection[Tensor] = ()
+    delivered: Collection[Tensor] = ()
 
     def sequence(
-        self, wanted: Sequence[Tensor], given: Given, updates: Updates | None = None
+        self,
+        wanted: Sequence[Tensor],
+        given: Given,
+        updates: Updates | None = None,
+        delivered: Collection[Tensor] = (),
     ) -> list[Node]:
-        """Nodes after which the wanted tensors are there, from the given ones."""
+        """Nodes after which the wanted tensors are there, from the given ones.
+
+        Args:
+            delivered: those of the wanted that are made in the memory they have; others may lie
+                anywhere.
+        """
         updates = updates or {}
-        order = in_order(wanted, given, updates)
+        copied = _copied(wanted, delivered, given, updates)
+        wanted = [copied.get(t, t) for t in wanted]
+        delivered = [copied.get(t, t) for t in delivered]
+        late = _late(wanted, given, updates)
+        order = in_order(wanted, given, updates, late)
         ops = list(order)
-        stages = _stages(order, given, updates)
         kept = saves_of(ops)
         between = [op for op in ops if isinstance(op, Control) or op in updates]
         known = dict(given)
-        nodes: list[Node] = []
-        for n, stretch in enumerate(_stretches(ops, stages, wanted, updates, len(between))):
+        nodes: list[Node] = [Place(source, t) for t, source in copied.items()]
+        lowered = replace(self, late=late, delivered=dict.fromkeys(delivered))
+        for n, stretch in enumerate(_stretches(order, given, wanted, updates, len(between))):
             nodes += self.formulas(stretch, known)
             known.update(dict.fromkeys(stretch))
             if n == len(between):
                 continue
             op = between[n]
             if isinstance(op, Control):
-                nodes += self.control(op, kept.get(op, []), known)
+                nodes += lowered.control(op, kept.get(op, []), known)
                 known.update(dict.fromkeys((*outputs(op), *_tensors(kept.get(op, [])))))
             else:
                 nodes += self.update(updates[op])
@@ -146,14 +179,24 @@ class _Lowering:
     def block(
         self, op: Control, n: int, operands: Sequence[Tensor], kept: Sequence[Saved], given: Given
     ) -> list[Node]:
-        """A block, after which the outputs and what is saved of it lie where it left them."""
+        """A block, after which the outputs and what is saved of it lie where it left them, or where
+        they should."""
         block = op.blocks[n]
-        own = [s for s in kept if s.block == n]
-        image = renewed(block, operands, [s.inner for s in own])
-        found = [image.get(t, t) for t in (*block.results, *[s.inner for s in own])]
-        nodes = self.sequence(list(dict.fromkeys(found)), given)
-        made = (*outputs(op), *_tensors(own))
-        return [*nodes, *[Place(t, f) for t, f in zip(made, found, strict=True)]]
+        saves = [s for s in kept if s.block == n]
+        extra = [s.inner for s in saves]
+        image = renewed(block, operands, extra)
+        found: dict[Tensor, Tensor] = {}
+        taken: dict[Tensor, None] = {}
+        places = (*outputs(op), *_tensors(saves))
+        for t, inner in zip(places, (*block.results, *extra), strict=True):
+            found[t] = image.get(inner, inner)
+            if t in self.delivered:
+                found[t] = own(found[t], (taken, given))
+                taken[found[t]] = None
+        before = [Place(f, t) for t, f in found.items() if t in self.delivered]
+        after = [Place(t, f) for t, f in found.items() if t not in self.delivered]
+        nodes = self.sequence(list(dict.fromkeys(found.values())), given, delivered=taken)
+        return [*before, *nodes, *after]
 
     def branch(self, op: Branch, kept: Sequence[Saved], given: Given) -> list[Node]:
         index, *operands = op.operands
@@ -169,40 +212,50 @@ class _Lowering:
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
-        body = _Body.of(op, kept)
+        body = Body.of(op, kept, given, self.delivered)
         known = {**given, **dict.fromkeys((*body.carried, *body.scanned))}
-        first = [copy_of(t) for t in op.operands[: op.carries]]
-        wanted = list(dict.fromkeys((*body.results, *body.kept)))
-        pairs = tuple(zip(body.carried, body.results, strict=True))
-        updates = find_updates(pairs, wanted, known)
-        exchanged = tuple([(p, r) for p, r in pairs if r.op not in updates])
-        spare = [(r, buffer(r.name, r.shape, r.dtype)) for _, r in exchanged]
         own_trips = op.count is not None or len(op.blocks) > 1
         trips = op.trips if own_trips else local_size("trips")
         assert isinstance(trips, LocalSize)  # a loop that counts has a size of its own
-        count = None
-        if op.count is not None:
-            count = _scalar(f"{op.name}_count", cast(read(op.count, ()), INT64))
-        elif not own_trips:
-            count = _scalar(f"{op.name}_count", op.trips)
-        stores = _tensors(kept)
-        rows = zip((*body.scanned, *body.kept), (*body.sources, *stores), strict=True)
-        placed = [Place(t, source, op.counter) for t, source in rows]
-        test, condition = self.test(op, body, known)
-        repeat = Repeat(
-            op.counter, trips, count, tuple(test), condition,
-            (*placed, *self.sequence(wanted, known, updates)),
-            exchanged, stores, op.reverse, op.source,
+        outs = {k: t for k, t in enumerate(outputs(op)) if t in self.delivered}
+        is_known = op.count is not None or not own_trips
+        around = Around(
+            op.counter, trips, op.trips, is_known, op.reverse, body.carried,
+            op.operands[: op.carries], self.late, outs,
         )  # fmt: skip
-        return [
-            *self.formulas([*first, *([] if count is None else [count])], given),
-            *[Place(p, c) for p, c in zip(body.carried, first, strict=True)],
-            *[Place(r, s) for r, s in spare],
-            repeat,
-            *[Place(t, p) for t, p in zip(outputs(op), body.carried, strict=True)],
+        wanted = list(dict.fromkeys((*body.made, *[t for t, _ in body.rows])))
+        updates = find_updates(body.may_be_in_place, wanted, known)
+        layout = body.layout(around, updates)
+        placed = [
+            *layout.each,
+            *[Place(t, s, op.counter) for t, s in zip(body.scanned, body.sources, strict=True)],
+            *[Place(t, s, op.counter) for t, s in body.rows],
         ]
+        test, condition = self.test(op, body, known)
+        count, counted = _count(op, own_trips)
+        delivered = [t for t in wanted if t.op not in updates]
+        repeat = Repeat(
+            op.counter, trips, count,
+            (*layout.start, *self.formulas(layout.first, given), *layout.carries),
+            tuple([*layout.read, *test] if test else []), condition,
+            (*placed, *self.sequence(wanted, known, updates, delivered)),
+            tuple(layout.moves), (*layout.stores, *[s for _, s in body.rows]),
+            op.reverse, op.source,
+        )  # fmt: skip
+        nodes: list[Node] = [*self.formulas(counted, given), repeat, *layout.after]
+        for k, (t, p) in enumerate(zip(outputs(op), body.carried, strict=True)):
+            if k not in outs:
+                nodes.append(Place(t, p))
+            elif not (k in layout.placed or (k in layout.rare and _runs(op))):
+                nodes.append(Settle(t, p, tuple(self.copied(p, t)), k in layout.rare))
+        return nodes
 
-    def test(self, op: Loop, body: _Body, given: Given) -> tuple[list[Node], Tensor | None]:
+    def copied(self, source: Tensor, target: Tensor) -> list[Node]:
+        """The elements of a tensor in the memory of another one."""
+        copy = copy_of(source)
+        return [_over(k, {copy: target}) for k in self.straight([copy], [source]).kernels]
+
+    def test(self, op: Loop, body: Body, given: Given) -> tuple[list[Node], Tensor | None]:
         if len(op.blocks) == 1:
             return [], None
         block = op.blocks[1]
@@ -214,50 +267,76 @@ class _Lowering:
         return self.sequence([condition], given), condition
 
 
-@dataclass(frozen=True)
-class _Body:
-    """A copy of a loop's block whose results and rows have buffers of their own.
+def _count(op: Loop, own_trips: bool) -> tuple[Tensor | Expr | None, list[Tensor]]:
+    """How often a loop runs, if that is known before; formulas that it needs."""
+    if op.count is not None:
+        if op.count.dtype is INT64:
+            return op.count, []
+        count = _scalar(f"{op.name}_count", cast(read(op.count, ()), INT64))
+    elif own_trips:
+        return None, []
+    elif isinstance(op.trips, (Const, Size)):
+        return op.trips, []
+    else:
+        count = _scalar(f"{op.name}_count", op.trips)
+    return count, [count]
 
-    Attributes:
-        carried, scanned: the copy's params.
-        sources: what the scanned ones are parts of.
-        results: next carries. kept: what is saved.
-    """
 
-    carried: tuple[Tensor, ...]
-    scanned: tuple[Tensor, ...]
-    sources: tuple[Tensor, ...]
-    results: tuple[Tensor, ...]
-    kept: tuple[Tensor, ...]
-    taken: dict[Tensor, None] = field(default_factory=dict, repr=False)
-
-    @staticmethod
-    def of(op: Loop, kept: Sequence[Saved]) -> _Body:
-        block, last = op.blocks[0], op.carries + op.scanned
-        moving = [buffer(p.name, p.shape, p.dtype) for p in block.params[:last]]
-        image = renewed(block, (*moving, *op.operands[last:]), [s.inner for s in kept])
-        given = dict.fromkeys((*moving, *op.operands))
-        taken: dict[Tensor, None] = {}
-
-        def own(inner: Tensor) -> Tensor:
-            found = image.get(inner, inner)
-            if found in taken or found in given or not isinstance(found.op, _FORMULAS):
-                found = copy_of(found)
-            taken[found] = None
-            return found
-
-        results = tuple([own(t) for t in block.results])
-        return _Body(
-            tuple(moving[: op.carries]),
-            tuple(moving[op.carries :]),
-            op.operands[op.carries : last],
-            results,
-            tuple([own(s.inner) for s in kept]),
-        )
+def _runs(op: Loop) -> bool:
+    """Whether it is known that the loop has iterations."""
+    return isinstance(op.trips, Const) and op.trips.value > 0
 
 
 def _tensors(kept: Sequence[Saved]) -> tuple[Tensor, ...]:
     return tuple([outputs(s)[0] for s in kept])
+
+
+def _copied(
+    wanted: Sequence[Tensor], delivered: Collection[Tensor], given: Given, updates: Updates
+) -> dict[Tensor, Tensor]:
+    """Tensors that are copies -> what they are copies of, which is made in their memory."""
+    found: dict[Tensor, Tensor] = {}
+    taken = dict.fromkeys(wanted)
+    for t in delivered:
+        source = _source(t)
+        if source is None or source in given or source in taken or not has_memory(source):
+            continue
+        if not is_dynamic(t) and t.op not in updates and source.op not in updates:
+            found[t] = source
+            taken[source] = None
+    left = ops_between([found.get(t, t) for t in wanted], given, lambda op: inputs_of(op, updates))
+    return {t: source for t, source in found.items() if t.op not in left}
+
+
+def _source(t: Tensor) -> Tensor | None:
+    """What the tensor is a copy of."""
+    op = t.op
+    body = op.bodies[0] if isinstance(op, Compute) and len(op.bodies) == 1 else None
+    if not isinstance(op, Compute) or not isinstance(body, Read):
+        return None
+    whole = all(map(same_dim, body.tensor.shape, t.shape)) and body.tensor.ndim == t.ndim
+    return body.tensor if whole and all(map(is_, body.indices, op.axes)) else None
+
+
+def _late(wanted: Sequence[Tensor], given: Given, updates: Updates) -> dict[Tensor, None]:
+    """First values of carries that are computed where their loops begin, into the memory of the
+    carries: formulas that nothing else reads, or that read nothing."""
+    ops = ops_between(wanted, given, lambda op: inputs_of(op, updates))
+    uses: dict[Tensor, int] = dict.fromkeys(wanted, 1)
+    for t in [t for op in ops for t in inputs_of(op, updates)]:
+        uses[t] = uses.get(t, 0) + 1
+    changed = dict.fromkeys([u.carry for u in updates.values()])
+    found: dict[Tensor, None] = {}
+    for op in [op for op in ops if isinstance(op, Loop)]:
+        for x in op.operands[: op.carries]:
+            if not isinstance(x.op, Compute) or x in given or x.op in updates:
+                continue
+            fixed = not any(t in changed for t in op_inputs(x.op))
+            sizes = any(isinstance(s, LocalSize) for s in own_sizes(x.op))
+            alone = uses[x] == 1 and sum([t is x for t in op.operands]) == 1
+            if fixed and not sizes and (alone or not op_inputs(x.op)):
+                found[x] = None
+    return found
 
 
 def _stages(order: Mapping[Op, Sequence[Tensor]], given: Given, updates: Updates) -> dict[Op, int]:
@@ -275,18 +354,19 @@ def _stages(order: Mapping[Op, Sequence[Tensor]], given: Given, updates: Updates
 
 
 def _stretches(
-    ops: Sequence[Op],
-    stages: Mapping[Op, int],
+    order: Mapping[Op, Sequence[Tensor]],
+    given: Given,
     wanted: Sequence[Tensor],
     updates: Updates,
     between: int,
 ) -> list[list[Tensor]]:
     """For each stage the tensors of formulas that others than formulas of that stage need."""
+    stages = _stages(order, given, updates)
     found: list[dict[Tensor, None]] = [{} for _ in range(between + 1)]
     needed = [(t, -1) for t in wanted]
-    for op in ops:
+    for op, inputs in order.items():
         own = stages[op] if isinstance(op, _FORMULAS) and op not in updates else -1
-        needed += [(t, own) for t in inputs_of(op, updates)]
+        needed += [(t, own) for t in inputs]
     for t, reader in needed:
         is_formula = isinstance(t.op, _FORMULAS) and t.op not in updates
         if is_formula and t.op in stages and stages[t.op] != reader:

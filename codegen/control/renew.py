@@ -25,6 +25,11 @@ def renewed(block: Block, params: Sequence[Tensor], extra: Sequence[Tensor] = ()
     return image
 
 
+def again(t: Tensor) -> Tensor:
+    """The tensor, computed by another operation."""
+    return outputs(_renewed(t.op, {}))[t.index]
+
+
 def _renewed(op: Op, image: Image) -> Op:
     """Another operation that does the same with the images of its inputs."""
     made = over_inputs(op, image)

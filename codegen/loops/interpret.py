@@ -12,6 +12,7 @@ from tensorad.codegen.loops.ir import (
     Assign,
     Check,
     Choose,
+    Exchange,
     Fold,
     For,
     If,
@@ -22,6 +23,7 @@ from tensorad.codegen.loops.ir import (
     Prefetch,
     Repeat,
     Reserve,
+    Settle,
     Stmt,
     Store,
     Visit,
@@ -92,6 +94,11 @@ def _run(
     return run
 
 
+def _is_same(a: Array, b: Array) -> bool:
+    """Whether arrays of one shape lie at one place."""
+    return a.ctypes.data == b.ctypes.data
+
+
 def storage_dtype(dtype: DType) -> type:
     """What the interpreter keeps elements in."""
     if dtype is BOOL:
@@ -140,7 +147,16 @@ class _Run:
                     self.clear([n.source])
                 whole = self.buffer(n.source)
                 self.placed[n.tensor] = None
-                self.buffers[n.tensor] = whole if n.row is None else whole[self.scalars[n.row], ...]
+                if n.row is not None:
+                    row = int(self.value(n.row)) + n.offset
+                    whole = whole[row:] if n.tensor.ndim == whole.ndim else whole[row, ...]
+                self.buffers[n.tensor] = whole
+            elif isinstance(n, Exchange):
+                self.exchange(n)
+            elif isinstance(n, Settle):
+                there = self.buffers.get(n.tensor)
+                if there is None or not _is_same(there, self.buffer(n.source)):
+                    self.nodes(n.nodes)
             elif isinstance(n, Reserve):
                 self.clear([n.tensor])
             elif isinstance(n, Choose):
@@ -151,10 +167,16 @@ class _Run:
     def repeat(self, n: Repeat) -> None:
         """Stores have no rows yet where the number of iterations is not known: they grow."""
         known = n.count is not None
-        count = max(int(self.buffer(n.count)), 0) if n.count is not None else 0
+        count = 0
+        if n.count is not None:
+            value = self.buffer(n.count) if isinstance(n.count, Tensor) else self.value(n.count)
+            count = max(int(value), 0)
         self.scalars[n.trips] = count
         if known:
             self.clear(n.stores)
+        else:
+            self.grow(n.stores)
+        self.nodes(n.start)
         done = 0
         while not known or done < count:
             self.scalars[n.counter] = count - 1 - done if n.reverse else done
@@ -165,12 +187,13 @@ class _Run:
                 self.scalars[n.trips] = done + 1
                 self.grow(n.stores)
             self.nodes(n.body)
-            for a, b in n.exchanged:
-                self.buffers[a], self.buffers[b] = self.buffers[b], self.buffers[a]
+            self.nodes(n.moves)
             done += 1
         self.scalars[n.trips] = done
-        if not done:
-            self.clear(n.stores)
+
+    def exchange(self, n: Exchange) -> None:
+        if n.even is None or self.scalars[n.even] % 2 == 0:
+            self.buffers[n.a], self.buffers[n.b] = self.buffers[n.b], self.buffers[n.a]
 
     def grow(self, stores: Sequence[Tensor]) -> None:
         """One more row each."""
@@ -182,13 +205,13 @@ class _Run:
 
     def kernel(self, kernel: Kernel) -> None:
         self.scratch = kernel.scratch
-        self.clear([t for t in kernel.writes if t not in self.placed])
+        self.clear(kernel.writes)
         self.clear(kernel.scratch)
         self.block(kernel.body)
 
     def clear(self, tensors: Sequence[Tensor]) -> None:
         """New buffers that hold nothing of use."""
-        for t in tensors:
+        for t in [t for t in tensors if t not in self.placed]:
             shape = [int(self.value(dim_expr(n))) for n in t.shape]
             empty = math.nan if t.dtype.is_float else 0
             self.buffers[t] = np.full(shape, empty, dtype=storage_dtype(t.dtype))

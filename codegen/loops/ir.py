@@ -179,11 +179,41 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """From here on `tensor` lies where `source` does; with a `row`, at that index of its axis 0."""
+    """From here on `tensor` lies where `source` does; with a `row`, at that index of its axis 0, or
+    from there on, if it has as many axes.
+
+    Attributes:
+        row: a size or a number; None: the tensor lies where the source begins.
+        offset: what is added to it.
+    """
 
     tensor: Tensor
     source: Tensor
-    row: LocalSize | None = None
+    row: Expr | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """Two tensors exchange their memory; if `even` is given, only where its value is even."""
+
+    a: Tensor
+    b: Tensor
+    even: LocalSize | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Settle:
+    """The nodes, which copy `source` to `tensor`, unless the one lies where the other does.
+
+    Attributes:
+        rare: they run only where the loop before had no iteration.
+    """
+
+    tensor: Tensor
+    source: Tensor
+    nodes: tuple[Node, ...]
+    rare: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,26 +237,28 @@ class Repeat:
 
     Attributes:
         trips: is given its value here: the element of `count`, a 0-d int64 tensor (0 if that is
-            negative), or how often the body ran until the bool in `condition`, which `test`
-            computes each time before, was false.
-        exchanged: pairs of tensors that exchange their memory after each iteration.
-        stores: tensors of `trips` rows that iterations fill.
+            negative), the size or number that `count` is, or how often the body ran until the
+            bool in `condition`, which `test` computes each time before, was false.
+        start: runs before the first iteration, when there is memory for the stores.
+        moves: what lies elsewhere after each iteration.
+        stores: tensors that iterations fill, a row each.
         source: the user's line.
     """
 
     counter: LocalSize
     trips: LocalSize
-    count: Tensor | None
+    count: Tensor | Expr | None
+    start: tuple[Node, ...]
     test: tuple[Node, ...]
     condition: Tensor | None
     body: tuple[Node, ...]
-    exchanged: tuple[tuple[Tensor, Tensor], ...]
+    moves: tuple[Place | Exchange, ...]
     stores: tuple[Tensor, ...]
     reverse: bool
     source: str
 
 
-Node = Kernel | Place | Reserve | Choose | Repeat
+Node = Kernel | Place | Exchange | Settle | Reserve | Choose | Repeat
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +282,9 @@ class LoopProgram:
             elif isinstance(n, Choose):
                 stack += [inner for arm in n.arms[::-1] for inner in arm[::-1]]
             elif isinstance(n, Repeat):
-                stack += [*n.body[::-1], *n.test[::-1]]
+                stack += [*n.body[::-1], *n.test[::-1], *n.start[::-1]]
+            elif isinstance(n, Settle):
+                stack += n.nodes[::-1]
         return tuple(found)
 
     @property

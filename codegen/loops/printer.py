@@ -9,6 +9,7 @@ from tensorad.codegen.loops.ir import (
     Assign,
     Check,
     Choose,
+    Exchange,
     Fold,
     For,
     If,
@@ -19,6 +20,7 @@ from tensorad.codegen.loops.ir import (
     Prefetch,
     Repeat,
     Reserve,
+    Settle,
     Stmt,
     Store,
     Visit,
@@ -34,6 +36,8 @@ from tensorad.ir.expr import (
     Read,
     Select,
     Size,
+    add,
+    int_const,
 )
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.text.names import SizeNames
@@ -105,11 +109,19 @@ class _Printer:
                 self.control(n, comments)
 
     def control(
-        self, n: Place | Reserve | Choose | Repeat, comments: Mapping[Kernel, Sequence[str]]
+        self,
+        n: Place | Exchange | Settle | Reserve | Choose | Repeat,
+        comments: Mapping[Kernel, Sequence[str]],
     ) -> None:
         if isinstance(n, Place):
-            row = "" if n.row is None else f"[{self.expr(n.row, 0)}]"
+            row = "" if n.row is None else f"[{self.expr(add(n.row, int_const(n.offset)), 0)}]"
             self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.source)}{row}")
+        elif isinstance(n, Exchange):
+            when = "" if n.even is None else f" if {self.expr(n.even, 0)} is even"
+            self.line(0, f"exchange {self.tensor(n.a)}, {self.tensor(n.b)}{when}")
+        elif isinstance(n, Settle):
+            self.line(0, f"unless {self.tensor(n.tensor)} lies in {self.tensor(n.source)}:")
+            self.inner(n.nodes, comments)
         elif isinstance(n, Reserve):
             self.line(0, f"reserve {self.tensor(n.tensor)} : {self.declare(n.tensor)}")
         elif isinstance(n, Choose):
@@ -120,10 +132,13 @@ class _Printer:
             self.repeat(n, comments)
 
     def repeat(self, n: Repeat, comments: Mapping[Kernel, Sequence[str]]) -> None:
+        self.nodes(n.start, comments)
         counter = self.expr(n.counter, 0)
         if n.count is not None:
             order = "reversed " if n.reverse else ""
-            self.line(0, f"repeat {counter} in {order}[0, {self.tensor(n.count)}):")
+            c = n.count
+            count = self.tensor(c) if isinstance(c, Tensor) else self.expr(c, 0)
+            self.line(0, f"repeat {counter} in {order}[0, {count}):")
         else:
             self.line(0, f"repeat {counter} from 0:")
         self.inner(n.test, comments)
@@ -131,8 +146,7 @@ class _Printer:
         if n.condition is not None:
             self.line(0, f"leave unless {self.tensor(n.condition)}")
         self.nodes(n.body, comments)
-        for a, b in n.exchanged:
-            self.line(0, f"exchange {self.tensor(a)}, {self.tensor(b)}")
+        self.nodes(n.moves, comments)
         self.indent -= 1
 
     def inner(self, nodes: Sequence[Node], comments: Mapping[Kernel, Sequence[str]]) -> None:

@@ -8,6 +8,7 @@ from tensorad.codegen.loops.ir import (
     Assign,
     Check,
     Choose,
+    Exchange,
     Fold,
     For,
     If,
@@ -16,6 +17,7 @@ from tensorad.codegen.loops.ir import (
     Node,
     Place,
     Reserve,
+    Settle,
     Stmt,
     Store,
 )
@@ -48,13 +50,15 @@ def verify_loops(program: LoopProgram) -> None:
                 written[t] = ready[t] = None
         elif isinstance(n, Place):
             ready[n.tensor] = ready[n.source] = None
-        elif isinstance(n, Reserve):
+        elif isinstance(n, (Reserve, Exchange)):
             continue
+        elif isinstance(n, Settle):
+            stack += n.nodes[::-1]
         elif isinstance(n, Choose):
             stack += [inner for arm in n.arms[::-1] for inner in arm[::-1]]
         else:
             ready.update(dict.fromkeys(n.stores))
-            stack += [*n.body[::-1], *n.test[::-1]]
+            stack += [*n.body[::-1], *n.test[::-1], *n.start[::-1]]
     for t in program.outputs:
         if t not in ready:
             raise InternalError(f"the output {t.name} is never written")

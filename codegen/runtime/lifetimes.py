@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tensorad.codegen.loops.ir import Choose, Kernel, Node, Place, Repeat, Reserve
+from tensorad.codegen.loops.ir import (
+    Choose,
+    Exchange,
+    Kernel,
+    Node,
+    Place,
+    Repeat,
+    Reserve,
+    Settle,
+)
 from tensorad.codegen.runtime.arena import Lifetime
 from tensorad.ir.expr import LocalSize
 from tensorad.ir.order import sizes_in
@@ -64,7 +73,12 @@ class _Walk:
                     self.use((*n.reads, *n.writes))
                 case Place():
                     self.use([n.source])
-                    self.sources.setdefault(n.tensor, {}).update(self.owners(n.source))
+                    self.move(n)
+                case Exchange():
+                    self.move(n)
+                case Settle():
+                    self.use((n.tensor, n.source))
+                    self.nodes(n.nodes)
                 case Reserve():
                     self.use([n.tensor])
                 case Choose():
@@ -75,21 +89,30 @@ class _Walk:
                     self.repeat(n)
 
     def repeat(self, n: Repeat) -> None:
+        self.use([*n.stores, *([n.count] if isinstance(n.count, Tensor) else [])])
+        self.nodes(n.start)
+        placed = [*[s for s in n.body if isinstance(s, Place)], *n.moves]
+        for _ in range(1 + len(n.moves)):  # what moves on lies in the end where any of them did
+            for s in placed:
+                self.move(s)
+        moved = [t for s in n.moves for t in _tensors(s)]
+        self.use(moved)
         begin = self.position
-        self.use([*n.stores, *([] if n.count is None else [n.count])])
-        for a, b in n.exchanged:
-            both = {**self.sources[a], **self.sources[b]}
-            self.sources[a], self.sources[b] = dict(both), dict(both)
-            self.use([a])
         self.nodes(n.test)
         self.use([] if n.condition is None else [n.condition])
         self.nodes(n.body)
         self.position += 1
-        for pair in n.exchanged:
-            self.use(pair)
+        self.use(moved)
         for life in self.lives.values():
             if life.first <= begin <= life.last:
                 life.last = self.position
+
+    def move(self, n: Place | Exchange) -> None:
+        if isinstance(n, Place):
+            self.sources.setdefault(n.tensor, {}).update(self.owners(n.source))
+        else:
+            both = {**self.sources[n.a], **self.sources[n.b]}
+            self.sources[n.a], self.sources[n.b] = dict(both), dict(both)
 
     def owners(self, t: Tensor) -> dict[Tensor, None]:
         return self.sources.get(t, {t: None})
@@ -100,3 +123,7 @@ class _Walk:
                 self.buffers.constants[owner] = None
             elif owner not in self.given:
                 self.lives.setdefault(owner, Lifetime(owner, self.position)).last = self.position
+
+
+def _tensors(n: Place | Exchange) -> tuple[Tensor, Tensor]:
+    return (n.tensor, n.source) if isinstance(n, Place) else (n.a, n.b)

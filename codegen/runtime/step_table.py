@@ -8,12 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorad.codegen.llvm import call_block as block
-from tensorad.codegen.loops.ir import Choose, Kernel, Node, Place, Repeat, Reserve
+from tensorad.codegen.loops.ir import (
+    Choose,
+    Exchange,
+    Kernel,
+    Node,
+    Place,
+    Repeat,
+    Reserve,
+    Settle,
+)
 from tensorad.codegen.loops.scratch import buffer
-from tensorad.errors import BuildError
-from tensorad.ir.expr import LocalSize, Size
+from tensorad.errors import BuildError, InternalError
+from tensorad.ir.expr import Const, Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
-from tensorad.ir.tensor import Tensor, dim_expr, format_shape
+from tensorad.ir.tensor import Dim, Tensor, dim_expr, format_shape
+from tensorad.simplify.index.linear import linear_form
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Word = Size | Tensor | int
@@ -77,10 +87,18 @@ class StepTable:
                     self._kernel(n)
                 case Place(tensor=t, source=source, row=None):
                     self._step(block.PLACE, self._slots[t], self._slots[source])
-                case Place(tensor=t, source=source, row=LocalSize() as row):
-                    self._check_known(t)
-                    words = self._word(row), self._word(t)
-                    self._step(block.ROW, self._slots[t], self._slots[source], *words)
+                case Place(tensor=t, source=source):
+                    one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
+                    self._check_known(one)
+                    words = self._word(_as_word(n.row)), self._word(one)
+                    slots = self._slots[t], self._slots[source]
+                    self._step(block.ROW, *slots, *words, n.offset)
+                case Exchange():
+                    self._exchange(n)
+                case Settle():
+                    there = self._step(block.SAME, self._slots[n.tensor], self._slots[n.source])
+                    self._nodes(n.nodes)
+                    self._land(there)
                 case Reserve():
                     self._reserve(n.tensor, 0)
                 case Choose():
@@ -97,6 +115,11 @@ class StepTable:
             kind = block.PARALLEL if phase.parallel else block.SERIAL
             self._step(kind, *operands, target=phase.address)
 
+    def _exchange(self, n: Exchange) -> None:
+        stays = [] if n.even is None else [self._step(block.ODD, self._word(n.even))]
+        self._step(block.EXCHANGE, self._slots[n.a], self._slots[n.b])
+        self._land(*stays)
+
     def _choose(self, n: Choose) -> None:
         ends = []
         for k, arm in enumerate(n.arms):
@@ -109,12 +132,14 @@ class StepTable:
     def _repeat(self, n: Repeat) -> None:
         counter, trips = self._word(n.counter), self._word(n.trips)
         leave = []
-        if n.count is not None:
-            self._step(block.BEGIN, self._slots[n.count], counter, trips, int(n.reverse))
-            for t in n.stores:
-                self._reserve(t, 0)
+        if isinstance(n.count, Tensor):
+            self._step(block.LOAD, trips, self._slots[n.count])
         else:
-            self._step(block.ASSIGN, counter, self._word(0))
+            self._step(block.ASSIGN, trips, self._word(0 if n.count is None else _as_word(n.count)))
+        self._step(block.BEGIN, counter, trips, int(n.reverse))
+        for t in n.stores:
+            self._reserve(t, 0)
+        self._nodes(n.start)
         self._loops = (*self._loops, n)
         head = len(self._rows)
         if n.count is not None:
@@ -128,8 +153,7 @@ class StepTable:
             for t in n.stores:
                 self._reserve(t, 1)
         self._nodes(n.body)
-        for a, b in n.exchanged:
-            self._step(block.EXCHANGE, self._slots[a], self._slots[b])
+        self._nodes(n.moves)
         self._step(block.ADVANCE, counter, -1 if n.reverse else 1, target=head)
         self._land(*leave)
         self._loops = self._loops[:-1]
@@ -138,8 +162,10 @@ class StepTable:
         """Memory for a dynamic tensor; `more` rows than its first extent says so far."""
         if t not in self._heap:
             return
-        local = [n for n in t.shape if isinstance(n, LocalSize)]
-        rest = [n for n in t.shape if not isinstance(n, LocalSize)]
+        first, beside = _and_more(t.shape[0])
+        shape, more = (first, *t.shape[1:]), more + beside
+        local = [n for n in shape if isinstance(n, LocalSize)]
+        rest = [n for n in shape if not isinstance(n, LocalSize)]
         self._check_known(buffer(t.name, rest, t.dtype))
         if len(local) > 2:
             raise _unknown(t)
@@ -150,6 +176,24 @@ class StepTable:
     def _check_known(self, t: Tensor) -> None:
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
             raise _unknown(t)
+
+
+def _and_more(extent: Dim) -> tuple[Dim, int]:
+    """A size that only the run tells, apart from what is added to it."""
+    form = linear_form(dim_expr(extent))
+    if list(form.terms.values()) == [1]:
+        (size,) = form.terms
+        if isinstance(size, LocalSize):
+            return size, form.constant
+    return extent, 0
+
+
+def _as_word(e: Expr | None) -> Word:
+    if isinstance(e, Const):
+        return max(int(e.value), 0)
+    if not isinstance(e, Size):
+        raise InternalError(f"{e} is no size")
+    return e
 
 
 def _unknown(t: Tensor) -> BuildError:

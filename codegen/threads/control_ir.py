@@ -36,10 +36,12 @@ entry:
   %next = add i64 %s, 1
   switch i64 %kind, label %wrong [
     i64 {block.PLACE}, label %place i64 {block.ROW}, label %row
-    i64 {block.EXCHANGE}, label %exchange i64 {block.BEGIN}, label %begin
+    i64 {block.EXCHANGE}, label %exchange i64 {block.LOAD}, label %load
+    i64 {block.BEGIN}, label %begin
     i64 {block.UNTIL}, label %until i64 {block.ADVANCE}, label %advance
     i64 {block.UNLESS}, label %unless i64 {block.ASSIGN}, label %assign
     i64 {block.JUMP}, label %jump i64 {block.ARM}, label %arm
+    i64 {block.SAME}, label %same i64 {block.ODD}, label %odd
     i64 {block.RESERVE}, label %reserve
   ]
 place:
@@ -52,7 +54,9 @@ row:
   {_word("rs", 1, "slots")}
   {_word("rc", 2, "sizes")}
   {_word("rb", 3, "sizes")}
-  %offset = mul i64 %rc, %rb
+  {_index("more", 4)}
+  %rn = add i64 %rc, %more
+  %offset = mul i64 %rn, %rb
   %moved = add i64 %rs, %offset
   store i64 %moved, ptr %rtp
   ret i64 %next
@@ -62,17 +66,20 @@ exchange:
   store i64 %xa, ptr %xbp
   store i64 %xb, ptr %xap
   ret i64 %next
-begin:
-  {_word("bc", 0, "slots")}
-  {_word("bi", 1, "sizes")}
-  {_word("bt", 2, "sizes")}
-  {_index("back", 3)}
-  %given = inttoptr i64 %bc to ptr
+load:
+  {_word("lt", 0, "sizes")}
+  {_word("lc", 1, "slots")}
+  %given = inttoptr i64 %lc to ptr
   %count0 = load i64, ptr %given
   %some = icmp sgt i64 %count0, 0
   %count = select i1 %some, i64 %count0, i64 0
-  store i64 %count, ptr %btp
-  %last = sub i64 %count, 1
+  store i64 %count, ptr %ltp
+  ret i64 %next
+begin:
+  {_word("bi", 0, "sizes")}
+  {_word("bt", 1, "sizes")}
+  {_index("back", 2)}
+  %last = sub i64 %bt, 1
   %reversed = icmp ne i64 %back, 0
   %first = select i1 %reversed, i64 %last, i64 0
   store i64 %first, ptr %bip
@@ -111,14 +118,25 @@ arm:
   %other = icmp ne i64 %number, %own
   %to2 = select i1 %other, i64 %target, i64 %next
   ret i64 %to2
+same:
+  {_word("sa", 0, "slots")}
+  {_word("sb", 1, "slots")}
+  %equal = icmp eq i64 %sa, %sb
+  %to3 = select i1 %equal, i64 %target, i64 %next
+  ret i64 %to3
+odd:
+  {_word("on", 0, "sizes")}
+  %bit = trunc i64 %on to i1
+  %to4 = select i1 %bit, i64 %target, i64 %next
+  ret i64 %to4
 reserve:
   {_word("vs", 0, "slots")}
   {_index("heap", 1)}
   {_word("vb", 2, "sizes")}
   {_word("va", 3, "sizes")}
-  {_index("more", 4)}
+  {_index("extra", 4)}
   {_word("vc", 5, "sizes")}
-  %rows = add i64 %va, %more
+  %rows = add i64 %va, %extra
   %all = mul i64 %rows, %vc
   %need = mul i64 %all, %vb
   {loaded("%words", "ptr", "%call", 8 * block.HEAP)}
@@ -156,7 +174,7 @@ lost:
   br label %wrong
 copy:
   %new = load ptr, ptr %ownp
-  %same = call ptr @memcpy(ptr %new, ptr %old, i64 %cap)
+  %copied = call ptr @memcpy(ptr %new, ptr %old, i64 %cap)
   call void @free(ptr %old)
   store i64 %size, ptr %capp
   %used1 = add i64 %others, %size
