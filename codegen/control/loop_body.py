@@ -53,9 +53,7 @@ class Body:
     rows: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @staticmethod
-    def of(
-        op: Loop, kept: Sequence[Saved], given: Collection[Tensor], delivered: Collection[Tensor]
-    ) -> Body:
+    def of(op: Loop, kept: Sequence[Saved], delivered: Collection[Tensor]) -> Body:
         """The block, copied.
 
         Args:

@@ -212,7 +212,7 @@ class _Lowering:
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
-        body = Body.of(op, kept, given, self.delivered)
+        body = Body.of(op, kept, self.delivered)
         known = {**given, **dict.fromkeys((*body.carried, *body.scanned))}
         own_trips = op.count is not None or len(op.blocks) > 1
         trips = op.trips if own_trips else local_size("trips")
