@@ -10,6 +10,7 @@ from typing import Final
 from tensorad.codegen.control.lower_control import has_control, lower_tree
 from tensorad.codegen.loops.ir import (
     Assign,
+    ButLast,
     Check,
     Choose,
     Fold,
@@ -38,10 +39,13 @@ from tensorad.ir.expr import (
     TRUE,
     Axis,
     Call,
+    Const,
     Expr,
     axis,
+    int_const,
     logical_not,
     size_var,
+    sub,
 )
 from tensorad.ir.reference.unroll import iteration_sizes
 from tensorad.ir.tensor import Compute, Constant, Placeholder, Tensor
@@ -145,6 +149,18 @@ class _Within:
         turn = axis("turn", 0, substitute(times, self.images))
         return _Within(nodes, (*self.loops, turn), {**self.images, counter: turn}, self.totals)
 
+    def but_last(self, n: ButLast, sizes: Mapping[Expr, int]) -> _Within:
+        """Nodes in all iterations but one, where it is known that there are some."""
+        turn = self.loops[-1]
+        known = {s: int_const(v) for s, v in sizes.items()}
+        times = substitute(turn.upper, known)
+        if not isinstance(times, Const) or not times.value:
+            return self.once(n.nodes)
+        rest = axis("turn", ONE, times) if n.reverse else axis("turn", 0, sub(times, ONE))
+        return _Within(
+            n.nodes, (*self.loops[:-1], rest), {**self.images, n.counter: rest}, self.totals
+        )
+
 
 @dataclass(frozen=True)
 class _Choice:
@@ -184,6 +200,8 @@ class _Counter:
                     stack.append(entry.once(node.start))
                 elif isinstance(node, Settle) and not node.rare:
                     stack.append(entry.once(node.nodes))
+                elif isinstance(node, ButLast):
+                    stack.append(entry.but_last(node, self.sizes))
                 elif isinstance(node, Choose):
                     costs = tuple([list[Count]([0, 0, 0]) for _ in node.arms])
                     stack.append(_Choice(costs, entry.totals))

@@ -4,7 +4,7 @@ iterations after it, the reverse of the loop or the caller read it."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from tensorad.codegen.control.renew import again
@@ -34,20 +34,21 @@ class Chain:
 
 
 def chains(
-    carried: Sequence[Tensor], results: Sequence[Tensor], made: Collection[Tensor]
+    carried: Sequence[Tensor], results: Sequence[Tensor | None], made: Collection[Tensor]
 ) -> list[Chain]:
     """How values go from carry to carry.
 
     Args:
+        results: None for carries that nothing depends on.
         made: those of the results that an iteration computes into memory of their own.
 
     Requires: no carry is the result of two.
     """
     number = {p: k for k, p in enumerate(carried)}
-    after = {number[r]: k for k, r in enumerate(results) if r in number}
+    after = {number[r]: k for k, r in enumerate(results) if r is not None and r in number}
     found = []
-    left = dict.fromkeys(range(len(carried)))
-    roots = [k for k, r in enumerate(results) if r not in number]
+    left = {k: None for k, r in enumerate(results) if r is not None}
+    roots = [k for k in left if results[k] not in number]
     while left:
         first = roots.pop(0) if roots else next(iter(left))
         members = [first]
@@ -151,6 +152,25 @@ class Layouts:
         """The next carry stays where the iteration leaves it."""
         self.read_firsts(c)
         self.shift(c)
+
+    def own_rows(self, c: Chain, saved: Tensor) -> None:
+        """Values of a carry in the rows that are saved, the last one elsewhere."""
+        assert c.result is not None
+        around, to, r, (k,) = self.around, self.found, c.result, c.carries
+        first, beside = self.own_first(k), -1 if around.reverse else 1
+        home = around.wanted.get(k, buffer(r.name, r.shape, r.dtype))
+        begin = Place(first, saved, *((around.trips, -1) if around.reverse else (ZERO, 0)))
+        to.stores.append(saved)
+        to.start += [Reserve(home)] if is_dynamic(home) else []
+        to.start += [Place(first, home), replace(begin, below=around.trips)]
+        to.carries.append(Place(around.carried[k], first))
+        to.each += [
+            Place(r, home),
+            Place(r, saved, around.counter, beside, below=around.trips),
+        ]
+        to.moves.append(Place(around.carried[k], r))
+        if k in around.wanted:
+            to.placed[k] = None
 
     def rows(self, c: Chain, saves: Mapping[Tensor, Tensor]) -> None:
         """All values of carries in rows, after the first ones.

@@ -17,7 +17,9 @@ from tensorad.codegen.control.carries import (
 from tensorad.codegen.control.in_place import Updates
 from tensorad.codegen.control.renew import renewed
 from tensorad.codegen.loops.scratch import buffer
+from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.tensor import (
+    Block,
     Compute,
     Control,
     Loop,
@@ -27,6 +29,7 @@ from tensorad.ir.tensor import (
     Tensor,
     outputs,
 )
+from tensorad.ir.visit import op_inputs
 
 
 @dataclass
@@ -36,7 +39,7 @@ class Body:
     Attributes:
         carried, scanned: the copy's params.
         sources: what the scanned ones are parts of.
-        results: next carries: computed, given, or carries.
+        results: next carries: computed, given, or carries; None where nothing depends on them.
         made: those that an iteration computes, in memory that they are given.
         chains: how values go from carry to carry.
         saves: by chain, its values that are saved where it lies -> their rows.
@@ -46,17 +49,20 @@ class Body:
     carried: tuple[Tensor, ...]
     scanned: tuple[Tensor, ...]
     sources: tuple[Tensor, ...]
-    results: tuple[Tensor, ...]
+    results: tuple[Tensor | None, ...]
     made: dict[Tensor, None]
     chains: list[Chain] = field(default_factory=list)
     saves: list[dict[Tensor, Tensor]] = field(default_factory=list)
     rows: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @staticmethod
-    def of(op: Loop, kept: Sequence[Saved], delivered: Collection[Tensor]) -> Body:
+    def of(
+        op: Loop, kept: Sequence[Saved], used: Collection[Tensor], delivered: Collection[Tensor]
+    ) -> Body:
         """The block, copied.
 
         Args:
+            used: of the loop's outputs, those that are read.
             delivered: of what is saved, that of which all rows have memory of their own.
         """
         block, last = op.blocks[0], op.carries + op.scanned
@@ -64,10 +70,14 @@ class Body:
         image = renewed(block, (*moving, *op.operands[last:]), [s.inner for s in kept])
         outside = dict.fromkeys((*moving, *op.operands))
         made: dict[Tensor, None] = {}
-        results: list[Tensor] = []
+        results: list[Tensor | None] = []
+        live = _live(op, kept, used)
         passed: dict[Tensor, None] = {}
         carried = dict.fromkeys(moving[: op.carries])
-        for t in block.results:
+        for k, t in enumerate(block.results):
+            if k not in live:
+                results.append(None)
+                continue
             found = image.get(t, t)
             if found in passed or found not in outside:
                 found = own(found, (made, outside))
@@ -100,9 +110,22 @@ class Body:
             return {}
         values = [c.result, *[self.carried[k] for k in c.carries]]
         found = {t: saved[t] for t in values if t in saved}
-        if known and _is_result_alone(c, found):
+        if known and len(found) == 1 and (c.result in found or len(c.carries) == 1):
             return found
         return {} if any(rows in delivered for rows in found.values()) else found
+
+    def left(self, used: Collection[int]) -> list[Tensor]:
+        """What the last iteration has to leave.
+
+        Args:
+            used: carries whose last value is read.
+        """
+        found = [t for t, _ in self.rows]
+        for c, saves in zip(self.chains, self.saves, strict=True):
+            found += [self.carried[k] for k in c.carries if k in used]
+            if c.result is not None and (c.carries[0] in used or c.result in saves):
+                found.append(c.result)
+        return found
 
     @property
     def may_be_in_place(self) -> list[tuple[Tensor, Tensor]]:
@@ -123,16 +146,37 @@ class Body:
                 to.follow(c)
             elif not saves:
                 to.ring(c)
-            elif c.result is not None and around.known and _is_result_alone(c, saves):
+            elif c.result is not None and around.known and len(saves) == 1 and c.result in saves:
                 self.rows.append((c.result, saves[c.result]))
                 to.follow(c)
+            elif around.known and len(saves) == 1 == len(c.carries):
+                to.own_rows(c, *saves.values())
             else:
                 to.rows(c, saves)
         return to.found
 
 
-def _is_result_alone(c: Chain, values: Collection[Tensor]) -> bool:
-    return len(values) == 1 and c.result in values
+def _live(op: Loop, kept: Sequence[Saved], used: Collection[Tensor]) -> dict[int, None]:
+    """The carries that outputs which are read, rows that are saved or the test depend on."""
+    block = op.blocks[0]
+    more = [k for k, t in enumerate(outputs(op)) if t in used]
+    more += _read(block, [s.inner for s in kept])
+    more += [k for test in op.blocks[1:] for k in _read(test, test.results)]
+    found: dict[int, None] = {}
+    while more:
+        found.update({k: None for k in more if k < op.carries})
+        read = _read(block, [block.results[k] for k in found])
+        more = [k for k in read if k < op.carries and k not in found]
+    return found
+
+
+def _read(block: Block, results: Sequence[Tensor]) -> list[int]:
+    """Which of its params tensors of a block depend on."""
+    params = dict.fromkeys(block.params)
+    found = dict.fromkeys(results)
+    for op in ops_between(results, params):
+        found.update(dict.fromkeys(op_inputs(op)))
+    return [k for k, p in enumerate(params) if p in found]
 
 
 def own(t: Tensor, others: Sequence[Collection[Tensor]]) -> Tensor:

@@ -16,6 +16,7 @@ from tensorad.codegen.control.in_place import (
     inputs_of,
     stored_in_place,
 )
+from tensorad.codegen.control.last_iteration import without_dead_ends
 from tensorad.codegen.control.loop_body import Body, own
 from tensorad.codegen.control.renew import Image, renewed
 from tensorad.codegen.loops.ir import (
@@ -102,11 +103,13 @@ class _Lowering:
     Attributes:
         late: first values of carries that are computed where the loop begins.
         delivered: tensors that are made in the memory they have.
+        used: tensors that are read.
     """
 
     straight: Straight
     late: Collection[Tensor] = ()
     delivered: Collection[Tensor] = ()
+    used: Collection[Tensor] = ()
 
     def sequence(
         self,
@@ -132,7 +135,9 @@ class _Lowering:
         between = [op for op in ops if isinstance(op, Control) or op in updates]
         known = dict(given)
         nodes: list[Node] = [Place(source, t) for t, source in copied.items()]
-        lowered = replace(self, late=late, delivered=dict.fromkeys(delivered))
+        readers = [inputs for op, inputs in order.items() if not isinstance(op, Saved)]
+        used = dict.fromkeys([*wanted, *[t for inputs in readers for t in inputs]])
+        lowered = replace(self, late=late, delivered=dict.fromkeys(delivered), used=used)
         for n, stretch in enumerate(_stretches(order, given, wanted, updates, len(between))):
             nodes += self.formulas(stretch, known)
             known.update(dict.fromkeys(stretch))
@@ -212,7 +217,7 @@ class _Lowering:
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
-        body = Body.of(op, kept, self.delivered)
+        body = Body.of(op, kept, self.used, self.delivered)
         known = {**given, **dict.fromkeys((*body.carried, *body.scanned))}
         own_trips = op.count is not None or len(op.blocks) > 1
         trips = op.trips if own_trips else local_size("trips")
@@ -234,16 +239,22 @@ class _Lowering:
         test, condition = self.test(op, body, known)
         count, counted = _count(op, own_trips)
         delivered = [t for t in wanted if t.op not in updates]
+        inner = self.sequence(wanted, known, updates, delivered)
+        if is_known:
+            read = [k for k, t in enumerate(outputs(op)) if t in self.used]
+            inner = without_dead_ends(inner, body.left(read), op.counter, trips, op.reverse)
         repeat = Repeat(
             op.counter, trips, count,
             (*layout.start, *self.formulas(layout.first, given), *layout.carries),
             tuple([*layout.read, *test] if test else []), condition,
-            (*placed, *self.sequence(wanted, known, updates, delivered)),
+            (*placed, *inner),
             tuple(layout.moves), (*layout.stores, *[s for _, s in body.rows]),
             op.reverse, op.source,
         )  # fmt: skip
         nodes: list[Node] = [*self.formulas(counted, given), repeat, *layout.after]
         for k, (t, p) in enumerate(zip(outputs(op), body.carried, strict=True)):
+            if body.results[k] is None:
+                continue
             if k not in outs:
                 nodes.append(Place(t, p))
             elif not (k in layout.placed or (k in layout.rare and _runs(op))):

@@ -35,7 +35,7 @@ OUT_OF_MEMORY: Final = -1
 """What stands in place of a check's number where memory may not be taken."""
 SERIAL, PARALLEL = 0, 1
 PLACE, ROW, EXCHANGE, LOAD, BEGIN, UNTIL, ADVANCE, UNLESS, ASSIGN = range(2, 11)
-JUMP, ARM, SAME, ODD, RESERVE = range(11, 16)
+JUMP, ARM, SAME, ODD, LAST, WITHIN, RESERVE = range(11, 18)
 """Kinds of steps: kernels, and what `codegen/threads/control_ir.py` does."""
 MAX_WORKERS: Final = 255
 OPEN: Final = 1 << 16

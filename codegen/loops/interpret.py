@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorad.codegen.loops.ir import (
     Assign,
+    ButLast,
     Check,
     Choose,
     Exchange,
@@ -140,29 +141,41 @@ class _Run:
 
     def nodes(self, nodes: Sequence[Node]) -> None:
         for n in nodes:
-            if isinstance(n, Kernel):
-                self.kernel(n)
-            elif isinstance(n, Place):
-                if n.source not in self.buffers and not isinstance(n.source.op, Constant):
-                    self.clear([n.source])
-                whole = self.buffer(n.source)
-                self.placed[n.tensor] = None
-                if n.row is not None:
-                    row = int(self.value(n.row)) + n.offset
-                    whole = whole[row:] if n.tensor.ndim == whole.ndim else whole[row, ...]
-                self.buffers[n.tensor] = whole
-            elif isinstance(n, Exchange):
-                self.exchange(n)
-            elif isinstance(n, Settle):
-                there = self.buffers.get(n.tensor)
-                if there is None or not _is_same(there, self.buffer(n.source)):
-                    self.nodes(n.nodes)
-            elif isinstance(n, Reserve):
-                self.clear([n.tensor])
-            elif isinstance(n, Choose):
-                self.nodes(n.arms[int(self.buffer(n.index))])
-            else:
-                self.repeat(n)
+            match n:
+                case Kernel():
+                    self.kernel(n)
+                case Place():
+                    self.place(n)
+                case Exchange():
+                    self.exchange(n)
+                case Settle():
+                    self.settle(n)
+                case ButLast():
+                    last = 0 if n.reverse else self.scalars[n.trips] - 1
+                    self.nodes(n.nodes if self.scalars[n.counter] != last else ())
+                case Reserve():
+                    self.clear([n.tensor])
+                case Choose():
+                    self.nodes(n.arms[int(self.buffer(n.index))])
+                case Repeat():
+                    self.repeat(n)
+
+    def place(self, n: Place) -> None:
+        if n.source not in self.buffers and not isinstance(n.source.op, Constant):
+            self.clear([n.source])
+        whole = self.buffer(n.source)
+        row = 0 if n.row is None else int(self.value(n.row)) + n.offset
+        if n.below is not None and not 0 <= row < self.scalars[n.below]:
+            return
+        self.placed[n.tensor] = None
+        if n.row is not None:
+            whole = whole[row:] if n.tensor.ndim == whole.ndim else whole[row, ...]
+        self.buffers[n.tensor] = whole
+
+    def settle(self, n: Settle) -> None:
+        there = self.buffers.get(n.tensor)
+        if there is None or not _is_same(there, self.buffer(n.source)):
+            self.nodes(n.nodes)
 
     def repeat(self, n: Repeat) -> None:
         """Stores have no rows yet where the number of iterations is not known: they grow."""

@@ -185,12 +185,14 @@ class Place:
     Attributes:
         row: a size or a number; None: the tensor lies where the source begins.
         offset: what is added to it.
+        below: the tensor stays where it is unless 0 <= row + offset < `below`.
     """
 
     tensor: Tensor
     source: Tensor
     row: Expr | None = None
     offset: int = 0
+    below: LocalSize | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +216,16 @@ class Settle:
     source: Tensor
     nodes: tuple[Node, ...]
     rare: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ButLast:
+    """The nodes, except in the last iteration of the loop of this counter."""
+
+    counter: LocalSize
+    trips: LocalSize
+    reverse: bool
+    nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +270,7 @@ class Repeat:
     source: str
 
 
-Node = Kernel | Place | Exchange | Settle | Reserve | Choose | Repeat
+Node = Kernel | Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +295,7 @@ class LoopProgram:
                 stack += [inner for arm in n.arms[::-1] for inner in arm[::-1]]
             elif isinstance(n, Repeat):
                 stack += [*n.body[::-1], *n.test[::-1], *n.start[::-1]]
-            elif isinstance(n, Settle):
+            elif isinstance(n, (Settle, ButLast)):
                 stack += n.nodes[::-1]
         return tuple(found)
 

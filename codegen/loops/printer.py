@@ -7,6 +7,7 @@ from typing import Final
 
 from tensorad.codegen.loops.ir import (
     Assign,
+    ButLast,
     Check,
     Choose,
     Exchange,
@@ -110,17 +111,21 @@ class _Printer:
 
     def control(
         self,
-        n: Place | Exchange | Settle | Reserve | Choose | Repeat,
+        n: Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat,
         comments: Mapping[Kernel, Sequence[str]],
     ) -> None:
         if isinstance(n, Place):
             row = "" if n.row is None else f"[{self.expr(add(n.row, int_const(n.offset)), 0)}]"
-            self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.source)}{row}")
+            there = "" if n.below is None else ", if that is there"
+            self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.source)}{row}{there}")
         elif isinstance(n, Exchange):
             when = "" if n.even is None else f" if {self.expr(n.even, 0)} is even"
             self.line(0, f"exchange {self.tensor(n.a)}, {self.tensor(n.b)}{when}")
         elif isinstance(n, Settle):
             self.line(0, f"unless {self.tensor(n.tensor)} lies in {self.tensor(n.source)}:")
+            self.inner(n.nodes, comments)
+        elif isinstance(n, ButLast):
+            self.line(0, f"unless {self.expr(n.counter, 0)} is the last:")
             self.inner(n.nodes, comments)
         elif isinstance(n, Reserve):
             self.line(0, f"reserve {self.tensor(n.tensor)} : {self.declare(n.tensor)}")

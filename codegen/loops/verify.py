@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tensorad.codegen.loops.ir import (
     Assign,
+    ButLast,
     Check,
     Choose,
     Exchange,
@@ -52,7 +53,7 @@ def verify_loops(program: LoopProgram) -> None:
             ready[n.tensor] = ready[n.source] = None
         elif isinstance(n, (Reserve, Exchange)):
             continue
-        elif isinstance(n, Settle):
+        elif isinstance(n, (Settle, ButLast)):
             stack += n.nodes[::-1]
         elif isinstance(n, Choose):
             stack += [inner for arm in n.arms[::-1] for inner in arm[::-1]]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tensorad.codegen.loops.ir import (
+    ButLast,
     Choose,
     Exchange,
     Kernel,
@@ -78,6 +79,8 @@ class _Walk:
                     self.move(n)
                 case Settle():
                     self.use((n.tensor, n.source))
+                    self.nodes(n.nodes)
+                case ButLast():
                     self.nodes(n.nodes)
                 case Reserve():
                     self.use([n.tensor])

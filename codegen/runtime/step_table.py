@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import (
+    ButLast,
     Choose,
     Exchange,
     Kernel,
@@ -92,7 +93,16 @@ class StepTable:
                     self._check_known(one)
                     words = self._word(_as_word(n.row)), self._word(one)
                     slots = self._slots[t], self._slots[source]
+                    stays = []
+                    if n.below is not None:
+                        stays = [self._step(block.WITHIN, words[0], self._word(n.below), n.offset)]
                     self._step(block.ROW, *slots, *words, n.offset)
+                    self._land(*stays)
+                case ButLast():
+                    words = self._word(n.counter), self._word(n.trips)
+                    left_out = self._step(block.LAST, *words, int(n.reverse))
+                    self._nodes(n.nodes)
+                    self._land(left_out)
                 case Exchange():
                     self._exchange(n)
                 case Settle():

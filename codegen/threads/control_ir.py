@@ -42,6 +42,7 @@ entry:
     i64 {block.UNLESS}, label %unless i64 {block.ASSIGN}, label %assign
     i64 {block.JUMP}, label %jump i64 {block.ARM}, label %arm
     i64 {block.SAME}, label %same i64 {block.ODD}, label %odd
+    i64 {block.LAST}, label %last i64 {block.WITHIN}, label %within
     i64 {block.RESERVE}, label %reserve
   ]
 place:
@@ -79,9 +80,9 @@ begin:
   {_word("bi", 0, "sizes")}
   {_word("bt", 1, "sizes")}
   {_index("back", 2)}
-  %last = sub i64 %bt, 1
+  %highest = sub i64 %bt, 1
   %reversed = icmp ne i64 %back, 0
-  %first = select i1 %reversed, i64 %last, i64 0
+  %first = select i1 %reversed, i64 %highest, i64 0
   store i64 %first, ptr %bip
   ret i64 %next
 until:
@@ -129,6 +130,24 @@ odd:
   %bit = trunc i64 %on to i1
   %to4 = select i1 %bit, i64 %target, i64 %next
   ret i64 %to4
+last:
+  {_word("ni", 0, "sizes")}
+  {_word("nt", 1, "sizes")}
+  {_index("down", 2)}
+  %top = sub i64 %nt, 1
+  %lowest = icmp ne i64 %down, 0
+  %end = select i1 %lowest, i64 0, i64 %top
+  %ends = icmp eq i64 %ni, %end
+  %to5 = select i1 %ends, i64 %target, i64 %next
+  ret i64 %to5
+within:
+  {_word("wi", 0, "sizes")}
+  {_word("wt", 1, "sizes")}
+  {_index("beside", 2)}
+  %place1 = add i64 %wi, %beside
+  %inside = icmp ult i64 %place1, %wt
+  %to6 = select i1 %inside, i64 %next, i64 %target
+  ret i64 %to6
 reserve:
   {_word("vs", 0, "slots")}
   {_index("heap", 1)}
@@ -161,8 +180,8 @@ grow:
   %wish0 = select i1 %larger, i64 %double, i64 %need
   %wish1 = add i64 %wish0, {ALIGNMENT - 1}
   %wish = and i64 %wish1, {-ALIGNMENT}
-  %within = icmp sle i64 %wish, %room
-  %size = select i1 %within, i64 %wish, i64 %need
+  %roomy = icmp sle i64 %wish, %room
+  %size = select i1 %roomy, i64 %wish, i64 %need
   %allowed = icmp sle i64 %size, %room
   br i1 %allowed, label %make, label %wrong
 make:

@@ -113,7 +113,7 @@ def test_what_a_body_may_compute_into_given_memory() -> None:
     assert own(X, ()) is not X
     rows = saved(op, op.blocks[0].results[0]).op
     assert isinstance(op, Loop) and isinstance(rows, Saved)
-    body = Body.of(op, [rows], ())
+    body = Body.of(op, [rows], (), ())
     assert [c.carries for c in body.chains] == [(0,)] and not body.may_be_in_place
     moves = lower_program([outputs(op)[0]], [X, Y]).nodes
     (repeat,) = [n for n in moves if isinstance(n, Repeat)]

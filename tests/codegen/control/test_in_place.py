@@ -17,7 +17,7 @@ from tensorad.codegen.control.in_place import (
 )
 from tensorad.codegen.control.windows import updates_of
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import Exchange, For, Kernel, Repeat, Store
+from tensorad.codegen.loops.ir import ButLast, Exchange, For, Kernel, Repeat, Store
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
@@ -143,7 +143,8 @@ def _repeat(wanted: Sequence[Tensor], given: Sequence[Tensor]) -> Repeat:
 def _points(repeat: Repeat) -> int:
     """Iterations of the innermost loops that one run of the body takes."""
     total = 0
-    for k in [n for n in repeat.body if isinstance(n, Kernel)]:
+    nodes = [i for n in repeat.body for i in (n.nodes if isinstance(n, ButLast) else (n,))]
+    for k in [n for n in nodes if isinstance(n, Kernel)]:
         stack = [(s, 1) for s in k.body]
         while stack:
             s, around = stack.pop()

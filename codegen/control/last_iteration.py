@@ -1,0 +1,106 @@
+"""What the last iteration of a loop leaves out: what only the next one would read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from tensorad.codegen.loops.ir import (
+    ButLast,
+    Choose,
+    Exchange,
+    Kernel,
+    Node,
+    Place,
+    Repeat,
+    Reserve,
+    Settle,
+)
+from tensorad.ir.expr import LocalSize
+from tensorad.ir.tensor import Tensor
+
+
+@dataclass
+class Use:
+    """Tensors that nodes use; a tensor that is placed counts as what it lies in, too.
+
+    Attributes:
+        always: whether the nodes do something beside: check indices, tell a size.
+    """
+
+    reads: dict[Tensor, None] = field(default_factory=dict)
+    writes: dict[Tensor, None] = field(default_factory=dict)
+    places: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    always: bool = False
+
+    def add(self, nodes: Iterable[Node]) -> Use:
+        stack = list(nodes)
+        while stack:
+            n = stack.pop()
+            match n:
+                case Kernel():
+                    self.reads.update(dict.fromkeys(n.reads))
+                    self.writes.update(dict.fromkeys(n.writes))
+                    self.always = self.always or not n.writes
+                case Place():
+                    self.places.append((n.tensor, n.source))
+                case Exchange():
+                    self.places.append((n.a, n.b))
+                case Settle() | ButLast():
+                    stack += n.nodes
+                case Choose():
+                    self.reads[n.index] = None
+                    stack += [inner for arm in n.arms for inner in arm]
+                case Repeat():
+                    read = (n.count, n.condition)
+                    self.reads.update({t: None for t in read if isinstance(t, Tensor)})
+                    self.always = self.always or any(isinstance(t, Tensor) for t in read)
+                    stack += [*n.start, *n.test, *n.body, *n.moves]
+                case Reserve():
+                    continue
+        return self
+
+
+def without_dead_ends(
+    nodes: Sequence[Node],
+    wanted: Collection[Tensor],
+    counter: LocalSize,
+    trips: LocalSize,
+    reverse: bool,
+) -> list[Node]:
+    """The nodes of an iteration; those of which the last one needs nothing are left out of it.
+
+    Args:
+        wanted: what the last iteration is to leave.
+    """
+    whole = _Places(Use().add(nodes).places)
+    needed = dict.fromkeys([whole.of(t) for t in wanted])
+    dead: dict[Node, None] = {}
+    for n in nodes[::-1]:
+        use = Use().add([n])
+        if isinstance(n, (Place, Exchange, Reserve)):
+            continue
+        if use.always or any(whole.of(t) in needed for t in use.writes):
+            needed.update({whole.of(t): None for t in use.reads})
+        else:
+            dead[n] = None
+    found: list[Node] = []
+    for is_dead, run in groupby(nodes, lambda n: n in dead):
+        part = tuple(run)
+        found += [ButLast(counter, trips, reverse, part)] if is_dead else part
+    return found
+
+
+class _Places:
+    """Which tensors may lie in one memory."""
+
+    def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+        self.parent: dict[Tensor, Tensor] = {}
+        for a, b in pairs:
+            self.parent[self.of(a)] = self.of(b)
+
+    def of(self, t: Tensor) -> Tensor:
+        while self.parent.get(t, t) is not t:
+            t = self.parent[t]
+        return t
