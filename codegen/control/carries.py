@@ -134,19 +134,19 @@ class Layouts:
         assert c.result is not None
         to, r, first = self.found, c.result, c.carries[0]
         self.read_firsts(c)
-        turns = [buffer(r.name, r.shape, r.dtype) for _ in c.carries]
-        homes = [buffer(r.name, r.shape, r.dtype) for _ in (r, *turns)]
+        others = [buffer(r.name, r.shape, r.dtype) for _ in c.carries]
+        homes = [buffer(r.name, r.shape, r.dtype) for _ in (r, *others)]
         if first in self.around.wanted:
             homes[0] = self.around.wanted[first]
         elif is_dynamic(homes[0]):
             to.carries.append(Reserve(homes[0]))
         to.carries += [Reserve(h) for h in homes[1:] if is_dynamic(h)]
-        to.carries += [Place(t, h) for t, h in zip((r, *turns), homes, strict=True)]
-        if first in self.around.wanted and self.around.known and len(turns) == 1:
-            to.carries.append(Exchange(r, turns[0], self.around.trips))
+        to.carries += [Place(t, h) for t, h in zip((r, *others), homes, strict=True)]
+        if first in self.around.wanted and self.around.known and len(others) == 1:
+            to.carries.append(Exchange(r, others[0], self.around.trips))
             to.rare[first] = None
         self.shift(c)
-        to.moves += [Exchange(a, b) for a, b in pairwise((r, *turns))]
+        to.moves += [Exchange(a, b) for a, b in pairwise((r, *others))]
 
     def follow(self, c: Chain) -> None:
         """The next carry stays where the iteration leaves it."""

@@ -15,7 +15,7 @@ from tensorad.codegen.loops.ir import (
     Place,
     Repeat,
     Reserve,
-    Settle,
+    inner_nodes,
 )
 from tensorad.ir.expr import LocalSize
 from tensorad.ir.tensor import Tensor
@@ -47,18 +47,13 @@ class Use:
                     self.places.append((n.tensor, n.source))
                 case Exchange():
                     self.places.append((n.a, n.b))
-                case Settle() | ButLast():
-                    stack += n.nodes
                 case Choose():
                     self.reads[n.index] = None
-                    stack += [inner for arm in n.arms for inner in arm]
                 case Repeat():
                     read = (n.count, n.condition)
                     self.reads.update({t: None for t in read if isinstance(t, Tensor)})
                     self.always = self.always or any(isinstance(t, Tensor) for t in read)
-                    stack += [*n.start, *n.test, *n.body, *n.moves]
-                case Reserve():
-                    continue
+            stack += inner_nodes(n)
         return self
 
 

@@ -309,7 +309,7 @@ def _copied(
     found: dict[Tensor, Tensor] = {}
     taken = dict.fromkeys(wanted)
     for t in delivered:
-        source = _source(t)
+        source = _source(t, given)
         if source is None or source in given or source in taken or not has_memory(source):
             continue
         if not is_dynamic(t) and t.op not in updates and source.op not in updates:
@@ -319,8 +319,18 @@ def _copied(
     return {t: source for t, source in found.items() if t.op not in left}
 
 
-def _source(t: Tensor) -> Tensor | None:
-    """What the tensor is a copy of."""
+def _source(t: Tensor, given: Given) -> Tensor | None:
+    """What the tensor is a copy of, perhaps by others that are."""
+    found = None
+    while t not in given:
+        source = _copy_source(t)
+        if source is None:
+            break
+        found = t = source
+    return found
+
+
+def _copy_source(t: Tensor) -> Tensor | None:
     op = t.op
     body = op.bodies[0] if isinstance(op, Compute) and len(op.bodies) == 1 else None
     if not isinstance(op, Compute) or not isinstance(body, Read):

@@ -273,6 +273,18 @@ class Repeat:
 Node = Kernel | Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat
 
 
+def inner_nodes(n: Node) -> tuple[Node, ...]:
+    """The nodes that a node runs, in order."""
+    match n:
+        case Choose():
+            return tuple([inner for arm in n.arms for inner in arm])
+        case Repeat():
+            return (*n.start, *n.test, *n.body, *n.moves)
+        case Settle() | ButLast():
+            return n.nodes
+    return ()
+
+
 @dataclass(frozen=True, eq=False)
 class LoopProgram:
     """Nodes in execution order. Tensors that are neither inputs nor outputs nor constants
@@ -291,12 +303,19 @@ class LoopProgram:
             n = stack.pop()
             if isinstance(n, Kernel):
                 found.append(n)
-            elif isinstance(n, Choose):
-                stack += [inner for arm in n.arms[::-1] for inner in arm[::-1]]
-            elif isinstance(n, Repeat):
-                stack += [*n.body[::-1], *n.test[::-1], *n.start[::-1]]
-            elif isinstance(n, (Settle, ButLast)):
-                stack += n.nodes[::-1]
+            stack += inner_nodes(n)[::-1]
+        return tuple(found)
+
+    @property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """All loops around kernels, in the order of the text."""
+        found: list[Repeat] = []
+        stack: list[Node] = list(self.nodes[::-1])
+        while stack:
+            n = stack.pop()
+            if isinstance(n, Repeat):
+                found.append(n)
+            stack += inner_nodes(n)[::-1]
         return tuple(found)
 
     @property

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tensorad.codegen.loops.ir import (
     Assign,
-    ButLast,
     Check,
-    Choose,
-    Exchange,
     Fold,
     For,
     If,
@@ -17,10 +14,10 @@ from tensorad.codegen.loops.ir import (
     LoopProgram,
     Node,
     Place,
-    Reserve,
-    Settle,
+    Repeat,
     Stmt,
     Store,
+    inner_nodes,
 )
 from tensorad.codegen.loops.printer import format_kernel
 from tensorad.codegen.loops.visit import expressions, statements
@@ -51,15 +48,9 @@ def verify_loops(program: LoopProgram) -> None:
                 written[t] = ready[t] = None
         elif isinstance(n, Place):
             ready[n.tensor] = ready[n.source] = None
-        elif isinstance(n, (Reserve, Exchange)):
-            continue
-        elif isinstance(n, (Settle, ButLast)):
-            stack += n.nodes[::-1]
-        elif isinstance(n, Choose):
-            stack += [inner for arm in n.arms[::-1] for inner in arm[::-1]]
-        else:
+        elif isinstance(n, Repeat):
             ready.update(dict.fromkeys(n.stores))
-            stack += [*n.body[::-1], *n.test[::-1], *n.start[::-1]]
+        stack += inner_nodes(n)[::-1]
     for t in program.outputs:
         if t not in ready:
             raise InternalError(f"the output {t.name} is never written")

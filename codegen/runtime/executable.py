@@ -258,6 +258,8 @@ class Executable:
             self._slots.setdefault(t, len(self._slots))
         self.n_slots, self.n_dynamic = len(self._slots), len(buffers.dynamic)
         self.with_scratch = [k for k in program.kernels if k.scratch]
+        self.stores = tuple(dict.fromkeys([t for r in program.repeats for t in r.stores]))
+        """What loops fill with a row per iteration."""
         self.constant_addresses = [a.ctypes.data for a in self.constants]
         self._kernels: list[object] = []
         with compiler or Compiler() as used:

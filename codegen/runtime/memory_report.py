@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorad import config
-from tensorad.codegen.loops.scratch import scratch_bytes
+from tensorad.codegen.loops.scratch import buffer, scratch_bytes
 from tensorad.codegen.runtime.arena import plan_arena
 from tensorad.codegen.runtime.arguments import size_number
 from tensorad.codegen.runtime.executable import Executable
 from tensorad.errors import BindError
 from tensorad.ir.analysis.sizes import bytes_of, bytes_text
 from tensorad.ir.expr import Expr, Size
+from tensorad.ir.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class MemoryUse:
         temporaries: the arena that all temporaries of the call share.
         scratch: what each thread has for itself.
         threads: how many threads a call may use.
+        stores: name, and bytes an iteration, of what loops store: a part of the temporaries and
+            outputs, or, where only the run tells how often they run, beside them.
     """
 
     inputs: int
@@ -33,6 +36,7 @@ class MemoryUse:
     temporaries: int
     scratch: int
     threads: int
+    stores: tuple[tuple[str, int], ...] = ()
 
     @property
     def peak(self) -> int:
@@ -54,7 +58,8 @@ class MemoryUse:
             ("scratch", threads if self.scratch else bytes_text(0)),
             ("peak", bytes_text(self.peak)),
         )
-        return "\n".join([f"{name:<12} {text:>14}" for name, text in rows])
+        stores = [(f"  {name}", f"{bytes_text(n)} a step") for name, n in self.stores]
+        return "\n".join([f"{name:<12} {text:>14}" for name, text in (*rows, *stores)])
 
 
 def memory_use(
@@ -74,7 +79,12 @@ def memory_use(
         plan_arena(program.temporaries, known)[1],
         max([scratch_bytes(k, known) for k in program.with_scratch], default=0),
         config.current().num_threads,
+        tuple([(t.name, _row_bytes(t, known)) for t in program.stores]),
     )
+
+
+def _row_bytes(t: Tensor, sizes: Mapping[Expr, int]) -> int:
+    return bytes_of(buffer(t.name, t.shape[1:], t.dtype), sizes)
 
 
 def _bound(name: str, sizes: tuple[Expr, ...], given: Mapping[str, int]) -> dict[Expr, int]:
