@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from tensorad import te
 from tensorad.ir.dtypes import BOOL, DType, to_dtype
@@ -27,6 +28,8 @@ from tests.random.generator_writer import Writer
 EXTENTS = (0, 1, 2, 3, 4, 5, 7)
 WIDE = (1, 2, 3, 8, 16, 17, 33)
 """Extents with whole vectors and tails."""
+SOAK = settings.default.max_examples >= 1000
+"""Whether HYPOTHESIS_PROFILE=soak looks further."""
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -111,6 +114,11 @@ class Program:
 def seeds(fast: int, count: int) -> list[Any]:
     """The seeds of a test, of which all but the first so many are slow."""
     return [*range(fast), *[pytest.param(n, marks=pytest.mark.slow) for n in range(fast, count)]]
+
+
+def campaign(every: range, few: int) -> range:
+    """The first few seeds of a slow test; all of them with HYPOTHESIS_PROFILE=soak."""
+    return every if SOAK else every[:few]
 
 
 def concrete_shape(t: Tensor, sizes: dict[str, int]) -> tuple[int, ...]:

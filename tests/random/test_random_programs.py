@@ -1,7 +1,7 @@
 """Random programs: every derivative right in every mode, and no more work than the yardstick.
 
 The seeds give many programs fast; hypothesis gives fewer, and shrinks the one that fails. With
-HYPOTHESIS_PROFILE=soak there are six times as many, new ones every day.
+HYPOTHESIS_PROFILE=soak there are twenty times as many, new ones every day.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
-from tests.random.generators import Choices, Program, random_program, random_symbolic_program
+from tests.random.generators import (
+    SOAK,
+    Choices,
+    Program,
+    campaign,
+    random_program,
+    random_symbolic_program,
+)
 from tests.support.program_checks import (
     MODES,
     Derivatives,
@@ -33,8 +40,7 @@ from tests.support.program_checks import (
 SIZES = ({"n": 4, "m": 3}, {"n": 1, "m": 2}, {"n": 0, "m": 3})
 LARGE = {"n": 16, "m": 12}
 """Plans that depend on symbolic sizes are chosen for sizes like these."""
-SOAK = settings.default.max_examples >= 1000
-SEEDS = range(2_400) if SOAK else range(411)
+SEEDS = range(2_400) if SOAK else range(120)
 START = date.today().toordinal() * 10_000 if SOAK else 0
 SCATTERS = (
     5,
@@ -179,7 +185,7 @@ def test_most_counts_are_exact() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(20, 260, 60))
+@pytest.mark.parametrize("first", campaign(range(20, 260, 60), 2))
 def test_more_counts_are_exact(first: int) -> None:
     assert exact_counts(range(first, first + 60)) >= 50
 
@@ -191,7 +197,7 @@ def test_more_derivatives(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SCATTERS)
+@pytest.mark.parametrize("seed", SCATTERS if SOAK else SCATTERS[::3])
 def test_scatters_with_any_combiner(seed: int) -> None:
     program, rng = choose(seed, sums=False)
     assert program.features & {"scatter prod", "scatter max", "scatter min"}
@@ -199,7 +205,7 @@ def test_scatters_with_any_combiner(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=600 if SOAK else 100)
+@settings(max_examples=600 if SOAK else 25)
 @given(st.randoms(use_true_random=False), st.integers(0, 1 << 30))
 def test_derivatives_of_shrinkable_programs(source: random.Random, seed: int) -> None:
     for kind in check_program(*choose(seed, Choices(source))):

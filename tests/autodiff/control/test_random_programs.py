@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tests.random.generators import campaign
 from tests.support.programs.oracles import check_both_modes
 from tests.support.programs.random_programs import SIZE, Programs
 
 
-@pytest.mark.sampled(40)
-@pytest.mark.parametrize("seed", range(240))
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("seed", campaign(range(240), 80))
 def test_derivatives_of_random_programs(seed: int) -> None:
     made = Programs(seed)
     y, rng = made.program(), np.random.default_rng(seed)

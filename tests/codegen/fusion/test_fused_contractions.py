@@ -16,6 +16,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.reference.interpret import interpret
 from tests.codegen.fusion.test_fusion import Made, arrays_of, lowered, matrix, results
+from tests.random.generators import campaign
 from tests.support.loop_traffic import traffic
 from tests.support.machines import described
 
@@ -150,7 +151,7 @@ def test_random_chains_have_the_same_bits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", campaign(range(0, 60, 20), 1))
 def test_more_random_chains(first: int) -> None:
     for seed in range(first, first + 20):
         same_bits(chain(np.random.default_rng(seed)))

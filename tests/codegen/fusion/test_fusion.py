@@ -22,7 +22,14 @@ from tensorad.compiled import CompiledFunction
 from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.reference.interpret import interpret, shape_of
 from tensorad.ir.tensor import Tensor
-from tests.random.generators import WIDE, Array, Program, random_program, random_symbolic_program
+from tests.random.generators import (
+    WIDE,
+    Array,
+    Program,
+    campaign,
+    random_program,
+    random_symbolic_program,
+)
 from tests.random.test_random_jit import DTYPES
 from tests.random.test_random_symbolic import SIZES
 from tests.support.loop_traffic import traffic
@@ -295,7 +302,7 @@ def test_random_programs_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 300, 50))
+@pytest.mark.parametrize("first", campaign(range(100, 300, 50), 1))
 def test_more_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile, "MANY_POINTS", 8)
     assert check_random(range(first, first + 50)) > 0
@@ -325,7 +332,7 @@ def test_symbolic_sizes_have_the_same_bits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 200, 25))
+@pytest.mark.parametrize("first", campaign(range(100, 200, 25), 1))
 def test_more_symbolic_programs(first: int) -> None:
     for seed in range(first, first + 25):
         check_symbolic(seed)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.random.generators import campaign
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -31,6 +33,6 @@ def test_random_programs_stay_inside() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(10, 40, 10))
+@pytest.mark.parametrize("first", campaign(range(10, 40, 5), 1))
 def test_more_random_programs_stay_inside(first: int) -> None:
-    check(first, first + 10, "all")
+    check(first, first + 5, "all")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from tensorad import te
 from tensorad.building import build
@@ -19,11 +18,15 @@ from tensorad.compiled import CompiledFunction
 from tensorad.config import override
 from tensorad.errors import BuildError
 from tensorad.ir.reference.interpret import interpret
-from tests.random.generators import WIDE, random_program, random_symbolic_program
+from tests.random.generators import (
+    SOAK,
+    WIDE,
+    campaign,
+    random_program,
+    random_symbolic_program,
+)
 from tests.random.test_random_jit import DTYPES
 from tests.support.choice_cases import TILES, by_name, close, general
-
-SOAK = settings.default.max_examples >= 1000
 
 
 def check(seed: int, most: int | None = None) -> int:
@@ -65,7 +68,7 @@ def test_a_sample(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 3_000 if SOAK else 60, 10))
+@pytest.mark.parametrize("first", campaign(range(0, 3_000, 10), 2))
 def test_many(first: int) -> None:
     for seed in range(100 + first, 110 + first):
         check(seed, None if SOAK else 12)

@@ -11,7 +11,7 @@ import pytest
 from tests.random.programs.checks import check_program
 from tests.random.programs.generator import SIZES, typed_program
 
-PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 200
+PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 80
 
 
 def check(seed: int, steps: int, order: int) -> str:
@@ -36,7 +36,7 @@ def test_programs_contain_everything() -> None:
     assert not [name for name in wanted if not found[name]]
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_typed_programs(seed: int) -> None:
     """A third of them with second derivatives."""
