@@ -21,7 +21,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.tensor import Tensor
 from tests.codegen.llvm.test_targets import HAS_AVX2
 from tests.random.generator_mixed import Mixed
-from tests.random.generators import Array
+from tests.random.generators import Array, campaign
 from tests.support.machines import described
 
 MACHINES = ("l2=1024,l3=2048", "l2=65536", "l1=8388608,l2=67108864,l3=1073741824",
@@ -79,7 +79,7 @@ def test_programs_of_several_dtypes(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(10, 40, 10))
+@pytest.mark.parametrize("first", campaign(range(10, 40, 10), 1))
 def test_more_programs_of_several_dtypes(first: int) -> None:
     for seed in range(first, first + 10):
         check(seed)

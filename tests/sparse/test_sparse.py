@@ -22,6 +22,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.sparse.direct import Direct
 from tensorad.sparse.matrix import KEPT_PLANS
+from tests.random.generators import campaign
 from tests.support.dependence import Dependence
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -229,7 +230,7 @@ def test_random_formulas(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(6, 206, 20))
+@pytest.mark.parametrize("first", campaign(range(6, 206, 20), 3))
 def test_many_random_formulas(first: int) -> None:
     for seed in range(first, first + 20):
         check_random(seed)

@@ -103,7 +103,7 @@ CALLS: Final[dict[str, dict[str, Any]]] = {
     "dropout": {"x": X, "mask": C, "rate": 0.5},
     "conv1d": {"x": LINE, "weight": _t(4, 2, 3), **CONVOLUTION},
     "conv2d": {"x": IMAGE, "weight": _t(4, 2, 3, 3), **CONVOLUTION},
-    "conv3d": {"x": _t(1, 4, 3, 3, 3), "weight": _t(2, 2, 2, 2, 2), **CONVOLUTION},
+    "conv3d": {"x": _t(1, 4, 3, 3, 3, name="Q"), "weight": _t(2, 2, 2, 2, 2), **CONVOLUTION},
     "conv2d_transpose": {
         "x": IMAGE, "weight": _t(4, 2, 3, 3), **CONVOLUTION, "output_padding": 0,
     },

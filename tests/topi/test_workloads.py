@@ -166,7 +166,7 @@ print(hashlib.sha256(one.encode()).hexdigest(), len(one))
 @pytest.mark.slow
 def test_texts_do_not_depend_on_the_hash_seed() -> None:
     printed = set()
-    for seed in ("0", "1", "2"):
+    for seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
         result = subprocess.run(
             [sys.executable, "-c", PRINT_ALL],
