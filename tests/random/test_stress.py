@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 N = 8
 LONG = 20_000
-CHAIN = 5_000
+CHAIN = 3_000
 """Computes that read one another, each by way of a tensor, a read and operations: as deep."""
 Body = Callable[[Tensor, Axis], Expr]
 

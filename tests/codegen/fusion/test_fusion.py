@@ -332,9 +332,9 @@ def test_symbolic_sizes_have_the_same_bits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", campaign(range(100, 200, 25), 1))
+@pytest.mark.parametrize("first", campaign(range(100, 200, 10), 1))
 def test_more_symbolic_programs(first: int) -> None:
-    for seed in range(first, first + 25):
+    for seed in range(first, first + 10):
         check_symbolic(seed)
 
 
