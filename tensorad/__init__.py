@@ -28,21 +28,14 @@ if TYPE_CHECKING:
     from tensorad.autodiff import generalized_matmul as generalized_matmul
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
-    from tensorad.building import lower as lower
-    from tensorad.building import measure_performance as measure_performance
-    from tensorad.building import show_lowered as show_lowered
     from tensorad.checking import GradReport as GradReport
-    from tensorad.checking import gradcheck as gradcheck
     from tensorad.codegen.directives import Schedule as Schedule
     from tensorad.compiled import CompiledFunction as CompiledFunction
     from tensorad.config import get_num_threads as get_num_threads
     from tensorad.config import set_num_threads as set_num_threads
     from tensorad.counting import Work as Work
-    from tensorad.counting import work as work
-    from tensorad.explaining import explain as explain
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
-    from tensorad.ir.reference.interpret import interpret as interpret
     from tensorad.ir.tensor import Tensor as Tensor
     from tensorad.program import Function as Function
     from tensorad.program import cond as cond
@@ -64,8 +57,6 @@ if TYPE_CHECKING:
     from tensorad.program import vjp as vjp
     from tensorad.program import while_loop as while_loop
     from tensorad.sparse import SparseJacobian as SparseJacobian
-    from tensorad.sparse import sparse_hessian as sparse_hessian
-    from tensorad.sparse import sparse_jacobian as sparse_jacobian
     from tensorad.te import abs as abs
     from tensorad.te import acos as acos
     from tensorad.te import acosh as acosh
@@ -128,6 +119,15 @@ if TYPE_CHECKING:
     from tensorad.te import tanh as tanh
     from tensorad.te import trigamma as trigamma
     from tensorad.te import trunc as trunc
+    from tensorad.tools import explain as explain
+    from tensorad.tools import gradcheck as gradcheck
+    from tensorad.tools import interpret as interpret
+    from tensorad.tools import lower as lower
+    from tensorad.tools import measure_performance as measure_performance
+    from tensorad.tools import show_lowered as show_lowered
+    from tensorad.tools import sparse_hessian as sparse_hessian
+    from tensorad.tools import sparse_jacobian as sparse_jacobian
+    from tensorad.tools import work as work
     from tensorad.upstream import Derivative as Derivative
     from tensorad.upstream import DiffBuildingBlock as DiffBuildingBlock
     from tensorad.upstream import DifferentiationResult as DifferentiationResult
@@ -152,15 +152,13 @@ _HOME: Final = {
         "OptimizeAndLiftNonzeronessConditions "
         "PrintTensorRecursively Simplify generalized_matmul"
     ),
-    "tensorad.building": "build evaluate lower measure_performance show_lowered",
+    "tensorad.building": "build evaluate",
     "tensorad.compiled": "CompiledFunction",
-    "tensorad.checking": "GradReport gradcheck",
+    "tensorad.checking": "GradReport",
     "tensorad.codegen.directives": "Schedule",
     "tensorad.config": "get_num_threads set_num_threads",
-    "tensorad.counting": "Work work",
-    "tensorad.explaining": "explain",
+    "tensorad.counting": "Work",
     "tensorad.ir.expr": "Axis Expr",
-    "tensorad.ir.reference.interpret": "interpret",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.program": (
         "Function cond for_loop function grad hessian hvp jacfwd jacobian jacrev jit jvp "
@@ -171,7 +169,11 @@ _HOME: Final = {
         "PerformanceEstimate RemoveUnusedDimsRecursively check_numerical_grads differentiate "
         "estimate_performance"
     ),
-    "tensorad.sparse": "SparseJacobian sparse_hessian sparse_jacobian",
+    "tensorad.sparse": "SparseJacobian",
+    "tensorad.tools": (
+        "explain gradcheck interpret lower measure_performance show_lowered sparse_hessian "
+        "sparse_jacobian work"
+    ),
 }
 """Which module defines each public name; it is imported when the name is first used."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -253,11 +253,16 @@ def measure_performance(
     f = build(outputs, inputs)
     arrays, results = _valid_arguments(f, sizes, 0, "measure_performance")
     targets = [results] if isinstance(results, np.ndarray) else results
+    return median_milliseconds(lambda: f(*arrays, out=targets, **sizes), min_seconds)
+
+
+def median_milliseconds(call: Callable[[], object], min_seconds: float) -> float:
+    """The median of calls over `min_seconds`, at least one."""
     times: list[float] = []
     end = time.perf_counter() + min_seconds
     while not times or time.perf_counter() < end:
         start = time.perf_counter()
-        f(*arrays, out=targets, **sizes)
+        call()
         times.append(time.perf_counter() - start)
     return float(np.median(times)) * 1e3
 

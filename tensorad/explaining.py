@@ -87,6 +87,14 @@ def explain(
     return Explanation(tuple(made), tuple(orders))
 
 
+def can_explain(t: Tensor) -> bool:
+    """Whether there is something to tell of a tensor."""
+    if derivation(t) is not None:
+        return True
+    ops = [op for op in topological_ops([t]) if isinstance(op, Compute)]
+    return any(written_body(op) is not None for op in ops)
+
+
 def _orders(roots: Sequence[Tensor], sizes: Mapping[str, int] | None) -> list[Order]:
     """Of the formulas behind some tensors."""
     found: list[Order] = []

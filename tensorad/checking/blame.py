@@ -12,6 +12,7 @@ from tensorad.autodiff.local.overrides import check_override
 from tensorad.checking.checker import Checker, Settings
 from tensorad.checking.inputs import Bindings
 from tensorad.checking.report import Disagreement
+from tensorad.ir.analysis.blocks import inner_ops
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import Apply, Expr, Reduce, read
 from tensorad.ir.functions import Function, apply, is_stop
@@ -42,9 +43,10 @@ def _check_rule(t: Tensor, given: Any, settings: Settings, bindings: Bindings) -
 
 
 def functions_of(ys: Sequence[Tensor]) -> list[Function]:
-    """The scalar functions with partials of their own, also those inside others."""
+    """The scalar functions with partials of their own, also those inside others and in blocks."""
     found: dict[Function, None] = {}
-    roots: list[Expr] = [e for op in topological_ops(ys) for e in op_expressions(op)]
+    ops = topological_ops(ys)
+    roots: list[Expr] = [e for op in (*ops, *inner_ops(ops)) for e in op_expressions(op)]
     while roots:
         more: list[Expr] = []
         for e in postorder(*roots):

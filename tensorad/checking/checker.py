@@ -19,13 +19,19 @@ from tensorad.checking.tally import Tally, distance, scale_of
 from tensorad.ir.reference.interpret import shape_of
 from tensorad.ir.tensor import Placeholder, Shape, Tensor, outputs
 
+MODES: Final = ("forward", "reverse")
 _SMALL: Final = 12
 """Inputs of at most so many elements are checked element by element."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a check compares, and how closely."""
+    """What a check compares, and how closely.
+
+    Attributes:
+        modes: those that are compared with differences.
+        fast: along random directions only.
+    """
 
     eps: float
     tol: float
@@ -33,6 +39,8 @@ class Settings:
     batch: int
     engine: Engine
     override: Any = None
+    modes: frozenset[str] = frozenset(MODES)
+    fast: bool = False
 
 
 @dataclass(eq=False)
@@ -71,9 +79,10 @@ class Checker:
             if self.settings.batch:
                 self.batched(point)
             if remaining > 1:
-                self.mixed(point)
+                if len(self.settings.modes) > 1:
+                    self.mixed(point)
                 pending += [(g, remaining - 1, point.bindings) for g in point.gradients]
-        if len(ys) > 1:
+        if len(ys) > 1 and "reverse" in self.settings.modes:
             self.together(ys, bindings)
 
     def point(self, y: Tensor, bindings: Bindings) -> Point:
@@ -85,26 +94,40 @@ class Checker:
         return Point(y, bound, head, value, gradients, values)
 
     def one_input(self, p: Point, n: int, x: Tensor) -> None:
-        """Forward mode against numeric slopes, reverse mode against both, by one input."""
-        gradient = p.values[n]
+        """Both modes against numeric slopes, by one input."""
         along = _Along(self, p, x)
-        forward = self.tally(p.y, x, "forward")
-        reverse = self.tally(p.y, x, "reverse")
+        tallies = {m: self.tally(p.y, x, m) for m in MODES if m in self.settings.modes}
         for _ in range(self.settings.directions):
-            direction = self.normal(gradient.shape)
+            direction = self.normal(p.values[n].shape)
             found, numeric = along.both(direction)
-            forward.add(f"d{p.y.name}", found, numeric)
-            self.rows_of(forward, last=False)
-            adjoint, expected, scale = _products(p, n, direction, found, numeric)
-            if gradient.size <= _SMALL:
-                for where in np.ndindex(*gradient.shape):
-                    self.element(p, n, where, along, reverse)
-            elif distance(adjoint, expected) > self.settings.tol * scale:
-                self.element(p, n, self.first_wrong(p, n, direction, along), along, reverse)
-            reverse.add_one(f"<d{x.name}, direction>", adjoint, expected, scale)
-            self.rows_of(reverse, last=False)
-        self.rows_of(forward)
-        self.rows_of(reverse)
+            if "forward" in tallies:
+                tallies["forward"].add(f"d{p.y.name}", found, numeric)
+                self.rows_of(tallies["forward"], last=False)
+            if "reverse" in tallies:
+                self.adjoint(p, n, direction, found, numeric, along, tallies["reverse"])
+        for tally in tallies.values():
+            self.rows_of(tally)
+
+    def adjoint(
+        self,
+        p: Point,
+        n: int,
+        direction: Array,
+        found: Array,
+        numeric: Slopes,
+        along: _Along,
+        tally: Tally,
+    ) -> None:
+        """A gradient's product with a direction against the slope; its elements where they are few
+        or the product is wrong."""
+        adjoint, expected, scale = _products(p, n, direction, found, numeric)
+        if direction.size <= _SMALL and not self.settings.fast:
+            for where in np.ndindex(*direction.shape):
+                self.element(p, n, where, along, tally)
+        elif distance(adjoint, expected) > self.settings.tol * scale:
+            self.element(p, n, self.first_wrong(p, n, direction, along), along, tally)
+        tally.add_one(f"<d{along.x.name}, direction>", adjoint, expected, scale)
+        self.rows_of(tally, last=False)
 
     def element(
         self, p: Point, n: int, where: tuple[int, ...], along: _Along, tally: Tally
@@ -131,21 +154,23 @@ class Checker:
     def batched(self, p: Point) -> None:
         """Heads and tangents with an extra leading axis give what single ones give."""
         count = self.settings.batch
-        many = placeholder(f"d{p.y.name}", (count, *p.y.shape), p.y)
-        heads = self.normal((count, *p.value.shape))
-        made = self.values(self.vjp(p.y, self.wrt, many), p.bindings | {many: heads})
-        singles = [self.values(p.gradients, p.bindings | {p.head: h}) for h in heads]
-        for n, x in enumerate(self.wrt):
-            one_by_one = np.stack([s[n] for s in singles])
-            self.same(p.y, x, "reverse, batched", f"d{x.name}", made[n], one_by_one)
-        for x, gradient in zip(self.wrt, p.values, strict=True):
-            along = _Along(self, p, x)
-            several = placeholder(f"d{x.name}", (count, *x.shape), x)
-            directions = self.normal((count, *gradient.shape))
-            bound = p.bindings | {several: directions}
-            (batch,) = self.values([self.jvp(p.y, {x: several})], bound)
-            one_by_one = np.stack([along.forward(d) for d in directions])
-            self.same(p.y, x, "forward, batched", f"d{p.y.name}", batch, one_by_one)
+        if "reverse" in self.settings.modes:
+            many = placeholder(f"d{p.y.name}", (count, *p.y.shape), p.y)
+            heads = self.normal((count, *p.value.shape))
+            made = self.values(self.vjp(p.y, self.wrt, many), p.bindings | {many: heads})
+            singles = [self.values(p.gradients, p.bindings | {p.head: h}) for h in heads]
+            for n, x in enumerate(self.wrt):
+                one_by_one = np.stack([s[n] for s in singles])
+                self.same(p.y, x, "reverse, batched", f"d{x.name}", made[n], one_by_one)
+        if "forward" in self.settings.modes:
+            for x, gradient in zip(self.wrt, p.values, strict=True):
+                along = _Along(self, p, x)
+                several = placeholder(f"d{x.name}", (count, *x.shape), x)
+                directions = self.normal((count, *gradient.shape))
+                bound = p.bindings | {several: directions}
+                (batch,) = self.values([self.jvp(p.y, {x: several})], bound)
+                one_by_one = np.stack([along.forward(d) for d in directions])
+                self.same(p.y, x, "forward, batched", f"d{p.y.name}", batch, one_by_one)
 
     def mixed(self, p: Point) -> None:
         """Reverse over forward = forward over reverse: second derivatives are symmetric."""

@@ -11,7 +11,7 @@ import numpy as np
 from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.checking.blame import guilty
-from tensorad.checking.checker import Checker, Settings
+from tensorad.checking.checker import MODES, Checker, Settings
 from tensorad.checking.engine import Engine, has_much_to_do
 from tensorad.checking.inputs import Bindings, choose_inputs
 from tensorad.checking.report import Disagreement, GradReport
@@ -38,6 +38,8 @@ def gradcheck(
     sizes: Mapping[str, int] | None = None,
     directions: int = 1,
     batch: int = 0,
+    modes: Sequence[str] = MODES,
+    fast: bool = False,
     override: Override | None = None,
     compiled: bool | None = None,
     report: Literal[False] = False,
@@ -55,6 +57,8 @@ def gradcheck(
     sizes: Mapping[str, int] | None = None,
     directions: int = 1,
     batch: int = 0,
+    modes: Sequence[str] = MODES,
+    fast: bool = False,
     override: Override | None = None,
     compiled: bool | None = None,
     report: Literal[True],
@@ -71,42 +75,41 @@ def gradcheck(
     sizes: Mapping[str, int] | None = None,
     directions: int = 1,
     batch: int = 0,
+    modes: Sequence[str] = MODES,
+    fast: bool = False,
     override: Override | None = None,
     compiled: bool | None = None,
     report: bool = False,
 ) -> bool | GradReport:
-    """Check the derivatives of `y`; everything is evaluated in float64.
+    """Check the derivatives of `y`, evaluated in float64.
 
-    Forward mode is compared with central differences along random directions, reverse mode
-    with both: element by element for small inputs, by <gradient, direction> for large ones, in
-    which a wrong element is then searched for. At a kink or jump (noticed by one-sided
-    differences) any slope between the one-sided ones passes, and the report counts it; random
-    inputs are drawn again to stay away from kinks. Values under `stop_gradient` are held while
-    an input moves.
+    Forward mode is compared with central differences along random directions, reverse mode with
+    both: element by element for small inputs, by <gradient, direction> for large ones. At a kink or
+    jump (one-sided differences tell) any slope between the one-sided ones passes and is counted;
+    random inputs are drawn again. Values under `stop_gradient` are held while an input moves.
 
     Args:
-        y: float tensor, or several (integer tensors of a tuple are left out); several are
-            also checked together.
+        y: float tensor, or several (integers are left out), also checked together.
         wrt: inputs or intermediates.
-        order: 2 checks the derivatives of each gradient as well, and that forward over reverse
-            and reverse over forward mode agree, and so on.
-        eps: step of the central differences.
+        order: 2 checks the derivatives of each gradient as well, and one mode over the other.
+        eps, seed: step of the central differences; what random values start from.
         tol: allowed difference, relative to the largest value compared (at least 1).
-        seed: of the random values.
         arrays: values of inputs; others are random, integers among the valid indices.
         sizes: values of symbolic sizes.
         directions: how many random directions to try.
         batch: also compare heads and tangents with this leading extent with single ones.
-        override: rules to check, as in `vjp`; a wrong rule (or wrong partials of a
-            `scalar_function`) is named.
-        compiled: evaluate by compiled code instead of the interpreter, which is slow and
-            obvious; None: compiled where one evaluation takes more than 5,000 iterations.
+        modes: which are checked, "forward", "reverse" or both.
+        fast: compare along random directions only; a wrong element is still searched for.
+        override: rules, as in `vjp`; a wrong one (or a wrong `scalar_function`) is named.
+        compiled: evaluate by compiled code, not by the interpreter, which is slow and obvious;
+            None: where one evaluation takes more than 5,000 iterations.
         report: return a `GradReport` whether or not all agree, instead of raising.
     Returns:
         True, or the report.
     Raises:
-        GradError: two ways to differentiate disagree; the text names the first wrong element.
-        DefinitionError: a number is out of its range.
+        GradError: two ways to differentiate disagree (the text names the first wrong element);
+            no output is a float, or `wrt` is empty.
+        DefinitionError: a number is out of its range, or a mode is neither.
         ShapeError: an output has a row for each iteration of a loop that data end.
     """
     _check_numbers(eps, tol, (order, directions, batch, seed))
@@ -114,9 +117,10 @@ def gradcheck(
     inputs = check_wrt(wrt)
     check_override(override)
     by_llvm = has_much_to_do(ys, sizes or {}) if compiled is None else compiled
-    settings = Settings(eps, tol, directions, batch, Engine(sizes or {}, by_llvm), override)
-    result, wrong = _attempts(ys, inputs, settings, order, seed, dict(arrays or {}))
-    if wrong is not None and not report:
+    engine, wanted = Engine(sizes or {}, by_llvm), _checked_modes(modes)
+    settings = Settings(eps, tol, directions, batch, engine, override, wanted, fast)
+    result, is_wrong = _attempts(ys, inputs, settings, order, seed, dict(arrays or {}))
+    if is_wrong and not report:
         raise _error(result, ys)
     return result if report else True
 
@@ -127,6 +131,17 @@ def _checked(y: object) -> list[Tensor]:
     ys = [found] if isinstance(found, Tensor) else [t for t in found if t.dtype.is_float]
     check_settled(ys, "gradcheck")
     return ys
+
+
+def _checked_modes(modes: object) -> frozenset[str]:
+    """The modes to check."""
+    given = (modes,) if isinstance(modes, str) else modes
+    if isinstance(given, (tuple, list)) and given and all(m in MODES for m in given):
+        return frozenset(given)
+    raise DefinitionError(
+        f"gradcheck checks forward and reverse mode, got modes={modes!r}.",
+        hint='use modes=("forward", "reverse"), or one of them.',
+    )
 
 
 def _check_numbers(eps: object, tol: object, counts: tuple[object, ...]) -> None:
@@ -154,7 +169,7 @@ def _attempts(
     order: int,
     seed: int,
     given: Bindings,
-) -> tuple[GradReport, Disagreement | None]:
+) -> tuple[GradReport, bool]:
     """The first check away from kinks, or the last one."""
     for attempt in range(_ATTEMPTS):
         rng = np.random.default_rng([seed, attempt] if attempt else seed)
@@ -172,7 +187,7 @@ def _attempts(
     if wrong is not None:
         blamed = guilty(ys, settings, bindings)
         result.wrong = wrong.text if blamed is None else f"{wrong.text}\n{blamed}"
-    return result, wrong
+    return result, wrong is not None
 
 
 def _names(ys: Sequence[Tensor], wrt: Sequence[Tensor]) -> str:
@@ -182,6 +197,10 @@ def _names(ys: Sequence[Tensor], wrt: Sequence[Tensor]) -> str:
 def _settings_text(s: Settings, order: int, seed: int) -> str:
     how = "compiled" if s.engine.compiled else "interpreted"
     text = f"order {order}, seed {seed}, float64 {how}"
+    if len(s.modes) == 1:
+        text += f", {min(s.modes)} mode only"
+    if s.fast:
+        text += ", along random directions only"
     return f"{text}, central differences of step {s.eps:g}, tolerance {s.tol:g}"
 
 

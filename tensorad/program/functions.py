@@ -13,7 +13,7 @@ import numpy as np
 from tensorad.building import Lowered, build, lower
 from tensorad.codegen.runtime.memory_report import MemoryUse
 from tensorad.compiled import CompiledFunction
-from tensorad.errors import DefinitionError, UserError
+from tensorad.errors import BindError, DefinitionError, UserError
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
@@ -89,6 +89,40 @@ class _Kind:
         return next((c for shapes, c in reversed(self.made) if covers(shapes, given)), None)
 
 
+class Example:
+    """A call of a function, taken apart.
+
+    Attributes:
+        program: what it runs.
+        leaves: the value of each parameter.
+    """
+
+    def __init__(self, made: _Compiled, leaves: Sequence[Any]) -> None:
+        self._made = made
+        self.program = made.program
+        self.leaves = list(leaves)
+
+    @property
+    def compiled(self) -> CompiledFunction:
+        """The machine code."""
+        return self._made.function
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The values of symbolic sizes."""
+        found: dict[str, int] = {}
+        for t, value in zip(self.program.parameters, self.leaves, strict=True):
+            for extent, n in zip(t.shape, np.shape(value), strict=True):
+                if not isinstance(extent, int):
+                    found[str(extent)] = n
+        return found
+
+    @property
+    def values(self) -> dict[Tensor, Any]:
+        """The value of each parameter by its tensor."""
+        return dict(zip(self.program.parameters, self.leaves, strict=True))
+
+
 class Function:
     """A function of trees of arrays; see `function`."""
 
@@ -148,13 +182,25 @@ class Function:
 
     def memory(self, *args: Any, **options: Any) -> MemoryUse:
         """The bytes that a call with these arguments uses."""
-        compiled, leaves = self._compiled(self._caller.bind(args, options))
-        sizes: dict[str, int] = {}
-        for t, value in zip(compiled.program.parameters, leaves, strict=True):
-            for extent, n in zip(t.shape, np.shape(value), strict=True):
-                if not isinstance(extent, int):
-                    sizes[str(extent)] = n
-        return compiled.function.memory_at(**sizes)
+        example = self.example(*args, **options)
+        return example.compiled.memory_at(**example.sizes)
+
+    def example(self, *args: Any, **options: Any) -> Example:
+        """The program that a call with these arguments runs, with their values.
+
+        Raises:
+            BindError: a tensor is among the arguments.
+        """
+        given = self._caller.bind(args, options)
+        for value, path in zip(given.leaves, given.paths, strict=True):
+            if has_tensors([value]):
+                raise BindError(
+                    f"an example of a call of {self.name} has a tensor in it: {path}.",
+                    hint="pass arrays and numbers; or call the function with tensors and pass "
+                    "the tensors that it returns.",
+                )
+        compiled, leaves = self._compiled(given)
+        return Example(compiled, leaves)
 
     def _compiled(self, given: Arguments) -> tuple[_Compiled, list[Any]]:
         dtypes = leaf_dtypes(given.leaves, given.paths)

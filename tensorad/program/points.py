@@ -58,7 +58,7 @@ class Point:
             for n in argnums:
                 flat = flatten(given[n], target.path(n))
                 if strict:
-                    _check_floats(title, target, flat, target.path(n))
+                    check_floats(title, target, flat, target.path(n))
                 pairs = zip(flat.leaves, flat.paths, strict=True)
                 leaves = [_own(v, path, own) for v, path in pairs]
                 self.wanted.append(flat._replace(leaves=leaves))
@@ -123,7 +123,13 @@ def _own(value: object, path: str, own: Mapping[Tensor, None]) -> Tensor:
     return outputs(Compute(path, axes, (read(t, axes),)))[0]
 
 
-def _check_floats(title: str, target: Target, flat: Flat, name: str) -> None:
+def check_floats(title: str, target: Target, flat: Flat, name: str) -> None:
+    """All leaves of the argument of this name are floats.
+
+    Raises:
+        DTypeError: one is an integer or boolean.
+        GradError: there are none.
+    """
     for value, path in zip(flat.leaves, flat.paths, strict=True):
         t = as_tensor(value, path)
         if not t.dtype.is_float:

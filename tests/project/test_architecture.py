@@ -103,6 +103,7 @@ TOP = {
     "display",
     "explaining",
     "stories",
+    "tools",
     "upstream",
     "workloads",
 }

@@ -1,0 +1,260 @@
+"""Tools that take tensors, or a function with example arguments: the first argument tells which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+from tensorad import building, counting, explaining, sparse
+from tensorad.building import Lowered, median_milliseconds
+from tensorad.checking import gradients
+from tensorad.counting import Work
+from tensorad.errors import DTypeError, GradError, ShapeError
+from tensorad.explaining import Explanation
+from tensorad.ir.reference import interpret as reference
+from tensorad.ir.tensor import Tensor
+from tensorad.program import Function
+from tensorad.program.derivatives import target_of
+from tensorad.program.forms import is_function
+from tensorad.program.functions import Example
+from tensorad.program.points import Argnums, check_argnums, check_floats, check_positions
+from tensorad.program.traces import Program
+from tensorad.program.trees import flatten
+from tensorad.sparse import SparseJacobian
+
+Anything = Callable[..., Any]
+
+
+def _example(f: Anything, args: tuple[Any, ...]) -> Example:
+    """A call of a function with these arguments, taken apart."""
+    return (f if isinstance(f, Function) else Function(f)).example(*args)
+
+
+def gradcheck(y: Any, *args: Any, **options: Any) -> Any:
+    """Check derivatives: forward and reverse mode against central differences in float64.
+
+    Args:
+        y: gradcheck(y, wrt, order=1, ...): float tensors and those to differentiate by, see
+            `tensorad.checking.gradcheck`, which has all options.
+            gradcheck(f, *example, order=1, ...): a function of trees, at these arguments (the
+            derivatives are checked there, by each float array and number among them).
+    Returns:
+        True, or with `report=True` a `GradReport`.
+    Raises:
+        GradError: two ways to differentiate disagree.
+        DefinitionError: an option is wrong, or the function has no float result.
+        DTypeError: none of the function's arguments is a float.
+    """
+    if not is_function(y):
+        return gradients.gradcheck(y, *args, **options)
+    example = _example(y, args)
+    program = example.program
+    wrt = [p for p in program.parameters if p.dtype.is_float]
+    if not wrt:
+        raise DTypeError(
+            f"gradcheck of {program.name} has nothing to differentiate by: no argument is a float.",
+            where=", ".join([f"{p.name} : {p.dtype}" for p in program.parameters]),
+            hint="pass floats, 1.0 for 1.",
+        )
+    return gradients.gradcheck(
+        list(program.results), wrt, arrays=example.values, sizes=example.sizes, **options
+    )
+
+
+def work(tensors: Any, *args: Any, **options: Any) -> Work:
+    """Counts of iterations, multiplications and elements stored, without running anything.
+
+    Args:
+        tensors: work(tensors, sizes=None): see `tensorad.counting.work`.
+            work(f, *example): what a call of the function does, at these shapes.
+    Raises:
+        UserError: a count depends on how often a loop runs that data end, and on more.
+        CountError: the bounds of a loop depend on data.
+    """
+    if not is_function(tensors):
+        return counting.work(tensors, *args, **options)
+    example = _example(tensors, args)
+    return counting.work(example.program.results, example.sizes, **options)
+
+
+def explain(gradients: Any, *args: Any, **options: Any) -> Explanation:
+    """How gradients were made: reads, sets, loops, plans, work and certificates.
+
+    Args:
+        gradients: explain(gradients, sizes=None): see `tensorad.explaining.explain`.
+            explain(f, *example): those results of a function, such as `ta.grad(g)`, that are
+            gradients, or sums of products that are not evaluated as they were written.
+    Raises:
+        GradError: there are none.
+    """
+    if not is_function(gradients):
+        return explaining.explain(gradients, *args, **options)
+    example = _example(gradients, args)
+    told = [t for t in example.program.results if explaining.can_explain(t)]
+    if not told:
+        raise GradError(
+            f"explain tells how a gradient was made and how sums of products were ordered, but no "
+            f"result of {example.program.name} is one or has any.",
+            where=str(example.program.results),
+            hint="pass ta.grad(f) or another derivative in place of f.",
+        )
+    return explaining.explain(told, example.sizes, **options)
+
+
+def lower(outputs: Any, *args: Any, **options: Any) -> Lowered:
+    """The loops that are compiled; `print` and Jupyter show them.
+
+    Args:
+        outputs: lower(outputs, inputs=None, *, schedule=None): see `tensorad.building.lower`.
+            lower(f, *example, schedule=None): those that a call of the function runs.
+    """
+    if not is_function(outputs):
+        return building.lower(outputs, *args, **options)
+    program = _example(outputs, args).program
+    return building.lower(list(program.results), list(program.parameters), **options)
+
+
+def show_lowered(outputs: Any, *args: Any) -> None:
+    """Print the loops that are compiled.
+
+    Args:
+        outputs: show_lowered(outputs, inputs): tensors; show_lowered(f, *example): a function.
+    """
+    print(lower(outputs, *args))  # the function's purpose
+
+
+def interpret(tensors: Any, *args: Any, **options: Any) -> Any:
+    """Values by the formulas themselves, in plain Python: slow, and float64, int64 or bool.
+
+    Args:
+        tensors: interpret(tensors, bindings, sizes=None): see
+            `tensorad.ir.reference.interpret.interpret`.
+            interpret(f, *example): what a call of the function returns.
+    Returns:
+        an array, or a list of them; of a function a tree like its result.
+    """
+    if not is_function(tensors):
+        return reference.interpret(tensors, *args, **options)
+    example = _example(tensors, args)
+    program = example.program
+    found = reference.interpret(list(program.results), example.values, example.sizes, **options)
+    return program.tree(found)
+
+
+def measure_performance(outputs: Any, *args: Any, **options: Any) -> float:
+    """Milliseconds of one call: the median of calls over `min_seconds`.
+
+    Args:
+        outputs: measure_performance(outputs, inputs, min_seconds=1.0, **sizes): on random arrays,
+            see `tensorad.building.measure_performance`.
+            measure_performance(f, *example, min_seconds=1.0): on these arguments.
+    """
+    if not is_function(outputs):
+        return building.measure_performance(outputs, *args, **options)
+    return _measured(outputs, args, **options)
+
+
+def _measured(f: Anything, args: tuple[Any, ...], *, min_seconds: float = 1.0) -> float:
+    example = _example(f, args)
+    if not example.program.results:
+        return median_milliseconds(partial(_example, f, args), min_seconds)
+    call = partial(example.compiled, *example.leaves)
+    call()  # arrays for results are kept from the second call on
+    return median_milliseconds(call, min_seconds)
+
+
+class SparseDerivative:
+    """A function from a function's arguments to a sparse matrix of its derivatives.
+
+    Rows are the float elements of the result, leaf by leaf, columns those of the arguments that
+    it is differentiated by; patterns are made once for each kind and shapes of arguments.
+    """
+
+    def __init__(self, f: Anything, argnums: Argnums, title: str) -> None:
+        """`title`: "sparse_jacobian" or "sparse_hessian"."""
+        self._target = target_of(f, title)
+        self._function = f if isinstance(f, Function) else Function(f)
+        self._argnums = check_argnums(argnums, title)
+        self._title = title
+        self._made: dict[Program, SparseJacobian] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self._title} of {self._target.name}>"
+
+    def __call__(self, *args: Any) -> Any:
+        """The matrix as a `scipy.sparse.csr_array`.
+
+        Raises:
+            MissingPackageError: scipy is not installed.
+        """
+        matrix, example = self._at(args)
+        return matrix(*[example.values[p] for p in matrix.inputs])
+
+    def matrix(self, *args: Any) -> SparseJacobian:
+        """The pattern for arguments like these, and the functions that fill in values."""
+        return self._at(args)[0]
+
+    def _at(self, args: tuple[Any, ...]) -> tuple[SparseJacobian, Example]:
+        check_positions(self._target, self._argnums, len(args), self._title)
+        for n in self._argnums:
+            name = self._target.path(n)
+            check_floats(self._title, self._target, flatten(args[n], name), name)
+        example = self._function.example(*args)
+        program = example.program
+        if program not in self._made:
+            ends = [0, *accumulate([len(flatten(a).leaves) for a in args])]
+            places = [i for n in self._argnums for i in range(ends[n], ends[n + 1])]
+            wrt = [program.parameters[i] for i in places]
+            self._made[program] = self._derived(program, wrt)
+        return self._made[program], example
+
+    def _derived(self, program: Program, wrt: Sequence[Tensor]) -> SparseJacobian:
+        if self._title == "sparse_hessian":
+            if len(program.results) != 1:
+                raise ShapeError(
+                    f"sparse_hessian needs a function whose result is one float without axes, but "
+                    f"{program.name} returns {len(program.results)} arrays.",
+                    where=", ".join(program.paths),
+                    hint="differentiate a function that returns one of them.",
+                )
+            return sparse.sparse_hessian(program.results[0], wrt)
+        return sparse.sparse_jacobian([y for y in program.results if y.dtype.is_float], wrt)
+
+
+def sparse_jacobian(y: Any, *args: Any, **options: Any) -> Any:
+    """Derivatives of every element by every element, as a sparse matrix.
+
+    Args:
+        y: sparse_jacobian(y, x): tensors, see `tensorad.sparse.sparse_jacobian`.
+            sparse_jacobian(f, argnums=0): a function of trees.
+    Returns:
+        a `SparseJacobian`; of a function a function from its arguments to a CSR matrix of SciPy,
+        whose `matrix(*arguments)` is the `SparseJacobian`.
+    Raises:
+        GradError, DTypeError, ShapeError: as of the tensors' form.
+    """
+    if is_function(y):
+        return SparseDerivative(y, _argnums(*args, **options), "sparse_jacobian")
+    return sparse.sparse_jacobian(y, *args, **options)
+
+
+def sparse_hessian(y: Any, *args: Any, **options: Any) -> Any:
+    """Second derivatives of one number, as a sparse matrix.
+
+    Args:
+        y: sparse_hessian(y, x): tensors, see `tensorad.sparse.sparse_hessian`.
+            sparse_hessian(f, argnums=0): a function of trees whose result is one float.
+    Returns:
+        a `SparseJacobian`; of a function a function to a CSR matrix, as `sparse_jacobian`.
+    Raises:
+        GradError, DTypeError, ShapeError: as of the tensors' form.
+    """
+    if is_function(y):
+        return SparseDerivative(y, _argnums(*args, **options), "sparse_hessian")
+    return sparse.sparse_hessian(y, *args, **options)
+
+
+def _argnums(argnums: Argnums = 0) -> Argnums:
+    return argnums

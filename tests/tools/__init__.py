@@ -1,0 +1,1 @@
+"""Tools that take functions with example arguments."""
