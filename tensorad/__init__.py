@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.tensor import Tensor as Tensor
     from tensorad.program import Function as Function
+    from tensorad.program import Module as Module
     from tensorad.program import cond as cond
     from tensorad.program import for_loop as for_loop
     from tensorad.program import function as function
     from tensorad.program import grad as grad
+    from tensorad.program import gradient as gradient
     from tensorad.program import hessian as hessian
     from tensorad.program import hvp as hvp
     from tensorad.program import jacfwd as jacfwd
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from tensorad.program import jit as jit
     from tensorad.program import jvp as jvp
     from tensorad.program import linearize as linearize
+    from tensorad.program import module as module
     from tensorad.program import register_tree as register_tree
     from tensorad.program import scan as scan
     from tensorad.program import switch as switch
@@ -161,8 +164,8 @@ _HOME: Final = {
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.program": (
-        "Function cond for_loop function grad hessian hvp jacfwd jacobian jacrev jit jvp "
-        "linearize register_tree scan switch value_and_grad vjp while_loop"
+        "Function Module cond for_loop function grad gradient hessian hvp jacfwd jacobian jacrev "
+        "jit jvp linearize module register_tree scan switch value_and_grad vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

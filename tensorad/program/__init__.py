@@ -15,15 +15,19 @@ from tensorad.program.forms import (
     vjp,
 )
 from tensorad.program.functions import Function, function, jit
+from tensorad.program.gradients import gradient
 from tensorad.program.loops import for_loop, while_loop
+from tensorad.program.modules import Module, module
 from tensorad.program.trees import register_tree
 
 __all__ = [
     "Function",
+    "Module",
     "cond",
     "for_loop",
     "function",
     "grad",
+    "gradient",
     "hessian",
     "hvp",
     "jacfwd",
@@ -32,6 +36,7 @@ __all__ = [
     "jit",
     "jvp",
     "linearize",
+    "module",
     "register_tree",
     "scan",
     "switch",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import update_wrapper
 from types import MethodType
 from typing import Any, Final
@@ -248,7 +249,8 @@ class Function:
         token = _open.set(_open.get() | {key})
         own = fresh.set(tuple(params) if self._is_inline else ())
         try:
-            return traced(self.name, lambda p: self._caller(given.structures, p), params)
+            made = traced(self.name, lambda p: self._caller(given.structures, p), params)
+            return replace(made, arguments=given.structures)
         finally:
             fresh.reset(own)
             _open.reset(token)

@@ -39,6 +39,7 @@ class Program:
         paths: how users write where each result is.
         structure: of the result.
         reads: what the results need beside the parameters: older tensors.
+        arguments: the name and the structure of each argument.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Program:
     paths: tuple[str, ...]
     structure: Structure
     reads: tuple[Tensor, ...]
+    arguments: tuple[tuple[str, Structure], ...] = ()
 
     def tree(self, leaves: Sequence[object]) -> Any:
         """The result with these leaves."""

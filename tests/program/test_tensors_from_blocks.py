@@ -133,10 +133,10 @@ CALLS: Final[dict[str, Call]] = {
     "jit": lambda y: ta.jit(lambda a: a * a)(y),
 }  # fmt: skip
 NO_TENSORS: Final = {
-    "assume", "check_numerical_grads", "get_num_threads", "placeholder", "reduce_axis",
-    "register_tree", "set_num_threads", "size",
+    "assume", "check_numerical_grads", "get_num_threads", "gradient", "module", "placeholder",
+    "reduce_axis", "register_tree", "set_num_threads", "size",
 }  # fmt: skip
-"""Of sizes, names, numbers and functions of arrays."""
+"""Of sizes, names, numbers, modules and functions of arrays."""
 
 
 def _values(found: Any) -> list[np.ndarray]:

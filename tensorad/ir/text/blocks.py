@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Size
-from tensorad.ir.tensor import Placeholder, Shape, Tensor, outputs
+from tensorad.ir.expr import Size, read
+from tensorad.ir.tensor import Compute, Placeholder, Shape, Tensor, outputs
 from tensorad.ir.text.program import Binding, NameTree, Scope, Tree, tree_leaves
 
 TypeTree = tuple[DType, Shape] | list["TypeTree"]
@@ -70,6 +71,16 @@ def placeholder_tree(name: str, of: TypeTree) -> Tree:
         dtype, shape = of
         return outputs(Placeholder(name, shape, dtype))[0]
     return tuple([placeholder_tree(f"{name}_{n}", t) for n, t in enumerate(of)])
+
+
+def another(name: str, tree: Tree, source: str) -> Tree:
+    """A value under another name: copies of its floats, so that each name has its own adjoint."""
+    if isinstance(tree, tuple):
+        return tuple([another(f"{name}_{n}", t, source) for n, t in enumerate(tree)])
+    if tree.is_constant or not tree.dtype.is_float:
+        return tree
+    axes = compute_axes(tree.shape)
+    return outputs(Compute(name, axes, (read(tree, axes),), source))[0]
 
 
 def type_of(tree: Tree) -> TypeTree:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from tensorad.errors import counted
 from tensorad.ir.expr import Size
 from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
-from tensorad.ir.text.blocks import Known, leaf_names, placeholder_tree, type_of
+from tensorad.ir.text.blocks import Known, another, leaf_names, placeholder_tree, type_of
 from tensorad.ir.text.operations import Operations, Target
 from tensorad.ir.text.program import (
     Bind,
-    Binding,
-    Field,
     Operand,
     Run,
     Scope,
@@ -83,7 +80,6 @@ class Controls(Operations):
 
     def bind(self, target: Target) -> Steps[None]:
         """A tuple, a field, or another name for a value."""
-        here = len(self.known.bindings)
         token = self.next
         is_call = token.kind == "name" and self.ahead(1).text == "("
         if is_call and token.text not in self.program:
@@ -95,24 +91,17 @@ class Controls(Operations):
         if is_call:
             yield self.call_of([target])
             return
-        names, tree = yield self.value()
+        if token.kind == "name":
+            names, tree = self.named_value(target.name)
+        else:
+            names, tree = yield self.value()
         if target.type is not None:
             wanted = yield self.type_at(target.type)
             self.agree(wanted, tree, target.name, target.token)
-        bindings = self.known.bindings
-        last = bindings[-1] if len(bindings) > here else None
-        if isinstance(last, Field) and last.name == names:
-            self.rename(bindings, last, target.name)
-        else:
-            bindings.append(Bind(target.name, names, tree))
+        if names != target.name:
+            tree = another(target.name, tree, self.source(token))
+            self.known.bindings.append(Bind(target.name, names, tree))
         self.known.add(target.name, tree)
-
-    def rename(self, bindings: list[Binding], last: Field, name: str) -> None:
-        """Call the field that was bound last by the name that the text gives it."""
-        bindings[-1] = replace(last, name=name)
-        del self.known.values[last.name]
-        if isinstance(last.tree, Tensor) and self.known.names.get(last.tree) == last.name:
-            self.known.names[last.tree] = name
 
     def nested_call(self) -> Steps[Value]:
         """A call inside of a value: a binding of its own."""

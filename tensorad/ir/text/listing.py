@@ -41,8 +41,12 @@ from tensorad.ir.text.program import (
 from tensorad.ir.text.trampoline import Steps, run
 from tensorad.ir.visit import op_inputs, placeholders
 
-Signature = tuple[str, tuple[Tensor, ...], tuple[Tensor, ...]]
-"""A function that is called: its name, its parameters, its results."""
+Signature = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
+"""A function: its parameters, its results."""
+
+
+Wanted = tuple[str, Sequence[tuple[str, Tree]], Tree]
+"""A function to be listed: its name, its parameters, its results."""
 
 
 def program_of(
@@ -59,9 +63,25 @@ def program_of(
     roots = tree_leaves(results)
     if params is None:
         params = [(t.name, t) for t in placeholders(roots)]
-    lister = _Lister(_saves_behind(roots, forest_leaves([t for _, t in params])))
-    run(lister.function(name, params, results))
-    return Program(tuple(lister.functions.values()), lister.constants)
+    return program_of_several([(name, params, results)])
+
+
+def program_of_several(wanted: Sequence[Wanted], before: Program | None = None) -> Program:
+    """Functions, and those that they call.
+
+    Args:
+        wanted: of different names.
+        before: functions that are there already; they come first.
+    """
+    roots = forest_leaves([results for _, _, results in wanted])
+    given = forest_leaves([tree for _, params, _ in wanted for _, tree in params])
+    lister = Lister(saves_behind(roots, given), before)
+    for one in wanted:
+        lister.function_names.counts.setdefault(one[0], 1)
+        lister.wanted[_leaves_of(one)] = one
+    for one in wanted:
+        run(lister.listed(one))
+    return lister.program
 
 
 def program_text(tensors: Sequence[Tensor], whole: bool) -> str:
@@ -79,7 +99,7 @@ def _before(op: Op) -> Sequence[Tensor]:
 
 
 @dataclass(frozen=True)
-class _Saves:
+class Saves:
     """What is seen of the insides of blocks: by operation and block, and by function."""
 
     of: dict[tuple[Control, int], dict[Tensor, None]]
@@ -90,9 +110,9 @@ class _Saves:
         return tuple(self.of.get((op, n), ()))
 
 
-def _saves_behind(roots: Sequence[Tensor], given: Iterable[Tensor]) -> _Saves:
+def saves_behind(roots: Sequence[Tensor], given: Iterable[Tensor]) -> Saves:
     """All `Saved` of a program, in its blocks, too."""
-    found = _Saves({}, {})
+    found = Saves({}, {})
     seen: dict[Op, None] = {}
     pending: list[tuple[Sequence[Tensor], Iterable[Tensor]]] = [(roots, given)]
     while pending:
@@ -114,44 +134,80 @@ def _saves_behind(roots: Sequence[Tensor], given: Iterable[Tensor]) -> _Saves:
 
 
 def _signature(op: FunctionCall) -> Signature:
-    return op.function, op.blocks[0].params, op.blocks[0].results
+    return op.blocks[0].params, op.blocks[0].results
 
 
 @dataclass
-class _Function:
+class Own:
     """What the blocks of one function have in common."""
 
     names: Names
     sizes: dict[Size, str] = field(default_factory=dict)
+    called: Mapping[Tensor, str] = field(default_factory=dict)
+    """Names for tensors in place of their own."""
 
     def local(self, size: Expr) -> None:
         """Give a loop's own size a name."""
         if isinstance(size, LocalSize) and size not in self.sizes:
             self.sizes[size] = self.names.unique(size.label)
 
+    def name(self, tensors: Sequence[Tensor], known: dict[Tensor, str]) -> tuple[str, ...]:
+        """New names for tensors."""
+        for t in tensors:
+            known[t] = self.names.unique(self.called.get(t, t.name))
+        return tuple([known[t] for t in tensors])
 
-class _Lister:
+
+class Lister:
     """Lists functions.
 
     Attributes:
-        functions: by signature, each after those that it calls.
+        functions: by name, each after those that it calls.
+        wanted: functions that have their names already, whether they are listed or not.
+        versions: of functions by their names, those that have more of their inside.
         constants: all, by name.
     """
 
-    def __init__(self, saves: _Saves) -> None:
+    def __init__(self, saves: Saves, before: Program | None = None) -> None:
+        """`before`: functions that are there already."""
         self.saves = saves
-        self.functions: dict[Signature, ProgramFunction] = {}
+        self.functions: dict[str, ProgramFunction] = {}
+        self.by_signature: dict[Signature, ProgramFunction] = {}
+        self.versions: dict[str, ProgramFunction] = {}
+        self.wanted: dict[Signature, Wanted] = {}
         self.function_names = Names()
         self.constants: dict[str, Tensor] = {}
         self.constant_names: dict[Tensor, str] = {}
         self.global_names = Names()
+        if before is not None:
+            self.functions.update({f.name: f for f in before.functions})
+            self.by_signature.update({signature_of(f): f for f in before.functions})
+            self.function_names = Names([f.name for f in before.functions])
+            self.constants.update(before.constants)
+            self.constant_names.update({t: name for name, t in before.constants.items()})
+            self.global_names = Names(before.constants)
+
+    @property
+    def program(self) -> Program:
+        """All functions."""
+        return Program(tuple(self.functions.values()), self.constants)
+
+    def listed(self, one: Wanted) -> Steps[ProgramFunction]:
+        """A function under its name."""
+        if one[0] not in self.functions:
+            yield self.function(*one, is_named=True)
+        return self.functions[one[0]]
 
     def function(
         self, name: str, params: Sequence[tuple[str, Tree]], results: Tree,
-        extra: Sequence[Tensor] = (), signature: Signature | None = None,
-    ) -> Steps[None]:  # fmt: skip
-        """List a function of these results and of what is seen of its inside."""
-        own = _Function(Names())
+        extra: Sequence[Tensor] = (), is_named: bool = False,
+    ) -> Steps[ProgramFunction]:  # fmt: skip
+        """List a function of these results and of what is seen of its inside.
+
+        Args:
+            is_named: the name is free, and is this function's.
+        """
+        own = Own(Names())
         given = forest_leaves([t for _, t in params])
         roots = tree_leaves(results)
         for op in (*ops_between((*roots, *extra), dict.fromkeys(given)), *[t.op for t in given]):
@@ -163,15 +219,16 @@ class _Lister:
         names: dict[Tensor, str] = {}
         called = [(own.names.unique(n), tree) for n, tree in params]
         for n, tree in called:
-            _name_fields(n, tree, own.names, names, fields)
+            name_fields(n, tree, own.names, names, fields)
         scope = yield self.scope(own, names, roots, extra, fields)
-        scope = Scope(scope.bindings, (_shaped(results, iter(scope.results)),), scope.names)
-        key = signature or (name, given, tuple(roots))
-        unique = self.function_names.unique(name)
-        self.functions[key] = ProgramFunction(unique, tuple(called), results, scope, own.sizes)
+        scope = Scope(scope.bindings, (shaped(results, iter(scope.results)),), scope.names)
+        unique = name if is_named else self.function_names.unique(name)
+        made = ProgramFunction(unique, tuple(called), results, scope, own.sizes)
+        self.functions[unique] = self.by_signature[signature_of(made)] = made
+        return made
 
     def scope(
-        self, own: _Function, names: dict[Tensor, str], results: Sequence[Tensor],
+        self, own: Own, names: dict[Tensor, str], results: Sequence[Tensor],
         extra: Sequence[Tensor], bindings: Sequence[Binding] = (),
     ) -> Steps[Scope]:  # fmt: skip
         """The bindings behind some tensors; `names` has those that are given."""
@@ -192,7 +249,7 @@ class _Lister:
                 case _:
                     is_scan = isinstance(op, Scan)
                     tensors = tuple([t for t in outputs(op) if t in used or not is_scan])
-                    called = _named(tensors, own.names, names)
+                    called = own.name(tensors, names)
                     listed.append(Define(called, tensors))
         ends = tuple([self.name(t, names) for t in results])
         return Scope(tuple(listed), ends, names)
@@ -208,11 +265,11 @@ class _Lister:
             self.constants[name] = t
         return self.constant_names[t]
 
-    def control(self, own: _Function, names: dict[Tensor, str], op: Control) -> Steps[Binding]:
+    def control(self, own: Own, names: dict[Tensor, str], op: Control) -> Steps[Binding]:
         """A call, a branch or a loop, and what is seen of its inside."""
         saves = [self.saves.inside(op, n) for n in range(len(op.blocks))]
         tensors = (*outputs(op), *[saved(op, t, n) for n, some in enumerate(saves) for t in some])
-        called = _named(tensors, own.names, names)
+        called = own.name(tensors, names)
         if isinstance(op, FunctionCall):
             callee = yield self.callee(op)
             given = [self.name(t, names) for t in op.operands]
@@ -240,7 +297,7 @@ class _Lister:
         index = None if first is None else self.name(first, names)
         return Run(called, tensors, op, tuple(inside), tuple(seen_by), tuple(scopes), index)
 
-    def operands(self, own: _Function, names: dict[Tensor, str], op: Control) -> list[Operand]:
+    def operands(self, own: Own, names: dict[Tensor, str], op: Control) -> list[Operand]:
         """What blocks of a branch or loop are given; captured values keep their names."""
         given = op.operands[1:] if isinstance(op, Branch) else op.operands
         moving = op.carries + op.scanned if isinstance(op, Loop) else 0
@@ -254,12 +311,43 @@ class _Lister:
     def callee(self, op: FunctionCall) -> Steps[ProgramFunction]:
         """The function that is called."""
         key = _signature(op)
-        if key not in self.functions:
-            params = [(t.name, t) for t in op.blocks[0].params]
-            extra = tuple(self.saves.of_function.get(key, ()))
-            results: Tree = op.results if len(op.results) > 1 else op.results[0]
-            yield self.function(op.function, params, results, extra, key)
-        return self.functions[key]
+        known = self.by_signature.get(key)
+        if known is None and key in self.wanted:
+            known = yield self.listed(self.wanted[key])
+        if known is not None and _is_flat(known):
+            made: ProgramFunction = yield self.version(known, key)
+            return made
+        params = [(t.name, t) for t in op.blocks[0].params]
+        results: Tree = op.results if len(op.results) > 1 else op.results[0]
+        extra = tuple(self.saves.of_function.get(key, ()))
+        made = yield self.function(op.function, params, results, extra)
+        return made
+
+    def version(self, f: ProgramFunction, key: Signature) -> Steps[ProgramFunction]:
+        """The function, or one like it that has all that is seen of its inside."""
+        extra = tuple(self.saves.of_function.get(key, ()))
+        if all(t in f.scope.names for t in extra):
+            return f
+        if f.name not in self.versions:
+            made = yield self.function(f.name, f.params, f.results, extra)
+            self.versions[f.name] = made
+        return self.versions[f.name]
+
+
+def _is_flat(f: ProgramFunction) -> bool:
+    """Whether calls pass tensors, and get a tuple of them or one."""
+    results = f.results if isinstance(f.results, tuple) else (f.results,)
+    return all(isinstance(t, Tensor) for t in (*[tree for _, tree in f.params], *results))
+
+
+def signature_of(f: ProgramFunction) -> Signature:
+    """What tells functions apart."""
+    return _leaves_of((f.name, f.params, f.results))
+
+
+def _leaves_of(one: Wanted) -> Signature:
+    _, params, results = one
+    return forest_leaves([tree for _, tree in params]), forest_leaves([results])
 
 
 def test_operands(op: Control, operands: Sequence[Operand]) -> list[Operand]:
@@ -282,14 +370,7 @@ def name_tree_root(o: Operand) -> str:
     return name
 
 
-def _named(tensors: Sequence[Tensor], names: Names, known: dict[Tensor, str]) -> tuple[str, ...]:
-    """New names for tensors."""
-    for t in tensors:
-        known[t] = names.unique(t.name)
-    return tuple([known[t] for t in tensors])
-
-
-def _name_fields(
+def name_fields(
     name: str, tree: Tree, names: Names, known: dict[Tensor, str], bindings: list[Binding]
 ) -> None:
     """Names for the parts of a tuple, by a binding for each."""
@@ -304,7 +385,7 @@ def _name_fields(
         stack.extend(reversed(fields))
 
 
-def _shaped(tree: Tree, names: Iterator[NameTree]) -> NameTree:
+def shaped(tree: Tree, names: Iterator[NameTree]) -> NameTree:
     """The tree with names in the place of tensors, from left to right."""
     stack: list[Tree | None] = [tree]
     done: list[NameTree] = []

@@ -85,10 +85,6 @@ class Operations(Values):
         names = tuple([t.name for t in targets])
         self.known.bindings.append(Define(names, tuple(made)))
 
-    def source(self, token: Token) -> str:
-        """Where a statement is."""
-        return f"line {token.line}"
-
     def compute(
         self, targets: Sequence[Target], types: Sequence[tuple[DType, Shape]], at: Token
     ) -> Steps[Sequence[Tensor]]:

@@ -8,7 +8,15 @@ from typing import NoReturn
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Expr, Size, size_var
 from tensorad.ir.tensor import Dim, Tensor, dim_of
-from tensorad.ir.text.blocks import Known, TypeTree, same_type, type_of, type_text, value_text
+from tensorad.ir.text.blocks import (
+    Known,
+    TypeTree,
+    another,
+    same_type,
+    type_of,
+    type_text,
+    value_text,
+)
 from tensorad.ir.text.expressions import Expressions
 from tensorad.ir.text.names import Names
 from tensorad.ir.text.program import Field, NameTree, ProgramFunction, Tree
@@ -37,6 +45,10 @@ class Values(Expressions):
         self.declares = False
         self.labels: dict[Size, str] = {}
         self.fresh = Names([t.text for t in self.tokens if t.kind == "name"])
+
+    def source(self, token: Token) -> str:
+        """Where a statement is."""
+        return f"line {token.line}"
 
     def meaning(self, token: Token) -> Expr | Tensor:
         """A size, a tensor, or a field of a tuple that is a tensor."""
@@ -69,8 +81,8 @@ class Values(Expressions):
             hint=f"names here are {', '.join(names)}." if names else "nothing is defined here.",
         )  # fmt: skip
 
-    def field(self, token: Token, name: str, tree: Tree) -> tuple[str, Tree]:
-        """c[1][0] of a tuple c: a binding for each step."""
+    def field(self, token: Token, name: str, tree: Tree, last: str = "") -> tuple[str, Tree]:
+        """c[1][0] of a tuple c: a binding for each step, called `last` if it ends the line."""
         while isinstance(tree, tuple) and self.sees("[") and self.ahead(1).kind == "number":
             self.take()
             at = self.expect_kind("number", "the number of a field")
@@ -81,10 +93,12 @@ class Values(Expressions):
                     f"{name} has {len(tree)} fields, not a field {at.text}.", token,
                     hint="fields are counted from 0.",
                 )  # fmt: skip
-            part = tree[index]
-            new = self.fresh.unique(f"{name}_{index}")
+            is_last = bool(last) and self.next.kind == "line"
+            new = last if is_last else self.fresh.unique(f"{name}_{index}")
+            part = another(new, tree[index], self.source(token))
             self.known.bindings.append(Field(new, name, index, part))
-            self.known.add(new, part)
+            if not is_last:  # what it stands for is checked first
+                self.known.add(new, part)
             name, tree = new, part
         return name, tree
 
@@ -109,8 +123,8 @@ class Values(Expressions):
             return called
         return self.named_value()
 
-    def named_value(self) -> tuple[str, Tree]:
-        """A name, or a field."""
+    def named_value(self, last: str = "") -> tuple[str, Tree]:
+        """A name, or a field, see `field`."""
         token = self.expect_kind("name", "a name, a tuple or a call")
         tree = self.known.find(token.text)
         if tree is None:
@@ -120,7 +134,7 @@ class Values(Expressions):
                 f"{token.text} is a size, not a tensor.", token,
                 hint=f"define a tensor, x : int64[] = {token.text}.",
             )  # fmt: skip
-        return self.field(token, token.text, tree)
+        return self.field(token, token.text, tree, last)
 
     def values(self, end: str) -> Steps[list[Value]]:
         """Values with commas between them, and the sign behind them."""

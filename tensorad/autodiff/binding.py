@@ -1,0 +1,41 @@
+"""Reverse mode in binding form: a tensor for the adjoint of each value, each made from others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorad.autodiff.local.overrides import Rules, derivation_inputs, derivation_order
+from tensorad.autodiff.sweep import block_vjp
+from tensorad.ir.tensor import Tensor, outputs
+
+
+def bound_adjoints(
+    heads: Mapping[Tensor, Tensor],
+    wrt: Sequence[Tensor],
+    values: Sequence[Tensor],
+    rules: Rules,
+) -> dict[Tensor, Tensor]:
+    """The adjoints of `wrt` and of those `values` between them and the outputs.
+
+    The adjoint of a value reads those of its users, which are tensors, never formulas in formulas.
+
+    Args:
+        heads: of the outputs, by output: tensors of their shapes, which stay variables.
+    Returns:
+        by value; nothing where no derivative flows. An output that no other one depends on has
+        its head.
+    """
+    order = derivation_order(list(heads), rules)
+    moving = dict.fromkeys(wrt)
+    inner: dict[Tensor, None] = {}
+    for op in order:
+        inputs = derivation_inputs(op, rules)
+        inner.update(dict.fromkeys(inputs))
+        if any(t in moving for t in inputs):
+            moving.update(dict.fromkeys([t for t in outputs(op) if t.dtype.is_float]))
+    named = [t for t in dict.fromkeys((*values, *wrt)) if t in moving]
+    found = {y: head for y, head in heads.items() if y in moving and y not in inner}
+    others = [t for t in named if t not in found]
+    made = block_vjp(list(heads.items()), others, (), rules) if others else []
+    found.update({t: a for t, a in zip(others, made, strict=True) if a is not None})
+    return found

@@ -1,0 +1,274 @@
+"""The adjoint of a module's function, binding by binding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from tensorad.autodiff.binding import bound_adjoints
+from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, counted
+from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.expr import const, read, summed
+from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.ir.text.blocks import placeholder_tree, type_of, value_text
+from tensorad.ir.text.continuing import Step, continued, parts
+from tensorad.ir.text.program import Tree, tree_leaves
+from tensorad.program.arguments import has_tensors
+from tensorad.program.modules import Module, ModuleFunction, of_record
+from tensorad.program.points import Target, like
+from tensorad.program.trees import Branching, Flat, Structure, flatten, unflatten
+
+
+def gradient(
+    module: Module,
+    name: str,
+    require_grads: str | Sequence[str] | None = None,
+    target_index: int | None = None,
+    cotangent: Any = None,
+    strict: bool = False,
+) -> Module:
+    """The module with one more function, the derivative of one of its functions, in reverse mode.
+
+    The function `<name>_adjoint` has the same parameters and returns (value, (adjoints...)): the
+    result of the function, and for each parameter a value of its structure, shapes and dtypes;
+    there are empty tuples (None in calls) in the place of integers and booleans. Its text has a
+    binding `v_adjoint` for each value v between parameters and target, last to first, the
+    parameters' at the end.
+
+    Args:
+        module: see `ta.module`; it stays as it is, and its functions are those of the new one.
+        name: of the function.
+        require_grads: names of parameters, or of other values of the function, in the order that
+            their adjoints are returned in; all parameters unless given.
+        target_index: which field of a returned tuple is differentiated.
+        cotangent: what the derivative is multiplied by: a tree of arrays and numbers like the
+            result (like its field, with `target_index`), or a name: that of a further parameter,
+            the last one. Omitted, the target is a float without axes, and this is 1.
+        strict: raise where nothing flows to a value of `require_grads`, instead of zeros.
+    Returns:
+        a `Module`.
+    Raises:
+        DefinitionError: there is no such function, or there is one of the new name; the cotangent
+            has another structure.
+        GradError: `require_grads` names something that the function does not have, or twice.
+        ShapeError: the target is no float without axes, and there is no cotangent.
+        DTypeError: `require_grads` names an integer.
+    Source: "Reverse Mode Automatic Differentiation in Relax" (2023), sections 1 to 3.
+    """
+    f = module[name]
+    return _Gradient(module, f, strict).run(require_grads, target_index, cotangent)
+
+
+class _Gradient:
+    """One function that is differentiated."""
+
+    def __init__(self, module: Module, f: ModuleFunction, strict: bool) -> None:
+        self.module, self.f, self.strict = module, f, strict
+        self.record = f.record
+        self.name = f"{f.name}_adjoint"
+        self.values = f.record.tensors
+
+    def run(
+        self, require_grads: str | Sequence[str] | None, target_index: int | None, cotangent: object
+    ) -> Module:
+        if self.name in self.module:
+            raise DefinitionError(
+                f"the module has a function {self.name} already.",
+                where=f"gradient of {self.f.name}",
+                hint="take the gradient of a module without it; the derivative of "
+                f"{self.name} is called {self.name}_adjoint.",
+            )
+        wanted = self.wanted(require_grads)
+        target, structure = self.target(target_index)
+        params, parts = self.cotangents(target, structure, cotangent)
+        heads = _heads(target, parts)
+        leaves = [t for n in wanted for t in tree_leaves(self.values[n]) if t.dtype.is_float]
+        every = [t for tree in self.values.values() for t in tree_leaves(tree)]
+        adjoints = bound_adjoints(heads, leaves, every, {})
+        self.add_zeros(wanted, adjoints)
+        steps = self.steps(list(heads), wanted, adjoints)
+        bound = dict(steps)
+        returned = tuple([_adjoint(n) if _adjoint(n) in bound else () for n in wanted])
+        trees = tuple([bound.get(_adjoint(n), ()) for n in wanted])
+        p = continued(self.module.program, self.record, self.name, steps, (returned, trees), params)
+        record = p[self.name]
+        f = ModuleFunction(record, self.arguments(params), self.result(wanted))
+        functions = {g.name: self.module.functions.get(g.name) or of_record(g) for g in p.functions}
+        return Module(p, MappingProxyType({**functions, self.name: f}))
+
+    def wanted(self, require_grads: str | Sequence[str] | None) -> list[str]:
+        """Names of values to differentiate by."""
+        own = [n for n, _ in self.record.params]
+        if require_grads is None:
+            return own
+        names = [require_grads] if isinstance(require_grads, str) else list(require_grads)
+        where = f"gradient of {self.f.name}, require_grads={require_grads!r}"
+        for k, n in enumerate(names):
+            if not isinstance(n, str) or n not in self.values:
+                raise GradError(
+                    f"{self.f.name} has no parameter or other value called {n}.",
+                    where=where,
+                    hint=f"its parameters are {', '.join(own)}; values inside of branches and "
+                    "loops have no adjoints of their own.",
+                )
+            if n in names[:k]:
+                raise GradError(
+                    f"{n} stands twice in require_grads.", where=where, hint="name each once."
+                )
+            if not any(t.dtype.is_float for t in tree_leaves(self.values[n])):
+                raise DTypeError(
+                    f"cannot differentiate {self.f.name} by {n} of type "
+                    f"{value_text(self.values[n])}: integers and booleans have no derivative.",
+                    where=where,
+                    hint="leave it out of require_grads.",
+                )
+        if not names:
+            raise GradError("require_grads is empty.", where=where, hint="name at least one value.")
+        return names
+
+    def target(self, index: int | None) -> tuple[Tree, Structure]:
+        """What is differentiated: its tensors, its structure in calls."""
+        tree, structure = self.record.results, self.f.result
+        if index is None:
+            return tree, structure
+        if not isinstance(tree, tuple) or not isinstance(structure, Branching):
+            raise GradError(
+                f"{self.f.name} returns one tensor, and has no field {index}.",
+                where=f"gradient of {self.f.name}, target_index={index!r}",
+                hint="leave out target_index.",
+            )
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tree):
+            raise GradError(
+                f"{self.f.name} returns {counted(len(tree), 'field')}, there is no field {index}.",
+                where=f"gradient of {self.f.name}, target_index={index!r}",
+                hint="fields are counted from 0.",
+            )
+        return tree[index], structure.children[index]
+
+    def cotangents(
+        self, target: Tree, structure: Structure, given: object
+    ) -> tuple[list[tuple[str, Tree]], list[Tensor | None]]:
+        """Further parameters, and what the derivative of each leaf is multiplied by."""
+        leaves = tree_leaves(target)
+        title = f"gradient of {self.f.name}"
+        if not any(t.dtype.is_float for t in leaves):
+            raise DTypeError(
+                f"{self.f.name} returns {value_text(target)}: integers and booleans have no "
+                "derivative.",
+                where=title,
+                hint="convert the target to a float.",
+            )
+        if given is None:
+            if isinstance(target, tuple) or target.shape:
+                raise ShapeError(
+                    f"{self.f.name} returns {value_text(target)}, which is no float without axes.",
+                    where=title,
+                    hint="choose a field that is one with target_index, or give a cotangent: a "
+                    "tree of arrays like the result, or the name of a parameter for it.",
+                )
+            return [], [outputs(Compute("one", (), (const(1, target.dtype),)))[0]]
+        if isinstance(given, str):
+            if given in self.values:
+                raise DefinitionError(
+                    f"{self.f.name} has a value called {given} already.",
+                    where=f"{title}, cotangent={given!r}",
+                    hint="give the parameter for the cotangent another name.",
+                )
+            tree = placeholder_tree(given, type_of(_floats(target)))
+            rest = iter(tree_leaves(tree))
+            return [(given, tree)], [next(rest) if t.dtype.is_float else None for t in leaves]
+        if has_tensors(flatten(given, "cotangent").leaves):
+            raise GradError(
+                "a cotangent has arrays and numbers, no tensors.",
+                where=title,
+                hint='name a parameter for it, cotangent="head".',
+            )
+        paths = flatten(unflatten(structure, leaves), "result").paths
+        of = Target(self.f, self.f.name, [n for n, _ in self.record.params])
+        flat = Flat(leaves, paths, structure)
+        return [], like(flat, given, "gradient", "cotangent", of, "cotangent")
+
+    def add_zeros(self, wanted: Sequence[str], adjoints: dict[Tensor, Tensor]) -> None:
+        """Adjoints of what nothing flows to."""
+        for n in wanted:
+            for t in tree_leaves(self.values[n]):
+                if t in adjoints or not t.dtype.is_float:
+                    continue
+                if self.strict:
+                    raise GradError(
+                        f"the target of the gradient of {self.f.name} does not depend on {n}.",
+                        where=f"{n} : {value_text(self.values[n])}",
+                        hint="leave it out of require_grads, or leave out strict=True to get "
+                        "zeros.",
+                    )
+                axes = compute_axes(t.shape)
+                adjoints[t] = outputs(Compute(t.name, axes, (const(0, t.dtype),)))[0]
+
+    def steps(
+        self, targets: Sequence[Tensor], wanted: Sequence[str], adjoints: Mapping[Tensor, Tensor]
+    ) -> list[Step]:
+        """A binding for each adjoint: the targets', then last to first, then the parameters'."""
+        own = [n for n, _ in self.record.params]
+        others = [n for n in self.values if n not in own][::-1]
+        ends = [n for n in others if any(t in targets for t in tree_leaves(self.values[n]))]
+        order = [*ends, *others, *[n for n in own if n in wanted]]
+        found: list[Step] = []
+        for n in dict.fromkeys(order):
+            tree = _floats(self.values[n])
+            leaves = tree_leaves(tree)
+            if n in wanted or (leaves and all(t in adjoints for t in leaves)):
+                found.append((_adjoint(n), _replaced(tree, adjoints)))
+                continue
+            named = [(f"{_adjoint(n)}_{'_'.join(map(str, at))}", t) for at, t in parts(tree)]
+            found += [(k, adjoints[t]) for k, t in named if t in adjoints]
+        return [(n, tree) for n, tree in found if tree != ()]
+
+    def arguments(self, params: Sequence[tuple[str, Tree]]) -> list[Structure]:
+        """The structures of the new function's arguments."""
+        return [*self.f.arguments, *[flatten(tree).structure for _, tree in params]]
+
+    def result(self, wanted: Sequence[str]) -> Structure:
+        """The structure of what it returns."""
+        own = dict(zip([n for n, _ in self.record.params], self.f.arguments, strict=True))
+        trees = []
+        for n in wanted:
+            tree = self.values[n]
+            leaves = [t if t.dtype.is_float else None for t in tree_leaves(tree)]
+            trees.append(unflatten(own.get(n) or flatten(tree).structure, leaves))
+        value = unflatten(self.f.result, tree_leaves(self.record.results))
+        return flatten((value, tuple(trees))).structure
+
+
+def _adjoint(name: str) -> str:
+    return f"{name}_adjoint"
+
+
+def _heads(target: Tree, parts: Sequence[Tensor | None]) -> dict[Tensor, Tensor]:
+    """A tensor for each target that is the sum of its cotangents."""
+    own: dict[Tensor, list[Tensor]] = {}
+    for t, part in zip(tree_leaves(target), parts, strict=True):
+        if part is not None:
+            own.setdefault(t, []).append(part)
+    heads = {}
+    for t, some in own.items():
+        if len(some) == 1 and isinstance(some[0].op, Compute):  # a number, made for it
+            heads[t] = some[0]
+            continue
+        axes = compute_axes(t.shape)
+        body = summed([read(p, axes) for p in some])
+        assert body is not None, "there are parts"
+        heads[t] = outputs(Compute(f"{t.name}_head", axes, (body,)))[0]
+    return heads
+
+
+def _floats(tree: Tree) -> Tree:
+    """The value with empty tuples in the place of integers and booleans."""
+    if isinstance(tree, Tensor):
+        return tree if tree.dtype.is_float else ()
+    return tuple([_floats(t) for t in tree])
+
+
+def _replaced(tree: Tree, new: Mapping[Tensor, Tensor]) -> Tree:
+    """Other tensors in the same places."""
+    return new[tree] if isinstance(tree, Tensor) else tuple([_replaced(t, new) for t in tree])
