@@ -37,7 +37,6 @@ def operand(ufunc: np.ufunc) -> Tensor:
     return N if ufunc in (np.floor_divide, np.remainder) else X
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_they_give_what_they_give_of_arrays(name: str) -> None:
     ufunc: Any = getattr(np, name)

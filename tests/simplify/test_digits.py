@@ -109,7 +109,6 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_pieces_are_the_domain_and_visit_nothing_else(name: str) -> None:
     outer, inner, condition = CASES[name]()

@@ -115,7 +115,7 @@ def _cases() -> dict[str, Problem]:
 CASES = _cases()
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_pieces_are_the_domain_and_visit_nothing_else(name: str) -> None:
     outer, inner, condition = CASES[name]

@@ -39,7 +39,6 @@ GUARDED = [
 ]
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("condition", GUARDED)
 def test_what_stands_to_the_left_keeps_a_read_inside(condition: Callable[[Expr], Expr]) -> None:
     y = one_per_point(condition)

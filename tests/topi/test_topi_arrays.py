@@ -36,7 +36,6 @@ def texts(found: Any) -> list[str]:
     return [format_tensor_recursively(t) for t in listed(found)]
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", WITH_TENSORS)
 def test_arrays_are_constants(name: str) -> None:
     arguments = CALLS[name]

@@ -152,7 +152,6 @@ def test_losses_of_two_classes() -> None:
     np.testing.assert_allclose(interpret(broadcast, {x: xs}), ((xs - 1) ** 2).mean())
 
 
-@pytest.mark.slow
 def test_lstm_cell() -> None:
     (x, xs), (h, hs), (c, cs) = tensor(2, 3), tensor(2, 2, name="Hd"), tensor(2, 2, name="C")
     (wi, wis), (wh, whs) = tensor(8, 3, name="WI"), tensor(8, 2, name="WH")

@@ -21,7 +21,6 @@ def tensor(*shape: int, name: str = "T") -> tuple[Tensor, np.ndarray]:
     return te.placeholder(shape, "float64", name=name), rng.standard_normal(shape)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("left", "right"),
     [
@@ -51,7 +50,6 @@ def test_batch_matmul_takes_the_second_operand_transposed() -> None:
     gradcheck(product, [a, b])
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("axes", [0, 1, 2, ([0], [1]), ([1, 0], [0, 1]), ([-1], [-2])])
 def test_tensordot(axes: int | tuple[list[int], list[int]]) -> None:
     (a, x), (b, y) = tensor(3, 3), tensor(3, 3)
@@ -61,7 +59,6 @@ def test_tensordot(axes: int | tuple[list[int], list[int]]) -> None:
     gradcheck(product, [a, b])
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("subscripts", "shapes"),
     [
@@ -96,7 +93,6 @@ ALGEBRAS = [
 ]
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("n", range(len(ALGEBRAS)))
 def test_einsum_in_another_algebra(n: int) -> None:
     reducer, combine, expected = ALGEBRAS[n]

@@ -30,7 +30,6 @@ STEPS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [*UNARY, *STEPS])
 def test_unary(name: str) -> None:
     oracle = {**UNARY, **STEPS}[name]
@@ -54,7 +53,6 @@ BINARY = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", BINARY)
 def test_binary(name: str) -> None:
     operator, oracle = getattr(topi, name), BINARY[name]

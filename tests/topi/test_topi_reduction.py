@@ -20,7 +20,6 @@ AXES = [None, 0, 1, -1, (0, 2), [1, 2], (-1, 0), (0, 1, 2), ()]
 ORACLES = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "mean": np.mean}
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("axis", AXES, ids=str)
 @pytest.mark.parametrize("name", ORACLES)
 def test_values_and_gradients(name: str, axis: int | tuple[int, ...] | None) -> None:

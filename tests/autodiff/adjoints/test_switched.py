@@ -42,7 +42,6 @@ def _in_stages(k: Any) -> Tensor:
     return te.compute((2,), lambda i: te.sqrt(total[i]), name="S")
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("norm", [_by_fold, _by_sum, _in_stages])
 @pytest.mark.parametrize(
     "use",

@@ -32,7 +32,6 @@ def extremum(name: str, shape: tuple[int, int], dtype: str) -> tuple[Tensor, lis
     return te.compute((shape[0],), value, name="Y"), [x, z]
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", ["max", "min"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

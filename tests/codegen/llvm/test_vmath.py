@@ -114,7 +114,6 @@ SPECIAL = {
 }
 
 
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op", SPECIAL)
 def test_special_values(op: str, dtype: str) -> None:
