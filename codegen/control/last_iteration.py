@@ -46,7 +46,7 @@ class Use:
                 case Place():
                     self.places.append((n.tensor, n.source))
                 case Exchange():
-                    self.places.append((n.a, n.b))
+                    self.places += [(n.a, n.b), (n.b, n.a)]
                 case Choose():
                     self.reads[n.index] = None
                 case Repeat():
@@ -69,15 +69,15 @@ def without_dead_ends(
     Args:
         wanted: what the last iteration is to leave.
     """
-    whole = _Places(Use().add(nodes).places)
-    needed = dict.fromkeys([whole.of(t) for t in wanted])
+    needed = _Needed(Use().add(nodes).places)
+    needed.add(wanted)
     dead: dict[Node, None] = {}
     for n in nodes[::-1]:
         use = Use().add([n])
         if isinstance(n, (Place, Exchange, Reserve)):
             continue
-        if use.always or any(whole.of(t) in needed for t in use.writes):
-            needed.update({whole.of(t): None for t in use.reads})
+        if use.always or needed.is_changed(use):
+            needed.add(use.reads)
         else:
             dead[n] = None
     found: list[Node] = []
@@ -87,15 +87,38 @@ def without_dead_ends(
     return found
 
 
-class _Places:
-    """Which tensors may lie in one memory."""
+class _Needed:
+    """Tensors that are read later: their elements, and where they lie.
 
-    def __init__(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+    Args:
+        places: (tensor, what it lies in) of all nodes.
+    """
+
+    def __init__(self, places: Sequence[tuple[Tensor, Tensor]]) -> None:
         self.parent: dict[Tensor, Tensor] = {}
-        for a, b in pairs:
-            self.parent[self.of(a)] = self.of(b)
+        self.sources: dict[Tensor, list[Tensor]] = {}
+        self.memory: dict[Tensor, None] = {}
+        self.located: dict[Tensor, None] = {}
+        for a, b in places:
+            self.parent[self.memory_of(a)] = self.memory_of(b)
+            self.sources.setdefault(a, []).append(b)
 
-    def of(self, t: Tensor) -> Tensor:
+    def memory_of(self, t: Tensor) -> Tensor:
+        """The same for all tensors that may lie in one memory."""
         while self.parent.get(t, t) is not t:
             t = self.parent[t]
         return t
+
+    def add(self, tensors: Iterable[Tensor]) -> None:
+        more = list(tensors)
+        self.memory.update({self.memory_of(t): None for t in more})
+        while more:
+            t = more.pop()
+            if t not in self.located:
+                self.located[t] = None
+                more += self.sources.get(t, [])
+
+    def is_changed(self, use: Use) -> bool:
+        """Whether something that is needed is written, or lies elsewhere afterwards."""
+        written = any(self.memory_of(t) in self.memory for t in use.writes)
+        return written or any(t in self.located for t, _ in use.places)

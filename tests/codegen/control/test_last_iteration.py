@@ -55,3 +55,22 @@ def test_nodes_are_dead_unless_something_wanted_lies_where_they_store() -> None:
     inner = Repeat(t, trips, store, (), (), None, tuple(kernels), (), (), False, "")
     assert without_dead_ends([inner], [], t, trips, False) == [inner], "it tells a size"
     assert list(Use().add(kernels).writes) == [z, y]
+
+
+@pytest.mark.parametrize("trips", [1, 3])
+def test_branches_and_loops_that_only_pass_values_on_are_run(trips: int) -> None:
+    def by_branch(x: ta.Tensor, n: ta.Tensor) -> ta.Tensor:
+        y = ta.topi.sin(x)
+        arms = [lambda: x, lambda: y]
+        return ta.for_loop(0, trips, lambda t, c: ta.topi.cos(c + ta.switch(n, arms)), x)
+
+    def by_loop(x: ta.Tensor, n: ta.Tensor) -> ta.Tensor:
+        def step(t: ta.Tensor, c: ta.Tensor) -> ta.Tensor:
+            y = ta.topi.sin(c)
+            return ta.for_loop(0, 4, lambda t, a: y, c) * x
+
+        return ta.for_loop(0, trips, step, x)
+
+    for f in (by_branch, by_loop):
+        found = ta.function(f)(A, 1)
+        np.testing.assert_allclose(found, ta.interpret(f, A, 1), rtol=1e-12)
