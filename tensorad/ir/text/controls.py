@@ -72,11 +72,30 @@ class Controls(Operations):
             return False
         if targets[0].type is None:
             return not any(map(self.sees, ("scatter", "scan", "constant", "[", "{")))
-        if self.tokens[targets[0].type].text == "(":
+        if self.tokens[targets[0].type].text == "(" or self.is_call():
             return True
+        return self.is_place()
+
+    def is_call(self) -> bool:
+        """Whether a function of tensors is called; those of formulas go first."""
+        name = self.next.text
+        is_known = self.next.kind == "name" and name in self.program
+        return is_known and self.ahead(1).text == "(" and not self.is_scalar_function(name)
+
+    def is_place(self) -> bool:
+        """Whether the line is a name, or a field of a tuple, c[1][0].
+
+        A name of a number is a formula, since formulas of numbers have no axes to tell them.
+        """
         known = self.known.find(self.next.text) if self.next.kind == "name" else None
-        has_axes = isinstance(known, tuple) or (isinstance(known, Tensor) and known.ndim > 0)
-        return has_axes and self.ahead(1).kind == "line"
+        is_tuple, n = isinstance(known, tuple), 1
+        while isinstance(known, tuple) and self.ahead(n).text == "[":
+            index = self.ahead(n + 1).text
+            is_there = index.isdigit() and int(index) < len(known)
+            known = known[int(index)] if is_there else ()  # the reader of fields refuses it
+            n += 3
+        has_axes = is_tuple or (isinstance(known, Tensor) and known.ndim > 0)
+        return has_axes and self.ahead(n).kind == "line"
 
     def bind(self, target: Target) -> Steps[None]:
         """A tuple, a field, or another name for a value."""

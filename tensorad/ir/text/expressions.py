@@ -202,7 +202,7 @@ class Expressions(Cursor):
             kind = FLOAT32 if args[0].dtype.is_weak else args[0].dtype
             return Apply(args[0].dtype, stop_function(kind), (args[0],))
         op = _SPECIAL.get(name, name)
-        if name in _SPECIAL or name in FUNCTIONS or name in ROUNDING or name in TESTS:
+        if self.is_scalar_function(name):
             arity = FUNCTIONS[op].arity if op in FUNCTIONS else 1 + (op in ("minimum", "maximum"))
             self.counted(args, arity, token)
             return self.combined(op, token, args)
@@ -210,6 +210,11 @@ class Expressions(Cursor):
             f"undefined function {name}.", token,
             hint="define it above, function f(x : float32) -> float32 = ... partials y: ...",
         )  # fmt: skip
+
+    def is_scalar_function(self, name: str) -> bool:
+        """Whether formulas have a function of this name."""
+        kinds = (self.functions, _DTYPES, _SPECIAL, FUNCTIONS, ROUNDING, TESTS)
+        return name in ("select", "stop_gradient") or any(name in some for some in kinds)
 
     def applied(self, f: Function, args: Sequence[Expr], token: Token) -> Expr:
         """A function of the text."""

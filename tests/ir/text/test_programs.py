@@ -185,6 +185,51 @@ def test_fields_of_tuples_are_read_in_formulas() -> None:
     read_back(p)
 
 
+def test_fields_and_calls_with_types_are_values() -> None:
+    text = (
+        "def exp(x : float64[3]) -> (float64[], float64[3]):\n"
+        "  s : float64[] = sum over (i in [0, 3)) of x[i]\n"
+        "  return (s, x)\n\n"
+        "def half(x : float64[3]) -> float64[3]:\n"
+        "  y : float64[3] = [i] x[i]*0.5\n"
+        "  return y\n\n"
+        "def main(d : ((float64[], float64[3]), float64[3])) -> float64[3]:\n"
+    )
+    typed = (
+        "  e : (float64[], float64[3]) = d[0]\n"
+        "  v : float64[3] = d[0][1]\n"
+        "  k : float64[] = d[0][0]\n"
+        "  a : float64[3] = v\n"
+        "  first : float64[] = d[1][0]\n"
+        "  g : float64[] = exp(k)\n"
+        "  h : float64[3] = half(d[1])\n"
+        "  y : float64[3] = [i] a[i]*first + h[i]*g + e[1][i]*e[0]\n"
+        "  return y\n"
+    )
+    written = (
+        "  e = d[0]\n"
+        "  d_0 = d[0]\n"
+        "  v = d_0[1]\n"
+        "  d_0_1 = d[0]\n"
+        "  k = d_0_1[0]\n"
+        "  a = v\n"
+        "  d_1 = d[1]\n"
+        "  first : float64[] = d_1[0]\n"
+        "  g : float64[] = exp(k)\n"
+        "  d_1_1 = d[1]\n"
+        "  h : float64[3] = call half(d_1_1)\n"
+        "  e_1 = e[1]\n"
+        "  e_0 = e[0]\n"
+        "  y : float64[3] = [i] a[i]*first + h[i]*g + e_1[i]*e_0\n"
+        "  return y\n"
+    )
+    p = read_back(parse_program(text + typed))
+    assert str(p) == text + written
+    k, v, w = tree_leaves(p["main"].params[0][1])
+    given = {k: 0.0, v: [1.0, 2.0, 3.0], w: [2.0, 4.0, 6.0]}
+    assert ta.interpret(p["main"].results, given).tolist() == [3.0, 6.0, 9.0]
+
+
 def test_folds_that_are_read_twice_are_named() -> None:
     x = ta.placeholder((4, 5), name="x")
     k = ta.reduce_axis((0, 5), name="k")

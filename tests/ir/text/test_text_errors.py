@@ -32,6 +32,16 @@ MAIN
 MAIN
   y : float32[4] = x
   return y
+# field of another type
+MAIN
+  y = (x, k)
+  z : float32[4] = y[0]
+  return z
+# typed field that is not there
+MAIN
+  y = (x, k)
+  z : float32[3] = y[2]
+  return z
 # number of no integer
 MAIN
   y : int64[] = n + 0.5
