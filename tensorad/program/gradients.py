@@ -44,7 +44,8 @@ def gradient(
         target_index: which field of a returned tuple is differentiated.
         cotangent: what the derivative is multiplied by: a tree of arrays and numbers like the
             result (like its field, with `target_index`), or a name: that of a further parameter,
-            the last one. Omitted, the target is a float without axes, and this is 1.
+            the last one, which in calls is a tree like the result's, with None in the place of
+            integers. Omitted, the target is a float without axes, and this is 1.
         strict: raise where nothing flows to a value of `require_grads`, instead of zeros.
     Returns:
         a `Module`.
@@ -93,7 +94,9 @@ class _Gradient:
         trees = tuple([bound.get(_adjoint(n), ()) for n in wanted])
         p = continued(self.module.program, self.record, self.name, steps, (returned, trees), params)
         record = p[self.name]
-        f = ModuleFunction(record, self.arguments(params), self.result(wanted))
+        head = flatten(_as_called(structure, target)).structure
+        arguments = [*self.f.arguments, *[head for _ in params]]
+        f = ModuleFunction(record, arguments, self.result(wanted))
         functions = {g.name: self.module.functions.get(g.name) or of_record(g) for g in p.functions}
         return Module(p, MappingProxyType({**functions, self.name: f}))
 
@@ -224,18 +227,13 @@ class _Gradient:
             found += [(k, adjoints[t]) for k, t in named if t in adjoints]
         return [(n, tree) for n, tree in found if tree != ()]
 
-    def arguments(self, params: Sequence[tuple[str, Tree]]) -> list[Structure]:
-        """The structures of the new function's arguments."""
-        return [*self.f.arguments, *[flatten(tree).structure for _, tree in params]]
-
     def result(self, wanted: Sequence[str]) -> Structure:
         """The structure of what it returns."""
         own = dict(zip([n for n, _ in self.record.params], self.f.arguments, strict=True))
         trees = []
         for n in wanted:
             tree = self.values[n]
-            leaves = [t if t.dtype.is_float else None for t in tree_leaves(tree)]
-            trees.append(unflatten(own.get(n) or flatten(tree).structure, leaves))
+            trees.append(_as_called(own.get(n) or flatten(tree).structure, tree))
         value = unflatten(self.f.result, tree_leaves(self.record.results))
         return flatten((value, tuple(trees))).structure
 
@@ -260,6 +258,12 @@ def _heads(target: Tree, parts: Sequence[Tensor | None]) -> dict[Tensor, Tensor]
         assert body is not None, "there are parts"
         heads[t] = outputs(Compute(f"{t.name}_head", axes, (body,)))[0]
     return heads
+
+
+def _as_called(structure: Structure, tree: Tree) -> Any:
+    """A value as calls have it, with None in the place of integers and booleans."""
+    leaves = [t if t.dtype.is_float else None for t in tree_leaves(tree)]
+    return unflatten(structure, leaves)
 
 
 def _floats(tree: Tree) -> Tree:

@@ -126,3 +126,14 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         "  in: a call of total with tensors\n"
         "  hint: functions of modules have the shapes that they were made with."
     )
+
+
+def test_a_cotangent_is_a_tree_like_the_result() -> None:
+    def f(x: Any = THREE, n: Any = 2) -> Any:
+        return {"square": x * x, "n": n + 1, "cube": (x * x * x,)}
+
+    m = ta.gradient(ta.module(f), "f", cotangent="head")
+    x, one = np.array([1.0, 2.0, 3.0]), np.ones(3)
+    value, (dx, dn) = m["f_adjoint"](x, 2, {"square": one, "n": None, "cube": (2 * one,)})
+    assert value["n"] == 3 and value["cube"][0].tolist() == [1.0, 8.0, 27.0]
+    assert dx.tolist() == (2 * x + 6 * x * x).tolist() and dn is None
