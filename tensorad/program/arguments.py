@@ -58,6 +58,18 @@ class Caller:
             )
 
     @property
+    def placed(self) -> list[bool]:
+        """Whether each parameter that is passed by position is static; last, whether further
+        arguments are."""
+        every = self.signature.parameters.values()
+        by_position = [p for p in every if p.kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        rest = [p for p in every if p.kind is inspect.Parameter.VAR_POSITIONAL]
+        return [
+            *[p.name in self.fixed for p in by_position],
+            any(p.name in self.fixed for p in rest),
+        ]
+
+    @property
     def positions(self) -> dict[str, int]:
         """The parameters that arguments may name, in order; none if there may be any names."""
         every = self.signature.parameters.values()

@@ -142,7 +142,7 @@ class Function:
         self.static_argnames = tuple(static_argnames)
         self._caller = Caller(wrapped, self.name, static_argnames)
         self._is_inline = is_inline
-        self._quick = Quick(self._caller.positions, self.static_argnames)
+        self._quick = Quick(self._caller.positions, self.static_argnames, self._caller.placed)
         self._kinds: dict[object, _Kind] = {}
         self._blocks: dict[object, Program] = {}
         self.derived: dict[object, Any] = {}

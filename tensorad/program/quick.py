@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.program.trees import Static
+from tensorad.program.trees import static
 
 _MOST: Final = 256
 """Calls that are known by their shapes."""
@@ -29,7 +29,7 @@ def told(values: Sequence[object], fixed: Sequence[bool]) -> tuple[Known, list[A
     stack: list[Any] = []
     for value, is_static in zip(values, fixed, strict=True):
         if is_static:
-            key += (Static, type(value), value)
+            key.append(static(value))
             continue
         stack.append(value)
         while stack:
@@ -61,15 +61,18 @@ def told(values: Sequence[object], fixed: Sequence[bool]) -> tuple[Known, list[A
 class Quick:
     """The calls of one function that are known."""
 
-    def __init__(self, positions: Mapping[str, int], fixed: Sequence[str]) -> None:
+    def __init__(
+        self, positions: Mapping[str, int], fixed: Sequence[str], placed: Sequence[bool]
+    ) -> None:
         """
         Args:
             positions: the parameters that options may name, in order.
-            fixed: those that are static.
+            fixed: the names of those that are static.
+            placed: whether each parameter passed by position is; last, whether further ones are.
         """
         self._positions = positions
         self._fixed = fixed
-        self._names = list(positions)
+        self._placed, self._further = list(placed[:-1]), placed[-1]
         self._known: dict[Known, Run] = {}
 
     def find(
@@ -87,8 +90,9 @@ class Quick:
             values = (*args, *[options[n] for n in names])
         fixed = [False] * len(values)
         if self._fixed:
-            fixed = [n in self._fixed for n in (*self._names[: len(args)], *names)]
-            fixed += [False] * (len(values) - len(fixed))
+            fixed = [*self._placed[: len(args)]]
+            fixed += [self._further] * (len(args) - len(fixed))
+            fixed += [n in self._fixed for n in names]
         found = told(values, fixed)
         if found is None:
             return None

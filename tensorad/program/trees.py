@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from math import copysign
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,13 +31,23 @@ LEAF: Final = Leaf()
 class Static:
     """A part that is known when a program is traced: a string, a callable, an enum."""
 
-    kind: type
+    kind: Hashable
+    """Of which class, and of which the items of tuples are: 1, 1.0 and True are equal."""
     value: Any
 
 
 def static(value: object) -> Static:
     """A part that is known when a program is traced."""
-    return Static(type(value), value)
+    return Static(_kind(value), value)
+
+
+def _kind(value: object) -> Any:
+    """What values that are equal may differ in."""
+    if isinstance(value, tuple):
+        return (type(value), *map(_kind, value))
+    if isinstance(value, float):
+        return (type(value), copysign(1.0, value))
+    return type(value)
 
 
 @dataclass(frozen=True)
@@ -140,7 +151,7 @@ def flatten(tree: object, name: str = "") -> Flat:
             made = LEAF
         elif isinstance(value, _STATIC) or callable(value):
             made = static(value)
-        elif isinstance(value, _Fixed):
+        elif isinstance(value, Fixed):
             made = static(value.value)
         else:
             raise _no_tree(value, path)
@@ -170,8 +181,8 @@ def is_leaf(value: object) -> bool:
     return hasattr(value, "__array__") and not isinstance(value, type)
 
 
-class _Fixed(NamedTuple):
-    """A dataclass field that is marked static."""
+class Fixed(NamedTuple):
+    """A part that is marked static: a dataclass field, an argument."""
 
     value: object
 
@@ -185,7 +196,7 @@ def _parts(value: object) -> _Parts | None:
         children, meta = _registered[kind].flatten(value)
         found = tuple(children)
         return _Parts(meta, tuple([f"[{n}]" for n in range(len(found))]), found)
-    if isinstance(value, _Fixed):
+    if isinstance(value, Fixed):
         return None
     if kind in (dict, OrderedDict):
         assert isinstance(value, dict)
@@ -201,7 +212,7 @@ def _parts(value: object) -> _Parts | None:
         own = fields(value)
         children = tuple(
             [
-                _Fixed(getattr(value, f.name))
+                Fixed(getattr(value, f.name))
                 if f.metadata.get("static")
                 else getattr(value, f.name)
                 for f in own

@@ -346,9 +346,37 @@ def test_known_calls_tell_arguments_apart() -> None:
     assert f({"a": 1.5, "b": 2})["x"] == 0.5
     assert f({"a": np.ones(2), "b": 2})["x"].tolist() == [1, 1]
     assert f({"a": np.ones(2, "int32"), "b": 2})["x"].dtype == np.int64
+    for scaled in STATIC:
+        for n in (2, 3, 2, 3):
+            for x in (2.0, 4.0):
+                assert scaled(x, n) == x * n, scaled
     power = ta.function(lambda x, n: x**n, static_argnames=["n"])
     for n in (2, 3, 2, 3):
         assert power(2.0, n) == 2**n and power(2.0, n=n) == 2**n
+
+
+def _by_position(x: Any, /, n: int) -> Any:
+    return x * range(n + 1)[-1]
+
+
+def _further(x: Any, *n: int) -> Any:
+    return x * range(n[0] + 1)[-1]
+
+
+def _any_names(x: Any, n: int, **more: Any) -> Any:
+    return x * range(n + 1)[-1]
+
+
+STATIC = [ta.function(f, static_argnames="n") for f in (_by_position, _further, _any_names)]
+
+
+def test_further_arguments_are_no_static_ones_of_a_name() -> None:
+    @ta.function(static_argnames="n")
+    def total(x: Any, *more: Any, n: int) -> Any:
+        return sum(more, x) * range(n + 1)[-1]
+
+    for y in (2.0, 3.0, 2.0):
+        assert total(1.0, y, n=2) == 2 * (1 + y)
 
 
 def test_traces_are_programs_in_words() -> None:

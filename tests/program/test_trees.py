@@ -93,6 +93,15 @@ def test_static_parts_are_told_apart_by_class() -> None:
     assert one != other and hash(one) != hash(other)
 
 
+def test_static_arguments_that_are_equal_are_told_apart() -> None:
+    f = ta.function(lambda x, n: x * n[0] if type(n[0]) is float else x * 7, static_argnames="n")
+    for n in ((1.0,), (True,), (1,), (0.0,), (-0.0,)):
+        for _ in range(2):
+            found = f(2.0, n)
+            assert found == (2 * n[0] if type(n[0]) is float else 14), n
+            assert np.signbit(found) == np.signbit(n[0])
+
+
 def test_other_classes_are_no_trees() -> None:
     with pytest.raises(DefinitionError) as caught:
         flatten({"a": object()}, "params")
