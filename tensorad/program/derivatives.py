@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from tensorad.autodiff import hessian as tensor_hessian
 from tensorad.autodiff import hvp as tensor_hvp
 from tensorad.autodiff import jacobian as tensor_jacobian
@@ -28,6 +30,7 @@ from tensorad.program.points import (
     plain,
 )
 from tensorad.program.trees import flatten, unflatten
+from tensorad.program.values import is_number
 
 Anything = Callable[..., Any]
 
@@ -42,7 +45,7 @@ def target_of(f: Anything, title: str) -> Target:
     except (TypeError, ValueError):  # written in C
         return Target(own, name, ())
     names = [p.name for p in every if p.kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    return Target(own, name, names)
+    return Target(own, name, names, f.static_argnames if isinstance(f, Function) else ())
 
 
 def _kept(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
@@ -55,9 +58,11 @@ def _kept(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
 
 
 def _by_argnums(
-    f: Anything, title: str, argnums: Argnums, has_aux: bool, derive: Callable[[Point, bool], Any]
-) -> Function:
-    """A function of the same arguments: `derive(point, whether argnums is one number)`."""
+    f: Anything, title: str, argnums: Argnums, has_aux: bool, derive: Callable[[Point, bool], Any],
+    *more: object,
+) -> Function:  # fmt: skip
+    """A function of the same arguments: `derive(point, whether argnums is one number)`, which may
+    rest on `more`."""
     positions = check_argnums(argnums, title)
     target = target_of(f, title)
 
@@ -66,11 +71,10 @@ def _by_argnums(
         point = Point(target, args, options, positions, title, has_aux=has_aux)
         return derive(point, isinstance(argnums, int))
 
-    key = (title, positions, isinstance(argnums, int), has_aux)
-    static = f.static_argnames if isinstance(f, Function) else ()
+    key = (title, positions, isinstance(argnums, int), has_aux, *more)
     name = f"{title}_{target.name}"
     made = wraps(target.function)(derived)
-    return _kept(f, key, lambda: Function(made, static, name, is_inline=True))  # type: ignore[no-any-return]
+    return _kept(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
 
 
 def _one_or_all(trees: Sequence[Any], is_one: bool) -> Any:
@@ -114,7 +118,7 @@ def jacobian_of(
             rows.append(_one_or_all(point.like_wanted(blocks), is_one))
         return unflatten(point.result.structure, rows)
 
-    return _by_argnums(f, title, argnums, False, derive)
+    return _by_argnums(f, title, argnums, False, derive, mode)
 
 
 def hessian_of(f: Anything, argnums: Argnums = 0) -> Function:
@@ -132,7 +136,8 @@ def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
     """(result, pullback), with `has_aux` (result, pullback, aux); pullback(cotangent) -> a tuple
     with an adjoint for each primal."""
     target = target_of(f, "vjp")
-    if is_tracing() or has_tensors(flatten(primals).leaves):
+    marked = target.marked(primals)
+    if is_tracing() or has_tensors(flatten(marked).leaves):
         point = _at(target, primals, "vjp", has_aux)
         value = unflatten(point.result.structure, point.result.leaves)
 
@@ -146,9 +151,10 @@ def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
 
     made = _derived(f, target, "pullback", back, has_aux)
     found = _forward(f, target)(*primals)
+    kept = _copied(marked)
 
     def pullback(cotangent: object) -> Any:
-        return made(primals, cotangent)
+        return made(kept, cotangent)
 
     if not has_aux:
         return found, pullback
@@ -164,7 +170,7 @@ def _pulled(point: Point, cotangent: object) -> tuple[Any, ...]:
     ys, given = [y for y, _ in pairs], [h for _, h in pairs]
     joined = _distinct(ys, given)
     found = tensor_vjp(list(joined), point.leaves, list(joined.values()))
-    return tuple(point.like_wanted(found))
+    return point.by_argument(found)
 
 
 def _distinct(ys: Sequence[Tensor], heads: Sequence[Tensor]) -> dict[Tensor, Tensor]:
@@ -183,9 +189,19 @@ def _nothing(title: str, target: Target, what: str) -> GradError:
     )
 
 
-def _at(target: Target, primals: Sequence[Any], title: str, has_aux: bool = False) -> Point:
-    every = range(len(primals))
-    return Point(target, primals, {}, every, title, has_aux=has_aux, strict=False)
+def _at(
+    target: Target, primals: Sequence[Any], title: str, has_aux: bool = False, strict: bool = False
+) -> Point:
+    """By all arguments that are not static."""
+    moving = target.moving(len(primals))
+    return Point(target, primals, {}, moving, title, has_aux=has_aux, strict=strict)
+
+
+def _copied(primals: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as they are now: arrays may be changed before a derivative is asked for."""
+    flat = flatten(primals)
+    leaves = [v if is_number(v) else np.array(v) for v in flat.leaves]
+    return tuple(unflatten(flat.structure, leaves))
 
 
 def _forward(f: Anything, target: Target) -> Anything:
@@ -210,14 +226,13 @@ def jvp_of(f: Anything, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         value = unflatten(point.result.structure, point.result.leaves)
         return value, _pushed(point, tangents, "jvp")
 
-    return _derived(f, target, "jvp", both)(tuple(primals), tuple(tangents))
+    return _derived(f, target, "jvp", both)(target.marked(primals), tuple(tangents))
 
 
 def _pushed(point: Point, tangents: Sequence[Any], title: str) -> Any:
     """The derivative of the result along the tangents; None at integers."""
     along: dict[Tensor, Any] = {}
-    trees = tuple([unflatten(f.structure, f.leaves) for f in point.wanted])
-    flat = flatten(trees, "tangents")
+    flat = point.arguments
     given = like(flat, tuple(tangents), title, "tangent", point.target, "tangents")
     for x, dx in zip(flat.leaves, given, strict=True):
         if dx is not None:
@@ -232,7 +247,8 @@ def _pushed(point: Point, tangents: Sequence[Any], title: str) -> Any:
 def linearize_of(f: Anything, *primals: Any) -> Any:
     """(result, linear); linear(*tangents) is the derivative of the result along them."""
     target = target_of(f, "linearize")
-    if is_tracing() or has_tensors(flatten(primals).leaves):
+    marked = target.marked(primals)
+    if is_tracing() or has_tensors(flatten(marked).leaves):
         point = _at(target, primals, "linearize")
         value = unflatten(point.result.structure, point.result.leaves)
 
@@ -245,11 +261,13 @@ def linearize_of(f: Anything, *primals: Any) -> Any:
         return _pushed(_at(target, primals, "linearize"), tangents, "linearize")
 
     made = _derived(f, target, "linear", pushed)
+    found = _forward(f, target)(*primals)
+    kept = _copied(marked)
 
     def linear(*tangents: Any) -> Any:
-        return made(primals, tangents)
+        return made(kept, tangents)
 
-    return _forward(f, target)(*primals), linear
+    return found, linear
 
 
 def hvp_of(f: Anything, primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
@@ -259,15 +277,13 @@ def hvp_of(f: Anything, primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
     _check_several("hvp", "vectors", vectors)
 
     def product(primals: tuple[Any, ...], vectors: tuple[Any, ...]) -> Any:
-        every = range(len(primals))
-        point = Point(target, primals, {}, every, "hvp")
+        point = _at(target, primals, "hvp", strict=True)
         y = point.scalar()
-        trees = tuple([unflatten(f.structure, f.leaves) for f in point.wanted])
-        given = like(flatten(trees, "vectors"), vectors, "hvp", "vector", target, "vectors")
+        given = like(point.arguments, vectors, "hvp", "vector", target, "vectors")
         found = tensor_hvp(y, point.leaves, [v for v in given if v is not None])
-        return tuple(point.like_wanted(found))
+        return point.by_argument(found)
 
-    return _derived(f, target, "hvp", product)(tuple(primals), tuple(vectors))
+    return _derived(f, target, "hvp", product)(target.marked(primals), tuple(vectors))
 
 
 def _check_several(title: str, what: str, given: object) -> None:

@@ -11,7 +11,7 @@ from tensorad.ir.expr import read
 from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
 from tensorad.program.functions import Function, fresh
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
-from tensorad.program.trees import Flat, flatten, unflatten
+from tensorad.program.trees import Fixed, Flat, flatten, unflatten
 from tensorad.program.values import as_tensor
 
 Argnums = int | Sequence[int]
@@ -24,16 +24,27 @@ class Target(NamedTuple):
     name: str
     parameters: Sequence[str]
     """Names of its positional parameters; others are args[3]."""
+    static: Sequence[str] = ()
+    """Those of them that are static."""
 
     def path(self, n: int) -> str:
         return self.parameters[n] if n < len(self.parameters) else f"args[{n}]"
+
+    def moving(self, count: int) -> list[int]:
+        """Which of `count` arguments are not static."""
+        return [n for n in range(count) if self.path(n) not in self.static]
+
+    def marked(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments as a tree in which static ones have no leaves."""
+        moving = self.moving(len(args))
+        return tuple([v if n in moving else Fixed(v) for n, v in enumerate(args)])
 
 
 class Point:
     """The function's result at some arguments, and the leaves to differentiate by.
 
     Attributes:
-        wanted: the arguments to differentiate by.
+        wanted: the arguments to differentiate by; `argnums` their positions among `count`.
         result: the result; `aux` what it returns beside.
     """
 
@@ -50,6 +61,7 @@ class Point:
     ) -> None:
         """`strict`: integers among the arguments to differentiate by are an error."""
         self.target, self.title = target, title
+        self.argnums, self.count = tuple(argnums), len(args)
         own = dict.fromkeys(fresh.get())
         token = fresh.set(())
         try:
@@ -91,6 +103,18 @@ class Point:
             unflatten(f.structure, [next(rest) if t.dtype.is_float else None for t in f.leaves])
             for f in self.wanted
         ]
+
+    def by_argument(self, values: Sequence[object]) -> tuple[Any, ...]:
+        """The same for each argument; None for those that are not wanted."""
+        found = dict(zip(self.argnums, self.like_wanted(values), strict=True))
+        return tuple([found.get(n) for n in range(self.count)])
+
+    @property
+    def arguments(self) -> Flat:
+        """The wanted arguments, each at its position."""
+        trees = [unflatten(f.structure, f.leaves) for f in self.wanted]
+        found = dict(zip(self.argnums, trees, strict=True))
+        return flatten(tuple([found.get(n) for n in range(self.count)]), "arguments")
 
     def scalar(self) -> Tensor:
         """The result, if it is one 0-d float.

@@ -160,6 +160,29 @@ def test_derivatives_of_a_function_are_made_once() -> None:
 def test_static_arguments_stay_static() -> None:
     f = ta.function(lambda x, n: x**n, static_argnames="n")
     assert ta.grad(f)(3.0, 2) == 6
+    y, pullback = ta.vjp(f, 3.0, 2)
+    assert y == 9 and pullback(1.0) == (6, None)
+    assert ta.jvp(f, (3.0, 2), (2.0, None)) == (9, 12)
+    assert ta.linearize(f, 3.0, 2)[1](2.0, None) == 12
+    assert ta.hvp(f, (3.0, 3), (1.0, None)) == (18, None)
+    g = ta.function(lambda n, x: x**n, static_argnames="n")
+    y, pullback = ta.vjp(g, 3, 2.0)
+    assert pullback(1.0) == (None, 12) and ta.jvp(g, (3, 2.0), (None, 1.0))[1] == 12
+
+
+def test_pullbacks_are_at_the_arguments_that_were_given() -> None:
+    x = np.array([1.0, 2.0])
+    _, pullback = ta.vjp(lambda x: (x * x).sum(), x)
+    _, linear = ta.linearize(lambda x: (x * x).sum(), x)
+    x[:] = 7
+    assert pullback(1.0)[0].tolist() == [2, 4] and linear(np.ones(2)) == 6
+
+
+def test_the_mode_that_is_asked_for_is_taken() -> None:
+    f = ta.function(cube)
+    assert ta.jacobian(f, mode="forward") is not ta.jacobian(f, mode="reverse")
+    with pytest.raises(UserError):
+        ta.jacobian(f, mode="sideways")(X)
 
 
 _, pull = ta.vjp(lambda x: {"s": x * x, "n": 3}, X)
