@@ -15,6 +15,7 @@ from tensorad.ir.arrays.elementwise import astype
 from tensorad.ir.dtypes import (
     BOOL,
     FLOAT32,
+    FLOAT64,
     INT64,
     WEAK_FLOAT,
     WEAK_INT,
@@ -75,7 +76,10 @@ def promoted(dtypes: Iterable[DType]) -> DType | None:
 
 
 def _is_weak(t: Tensor) -> bool:
-    """Whether a tensor follows from parameters that stand for numbers, and from nothing else."""
+    """Whether a tensor follows from parameters that stand for numbers, and from nothing else.
+
+    Conversions, and constants of a dtype that numbers do not have alone, are something else.
+    """
     numbers = _weak.get()
     if not numbers or t.dtype is BOOL:
         return False
@@ -89,10 +93,21 @@ def _is_weak(t: Tensor) -> bool:
         elif isinstance(at.op, (Placeholder, Constant)):
             return False
         else:
-            more = [i for i in op_inputs(at.op) if i not in seen]
+            inputs = op_inputs(at.op)
+            if _is_chosen(at, inputs):
+                return False
+            more = [i for i in inputs if i not in seen]
             seen.update(dict.fromkeys(more))
             stack += more
     return found
+
+
+def _is_chosen(t: Tensor, inputs: Sequence[Tensor]) -> bool:
+    """Whether a tensor's dtype comes from none of its inputs, nor from numbers."""
+    known = {BOOL, INT64, FLOAT32, *[i.dtype for i in inputs]}
+    if INT64 in [i.dtype for i in inputs]:
+        known.add(FLOAT64)  # a quotient
+    return t.dtype not in known
 
 
 @contextmanager

@@ -120,6 +120,20 @@ def test_numbers_stay_weak() -> None:
     assert inner.dtype == "float64"
 
 
+def test_numbers_take_dtypes_that_formulas_name() -> None:
+    tenth = ta.const(0.1, "float64")
+    for step in (
+        lambda i, c: c + tenth,
+        lambda i, c: c.astype("float64") + 0.1,
+        lambda i, c: ta.for_loop(0, 1, lambda j, d: d + tenth, c),
+        lambda i, c: ta.cond(c < 9, lambda: c + tenth, lambda: 0.0),
+    ):
+        total = ta.for_loop(0, 3, step, 0.0)
+        assert total.dtype == "float64" and ta.interpret(total, {}) == 0.1 + 0.1 + 0.1
+    assert ta.for_loop(0, 3, lambda i, c: (c + 1).astype("int8"), 0).dtype == "int8"
+    assert ta.for_loop(0, 3, lambda i, c: c / 2 + c, 1).dtype == "float32"
+
+
 def test_names_are_those_of_the_user() -> None:
     x = ta.placeholder((4, 2), name="x")
     carry, _ = ta.scan(lambda state, row: ((state[0] + row,), row), (np.zeros(2, "float32"),), x)
