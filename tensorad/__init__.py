@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tensorad.ir.tensor import Tensor as Tensor
     from tensorad.program import Function as Function
     from tensorad.program import Module as Module
+    from tensorad.program import Operator as Operator
     from tensorad.program import cond as cond
     from tensorad.program import for_loop as for_loop
     from tensorad.program import function as function
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from tensorad.program import jvp as jvp
     from tensorad.program import linearize as linearize
     from tensorad.program import module as module
+    from tensorad.program import no_grad as no_grad
+    from tensorad.program import register_gradient as register_gradient
     from tensorad.program import register_tree as register_tree
     from tensorad.program import scan as scan
     from tensorad.program import switch as switch
@@ -164,8 +167,9 @@ _HOME: Final = {
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.program": (
-        "Function Module cond for_loop function grad gradient hessian hvp jacfwd jacobian jacrev "
-        "jit jvp linearize module register_tree scan switch value_and_grad vjp while_loop"
+        "Function Module Operator cond for_loop function grad gradient hessian hvp jacfwd jacobian "
+        "jacrev jit jvp linearize module no_grad register_gradient register_tree scan switch "
+        "value_and_grad vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -14,11 +14,14 @@ from tensorad.autodiff.control.pieces import with_dtype
 from tensorad.autodiff.control.tangents import Moving, control_tangents
 from tensorad.autodiff.local.linear import Term, body_terms, times
 from tensorad.autodiff.local.overrides import (
+    AnyRule,
     Override,
-    Rule,
     Rules,
     check_override,
     derivation_order,
+    is_ruled,
+    rules_at,
+    told,
 )
 from tensorad.autodiff.local.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.local.scans import tangent_scan
@@ -164,21 +167,21 @@ class Push:
             elif any(t in self.tangents for t in differentiable_inputs(viewed)):
                 pairs = list(zip(made, self._push(viewed, made), strict=True))
                 for t, tangent in pairs:
-                    if tangent is not None and t not in self.rules:
+                    if tangent is not None and not is_ruled(t, self.rules):
                         self.tangents[t] = self._joined(t, tangent)
-            for t in made:
-                if t in self.rules:
-                    self._push_rule(self.rules[t])
+            for rule in rules_at(op, self.rules):
+                self._push_rule(rule)
 
     def _push_control(self, op: Control | Saved, saves: Mapping[Control, Sequence[Saved]]) -> None:
         """The tangents of the outputs, and of all that is saved of the inside."""
         moved = [t for t in differentiable_inputs(op) if t in self.tangents]
-        if isinstance(op, Saved) or not moved:
+        is_told = op not in saves and all(is_ruled(t, self.rules) for t in outputs(op))
+        if isinstance(op, Saved) or not moved or is_told:
             return
         stored = {t: with_dtype(store(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
         given = Moving(stored, saves.get(op, ()), self.batch, self.rules, block_jvp)
         for t, tangent in control_tangents(op, given).items():
-            if t not in self.rules:
+            if not is_ruled(t, self.rules):
                 self.tangents[t] = self._joined(t, whole(tangent))
 
     def _joined(self, t: Tensor, tangent: Adjoint) -> Adjoint:
@@ -195,7 +198,7 @@ class Push:
             return store(self.tangents[y], name)
         return zeros(name, (*self.batch, *y.shape), y)
 
-    def _push_rule(self, rule: Rule) -> None:
+    def _push_rule(self, rule: AnyRule) -> None:
         """The tangent as the rule says."""
         tangents = [self.tangents.get(d) for d in rule.deps]
         if all(t is None for t in tangents):
@@ -204,9 +207,11 @@ class Push:
             None if t is None else store(t, f"d{d.name}")
             for t, d in zip(tangents, rule.deps, strict=True)
         ]
-        found = rule.tangent(stored, self.batch, vjp)
-        if found is not None:
-            self.tangents[rule.of] = self._joined(rule.of, whole(found))
+        made = dict(zip(rule.made, rule.all_tangents(stored, self.batch, vjp), strict=True))
+        for t in told(rule, self.rules):
+            found = made[t]
+            if found is not None:
+                self.tangents[t] = self._joined(t, whole(found))
 
     def _push(self, op: Op, made: Sequence[Tensor]) -> Sequence[Adjoint | None]:
         if isinstance(op, Compute):

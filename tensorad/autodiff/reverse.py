@@ -17,6 +17,7 @@ from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
 from tensorad.autodiff.local.overrides import (
     Override,
+    are_ruled,
     check_override,
 )
 from tensorad.autodiff.provenance import remember
@@ -81,7 +82,7 @@ def vjp(
         apart=lambda found, *limits: sweep.points_per_contribution(found, given, *limits),
         others=others,
     )
-    if len(ys) > 1 or batch or rules:
+    if len(ys) > 1 or batch or rules or are_ruled(sweep.order):
         results = derive_tidied(ways)
     else:
         results = derive_by_count(ways, ys[0], tensors, given)

@@ -10,6 +10,7 @@ from tensorad.autodiff.adjoints.adjoint import (
     Contribution,
     Target,
     store,
+    variable,
     whole,
     zeros,
 )
@@ -36,10 +37,13 @@ from tensorad.autodiff.local.box import Box
 from tensorad.autodiff.local.combiners import fold_groups
 from tensorad.autodiff.local.linear import Term, body_terms
 from tensorad.autodiff.local.overrides import (
-    Rule,
+    AnyRule,
     Rules,
     derivation_inputs,
     derivation_order,
+    is_ruled,
+    rules_at,
+    told,
 )
 from tensorad.autodiff.local.scan_forms import scatter_scan, steps_of, traced_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
@@ -171,9 +175,8 @@ class Sweep:
         made = outputs(op)
         if not any(t in self.targets or t in self.done for t in made) and op not in self.inside:
             return
-        for t in made:
-            if t in self.rules:
-                self._visit_rule(self.rules[t])
+        for rule in rules_at(op, self.rules):
+            self._visit_rule(rule)
         viewed = view(op)
         flows = any(t in self.active for t in differentiable_inputs(viewed))
         if isinstance(viewed, Compute):
@@ -236,7 +239,7 @@ class Sweep:
 
     def _finish(self, t: Tensor, uses: Uses) -> Adjoint | None:
         """The adjoint that flows on through the operation of t."""
-        return None if t in self.rules else self._adjoint_of(t, uses)
+        return None if is_ruled(t, self.rules) else self._adjoint_of(t, uses)
 
     def _adjoint_of(self, t: Tensor, uses: Uses) -> Adjoint | None:
         if t in self.done:
@@ -251,15 +254,27 @@ class Sweep:
         self.done[t] = adjoint
         return adjoint
 
-    def _visit_rule(self, rule: Rule) -> None:
+    def _visit_rule(self, rule: AnyRule) -> None:
         """The adjoint flows to the rule's tensors as the rule says."""
-        adjoint = self._adjoint_of(rule.of, Uses(1, False))
-        if adjoint is None or not any(d in self.active for d in rule.deps):
+        found = {t: self._adjoint_of(t, Uses(1, False)) for t in told(rule, self.rules)}
+        stored = {t: variable(a, f"d{t.name}") for t, a in found.items() if a is not None}
+        if not stored or not any(d in self.active for d in rule.deps):
             return
-        head = store(adjoint, f"d{rule.of.name}")
-        for d, part in zip(rule.deps, rule.adjoints(head, self.batch, transposed), strict=True):
+        heads = [stored.get(t) for t in rule.made]
+        parts = rule.all_adjoints(heads, self.batch, transposed, self._so_far)
+        for d, part in zip(rule.deps, parts, strict=True):
             if part is not None and d in self.active:
                 self._push_seed(d, whole(part))
+
+    def _so_far(self, t: Tensor) -> Tensor | None:
+        """The sum of what a tensor's adjoint has received by now."""
+        target = self.targets.get(t)
+        if target is None:
+            return None
+        name = f"d{t.name}_so_far"
+        now = self.kind(t, self.batch, list(target.contributions))
+        adjoint = now.finish(name, True, Uses(0, False))
+        return None if adjoint is None else store(adjoint, name)
 
     def _push_seed(self, t: Tensor, seed: Adjoint) -> None:
         own = compute_axes(t.shape)

@@ -192,6 +192,12 @@ class ArrayMethods(Node):
         """Whether no element along `axis` is 0."""
         return self._made("all", axis, out, keepdims=keepdims)
 
+    def generate_add_delta(self, adjoints: Any, delta: Any) -> None:
+        """In `generate_adjoints`: add to the adjoint of this argument; see `Operator`."""
+        adjoints.add_delta(self, delta)
+
+    add_delta = generate_add_delta
+
     def _made(self, name: str, *given: Any, **named: Any) -> Self:
         made: Self = method.call(name, self, *given, **named)
         return made

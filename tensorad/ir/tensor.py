@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Concatenate, Final
@@ -196,9 +197,22 @@ class Control:
 
 @dataclass(frozen=True, eq=False)
 class FunctionCall(Control):
-    """The results of a function's block on the operands."""
+    """The results of a function's block on the operands.
+
+    Attributes:
+        rule: its derivative, if that is not the block's: (call, adjoints of the outputs without
+            extra axes, what is collected so far of another tensor's) -> adjoints of the
+            operands; None: zero.
+    """
 
     function: str = field(kw_only=True)
+    rule: CallRule | None = field(default=None, kw_only=True)
+
+
+MaybeTensors = Sequence["Tensor | None"]
+CallRule = Callable[
+    [FunctionCall, MaybeTensors, Callable[["Tensor"], "Tensor | None"]], MaybeTensors
+]
 
 
 @dataclass(frozen=True, eq=False)

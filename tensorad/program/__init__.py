@@ -18,11 +18,14 @@ from tensorad.program.functions import Function, function, jit
 from tensorad.program.gradients import gradient
 from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.modules import Module, module
+from tensorad.program.operators import Operator, register_gradient
+from tensorad.program.rules import no_grad
 from tensorad.program.trees import register_tree
 
 __all__ = [
     "Function",
     "Module",
+    "Operator",
     "cond",
     "for_loop",
     "function",
@@ -37,6 +40,8 @@ __all__ = [
     "jvp",
     "linearize",
     "module",
+    "no_grad",
+    "register_gradient",
     "register_tree",
     "scan",
     "switch",

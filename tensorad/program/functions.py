@@ -31,6 +31,7 @@ from tensorad.program.arguments import (
 )
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
+from tensorad.program.rules import OperatorRule, Rule, check_captured
 from tensorad.program.traces import Program, check_closed, traced
 from tensorad.program.trees import LEAF
 from tensorad.program.values import as_tensor, is_number, parameters
@@ -147,6 +148,10 @@ class Function:
         self._blocks: dict[object, Program] = {}
         self.derived: dict[object, Any] = {}
         """Its derivatives, by what was asked for."""
+        self.rule: Rule | None = None
+        """Its derivative, if that is not its formulas'."""
+        self._is_called = False
+        """Whether a program calls it."""
 
     def __get__(self, owner: object, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
@@ -168,6 +173,20 @@ class Function:
         if quick is not None:
             self._quick.learn(quick[0], compiled.of_numbers(given.leaves))
         return result
+
+    def give_rule(self, rule: Rule) -> None:
+        """Say what its derivative is, before anything is derived.
+
+        Raises:
+            DefinitionError: a program calls it already.
+        """
+        if self._is_called:
+            raise DefinitionError(
+                f"a program calls {self.name} already, with the derivative that it had.",
+                where=repr(self),
+                hint="give the rule before; or make the operator again with ta.function.",
+            )
+        self.rule = rule
 
     def trace(self, *args: Any, **options: Any) -> Program:
         """The program that a call with these arguments runs."""
@@ -283,7 +302,13 @@ class Function:
         triples = zip(given.leaves, given.paths, program.parameters, strict=True)
         operands = [as_tensor(v, path, p.dtype) for v, path, p in triples]
         block = Block((*program.parameters, *program.reads), program.results)
-        op = FunctionCall(program.paths, (*operands, *program.reads), (block,), function=self.name)
+        rule = None
+        self._is_called = True
+        if self.rule is not None:
+            check_captured(self.name, program.reads)
+            rule = OperatorRule(self.rule, self.name, given.structures, program.structure)
+        operands += program.reads
+        op = FunctionCall(program.paths, tuple(operands), (block,), function=self.name, rule=rule)
         return program.tree(outputs(op))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from tensorad.autodiff.binding import bound_adjoints
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, counted
@@ -14,6 +15,8 @@ from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.text.blocks import placeholder_tree, type_of, value_text
 from tensorad.ir.text.continuing import Step, continued, parts
 from tensorad.ir.text.program import Tree, tree_leaves
+from tensorad.ir.verify import verify
+from tensorad.passes import Form, Pass, run_passes
 from tensorad.program.arguments import has_tensors
 from tensorad.program.modules import Module, ModuleFunction, of_record
 from tensorad.program.points import Target, like
@@ -57,8 +60,38 @@ def gradient(
         DTypeError: `require_grads` names an integer.
     Source: "Reverse Mode Automatic Differentiation in Relax" (2023), sections 1 to 3.
     """
-    f = module[name]
-    return _Gradient(module, f, strict).run(require_grads, target_index, cotangent)
+    wanted = _Wanted(name, require_grads, target_index, cotangent, strict)
+    return run_passes(PASSES, wanted, module, MODULE)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What `gradient` is asked for."""
+
+    name: str
+    require_grads: str | Sequence[str] | None
+    target_index: int | None
+    cotangent: Any
+    strict: bool
+
+
+def _add_adjoint(wanted: _Wanted, before: Module) -> Module:
+    made = _Gradient(before, before[wanted.name], wanted.strict)
+    return made.run(wanted.require_grads, wanted.target_index, wanted.cotangent)
+
+
+def _verify(wanted: _Wanted, m: Module) -> None:
+    verify([t for f in m.functions.values() for t in f.results])
+
+
+def _compare(wanted: _Wanted, before: Module, after: Module) -> str:
+    """The functions that were there are those that are there."""
+    changed = [n for n, f in before.functions.items() if after.functions.get(n) is not f]
+    return f"{', '.join(changed)} changed" if changed else ""
+
+
+PASSES: Final = (Pass("gradient", _add_adjoint, "alone: it is what is asked for", required=True),)
+MODULE: Final = Form(lambda wanted, m: str(m), _verify, _compare)
 
 
 class _Gradient:

@@ -256,5 +256,5 @@ def _fitted(t: Tensor, value: object, path: str, kind: str, where: str) -> Tenso
 
 
 def plain(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that the user wrote: its derivative is traced whole."""
-    return f.wrapped if isinstance(f, Function) else f
+    """The function that the user wrote, whose derivative is traced whole; one with a rule stays."""
+    return f.wrapped if isinstance(f, Function) and f.rule is None else f

@@ -222,6 +222,25 @@ def _parts(value: object) -> _Parts | None:
     return None
 
 
+def children_like(tree: object, structure: Branching) -> tuple[object, ...] | None:
+    """The children of a tree that branches as told; None if it does otherwise."""
+    parts = _parts(tree)
+    same = (structure.kind, structure.meta, structure.keys)
+    if parts is None or (type(tree), parts.meta, parts.keys) != same:
+        return None
+    return parts.children
+
+
+def n_leaves(structure: Structure) -> int:
+    """How many leaves a tree has."""
+    count, stack = 0, [structure]
+    while stack:
+        at = stack.pop()
+        count += isinstance(at, Leaf)
+        stack += at.children if isinstance(at, Branching) else ()
+    return count
+
+
 def _sorted(keys: Iterable[Any]) -> list[Any]:
     try:
         return sorted(keys)

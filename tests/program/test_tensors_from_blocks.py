@@ -134,7 +134,7 @@ CALLS: Final[dict[str, Call]] = {
 }  # fmt: skip
 NO_TENSORS: Final = {
     "assume", "check_numerical_grads", "get_num_threads", "gradient", "module", "placeholder",
-    "reduce_axis", "register_tree", "set_num_threads", "size",
+    "no_grad", "reduce_axis", "register_gradient", "register_tree", "set_num_threads", "size",
 }  # fmt: skip
 """Of sizes, names, numbers, modules and functions of arrays."""
 

@@ -74,6 +74,7 @@ BELOW = {
     "program": {
         "errors",
         "process",
+        "passes",
         "ir",
         "autodiff",
         "te",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from operator import is_
 
 from tensorad.autodiff.adjoints.contributions import Contribution as Contribution
 from tensorad.autodiff.adjoints.contributions import (
@@ -402,6 +403,17 @@ def store(adjoint: Adjoint, name: str) -> Tensor:
         return adjoint.tensor
     axes, bodies = copy_bodies(adjoint.axes, (adjoint.body,))
     return outputs(Compute(name, axes, bodies))[0]
+
+
+def variable(adjoint: Adjoint, name: str) -> Tensor:
+    """The adjoint as a tensor: one that it is a plain copy of, or stored."""
+    e = adjoint.body
+    extents = [dim_of(a.upper) for a in adjoint.axes]
+    if isinstance(e, Read) and len(e.indices) == len(extents):
+        at_axes = all(map(is_, e.indices, adjoint.axes))
+        if at_axes and all(map(same_dim, e.tensor.shape, extents)):
+            return e.tensor
+    return store(adjoint, name)
 
 
 def whole(t: Tensor) -> Adjoint:

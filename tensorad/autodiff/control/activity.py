@@ -9,6 +9,8 @@ from tensorad.autodiff.local.overrides import (
     Rule,
     Rules,
     derivation_order,
+    is_ruled,
+    ruled_deps,
 )
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.ir.expr import Read
@@ -84,8 +86,9 @@ def active_tensors(
 
     for op in order:
         for t in outputs(op):
-            if t in rules:
-                moves = any(d in active for d in rules[t].deps)
+            deps = ruled_deps(t, rules)
+            if deps is not None:
+                moves = any(d in active for d in deps)
             elif isinstance(op, Control):
                 moves = _is_active(op, t.index, blocks(op))
             elif isinstance(op, Saved):
@@ -134,9 +137,9 @@ def reached(block: Block, roots: Sequence[Tensor], rules: Rules) -> Tensors:
     live = dict.fromkeys([t for t in roots if t.dtype.is_float])
     kept: dict[Control, list[Saved]] = {}
     for op in reversed(derivation_order(list(live), inside)):
-        ruled = [t for t in outputs(op) if t in live and t in inside]
-        live.update(dict.fromkeys([d for t in ruled for d in inside[t].deps]))
-        made = [t for t in outputs(op) if t in live and t not in inside]
+        ruled = [ruled_deps(t, inside) or () for t in outputs(op) if t in live]
+        live.update(dict.fromkeys([d for deps in ruled for d in deps]))
+        made = [t for t in outputs(op) if t in live and not is_ruled(t, inside)]
         if isinstance(op, Saved):
             if made:
                 kept.setdefault(op.control, []).append(op)
