@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from operator import is_
 
 from tensorad.ir.analysis.blocks import ops_between
@@ -122,19 +123,33 @@ class _Continuing(Lister):
             if tree not in names:
                 yield self.define(own, names, tree, listed)
             return names[tree]
-        values = []
-        for _, t in parts(tree):
-            source = _source(t)
-            known = source if t not in names and source in names else t
-            if known not in names:
-                yield self.define(own, names, known, listed)
-            values.append(names[known])
+        value: NameTree | None = self.copied(names, tree)
+        if value is None:
+            values = []
+            for _, t in parts(tree):
+                source = _source(t)
+                known = source if t not in names and source in names else t
+                if known not in names:
+                    yield self.define(own, names, known, listed)
+                values.append(names[known])
+            value = shaped(tree, iter(values))
         called = own.names.unique(name)
-        listed.append(Bind(called, shaped(tree, iter(values)), tree))
+        listed.append(Bind(called, value, tree))
         self.tuples[called] = tree
         for at, t in parts(tree):
             self.places.setdefault(t, (called, at))
         return called
+
+    def copied(self, names: Mapping[Tensor, str], tree: Tree) -> str | None:
+        """The tuple that a tuple is a plain copy of."""
+        leaves = [t for _, t in parts(tree)]
+        sources = [s for t in leaves if t not in names and (s := _source(t)) is not None]
+        places = [self.places.get(s) for s in sources]
+        if len(places) < len(leaves) or not places or places[0] is None:
+            return None
+        whole = places[0][0]
+        same = places == [(whole, at) for at, _ in parts(tree)]
+        return whole if same and _shape(tree) == _shape(self.tuples[whole]) else None
 
     def define(
         self, own: Own, names: dict[Tensor, str], t: Tensor, listed: list[Binding]
@@ -287,6 +302,10 @@ def _source(t: Tensor) -> Tensor | None:
     if isinstance(body, Read) and is_copy and all(map(is_, body.indices, t.op.axes)):
         return body.tensor
     return None
+
+
+def _shape(tree: Tree) -> NameTree:
+    return shaped(tree, repeat(""))
 
 
 def _renamed(names: NameTree, new: Mapping[str, str]) -> NameTree:
