@@ -27,3 +27,48 @@ def check_gradient(f: Callable[..., Any], *args: Any) -> None:
     ]
     scale = max(1.0, abs(float(value)))
     np.testing.assert_allclose((ahead - behind) / (2 * h), slope, rtol=1e-6, atol=1e-6 * scale)
+
+
+def check_adjoints(before: str | ta.Module, *args: Any, name: str = "main", **options: Any) -> Any:
+    """`<name>_adjoint` gives the value, and adjoints that are central differences, element by
+    element, in every float among the arguments; what it returned."""
+    m = ta.module(before)
+    found = ta.gradient(m, name, **options)[f"{name}_adjoint"](*args)
+    value, adjoints = found
+    f = m[name]
+    np.testing.assert_allclose(f(*args), value, rtol=1e-12)
+    leaves, slopes = _leaves(args), _leaves(adjoints)
+    floats = [n for n, a in enumerate(leaves) if np.asarray(a).dtype.kind == "f"]
+    assert len(floats) == len(slopes), "an adjoint for each float"
+    h = 1e-6
+    for n, slope in zip(floats, slopes, strict=True):
+        a = np.asarray(leaves[n], np.float64)
+        wanted = np.zeros(a.shape)
+        assert slope.shape == a.shape
+        for at in np.ndindex(a.shape):
+            step = np.zeros(a.shape)
+            step[at] = h
+            moved = [_replaced(args, n, a + s * step) for s in (1, -1)]
+            ahead, behind = [float(f(*some)) for some in moved]
+            wanted[at] = (ahead - behind) / (2 * h)
+        scale = max(1.0, abs(float(value)))
+        np.testing.assert_allclose(slope, wanted, rtol=1e-6, atol=1e-7 * scale)
+    return found
+
+
+def _leaves(tree: Any) -> list[Any]:
+    if tree is None:
+        return []
+    if isinstance(tree, (tuple, list)):
+        return [leaf for part in tree for leaf in _leaves(part)]
+    return [tree]
+
+
+def _replaced(tree: Any, n: int, value: Any) -> Any:
+    """The tree with another n-th leaf."""
+    leaves = iter([value if k == n else v for k, v in enumerate(_leaves(tree))])
+
+    def built(part: Any) -> Any:
+        return tuple([built(p) for p in part]) if isinstance(part, tuple) else next(leaves)
+
+    return built(tree)
