@@ -15,6 +15,7 @@ for _folder in ("codegen", "simplify"):  # a checkout that lost its links still 
 if TYPE_CHECKING:
     from tensorad import config as config
     from tensorad import errors as errors
+    from tensorad import optim as optim
     from tensorad import topi as topi
     from tensorad.autodiff import DerivativeRule as DerivativeRule
     from tensorad.autodiff import InlineNonReductions as InlineNonReductions
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from tensorad.program import register_tree as register_tree
     from tensorad.program import scan as scan
     from tensorad.program import switch as switch
+    from tensorad.program import tree_map as tree_map
     from tensorad.program import value_and_grad as value_and_grad
     from tensorad.program import vjp as vjp
     from tensorad.program import while_loop as while_loop
@@ -169,7 +171,7 @@ _HOME: Final = {
     "tensorad.program": (
         "Function Module Operator cond for_loop function grad gradient hessian hvp jacfwd jacobian "
         "jacrev jit jvp linearize module no_grad register_gradient register_tree scan switch "
-        "value_and_grad vjp while_loop"
+        "tree_map value_and_grad vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "
@@ -185,7 +187,7 @@ _HOME: Final = {
 """Which module defines each public name; it is imported when the name is first used."""
 
 _MODULE_OF: Final = {name: module for module, names in _HOME.items() for name in names.split()}
-_SUBMODULES: Final = ("config", "errors", "topi")
+_SUBMODULES: Final = ("config", "errors", "optim", "topi")
 
 __all__ = sorted([*_MODULE_OF, *_SUBMODULES])
 

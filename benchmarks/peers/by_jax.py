@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.peers.contestant import Call, Contestant, only, timed_first
-from benchmarks.workloads.problem import Problem
-from benchmarks.workloads.updates import Update
+from benchmarks.workloads.problem import Problem, Update
+from tensorad.optim import Adam
 
 
 def jax_contestant(name: str, p: Problem, modes: Sequence[str]) -> Contestant | None:
@@ -87,17 +88,16 @@ def _step(jax: Any, update: Update, of: Any, weights: Any, others: Any) -> Call:
         weights = {n: kept[0] for n, kept in state["weights"].items()}
         loss, found = jax.value_and_grad(of(others))(weights)
         count = state["count"] + 1.0
-        corrections = update.corrections(numpy, count)
         fresh = {
-            n: update.new(numpy, w, found[n], moments, corrections)
-            for n, (w, *moments) in state["weights"].items()
+            n: _moved(numpy, update, kept, found[n], count) for n, kept in state["weights"].items()
         }
         return loss, {"weights": fresh, "count": count}
 
     run = jax.jit(new, donate_argnums=0)
+    moments = 2 if isinstance(update, Adam) else 0
     state: Any = {
         "weights": {
-            n: [numpy.array(w), *[numpy.zeros_like(w) for _ in range(update.moments)]]
+            n: [numpy.array(w), *[numpy.zeros_like(w) for _ in range(moments)]]
             for n, w in weights.items()
         },
         "count": numpy.zeros(()),
@@ -109,3 +109,14 @@ def _step(jax: Any, update: Update, of: Any, weights: Any, others: Any) -> Call:
         return [loss]
 
     return call
+
+
+def _moved(numpy: Any, update: Update, kept: Sequence[Any], g: Any, count: Any) -> list[Any]:
+    """A weight and its moments after a step."""
+    if not isinstance(update, Adam):
+        return [kept[0] - update.rate * g]
+    (w, m, v), (first, second) = kept, update.decays
+    one, two = [1.0 - numpy.exp(count * math.log(d)) for d in update.decays]
+    m = first * m + (1.0 - first) * g
+    v = second * v + (1.0 - second) * (g * g)
+    return [w - update.rate / one * m / (numpy.sqrt(v / two) + update.least), m, v]

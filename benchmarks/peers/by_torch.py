@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.peers.contestant import Call, Contestant, only, timed_first
-from benchmarks.workloads.problem import Array, Problem
-from benchmarks.workloads.updates import Adam, Update
+from benchmarks.workloads.problem import Array, Problem, Update
+from tensorad.optim import Adam
 
 COMPILED: Final = "torch_compile"
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from benchmarks.peers.contestant import Attempt, Call, Contestant
 from benchmarks.workloads.problem import Array, Problem
-from tensorad import CompiledFunction, te, topi
+from tensorad import CompiledFunction, te
 from tensorad.autodiff import vjp
 from tensorad.building import build
 from tensorad.ir.tensor import Tensor
+from tensorad.program.trees import Flat, flatten, unflatten
 
 NAME = "tensorad"
 FRESH = "tensorad_fresh"
@@ -49,29 +50,26 @@ class Program:
         return [self.y, *self._new_state()]
 
     @cached_property
-    def state(self) -> list[Tensor]:
-        """What steps change beside weights: the moments of each, and how many steps there were."""
+    def _state(self) -> Flat:
+        """What steps change beside weights, at first."""
         assert self.problem.step is not None
-        count = self.problem.step.moments
-        weights = [self.inputs[n] for n in self.problem.wrt for _ in range(count)]
-        moments = [te.placeholder(w.shape, name=f"m{n}_{w.name}") for n, w in enumerate(weights)]
-        return [*moments, te.placeholder((), name="count")] if count else []
+        weights = {n: self.problem.inputs[n] for n in self.problem.wrt}
+        return flatten(self.problem.step.init(weights), "state")
+
+    @cached_property
+    def state(self) -> list[Tensor]:
+        """Its parts as parameters."""
+        pairs = zip(self._state.leaves, self._state.paths, strict=True)
+        return [te.placeholder(a.shape, str(a.dtype), name=path) for a, path in pairs]
 
     def _new_state(self) -> list[Tensor]:
         """The weights, then `state`."""
-        update = self.problem.step
-        assert update is not None
-        count = [c + 1.0 for c in self.state[-1:]]
-        corrections = update.corrections(topi, count[0] if count else None)
-        found = []
-        for n, (name, g) in enumerate(zip(self.problem.wrt, self.gradients, strict=True)):
-            moments = self.state[n * update.moments : (n + 1) * update.moments]
-            found.append(update.new(topi, self.inputs[name], g, moments, corrections))
-        return [
-            *[w for w, *_ in found],
-            *[m for _, *moments in found for m in moments],
-            *count,
-        ]
+        p = self.problem
+        assert p.step is not None
+        weights = {n: self.inputs[n] for n in p.wrt}
+        gradients = dict(zip(p.wrt, self.gradients, strict=True))
+        new, state = p.step.step(weights, gradients, unflatten(self._state.structure, self.state))
+        return [*[new[n] for n in p.wrt], *flatten(state).leaves]
 
     def arguments(self, mode: str) -> list[Tensor]:
         """The parameters of a mode, in order."""

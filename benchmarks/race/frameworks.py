@@ -157,12 +157,9 @@ def reference(p: Problem) -> dict[str, list[Array]]:
     gradients = [np.array(a) for a in passes.gradients()]
     found = {"fwd": forward, "grad": gradients, "fb": [*forward, *gradients]}
     if p.step:
-        one = p.step.corrections(np, np.float64(1))
-        none = [np.float64(0)] * p.step.moments
-        moved = {
-            n: p.step.new(np, exact[n], g, none, one)[0]
-            for n, g in zip(p.wrt, gradients, strict=True)
-        }
+        weights = {n: exact[n] for n in p.wrt}
+        found_by = dict(zip(p.wrt, gradients, strict=True))
+        moved, _ = p.step.step(weights, found_by, p.step.init(weights))
         found["step"] = p.numpy({**exact, **moved}, head).forward()
     return found
 

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads.updates import Update
 from tensorad import te
 from tensorad.ir.tensor import Shape, Tensor
+from tensorad.optim import SGD, Adam
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[str, Array]
 Sizes = Mapping[str, int]
 Formula = Callable[..., Any]
 """A framework's formula: formula(module, **inputs) -> Y."""
+Update = SGD | Adam
+"""What a training step does with gradients: what the peers have, too."""
 
 
 @dataclass(frozen=True)

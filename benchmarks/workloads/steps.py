@@ -10,8 +10,7 @@ import numpy as np
 from benchmarks.workloads.elements import CUBIC, SLOPE, gelu
 from benchmarks.workloads.lenet_numpy import lenet_numpy
 from benchmarks.workloads.problem import Array, Arrays, Draw, Passes, Problem, Workload, pick
-from benchmarks.workloads.updates import Descent
-from tensorad import te, topi
+from tensorad import optim, te, topi
 from tensorad.ir.tensor import Tensor
 
 
@@ -66,7 +65,8 @@ def mlp_step(n: int, features: int, hidden: int) -> Problem:
     first, second = 2.0 * n * features * hidden, 2.0 * n * hidden * 10
     return Problem(
         inputs, ("W1", "b1", "W2", "b2"), np.ones((), np.float32), define, _mlp_numpy,
-        {"torch": by_torch, "jax": by_jax}, (first + second, first + 2 * second), step=Descent(),
+        {"torch": by_torch, "jax": by_jax}, (first + second, first + 2 * second),
+        step=optim.SGD(1e-4),
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def lenet_step(n: int) -> Problem:
             "jax": lambda jax, **p: _lenet_jax(jax, _window_pool, **p),
             "jax_alt": lambda jax, **p: _lenet_jax(jax, _block_pool, **p),
         },
-        (flops, 2 * flops - 2.0 * n * 6 * 28 * 28 * 25), step=Descent(), tolerance=1e-3,
+        (flops, 2 * flops - 2.0 * n * 6 * 28 * 28 * 25), step=optim.SGD(1e-4), tolerance=1e-3,
     )  # fmt: skip
 
 

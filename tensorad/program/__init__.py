@@ -17,6 +17,7 @@ from tensorad.program.forms import (
 from tensorad.program.functions import Function, function, jit
 from tensorad.program.gradients import gradient
 from tensorad.program.loops import for_loop, while_loop
+from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
 from tensorad.program.operators import Operator, register_gradient
 from tensorad.program.rules import no_grad
@@ -45,6 +46,7 @@ __all__ = [
     "register_tree",
     "scan",
     "switch",
+    "tree_map",
     "value_and_grad",
     "vjp",
     "while_loop",

@@ -131,6 +131,7 @@ CALLS: Final[dict[str, Call]] = {
     "for_loop": lambda y: ta.for_loop(0, N, lambda i, c: c + y[i], y),
     "function": lambda y: ta.function(lambda a: a * a)(y),
     "jit": lambda y: ta.jit(lambda a: a * a)(y),
+    "tree_map": lambda y: ta.tree_map(lambda a, b: a * b, [y], [y])[0],
 }  # fmt: skip
 NO_TENSORS: Final = {
     "assume", "check_numerical_grads", "get_num_threads", "gradient", "module", "placeholder",

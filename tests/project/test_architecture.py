@@ -103,6 +103,7 @@ TOP = {
     "counting",
     "display",
     "explaining",
+    "optim",
     "stories",
     "tools",
     "upstream",

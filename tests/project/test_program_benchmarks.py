@@ -12,7 +12,6 @@ from benchmarks.report.figures import Figures
 from benchmarks.suites import programs
 from benchmarks.workloads.catalogue import PROGRAMS
 from benchmarks.workloads.problem import Array, Sizes
-from benchmarks.workloads.updates import Adam
 from tests.random.generators import SOAK
 
 TINY: dict[str, Sizes] = {
@@ -73,19 +72,6 @@ def test_gradients_by_hand_are_slopes(name: str) -> None:
     found: list[Array] = p.numpy(exact, np.ones(())).gradients()
     slope = sum([float((way[n] * g).sum()) for n, g in zip(p.wrt, found, strict=True)])
     assert slope == pytest.approx((loss(1e-5) - loss(-1e-5)) / 2e-5, rel=1e-7)
-
-
-def test_adam_takes_the_steps_of_its_paper() -> None:
-    rule = Adam(rate=0.5)
-    w, m, v = (np.float64(x) for x in (2.0, 0.0, 0.0))
-    first, second = 0.0, 0.0
-    expected = 2.0
-    for count, g in enumerate([3.0, -1.0, 0.5], 1):
-        w, m, v = rule.new(np, w, g, [m, v], rule.corrections(np, count))
-        first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g * g
-        unbiased = first / (1 - 0.9**count), second / (1 - 0.999**count)
-        expected -= 0.5 * unbiased[0] / (unbiased[1] ** 0.5 + 1e-8)
-    assert w == pytest.approx(expected, rel=1e-12)
 
 
 def test_steps_with_adam_go_on_from_the_steps_before() -> None:

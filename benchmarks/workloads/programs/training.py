@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from benchmarks.workloads import steps
 from benchmarks.workloads.problem import Problem, Workload
-from benchmarks.workloads.updates import Adam
+from tensorad import optim
 
 
 def _with_adam(w: Workload) -> Workload:
     def make(**sizes: int) -> Problem:
-        return replace(w.make(**sizes), step=Adam())
+        return replace(w.make(**sizes), step=optim.Adam())
 
     return replace(w, name=f"{w.name} Adam", group="programs", make=make)
 
