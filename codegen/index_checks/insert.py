@@ -33,7 +33,7 @@ from tensorad.ir.expr import (
     read,
 )
 from tensorad.ir.order import READ, occurs
-from tensorad.ir.tensor import Op, dim_expr
+from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr
 from tensorad.ir.visit import free_leaves, postorder, reads, substitute
 
 LANES: Final = 16
@@ -169,6 +169,11 @@ def _test(joint: Joint, inside: Param) -> tuple[Stmt, ...]:
     return _nest(axes, block, fold, index)
 
 
+def _line(op: Op) -> str:
+    """Where the user wrote an operation with indices."""
+    return op.source if isinstance(op, (Compute, Scan, Scatter)) else ""
+
+
 def _loops(fact: Fact) -> tuple[Stmt, ...]:
     """The loops that check one fact."""
     before, (condition,) = lower_values((fact.guard,))
@@ -177,7 +182,7 @@ def _loops(fact: Fact) -> tuple[Stmt, ...]:
     indices[fact.dimension] = value
     checked = read(fact.read.tensor, tuple(indices))
     assert isinstance(checked, Read)  # what the factory makes
-    check = Check(checked, fact.dimension, fact.extent, fact.user, fact.writes)
+    check = Check(checked, fact.dimension, fact.extent, fact.user, fact.writes, _line(fact.op))
     joined = None if inner or condition is not TRUE else _one_row(value, fact.axes)
     if joined is not None:
         row, index = joined

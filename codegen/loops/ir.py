@@ -118,6 +118,7 @@ class Check:
 
     Attributes:
         user: the operation whose read it is, or whose write.
+        source: the user's line of that operation.
         looked_at: what is compared instead of the read's own index, which the error shows.
     """
 
@@ -126,6 +127,7 @@ class Check:
     extent: Expr
     user: str = ""
     writes: bool = False
+    source: str = ""
     looked_at: Expr | None = None
 
     @property

@@ -26,15 +26,15 @@ from tensorad.codegen.runtime.arena import (
     scratch_block,
 )
 from tensorad.codegen.runtime.background_compiler import Compiler
+from tensorad.codegen.runtime.failures import out_of_bounds, too_large
 from tensorad.codegen.runtime.kernel_cache import checks_of
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.codegen.runtime.step_table import StepTable, Word
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_version import current_version
-from tensorad.errors import BoundsError, InternalError, LimitError
-from tensorad.ir.analysis.sizes import bytes_of, bytes_text, shape_values
+from tensorad.errors import InternalError
+from tensorad.ir.analysis.sizes import bytes_of, shape_values
 from tensorad.ir.expr import Expr, LocalSize, Size
-from tensorad.ir.order import READ, axes_in, occurs
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.process import Guard
 
@@ -269,7 +269,7 @@ class Executable:
             self._slots, compiled, {t: 2 + 2 * n for n, t in enumerate(buffers.dynamic)}
         )
         self.steps, self.indices = table.tables(program.nodes)
-        self.words, self._where = table.words, table.where
+        self.words, self._where, self._reserved = table.words, table.where, table.reserved
         self.sizes = [
             w for w in table.words if isinstance(w, Size) and not isinstance(w, LocalSize)
         ]
@@ -348,30 +348,12 @@ class Executable:
         """Raise what a call found."""
         call = frame.call
         step, code = call[block.STEP], call[block.CODE]
+        values = dict(zip(self.words, frame.sizes, strict=False))
         if code == block.OUT_OF_MEMORY:
-            raise LimitError(
-                f"what a loop stores of its iterations exceeds {bytes_text(frame.heap[0])}.",
-                hint="run fewer iterations, store less of each, or raise the limit with the "
-                "environment variable TENSORAD_MAX_BYTES.",
-            )
-        index, extent = call[block.VALUE], call[block.EXTENT]
+            raise too_large(self._reserved[step], values, frame.heap[0])
         kernel, loops = self._where[step]
         check = checks_of(kernel)[code - 1]
-        values = dict(zip(self.words, frame.sizes, strict=False))
-        iterations = [
-            f", in iteration {values[loop.counter]} of the loop at {loop.source}" for loop in loops
-        ]
-        t = check.read.tensor
-        verb = "written" if check.writes else "read"
-        place = check.read.indices[check.dimension]
-        by_data = occurs(READ, place, *[b for a in axes_in(place) for b in (a.lower, a.upper)])
-        raise BoundsError(
-            f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
-            f"which has extent {extent}.",
-            where=f"{check.read} in {check.user}{''.join(iterations[::-1])}",
-            hint=f"the index comes from {'the data' if by_data else 'sizes and counters'} of this "
-            "call: correct it, or clamp it in the formula with minimum and maximum.",
-        )
+        raise out_of_bounds(check, call[block.VALUE], call[block.EXTENT], loops, values)
 
 
 def _value(w: Word, sizes: Mapping[Expr, int]) -> int:

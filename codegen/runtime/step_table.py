@@ -38,6 +38,13 @@ class Where(NamedTuple):
     loops: tuple[Repeat, ...]
 
 
+class Reserved(NamedTuple):
+    """What a step has memory for, and the loop that fills it, if one does."""
+
+    tensor: Tensor
+    loop: Repeat | None
+
+
 class StepTable:
     """Steps, their operands, and the words that they use beside slots."""
 
@@ -58,6 +65,9 @@ class StepTable:
         self.words: list[Word] = []
         self.where: dict[int, Where] = {}
         """By number of the step, kernels only."""
+        self.reserved: dict[int, Reserved] = {}
+        """By number of the step, tensors of which only the run tells the size."""
+        self._filled: dict[Tensor, Repeat] = {}
 
     def tables(self, nodes: Sequence[Node]) -> tuple[Array, Array]:
         """The steps, three words each, and their operands."""
@@ -148,6 +158,7 @@ class StepTable:
             self._step(block.ASSIGN, trips, self._word(0 if n.count is None else _as_word(n.count)))
         self._step(block.BEGIN, counter, trips, int(n.reverse))
         for t in n.stores:
+            self._filled[t] = n
             self._reserve(t, 0)
         self._nodes(n.start)
         self._loops = (*self._loops, n)
@@ -181,6 +192,7 @@ class StepTable:
             raise _unknown(t)
         first, second = [*[self._word(n) for n in local], self._word(1)][:2]
         whole = self._word(buffer(t.name, rest, t.dtype))
+        self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t))
         self._step(block.RESERVE, self._slots[t], self._heap[t], whole, first, more, second)
 
     def _check_known(self, t: Tensor) -> None:

@@ -10,6 +10,8 @@ from tensorad.codegen.loops.scratch import ALIGNMENT
 
 SYMBOLS: Final = ("posix_memalign", "free", "memcpy")
 """What the text needs of the C library."""
+MOST_BYTES: Final = 1 << 62
+"""More is refused before it is added to or doubled."""
 
 
 def _index(name: str, n: int) -> str:
@@ -30,6 +32,7 @@ CONTROL: Final = f"""
 declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
 declare ptr @memcpy(ptr, ptr, i64)
+declare {{i64, i1}} @llvm.umul.with.overflow.i64(i64, i64)
 define internal i64 @control(ptr %call, ptr %slots, ptr %index, ptr %sizes,
                              i64 %kind, i64 %s, i64 %target) nounwind {{
 entry:
@@ -156,8 +159,17 @@ reserve:
   {_index("extra", 4)}
   {_word("vc", 5, "sizes")}
   %rows = add i64 %va, %extra
-  %all = mul i64 %rows, %vc
-  %need = mul i64 %all, %vb
+  %all2 = call {{i64, i1}} @llvm.umul.with.overflow.i64(i64 %rows, i64 %vc)
+  %all = extractvalue {{i64, i1}} %all2, 0
+  %over0 = extractvalue {{i64, i1}} %all2, 1
+  %need2 = call {{i64, i1}} @llvm.umul.with.overflow.i64(i64 %all, i64 %vb)
+  %need = extractvalue {{i64, i1}} %need2, 0
+  %over1 = extractvalue {{i64, i1}} %need2, 1
+  %over2 = icmp ugt i64 %need, {MOST_BYTES}
+  %over3 = or i1 %over0, %over1
+  %over = or i1 %over2, %over3
+  br i1 %over, label %wrong, label %small
+small:
   {loaded("%words", "ptr", "%call", 8 * block.HEAP)}
   %usedp = getelementptr i64, ptr %words, i64 1
   %ownp = getelementptr i64, ptr %words, i64 %heap

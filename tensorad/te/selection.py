@@ -12,8 +12,9 @@ import numpy as np
 from tensorad.errors import BoundsError, DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import broadcast_shapes, difference
+from tensorad.ir.arrays.indexing import from_the_end
 from tensorad.ir.dtypes import BOOL, INT64
-from tensorad.ir.expr import TRUE, Expr, as_expr, int_const, read, select
+from tensorad.ir.expr import TRUE, Expr, as_expr, int_const, read
 from tensorad.ir.order import READ, REDUCE, axes_in, occurs
 from tensorad.ir.references import Read
 from tensorad.ir.tensor import Compute, Dim, Shape, Tensor, dim_expr, dim_of, format_shape
@@ -103,7 +104,7 @@ def from_start(e: Expr, extent: Dim) -> Expr:
         return n + e
     if not occurs(READ, e) and Query(axes_in(e), TRUE, e, n).verdict().kind == "in":
         return e
-    return select(e < 0, e + n, e)
+    return from_the_end(e, n)
 
 
 def _written_out(e: Expr) -> Expr:

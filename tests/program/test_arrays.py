@@ -125,13 +125,13 @@ def test_counters_that_leave_a_tensor_are_found_in_their_iteration() -> None:
 
     assert refusal(ta.function(ahead), X) == (
         "x is read at index 6 of axis 0, which has extent 6.\n"
-        "  in: x[t + 1, 0] in x_row, in iteration 5 of the loop at HERE\n"
+        "  in: x[t + 1, 0] in x_row at HERE, in iteration 5 of the loop at HERE\n"
         "  hint: the index comes from sizes and counters of this call: correct it, or clamp it in "
         "the formula with minimum and maximum."
     )
     assert refusal(ta.function(written), X).splitlines()[:2] == [
         "x_set is written at index 6 of axis 0, which has extent 6.",
-        "  in: x_set[t + 1, 0] in x_set, in iteration 5 of the loop at HERE",
+        "  in: x_set[t + 1, 0] in x_set at HERE, in iteration 5 of the loop at HERE",
     ]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir import array_methods
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Axis, Expr, as_expr, read
+from tensorad.ir.expr import Axis, Expr, Select, as_expr, read, select
 from tensorad.ir.references import Read
 from tensorad.ir.tensor import Tensor, format_shape
 
@@ -50,6 +50,18 @@ def _index(tensor: Tensor, position: int, value: object) -> Expr:
     if not e.dtype.is_integer:
         raise _no_integer(tensor, position, value, e.dtype)
     return e.astype("int64")
+
+
+def from_the_end(e: Expr, n: Expr) -> Expr:
+    """The index, of an axis of extent n, counted from its end where it is negative."""
+    return select(e < 0, e + n, e)
+
+
+def as_given(index: Expr, n: Expr) -> Expr | None:
+    """`e` of `from_the_end(e, n)`; None for other indices."""
+    if isinstance(index, Select) and index is from_the_end(index.orelse, n):
+        return index.orelse
+    return None
 
 
 def _no_integer(tensor: Tensor, position: int, value: object, kind: str) -> DTypeError:

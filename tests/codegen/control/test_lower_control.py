@@ -29,6 +29,7 @@ from tests.support.programs.loops import (
     swapped,
     triangle,
 )
+from tests.support.refusals import placed
 
 RNG = np.random.default_rng(0)
 Program = tuple[list[Tensor], dict[Tensor, np.ndarray]]
@@ -171,11 +172,20 @@ def test_what_iterations_store_is_within_the_limit() -> None:
         assert np.isfinite(f(np.array(500), np.float32(0.1)))
         with pytest.raises(LimitError) as caught:
             f(np.array(2000), np.float32(0.1))
-    assert str(caught.value) == (
-        "what a loop stores of its iterations exceeds 3.9 KiB.\n"
+    assert placed(caught.value) == (
+        "what the loop at HERE stores of its iterations exceeds 3.9 KiB.\n"
+        "  in: r_last : float32 (rounds,), rounds = 2,000\n"
         "  hint: run fewer iterations, store less of each, or raise the limit with the environment "
         "variable TENSORAD_MAX_BYTES."
     )
+
+
+@pytest.mark.parametrize("times", [2**60, 2**62, 2**63 - 1])
+def test_counts_beyond_all_memory_are_refused(times: int) -> None:
+    f = ta.function(lambda n: ta.scan(lambda c, _: (c + 1.0, c), 0.0, length=n)[1].sum())
+    with pytest.raises(LimitError) as caught:
+        f(np.array(times))
+    assert f"  in: c : float32 (trips,), trips = {times:,}" in str(caught.value)
 
 
 def test_a_block_that_runs_twice_has_tensors_of_its_own_each_time() -> None:

@@ -20,6 +20,7 @@ from tensorad.codegen.runtime.kernel_cache import kernel_text
 from tensorad.errors import BoundsError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tests.support.refusals import placed
 
 HINT = (
     "\n  hint: the index comes from the data of this call: correct it, or clamp it in the formula "
@@ -111,9 +112,9 @@ def test_the_first_index_beyond_a_ragged_row_is_named(rows: list[int], index: in
     f = ta.build(force, inputs)
     with pytest.raises(BoundsError) as caught:
         f(np.random.default_rng(0).random((4, 3)), np.array(rows), np.zeros(9, "i8"))
-    where = f"\n  in: N[j] in {force.name}"
+    where = f"\n  in: N[j] in {force.name} at HERE"
     text = f"N is read at index {index} of axis 0, which has extent 9.{where}{HINT}"
-    assert str(caught.value) == text
+    assert placed(caught.value) == text
 
 
 def test_an_empty_row_is_not_looked_at() -> None:
@@ -129,8 +130,10 @@ def test_the_first_reader_is_named() -> None:
     near[3, 2] = near[4, 4] = 7
     with pytest.raises(BoundsError) as caught:
         ta.build(force, inputs)(np.random.default_rng(0).random((7, 3)), near)
-    where = f"\n  in: R[N[a, j], 0] in {force.name}"
-    assert str(caught.value) == f"R is read at index 7 of axis 0, which has extent 7.{where}{HINT}"
+    where = f"\n  in: R[N[a, j], 0] in {force.name} at HERE"
+    assert (
+        placed(caught.value) == f"R is read at index 7 of axis 0, which has extent 7.{where}{HINT}"
+    )
 
 
 def test_tensors_of_one_extent_share_a_check() -> None:
@@ -254,8 +257,8 @@ def test_a_writer_that_fails_is_said_to_write() -> None:
     y = te.scatter((3,), (4,), lambda i: (n[i], v[i]), name="Y")
     with pytest.raises(BoundsError) as caught:
         ta.build(y, [n, v])(np.array([0, 1, 3, 2]), np.ones(4, "f4"))
-    text = "Y is written at index 3 of axis 0, which has extent 3.\n  in: Y[n[i]] in Y" + HINT
-    assert str(caught.value) == text
+    text = "Y is written at index 3 of axis 0, which has extent 3.\n  in: Y[n[i]] in Y at HERE"
+    assert placed(caught.value) == text + HINT
 
 
 def divisions(program: LoopProgram) -> list[str]:

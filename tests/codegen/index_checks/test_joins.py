@@ -14,6 +14,7 @@ from tensorad.errors import BoundsError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tests.codegen.index_checks.test_checks import HINT, looked_at_together
+from tests.support.refusals import placed
 
 
 def sampled_grid(shape: tuple[int, int, int], rays: int = 5) -> tuple[Tensor, list[Tensor]]:
@@ -59,7 +60,7 @@ def test_the_wrong_end_of_a_cell_is_named(
     wrong, end = (-2, "") if index is None else (extent + index, " + 1" if beyond < 0 else "")
     cell = [f"int64(floor(X[r, s, {c}])){end}" if c == axis else "0" for c in range(3)]
     text = f"G is read at index {wrong} of axis {axis}, which has extent {extent}."
-    assert str(caught.value) == f"{text}\n  in: G[{', '.join(cell)}] in Y{HINT}"
+    assert placed(caught.value) == f"{text}\n  in: G[{', '.join(cell)}] in Y at HERE{HINT}"
 
 
 def test_positions_along_rays_are_tested_once_for_both_ends() -> None:

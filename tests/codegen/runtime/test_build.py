@@ -13,6 +13,7 @@ from tensorad.building import build, evaluate, lower, measure_performance, show_
 from tensorad.config import override
 from tensorad.errors import BindError, ShapeError, UserError
 from tests.support.bad_calls import BAD, A, B, C, D, E, G, K, N, P, S, T, V, X, Y, Z
+from tests.support.refusals import placed
 
 RNG = np.random.default_rng(0)
 x = RNG.random((3, 4)).astype(np.float32)
@@ -24,7 +25,7 @@ def test_refusals_have_these_texts(golden: Callable[[str, str], None]) -> None:
     for name, act in BAD.items():
         with pytest.raises(UserError) as caught:
             act()
-        parts.append(f"# {name}: {type(caught.value).__name__}\n{caught.value}")
+        parts.append(f"# {name}: {type(caught.value).__name__}\n{placed(caught.value)}")
     golden("bad_calls", "\n".join(parts))
 
 

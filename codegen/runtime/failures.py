@@ -1,0 +1,60 @@
+"""What stops a call while it runs, in the words of the user's program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorad.codegen.loops.ir import Check, Repeat
+from tensorad.codegen.runtime.step_table import Reserved, Word
+from tensorad.errors import BoundsError, LimitError
+from tensorad.ir.analysis.sizes import bytes_text
+from tensorad.ir.arrays.indexing import as_given
+from tensorad.ir.expr import LocalSize
+from tensorad.ir.order import READ, axes_in, occurs, sizes_in
+from tensorad.ir.references import Read
+from tensorad.ir.tensor import dim_expr, format_shape
+
+
+def out_of_bounds(
+    check: Check, index: int, extent: int, loops: Sequence[Repeat], values: Mapping[Word, int]
+) -> BoundsError:
+    """An index lies outside of its tensor.
+
+    Args:
+        loops: those around it, outermost first.
+        values: of their counters.
+    """
+    iterations = [
+        f", in iteration {values[loop.counter]} of the loop at {loop.source}" for loop in loops
+    ]
+    line = f" at {check.source}" if check.source else ""
+    t = check.read.tensor
+    given = [as_given(i, dim_expr(n)) for i, n in zip(check.read.indices, t.shape, strict=True)]
+    pairs = zip(given, check.read.indices, strict=True)
+    shown = Read(t.dtype, t, tuple([i if g is None else g for g, i in pairs]))
+    verb = "written" if check.writes else "read"
+    place = check.read.indices[check.dimension]
+    by_data = occurs(READ, place, *[b for a in axes_in(place) for b in (a.lower, a.upper)])
+    if given[check.dimension] is not None and index < 0:
+        index -= extent
+    return BoundsError(
+        f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
+        f"which has extent {extent}.",
+        where=f"{shown} in {check.user}{line}{''.join(iterations[::-1])}",
+        hint=f"the index comes from {'the data' if by_data else 'sizes and counters'} of this "
+        "call: correct it, or clamp it in the formula with minimum and maximum.",
+    )
+
+
+def too_large(reserved: Reserved, values: Mapping[Word, int], limit: int) -> LimitError:
+    """Memory for a row per iteration would exceed the limit."""
+    t, loop = reserved
+    local = [s for s in sizes_in(*map(dim_expr, t.shape)) if isinstance(s, LocalSize)]
+    known = "".join([f", {s.label} = {values[s]:,}" for s in local])
+    place = "" if loop is None else f" at {loop.source}"
+    return LimitError(
+        f"what the loop{place} stores of its iterations exceeds {bytes_text(limit)}.",
+        where=f"{t.name} : {t.dtype} {format_shape(t.shape)}{known}",
+        hint="run fewer iterations, store less of each, or raise the limit with the "
+        "environment variable TENSORAD_MAX_BYTES.",
+    )
