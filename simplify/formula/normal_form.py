@@ -84,7 +84,10 @@ class Interned:
         return self.axes[key]
 
     def rename(self, axes: Sequence[Axis], roots: Sequence[Expr]) -> dict[Expr, Expr]:
-        """axis -> the axis that stands for it above all reductions under the roots."""
+        """axis -> the axis that stands for it above all reductions under the roots.
+
+        Requires: those reductions are over axes that stand for their own.
+        """
         inner = [a for e in above(REDUCE, *roots) if isinstance(e, Reduce) for a in e.axes]
         level = 1 + max((self.levels.get(a, 0) for a in inner), default=0)
         mapping: dict[Expr, Expr] = {}
@@ -112,7 +115,7 @@ class Interned:
         self, combiner: Combiner, axes: Sequence[Axis], inner: Monomial, condition: Expr
     ) -> Expr:
         """The sum of a product."""
-        atoms = [atom for atom, _ in inner]
+        atoms = [self.closed(atom) for atom, _ in inner]
         mapping = self.rename(axes, atoms)
         *renamed, where = substitute_all((*atoms, condition), mapping)
         powers = [p for _, p in inner]
@@ -300,7 +303,7 @@ class Normal:
 
     def _reduce(self, e: Reduce) -> Sum:
         if not e.combiner.is_sum:
-            return self.ring.atom(self.interned.reduction(e))
+            return self.ring.atom(self.interned.closed(e))
         axes, images = _without_single(e.axes)
         source, condition = substitute_all((e.sources[0], e.condition), images)
         total = Sum({})

@@ -168,9 +168,13 @@ class Tidy:
         return self.stages[self._key(t.op.axes, body)]
 
     def _key(self, axes: Sequence[Axis], body: Expr) -> tuple[Expr, ...]:
-        """Equal for equal formulas, whatever their axes are."""
-        mapping = self.interned.rename(axes, [body])
-        return (*mapping.values(), self.interned.closed(substitute(body, mapping)))
+        """Equal for equal formulas, whatever their axes are.
+
+        Reductions first: only then it is known which axes stand for those inside.
+        """
+        closed = self.interned.closed(body)
+        mapping = self.interned.rename(axes, [closed])
+        return (*mapping.values(), substitute(closed, mapping))
 
     def _enter(self, old: Tensor, t: Tensor) -> None:
         """Remember the new tensor, and its formula if others may contain it."""

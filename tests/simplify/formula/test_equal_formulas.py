@@ -8,14 +8,20 @@ import numpy as np
 import pytest
 
 from tensorad import te
+from tensorad.autodiff.derivatives import hvp
+from tensorad.autodiff.forward import jvp
 from tensorad.autodiff.reverse import vjp
 from tensorad.building import build
 from tensorad.codegen.directives import Schedule
 from tensorad.codegen.lower import lower_program
-from tensorad.ir.expr import Expr
+from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.dtypes import FLOAT64
+from tensorad.ir.expr import TRUE, Expr, Reduce, axis, read, reduce_expr
+from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import topological_ops
+from tensorad.ir.visit import free_leaves, topological_ops
 from tensorad.simplify.formula.common_reductions import computed_once
+from tensorad.simplify.formula.normal_form import Interned
 from tests.support.machines import described
 
 
@@ -86,3 +92,58 @@ def test_a_tensor_that_the_schedule_names_is_computed() -> None:
         f = build(y, [x, w], schedule={name: Schedule(vector="j")})
         given = np.full((6, 5), 0.1, "float32"), np.full((5, 5), 0.2, "float32")
         np.testing.assert_allclose(f(*given), np.tanh(0.1) ** 2, rtol=1e-5)
+
+
+def test_sums_with_exchanged_indices_are_two() -> None:
+    """Of an index and a sum's axis with equal bounds each is told apart from the other."""
+    n = 3
+    a, q, d = (
+        te.placeholder(s, "float64", name=m) for s, m in (((n, n), "A"), ((n,), "q"), ((n,), "d"))
+    )
+    k, m = te.reduce_axis(n, name="k"), te.reduce_axis(n, name="m")
+    y = te.compute(
+        (n,),
+        lambda j: te.sum(a[j, k] * (q[j] - q[k]), axis=k) - te.sum(a[m, j] * (q[m] - q[j]), axis=m),
+    )
+    rng = np.random.default_rng(0)
+    at = {t: rng.standard_normal(t.shape) for t in (a, q, d)}
+    found = interpret(jvp(y, {q: d}), at)
+    np.testing.assert_allclose(found, interpret(y, {**at, q: at[d]}), rtol=1e-12)
+
+
+def test_curvature_of_an_energy_of_pairs() -> None:
+    n = 3
+    q, d = (te.placeholder((n, 2), "float64", name=m) for m in ("q", "d"))
+    k = te.reduce_axis(n, name="k")
+    near = te.compute(
+        (n, n), lambda i, j: (q[i, 0] - q[j, 0]) ** 2 + (q[i, 1] - q[j, 1]) ** 2 + 0.1
+    )
+    force = te.compute(
+        (n, 2), lambda i, c: te.sum((q[k, c] - q[i, c]) * near[i, k] ** -1.5, axis=k)
+    )
+    y = (force * force).sum()
+    rng = np.random.default_rng(0)
+    at = {t: rng.standard_normal((n, 2)) for t in (q, d)}
+    (g,) = vjp(y, [q])
+    h = 1e-6
+    ahead, behind = (interpret(g, {q: at[q] + s * h * at[d]}) for s in (1, -1))
+    np.testing.assert_allclose(interpret(hvp(y, q, d), at), (ahead - behind) / (2 * h), rtol=1e-6)
+
+
+def test_an_axis_that_stands_for_others_is_not_taken_twice() -> None:
+    """Of sum over i of exp(sum over j of A[i, j]) the outer sum may have its standing axis before
+    the inner one."""
+    a = te.placeholder((3, 3), "float64", name="A")
+    total, i, j = sum_combiner(FLOAT64), axis("i", 0, 3), axis("j", 0, 3)
+
+    def standing(by_rows: bool) -> Expr:
+        inner = reduce_expr(total, (read(a, (i, j) if by_rows else (j, i)),), (j,))
+        interned = known.sum_of(total, (i,), ((te.exp(inner), 1),), TRUE)
+        return known.closed(interned)
+
+    known = Interned()
+    rows, columns = standing(True), standing(False)
+    assert rows is not columns and known.closed(rows) is rows
+    assert isinstance(rows, Reduce) and not free_leaves(rows)
+    inner = rows.sources[0].args[0]
+    assert [str(x) for x in free_leaves(inner)] == [str(x) for x in rows.axes]
