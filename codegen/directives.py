@@ -62,6 +62,9 @@ class Choices:
     siblings: bool | None = None
     """Whether it shares a loop with tensors over the same points, False: not. It may reorder
     folds."""
+    terms: bool | None = None
+    """Whether costly terms that its sums have in common with others' are computed once, False: not.
+    It may reorder sums."""
     together: bool | None = None
     """Whether its pieces share loops where they fold over nearly the same points. It may reorder
     sums."""
@@ -118,7 +121,16 @@ class Choices:
         return f"Schedule({', '.join(parts)})"
 
 
-REORDERING: Final = ("vector", "split", "unroll", "contract", "blocks", "siblings", "together")
+REORDERING: Final = (
+    "vector",
+    "split",
+    "unroll",
+    "contract",
+    "blocks",
+    "siblings",
+    "terms",
+    "together",
+)
 """Decisions that may change in which order sums are added: measurements never try them.
 
 A tile may as well, where a reduce axis is vectorised. Measurements try tiles, and keep none

@@ -11,6 +11,7 @@ from typing import Final
 from tensorad import config
 from tensorad.codegen.caches.kernel_order import in_peak_memory_order
 from tensorad.codegen.caches.kernel_passes import finished_kernel
+from tensorad.codegen.common_terms import with_common_terms
 from tensorad.codegen.control.carries import copy_of
 from tensorad.codegen.control.lower_control import has_control, lower_tree
 from tensorad.codegen.directives import Given, Schedules, schedules
@@ -21,6 +22,7 @@ from tensorad.codegen.loops.ir import Kernel, LoopProgram
 from tensorad.codegen.loops.printer import format_loops
 from tensorad.codegen.loops.rename_tensors import with_buffers, with_tensors
 from tensorad.codegen.loops.verify import verify_loops
+from tensorad.codegen.model import MODEL
 from tensorad.codegen.plain_loops import plain_kernels
 from tensorad.codegen.unit_passes import CHECK_INDICES, PLAIN_PASSES, UNIT_PASSES, UNITS
 from tensorad.errors import BuildError
@@ -36,6 +38,7 @@ from tensorad.ir.tensor import (
     Scan,
     Scatter,
     Tensor,
+    outputs,
 )
 from tensorad.ir.visit import op_expressions, op_inputs, postorder, topological_ops
 from tensorad.passes import Form, Pass, run_passes
@@ -45,13 +48,27 @@ Results = Sequence[Tensor]
 
 
 def _computed_once(lowering: Lowering, results: Results) -> Results:
-    found = computed_once(results, lowering.inputs, lowering.schedules.named)
+    return _unless_same(computed_once(results, lowering.inputs, lowering.schedules.named), results)
+
+
+def _unless_same(found: Results, results: Results) -> Results:
     same = all(a is b for a, b in zip(found, results, strict=True))
     return results if same else found
 
 
+def _stored_terms(lowering: Lowering, results: Results) -> Results:
+    def may_share(op: Op) -> bool:
+        names = (op.name, *[t.name for t in outputs(op)])
+        chosen = lowering.schedules.of(*names)
+        return chosen.terms is not False and not any(n in lowering.schedules.named for n in names)
+
+    found = with_common_terms(results, lowering.inputs, may_share, MODEL)
+    return _unless_same(found, results)
+
+
 RESULT_PASSES: Final[tuple[Pass[Lowering, Results], ...]] = (
     Pass("compute_once", _computed_once, "on formulas, before they are cut into units"),
+    Pass("store_terms", _stored_terms, "after it: reductions that are left have terms in common"),
 )
 PROGRAM_PASSES: Final[tuple[Pass[object, LoopProgram], ...]] = (
     Pass(

@@ -177,8 +177,10 @@ ROWS: dict[str, dict[str, set[str]]] = {
             "plain_loops.py",
         },
         "control": {"loops"},
+        "common_terms.py": {"model.py", "cost"},
         "lower.py": {
             *_NESTS,
+            "common_terms.py",
             "control",
             "directives.py",
             "in_place_scatters.py",
