@@ -11,11 +11,12 @@ import tensorad as ta
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.errors import ProgramTextError, ShapeError
-from tensorad.ir.expr import Apply, Call, Const, Expr
+from tensorad.ir.expr import Apply, Const
 from tensorad.ir.tensor import Compute, Scan, Scatter, Tensor
-from tensorad.ir.text.program import Define, ProgramFunction
+from tensorad.ir.text.program import Define
 from tensorad.ir.visit import op_expressions, op_inputs, postorder
 from tests.seeds.differences import check_adjoints
+from tests.seeds.formulas import additions, defined, is_zero
 from tests.seeds.goldens import MEAN, UNUSED, check_golden
 from tests.seeds.normal_form import check_normal_form
 
@@ -125,18 +126,6 @@ def invented(x: Any = FOUR, y: Any = FOUR, unused: Any = FOUR) -> Any:
     return (spread * spread).sum()
 
 
-def is_zero(t: Tensor) -> bool:
-    """Whether a tensor is zeros by its formula."""
-    body = t.op.bodies[t.index] if isinstance(t.op, Compute) else None
-    return isinstance(body, Const) and body.value == 0
-
-
-def defined(f: ProgramFunction) -> dict[str, Tensor]:
-    """What formulas define, by name."""
-    some = [b for b in f.scope.bindings if isinstance(b, Define)]
-    return {n: t for b in some for n, t in zip(b.names, b.tensors, strict=True)}
-
-
 def test_s000_13_adjoints_are_formulas_and_no_registered_operators() -> None:
     m = ta.module(invented)
     arguments = RNG.uniform(0.2, 1.0, (3, 4))
@@ -154,12 +143,6 @@ def test_s000_13_zeros_are_made_only_where_they_are_returned() -> None:
     assert zeros == ["unused_adjoint"]
     wanted = ta.gradient(ta.module(invented), "invented", require_grads=["x", "y"])
     assert not any(map(is_zero, defined(wanted["invented_adjoint"].record).values()))
-
-
-def additions(t: Tensor) -> list[tuple[Expr, ...]]:
-    """The operands of each addition in a tensor's formula."""
-    some = postorder(*op_expressions(t.op))
-    return [e.args for e in some if isinstance(e, Call) and e.op == "add"]
 
 
 @pytest.mark.parametrize("uses", [1, 2, 5])
