@@ -99,6 +99,25 @@ class ArrayMethods(Node):
             "tensor, A = ta.const(list).",
         )
 
+    def __contains__(self, value: object) -> bool:
+        if is_tracing.call():
+            raise DefinitionError(
+                f"`in` needs elements, but tensor {self.name} is a formula: they are not known "
+                "yet.",
+                hint=f"compare and reduce: topi.equal({self.name}, value).any().",
+            )
+        self._not_a_sequence()
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise DefinitionError(
+                f"the format {spec!r} needs a number, but tensor {self.name} is a formula: it has "
+                "no value yet.",
+                hint="return it and print what the call gives; without a format its formula is "
+                "written.",
+            )
+        return str(self)
+
     def __setitem__(self, indices: object, value: object) -> NoReturn:
         hint = "define a new tensor with compute, or use scatter."
         if is_tracing.call():

@@ -81,8 +81,10 @@ def weak_const(value: object, like: DType) -> Const:
     if isinstance(value, (float, np.floating)):
         return const(float(value), like if like.is_float else WEAK_FLOAT)
     raise DTypeError(
-        f"{type(value).__name__} cannot stand in a formula: {_short(value)}.",
-        hint="use expressions, Python numbers, or read a tensor at indices: X[i, j].",
+        f"{_class_of(value)} cannot stand in a formula: {_short(value)}.",
+        hint="use expressions, Python numbers, or read a tensor at indices: X[i, j]."
+        if not hasattr(value, "__array__")
+        else "convert it to an array of NumPy first.",
     )
 
 
@@ -92,6 +94,14 @@ def _whole_array(array: np.ndarray) -> DTypeError:
         f"an array of shape {array.shape} cannot be combined with one element of a formula.",
         hint=f"make a tensor of it, A = ta.const(array), and read A[{letters}].",
     )
+
+
+def _class_of(value: object) -> str:
+    """Its name, with that of its package where there may be another such class here."""
+    kind = type(value)
+    package = kind.__module__.partition(".")[0]
+    is_ours = package in ("builtins", __name__.partition(".")[0])
+    return kind.__name__ if is_ours else f"{package}.{kind.__name__}"
 
 
 def _short(value: object) -> str:

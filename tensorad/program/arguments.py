@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorad.errors import BindError, DefinitionError, DTypeError
+from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import FLOAT32, DType
 from tensorad.ir.expr import Expr, size_var
 from tensorad.ir.tensor import Dim, Shape, Tensor
-from tensorad.program.calls import shape_of
+from tensorad.program.calls import bound_call, shape_of, signature_of
 from tensorad.program.trees import (
     Branching,
     Structure,
@@ -44,10 +44,7 @@ class Caller:
         self.function = function
         self.name = name
         self.fixed = tuple(fixed)
-        try:
-            self.signature = inspect.signature(function)
-        except (TypeError, ValueError):  # written in C
-            self.signature = inspect.signature(lambda *args, **options: None)
+        self.signature = signature_of(function)
         unknown = [p for p in self.fixed if p not in self.signature.parameters]
         if unknown:
             known = ", ".join(self.signature.parameters)
@@ -86,14 +83,7 @@ class Caller:
             DefinitionError: one is no tree, or a static one cannot be hashed.
             DTypeError: there are no tensors of a leaf's dtype.
         """
-        try:
-            bound = self.signature.bind(*args, **options)
-        except TypeError as error:
-            raise BindError(
-                f"the arguments do not fit {self.name}: {error}.",
-                where=f"{self.name}{self.signature}",
-                hint="call it as it is defined.",
-            ) from None
+        bound = bound_call(self.name, self.signature, args, options)
         leaves: list[Any] = []
         paths: list[str] = []
         structures: list[tuple[str, Structure]] = []

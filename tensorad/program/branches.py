@@ -12,7 +12,7 @@ from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
-from tensorad.program.calls import check_callable, operand, shape_of
+from tensorad.program.calls import check_takes, operand, shape_of
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, promoted
@@ -65,7 +65,9 @@ def switch(index: object, branches: Sequence[Callable[..., Any]], *operands: obj
         )
     if not isinstance(branches, (list, tuple)) or not branches:
         raise DefinitionError(
-            f"{where} has no branches, got {branches!r}.", hint="pass a list of functions."
+            f"the branches of {where} must be a list of functions, got "
+            f"{'an empty one' if branches in ([], ()) else f'a {type(branches).__name__}'}.",
+            hint="pass one function for each value of the index, from 0 on.",
         )
     named = {f"branches[{n}]": f for n, f in enumerate(branches)}
     return _branch("switch", where, at, named, operands, order=tuple(named))
@@ -97,10 +99,11 @@ def _branch(
     order: Sequence[str],
 ) -> Any:
     given = [operand(o, f"operand {n} of {where}") for n, o in enumerate(operands)]
+    names = [f"operand_{n}" for n in range(len(given))]
     starts: list[int] = []
     found: dict[str, Flat] = {}
     for title, function in branches.items():
-        check_callable(function, f"{title} of {where}")
+        check_takes(function, f"{title} of {where}", names)
         starts.append(births())
         with tracing():
             found[title] = flatten(function(*given), name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tensorad.errors import DefinitionError
+from tensorad.errors import BindError, DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.trees import flatten, unflatten
@@ -26,6 +26,58 @@ def check_callable(function: object, what: str) -> None:
         raise DefinitionError(
             f"{what} must be a function, got {kind}.", hint="pass a function, or a lambda."
         )
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The parameters of a function; any, of one that is written in C."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return inspect.signature(lambda *args, **options: None)
+
+
+def call_text(name: str, signature: inspect.Signature) -> str:
+    """ "f(x, scale=1.0)": how a function is called."""
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return f"{name}{inspect.Signature(bare)}"
+
+
+def bound_call(
+    name: str, signature: inspect.Signature, args: Sequence[Any], options: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments by parameter.
+
+    Raises:
+        BindError: they do not fit.
+    """
+    try:
+        return signature.bind(*args, **options)
+    except TypeError as error:
+        raise BindError(
+            f"the arguments do not fit {name}: {error}.",
+            where=call_text(name, signature),
+            hint="call it as it is defined.",
+        ) from None
+
+
+def check_takes(function: object, what: str, given: Sequence[str]) -> None:
+    """A function that can be called with arguments called so.
+
+    Raises:
+        DefinitionError: it is none, or takes others.
+    """
+    check_callable(function, what)
+    assert callable(function), "this was checked"
+    own = signature_of(function)
+    try:
+        own.bind(*given)
+    except TypeError as error:
+        raise DefinitionError(
+            f"{what} is called as f({', '.join(given)}): {error}.",
+            where=call_text(getattr(function, "__name__", type(function).__name__), own),
+            hint="write a function of these arguments; several values are one argument, as a "
+            "tuple or another tree.",
+        ) from None
 
 
 def operand(tree: object, name: str) -> Any:

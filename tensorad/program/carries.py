@@ -171,6 +171,11 @@ def _test(body: Body, carry: _Carry, params: Sequence[Tensor]) -> list[Tensor]:
         return []
     with tracing():
         value = body.test(unflatten(carry.flat.structure, params))
+    if value is True:
+        raise DefinitionError(
+            f"the condition of {body.where} is always True: the loop would never end.",
+            hint="compare what the body changes, e.g. x < 10.",
+        )
     if is_leaf(value):
         test = as_tensor(value, "condition")
         if test.dtype is BOOL and not test.shape:

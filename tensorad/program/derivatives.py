@@ -29,6 +29,7 @@ from tensorad.program.points import (
     like,
     plain,
 )
+from tensorad.program.sides import leaf_text
 from tensorad.program.trees import flatten, unflatten
 from tensorad.program.values import is_number
 
@@ -166,7 +167,7 @@ def _pulled(point: Point, cotangent: object) -> tuple[Any, ...]:
     heads = like(point.result, cotangent, "vjp", "cotangent", point.target, "cotangent")
     pairs = [(y, h) for y, h in zip(point.result.leaves, heads, strict=True) if h is not None]
     if not pairs or not point.leaves:
-        raise _nothing("vjp", point.target, "the result" if point.leaves else "an argument")
+        raise _nothing("vjp", point)
     ys, given = [y for y, _ in pairs], [h for _, h in pairs]
     joined = _distinct(ys, given)
     found = tensor_vjp(list(joined), point.leaves, list(joined.values()))
@@ -181,10 +182,13 @@ def _distinct(ys: Sequence[Tensor], heads: Sequence[Tensor]) -> dict[Tensor, Ten
     return made
 
 
-def _nothing(title: str, target: Target, what: str) -> GradError:
+def _nothing(title: str, point: Point) -> GradError:
+    """No argument is a float, or no part of the result."""
+    flats, what = (point.wanted, "argument") if not point.leaves else ([point.result], "result")
+    pairs = [p for f in flats for p in zip(f.paths, f.leaves, strict=True)]
     return GradError(
-        f"{title} of {target.name} has nothing to differentiate: {what} has no float.",
-        where=f"{title} of {target.name}",
+        f"{title} of {point.target.name} has nothing to differentiate: no {what} is a float.",
+        where=", ".join([f"{path} : {leaf_text(t)}" for path, t in pairs[:8]]) or None,
         hint="integers and booleans have no derivative: convert with .astype('float32').",
     )
 
@@ -239,7 +243,7 @@ def _pushed(point: Point, tangents: Sequence[Any], title: str) -> Any:
             along[x] = dx
     floats = list(dict.fromkeys([y for y in point.result.leaves if y.dtype.is_float]))
     if not along or not floats:
-        raise _nothing(title, point.target, "an argument" if floats else "the result")
+        raise _nothing(title, point)
     found: Mapping[Tensor, Tensor] = dict(zip(floats, tensor_jvp(floats, along), strict=True))
     return unflatten(point.result.structure, [found.get(y) for y in point.result.leaves])
 

@@ -14,6 +14,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program import derivatives as functions
 from tensorad.program import loops
+from tensorad.program.calls import bound_call, signature_of
 from tensorad.program.functions import Function
 from tensorad.program.points import Argnums
 
@@ -23,6 +24,21 @@ Anything = Callable[..., Any]
 def is_function(given: object) -> TypeGuard[Anything]:
     """Whether something is called for its results; tensors are called for their elements."""
     return callable(given) and not isinstance(given, (Tensor, Expr))
+
+
+def _called(
+    title: str, form: Anything, given: object, args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """`form(given, *args, **options)`.
+
+    Raises:
+        BindError: it takes other arguments.
+    """
+    try:
+        return form(given, *args, **options)
+    except TypeError:
+        bound_call(title, signature_of(form), (given, *args), options)
+        raise
 
 
 @overload
@@ -46,8 +62,8 @@ def grad(y: Any, *args: Any, **options: Any) -> Any:
         DTypeError, GradError: integers; the arguments `vjp` refuses.
     """
     if is_function(y):
-        return functions.grad_of(y, *args, **options)
-    return _gradient("grad", y, *args, **options)
+        return _called("grad", functions.grad_of, y, args, options)
+    return _called("grad", _gradient, y, args, options)
 
 
 @overload
@@ -63,14 +79,14 @@ def value_and_grad(y: Anything, argnums: Argnums = 0, has_aux: bool = False) -> 
 def value_and_grad(y: Any, *args: Any, **options: Any) -> Any:
     """(value, gradient): see `grad`; with `has_aux` ((value, aux), gradient)."""
     if is_function(y):
-        return functions.value_and_grad_of(y, *args, **options)
-    return y, _gradient("value_and_grad", y, *args, **options)
+        return _called("value_and_grad", functions.value_and_grad_of, y, args, options)
+    return y, _called("value_and_grad", _gradient, y, args, options)
 
 
-def _gradient(title: str, y: Any, wrt: Any, *, override: Override | None = None) -> Any:
+def _gradient(y: Any, wrt: Any, *, override: Override | None = None) -> Any:
     if isinstance(y, Tensor) and y.shape:
         raise ShapeError(
-            f"{title} needs a 0-d tensor, but {y.name} has shape {format_shape(y.shape)}.",
+            f"a gradient needs a 0-d tensor, but {y.name} has shape {format_shape(y.shape)}.",
             where=f"{y.name} : {y.dtype} {format_shape(y.shape)}",
             hint="sum it first, or use vjp with a head.",
         )
@@ -105,8 +121,8 @@ def vjp(y: Any, *args: Any, **options: Any) -> Any:
         ShapeError, DTypeError, GradError: it does not fit; see `tensorad.autodiff.vjp`.
     """
     if is_function(y):
-        return functions.vjp_of(y, *args, **options)
-    return autodiff.vjp(y, *args, **options)
+        return _called("vjp", functions.vjp_of, y, args, options)
+    return _called("vjp", autodiff.vjp, y, args, options)
 
 
 @overload
@@ -133,8 +149,8 @@ def jvp(y: Any, *args: Any, **options: Any) -> Any:
         ShapeError, DTypeError, GradError: it does not fit; see `tensorad.autodiff.jvp`.
     """
     if is_function(y):
-        return functions.jvp_of(y, *args, **options)
-    return autodiff.jvp(y, *args, **options)
+        return _called("jvp", functions.jvp_of, y, args, options)
+    return _called("jvp", autodiff.jvp, y, args, options)
 
 
 @overload
@@ -160,11 +176,11 @@ def jacobian(y: Any, *args: Any, **options: Any) -> Any:
         of trees like the argument, of such arrays.
     """
     if is_function(y):
-        return functions.jacobian_of(y, *args, **options)
-    return autodiff.jacobian(y, *args, **options)
+        return _called("jacobian", functions.jacobian_of, y, args, options)
+    return _called("jacobian", autodiff.jacobian, y, args, options)
 
 
-def _argnums(argnums: Argnums = 0) -> Argnums:
+def _argnums(f: Anything, argnums: Argnums = 0) -> Argnums:
     return argnums
 
 
@@ -175,8 +191,9 @@ def jacfwd(y: Anything, argnums: Argnums = 0) -> Function: ...
 def jacfwd(y: Any, *args: Any, **options: Any) -> Any:
     """`jacobian` in forward mode."""
     if is_function(y):
-        return functions.jacobian_of(y, _argnums(*args, **options), "forward", "jacfwd")
-    return autodiff.jacobian(y, *args, **options, mode="forward")
+        argnums = _called("jacfwd", _argnums, y, args, options)
+        return functions.jacobian_of(y, argnums, "forward", "jacfwd")
+    return _called("jacfwd", autodiff.jacobian, y, args, {**options, "mode": "forward"})
 
 
 @overload
@@ -186,8 +203,9 @@ def jacrev(y: Anything, argnums: Argnums = 0) -> Function: ...
 def jacrev(y: Any, *args: Any, **options: Any) -> Any:
     """`jacobian` in reverse mode."""
     if is_function(y):
-        return functions.jacobian_of(y, _argnums(*args, **options), "reverse", "jacrev")
-    return autodiff.jacobian(y, *args, **options, mode="reverse")
+        argnums = _called("jacrev", _argnums, y, args, options)
+        return functions.jacobian_of(y, argnums, "reverse", "jacrev")
+    return _called("jacrev", autodiff.jacobian, y, args, {**options, "mode": "reverse"})
 
 
 @overload
@@ -211,8 +229,8 @@ def hessian(y: Any, *args: Any, **options: Any) -> Any:
         the argument of trees like it.
     """
     if is_function(y):
-        return functions.hessian_of(y, *args, **options)
-    return autodiff.hessian(y, *args, **options)
+        return _called("hessian", functions.hessian_of, y, args, options)
+    return _called("hessian", autodiff.hessian, y, args, options)
 
 
 @overload
@@ -234,8 +252,8 @@ def hvp(y: Any, *args: Any, **options: Any) -> Any:
         tensors like x; of a function a tuple of trees like the primals.
     """
     if is_function(y):
-        return functions.hvp_of(y, *args, **options)
-    return autodiff.hvp(y, *args, **options)
+        return _called("hvp", functions.hvp_of, y, args, options)
+    return _called("hvp", autodiff.hvp, y, args, options)
 
 
 def linearize(f: Anything, *primals: Any) -> Any:
@@ -274,5 +292,5 @@ def scan(source: Any, *args: Any, **options: Any) -> Any:
         the tensor of folds; of a function (the last carry, all y), see `tensorad.program.loops`.
     """
     if is_function(source):
-        return loops.scan(source, *args, **options)
-    return te.scan(source, *args, **options)
+        return _called("scan", loops.scan, source, args, options)
+    return _called("scan", te.scan, source, args, options)

@@ -159,6 +159,11 @@ class Function:
     def __repr__(self) -> str:
         return f"<Function {self.name}{self._caller.signature}>"
 
+    def with_static(self, names: Sequence[str]) -> Function:
+        """The function with more static parameters."""
+        static = (*self.static_argnames, *names)
+        return Function(self.wrapped, static, self.name, self._is_inline)
+
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The result: of arrays NumPy's arrays, of tensors tensors."""
         inside = is_tracing()
@@ -324,6 +329,7 @@ def function(
 
     Args:
         wrapped: a function of trees that returns a tree; see `register_tree` for what trees are.
+            A `Function`, such as `ta.grad(f)`, is one already.
             Strings, callables and enums among its arguments are static: each value is traced.
         static_argnames: names of parameters that are static, too.
     Returns:
@@ -334,8 +340,11 @@ def function(
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if wrapped is None:
-        return lambda f: Function(f, names)
-    return Function(wrapped, names)
+        return lambda f: function(f, static_argnames=names)
+    if not isinstance(wrapped, Function):
+        return Function(wrapped, names)
+    more = [n for n in names if n not in wrapped.static_argnames]
+    return wrapped.with_static(more) if more else wrapped
 
 
 jit: Final = function

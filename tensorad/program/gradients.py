@@ -60,6 +60,11 @@ def gradient(
         DTypeError: `require_grads` names an integer.
     Source: "Reverse Mode Automatic Differentiation in Relax" (2023), sections 1 to 3.
     """
+    if not isinstance(module, Module):
+        raise DefinitionError(
+            f"gradient takes a module, got {type(module).__name__}.",
+            hint="write ta.gradient(ta.module(f), 'f'); ta.grad(f) takes a function.",
+        )
     wanted = _Wanted(name, require_grads, target_index, cotangent, strict)
     return run_passes(PASSES, wanted, module, MODULE)
 
@@ -138,12 +143,19 @@ class _Gradient:
         own = [n for n, _ in self.record.params]
         if require_grads is None:
             return own
-        names = [require_grads] if isinstance(require_grads, str) else list(require_grads)
         where = f"gradient of {self.f.name}, require_grads={require_grads!r}"
+        if not isinstance(require_grads, (str, list, tuple)):
+            raise GradError(
+                f"require_grads is of class {type(require_grads).__name__}.",
+                where=where,
+                hint="pass a name, or a list of names.",
+            )
+        names = [require_grads] if isinstance(require_grads, str) else list(require_grads)
         for k, n in enumerate(names):
             if not isinstance(n, str) or n not in self.values:
                 raise GradError(
-                    f"{self.f.name} has no parameter or other value called {n}.",
+                    f"{self.f.name} has no parameter or other value called "
+                    f"{n if isinstance(n, str) else repr(n)}.",
                     where=where,
                     hint=f"its parameters are {', '.join(own)}; values inside of branches and "
                     "loops have no adjoints of their own.",
@@ -197,11 +209,14 @@ class _Gradient:
             )
         if given is None:
             if isinstance(target, tuple) or target.shape:
+                hint = "give a cotangent: a tree of arrays like it, or the name of a parameter "
+                hint += "for it; or let the function return its sum."
+                if isinstance(target, tuple):
+                    hint = f"choose a field that is one with target_index, or {hint}"
                 raise ShapeError(
                     f"{self.f.name} returns {value_text(target)}, which is no float without axes.",
                     where=title,
-                    hint="choose a field that is one with target_index, or give a cotangent: a "
-                    "tree of arrays like the result, or the name of a parameter for it.",
+                    hint=hint,
                 )
             return [], [outputs(Compute("one", (), (const(1, target.dtype),)))[0]]
         if isinstance(given, str):

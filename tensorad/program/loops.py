@@ -9,11 +9,11 @@ from typing import Any
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Expr, call, int_const, local_size, sub
+from tensorad.ir.expr import Const, Expr, call, int_const, local_size, sub
 from tensorad.ir.order import AXIS, READ, occurs
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape, saved
-from tensorad.program.calls import check_callable, operand, parameter_names, shape_of
+from tensorad.program.calls import check_takes, operand, parameter_names, shape_of
 from tensorad.program.carries import Body, Trips, run_loop
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
@@ -36,8 +36,8 @@ def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], ini
             dtype; the condition is no 0-d bool.
     """
     where = f"while_loop at {source_line()}"
-    check_callable(cond_fn, f"cond_fn of {where}")
-    check_callable(body_fn, f"body_fn of {where}")
+    check_takes(cond_fn, f"cond_fn of {where}", ["carry"])
+    check_takes(body_fn, f"body_fn of {where}", ["carry"])
     (name,) = parameter_names(body_fn, ("carry",))
     trips = local_size("trips")
     body = Body(where, name, lambda carry, _: (body_fn(carry), None), test=cond_fn)
@@ -57,7 +57,7 @@ def for_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], i
         DefinitionError, ShapeError, DTypeError: see `while_loop`; a bound is none.
     """
     where = f"for_loop at {source_line()}"
-    check_callable(body_fn, f"body_fn of {where}")
+    check_takes(body_fn, f"body_fn of {where}", ["i", "carry"])
     counter_name, name = parameter_names(body_fn, ("i", "carry"))
     first, last = _bound(lower, "lower", where), _bound(upper, "upper", where)
     if isinstance(first, Expr) and isinstance(last, Expr):
@@ -98,7 +98,7 @@ def scan(
         DefinitionError, ShapeError, DTypeError: see `while_loop`; leading extents differ.
     """
     where = f"scan at {source_line()}"
-    check_callable(f, f"the function of {where}")
+    check_takes(f, f"the function of {where}", ["carry", "x"])
     carry_name, x_name = parameter_names(f, ("carry", "x"))
     flat = flatten(operand(xs, "xs"), "xs")
     scanned = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
@@ -149,6 +149,10 @@ def _times(where: str, xs: Flat, scanned: list[Tensor], length: object) -> Trips
         trips = dim_expr(scanned[0].shape[0])
         return Trips(local_size("t", trips), trips)
     given = _bound(length, "length", where)
+    if isinstance(given, Const) and given.value < 0:
+        raise DefinitionError(
+            f"the length of {where} is {given}.", hint="say how often f runs: 0 times or more."
+        )
     if isinstance(given, Tensor):
         if scanned:
             raise DefinitionError(

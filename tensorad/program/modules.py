@@ -81,15 +81,15 @@ class ModuleFunction:
     def __repr__(self) -> str:
         return f"<ModuleFunction {self.name}({', '.join([n for n, _ in self.record.params])})>"
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **options: Any) -> Any:
         """The result: of arrays NumPy's arrays, of tensors tensors.
 
         Raises:
-            BindError: another number of arguments.
+            BindError: another number of arguments, or one is passed by name.
             DefinitionError: one has another structure than its parameter.
             ShapeError, DTypeError: an array does not fit.
         """
-        leaves, paths = self._leaves(args)
+        leaves, paths = self._leaves(args, options)
         if has_tensors(leaves):
             return self._inside(leaves, paths)
         if not self.results:
@@ -100,8 +100,16 @@ class ModuleFunction:
         found = self._compiled(*[as_argument(v, path, t.dtype) for v, path, t in typed])
         return unflatten(self.result, [found] if len(self.results) == 1 else found)
 
-    def _leaves(self, args: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    def _leaves(
+        self, args: Sequence[Any], options: Mapping[str, Any]
+    ) -> tuple[list[Any], list[str]]:
         names = [n for n, _ in self.record.params]
+        if options:
+            raise BindError(
+                f"{self.name} takes its arguments by position, got {', '.join(options)} by name.",
+                where=f"{self.name}({', '.join(names)})",
+                hint="call it with a value for each parameter, by position.",
+            )
         if len(args) != len(names):
             raise BindError(
                 f"{self.name} takes {counted(len(names), 'argument')}, got {len(args)}.",
@@ -215,6 +223,12 @@ def module(
             _add(known, made.functions, "functions")
             _add(constants, made.program.constants, "constants")
             continue
+        if not isinstance(given, Program) and (isinstance(given, Tensor) or not callable(given)):
+            raise DefinitionError(
+                f"module takes functions, traces, texts and other modules, got "
+                f"{type(given).__name__}.",
+                hint="write ta.module(f), with f a ta.function or any callable.",
+            )
         trace = given if isinstance(given, Program) else _trace(given)
         check_closed(trace)
         _add(traces, {trace.name: trace}, "functions")

@@ -9,6 +9,7 @@ from tensorad.errors import BindError, DefinitionError, DTypeError, GradError, S
 from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.expr import read
 from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
+from tensorad.program.calls import bound_call, signature_of
 from tensorad.program.functions import Function, fresh
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Fixed, Flat, flatten, unflatten
@@ -75,6 +76,7 @@ class Point:
                 leaves = [_own(v, path, own) for v, path in pairs]
                 self.wanted.append(flat._replace(leaves=leaves))
                 given[n] = unflatten(flat.structure, leaves)
+            bound_call(target.name, signature_of(target.function), given, options)
             made = target.function(*given, **options)
         finally:
             fresh.reset(token)
@@ -124,17 +126,19 @@ class Point:
         """
         name = self.target.name
         leaves = self.result.leaves
+        hint = "sum it; return what else is wanted as aux, with has_aux=True; ta.vjp takes "
+        hint += "results of any structure, ta.jacobian of any shape."
         if len(leaves) == 1 and self.result.paths[0] == name and not leaves[0].shape:
             y: Tensor = leaves[0]
             if y.dtype.is_float:
                 return y
+            hint = "integers and booleans have no derivative: convert with .astype('float32')."
         shown = [f"{p}: {leaf_text(t)}" for p, t in zip(self.result.paths, leaves, strict=True)]
         raise ShapeError(
             f"{self.title} needs a function whose result is one float without axes, but {name} "
             f"returns {'no array' if not leaves else ', '.join(shown[:8])}.",
             where=f"{self.title} of {name}",
-            hint="sum it; return what else is wanted as aux, with has_aux=True; ta.vjp takes "
-            "results of any structure, ta.jacobian of any shape.",
+            hint=hint,
         )
 
 
@@ -239,16 +243,17 @@ def like(
 
 def _fitted(t: Tensor, value: object, path: str, kind: str, where: str) -> Tensor:
     c = as_tensor(value, path)
+    subject = f"{kind} of {where}" if path == kind else f"{kind} {path} of {where}"
     if len(c.shape) != t.ndim or not all(map(same_dim, c.shape, t.shape)):
         raise ShapeError(
-            f"the {kind} {path} of {where} has shape {format_shape(c.shape)}, but what it belongs "
+            f"the {subject} has shape {format_shape(c.shape)}, but what it belongs "
             f"to has shape {format_shape(t.shape)}.",
             where=f"{path} : {leaf_text(c)}",
             hint=f"a {kind} has the shape of its array.",
         )
     if not c.dtype.is_float and not isinstance(value, int):
         raise DTypeError(
-            f"the {kind} {path} of {where} has dtype {c.dtype}; it must be a float.",
+            f"the {subject} has dtype {c.dtype}; it must be a float.",
             where=f"{path} : {leaf_text(c)}",
             hint="convert it to float32 or float64.",
         )

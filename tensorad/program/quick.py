@@ -11,6 +11,8 @@ from tensorad.program.trees import static
 
 _MOST: Final = 256
 """Calls that are known by their shapes."""
+_LARGEST: Final = 1 << 16
+"""Words of what tells a call: larger trees, and those that contain themselves, are taken apart."""
 _NUMBERS: Final = (float, int, bool)
 
 Run = Callable[[list[Any]], Any]
@@ -33,6 +35,8 @@ def told(values: Sequence[object], fixed: Sequence[bool]) -> tuple[Known, list[A
             continue
         stack.append(value)
         while stack:
+            if len(key) > _LARGEST:
+                return None
             at = stack.pop()
             kind = type(at)
             if kind is np.ndarray:

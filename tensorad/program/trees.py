@@ -14,6 +14,7 @@ import numpy as np
 from tensorad.errors import DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tensorad.te.places import Place, Places
 
 _NUMBERS: Final = (bool, int, float, np.generic)
 _STATIC: Final = (str, bytes, Enum, np.dtype)
@@ -117,8 +118,8 @@ class Flat(NamedTuple):
 class _Place:
     """A container whose children are being taken apart."""
 
-    def __init__(self, kind: type, parts: _Parts, path: str) -> None:
-        self.kind = kind
+    def __init__(self, value: object, parts: _Parts, path: str) -> None:
+        self.value = value
         self.parts = parts
         self.path = path
         self.done: list[Structure] = []
@@ -134,21 +135,27 @@ def flatten(tree: object, name: str = "") -> Flat:
             to the structure.
         name: what paths begin with.
     Raises:
-        DefinitionError: a part is of another class.
+        DefinitionError: a part is of another class, or contains itself.
     """
     leaves: list[Any] = []
     paths: list[str] = []
     open_places: list[_Place] = []
+    around: set[int] = set()
     value, path = tree, name
     while True:
         made: Structure | None = None
-        parts = _parts(value)
+        parts = None if isinstance(value, (Place, Places)) else _parts(value, path)
         if parts is not None:
-            open_places.append(_Place(type(value), parts, path))
+            if id(value) in around:
+                raise _endless(value, path)
+            around.add(id(value))
+            open_places.append(_Place(value, parts, path))
         elif is_leaf(value):
             leaves.append(value)
             paths.append(path)
             made = LEAF
+        elif isinstance(value, (Place, Places)):
+            raise _no_tree(value, path)
         elif isinstance(value, _STATIC) or callable(value):
             made = static(value)
         elif isinstance(value, Fixed):
@@ -165,8 +172,9 @@ def flatten(tree: object, name: str = "") -> Flat:
                 value, path = place.parts.children[n], place.path + place.parts.keys[n]
                 break
             open_places.pop()
+            around.discard(id(place.value))
             meta, keys, _ = place.parts
-            made = Branching(place.kind, meta, keys, tuple(place.done))
+            made = Branching(type(place.value), meta, keys, tuple(place.done))
         else:
             assert made is not None, "the outermost part is done"
             return Flat(leaves, paths, made)
@@ -187,14 +195,13 @@ class Fixed(NamedTuple):
     value: object
 
 
-def _parts(value: object) -> _Parts | None:
+def _parts(value: object, path: str = "") -> _Parts | None:
     """A container's children; None for anything else."""
     kind = type(value)
     if value is None:
         return _Parts(None, (), ())
     if kind in _registered:
-        children, meta = _registered[kind].flatten(value)
-        found = tuple(children)
+        found, meta = _taken_apart(value, path)
         return _Parts(meta, tuple([f"[{n}]" for n in range(len(found))]), found)
     if isinstance(value, Fixed):
         return None
@@ -241,6 +248,28 @@ def n_leaves(structure: Structure) -> int:
     return count
 
 
+def _taken_apart(value: object, path: str) -> tuple[tuple[object, ...], Any]:
+    """What the flatten of a registered class returns."""
+    kind = type(value)
+    made = _registered[kind].flatten(value)
+    match made:
+        case (children, meta) if isinstance(children, Iterable):
+            return tuple(children), meta
+    raise DefinitionError(
+        f"the flatten of {kind.__name__} must return (children, what else it has), got {made!r}.",
+        where=path or None,
+        hint="children are a tuple or a list; return ((x.a, x.b), None) where there is nothing "
+        "else.",
+    )
+
+
+def _endless(value: object, path: str) -> DefinitionError:
+    return DefinitionError(
+        f"{path or 'the value'} is a {type(value).__name__} that contains itself.",
+        hint="a tree ends in arrays and numbers: copy what is meant, or leave it out.",
+    )
+
+
 def _sorted(keys: Iterable[Any]) -> list[Any]:
     try:
         return sorted(keys)
@@ -249,6 +278,13 @@ def _sorted(keys: Iterable[Any]) -> list[Any]:
 
 
 def _no_tree(value: object, path: str) -> DefinitionError:
+    if isinstance(value, (Place, Places)):
+        return DefinitionError(
+            f"{path or 'the value'} names places of {value.tensor.name}, but not what is put "
+            "there.",
+            where=f"{value.tensor.name}.at[...]",
+            hint=f"write {value.tensor.name}.at[i].set(value), or add, mul, min, max.",
+        )
     return DefinitionError(
         f"{path or 'the value'} is of class {type(value).__name__}, which is neither an array nor "
         "a tree of arrays.",

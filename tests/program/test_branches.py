@@ -118,8 +118,9 @@ REFUSED = {
     "no branches": (
         lambda: ta.switch(0, []),
         DefinitionError,
-        "switch at test_branches.py:LINE has no branches, got [].\n"
-        "  hint: pass a list of functions.",
+        "the branches of switch at test_branches.py:LINE must be a list of functions, got an empty "
+        "one.\n"
+        "  hint: pass one function for each value of the index, from 0 on.",
     ),
     "no function": (
         lambda: ta.cond(True, lambda: x, x),

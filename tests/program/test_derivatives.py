@@ -209,7 +209,7 @@ REFUSED = {
     "a tensor with axes": (
         lambda: ta.grad(t * 2.0, t),
         ShapeError,
-        "grad needs a 0-d tensor, but mul has shape (3,).\n"
+        "a gradient needs a 0-d tensor, but mul has shape (3,).\n"
         "  in: mul : float32 (3,)\n"
         "  hint: sum it first, or use vjp with a head.",
     ),
@@ -288,8 +288,8 @@ REFUSED = {
     "integers alone": (
         lambda: ta.jvp(lambda n: n + 1, (3,), (None,)),
         GradError,
-        "jvp of <lambda> has nothing to differentiate: the result has no float.\n"
-        "  in: jvp of <lambda>\n"
+        "jvp of <lambda> has nothing to differentiate: no argument is a float.\n"
+        "  in: n : int64 ()\n"
         "  hint: integers and booleans have no derivative: convert with .astype('float32').",
     ),
     "no pair": (

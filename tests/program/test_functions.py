@@ -223,7 +223,7 @@ REFUSED = {
         lambda: endless(1.0, 2.0),
         BindError,
         "the arguments do not fit endless: too many positional arguments.\n"
-        "  in: endless(x: 'Any') -> 'Any'\n"
+        "  in: endless(x)\n"
         "  hint: call it as it is defined.",
     ),
     "a large number": (
