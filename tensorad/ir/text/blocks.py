@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Size, read
-from tensorad.ir.tensor import Compute, Placeholder, Shape, Tensor, outputs
+from tensorad.ir.expr import Axis, Size, read
+from tensorad.ir.tensor import Compute, Placeholder, Shape, Tensor, dim_of, outputs
 from tensorad.ir.text.program import Binding, NameTree, Scope, Tree, tree_leaves
 
 TypeTree = tuple[DType, Shape] | list["TypeTree"]
@@ -95,12 +95,20 @@ def same_type(a: TypeTree, b: TypeTree) -> bool:
             return False
         return all(map(same_type, a, b))
     (first, own), (second, other) = a, b
-    if first is not second or len(own) != len(other):
-        return False
-    return all(
+    return first is second and same_extents(own, other)
+
+
+def same_extents(a: Shape, b: Shape) -> bool:
+    """Whether shapes agree, as formulas."""
+    return len(a) == len(b) and all(
         m is n or (isinstance(m, int) and isinstance(n, int) and m == n)
-        for m, n in zip(own, other, strict=True)
+        for m, n in zip(a, b, strict=True)
     )
+
+
+def kept_shape(scope: Sequence[Axis]) -> Shape:
+    """The shape of the states of a scan whose text does not say it: the extents of its axes."""
+    return tuple([dim_of(a.upper) for a in scope])
 
 
 def type_text(of: TypeTree) -> str:

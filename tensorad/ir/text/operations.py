@@ -20,14 +20,16 @@ from tensorad.ir.tensor import (
     Tensor,
     Update,
     dim_expr,
+    dim_of,
     outputs,
 )
-from tensorad.ir.text.blocks import type_text
+from tensorad.ir.text.blocks import kept_shape, type_text
 from tensorad.ir.text.expressions import Fold
 from tensorad.ir.text.program import Define
 from tensorad.ir.text.tokens import Token
 from tensorad.ir.text.trampoline import Steps
 from tensorad.ir.text.values import Values
+from tensorad.ir.visit import uses_any
 
 _SCAN_KINDS: Final = ("after", "before", "last")
 
@@ -183,6 +185,9 @@ class Operations(Values):
         yield self.parts()
         self.expect("at")
         indices = yield self.bracketed(INT64)
+        kept: list[Expr] | None = None
+        if self.accept("in"):
+            kept = yield self.bracketed(INT64)
         self.expect("of")
         sources = yield self.several([e.dtype for e in combiner.rhs])
         start: Sequence[Expr] = combiner.identity
@@ -195,7 +200,19 @@ class Operations(Values):
             cell = yield self.bracketed(INT64)
         kinds = self.scan_kinds(combiner, exclusive)
         shapes = [s for k, (_, s) in zip(kinds, types, strict=False) if k < 2 * combiner.arity]
-        shape = shapes[0] if shapes else tuple([a.upper for a in (*rows, *along)])
+        scope = along if cell is not None else [*rows, *along]
+        shape = shapes[0] if shapes else kept_shape(scope)
+        shape = shape if kept is None else tuple(map(dim_of, kept))
+        if any(uses_any(dim_expr(n), scope) for n in shape):
+            self.refuse(
+                "the extents of what the scan keeps are not known.", at,
+                hint="write them, at [i, j] in [4, 5] of ...",
+            )  # fmt: skip
+        if len(indices) != len(shape):
+            self.refuse(
+                f"the scan keeps states of rank {len(shape)} at {len(indices)} indices.", at,
+                hint="give an index for each axis, at [i, j].",
+            )  # fmt: skip
         op = Scan(
             operation_name(targets), tuple(rows), tuple(along), tuple(sources), combiner,
             tuple(start), shape, tuple(indices), condition, exclusive, reverse,

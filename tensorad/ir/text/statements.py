@@ -20,8 +20,10 @@ from tensorad.ir.tensor import (
     Scatter,
     Tensor,
     dim_expr,
+    outputs,
 )
 from tensorad.ir.text import program
+from tensorad.ir.text.blocks import kept_shape, same_extents
 from tensorad.ir.text.formulas import Definitions, ProgramWriter
 from tensorad.ir.text.printer import number_text, same_fold
 from tensorad.ir.text.program import (
@@ -325,7 +327,11 @@ def _scan(op: Scan, tensors: Sequence[Tensor], writer: ProgramWriter) -> str:
     words = [w for w, holds in (("exclusive", op.exclusive), ("reverse", op.reverse)) if holds]
     parts = ["scan", *words, writer.definitions(op.combiner)]
     parts += [f"for {writer.ranges(op.axes)}"] if op.axes else []
-    parts.append(f"over {writer.ranges(op.along)} {prefix}at [{where}] of {sources}")
+    parts.append(f"over {writer.ranges(op.along)} {prefix}at [{where}]")
+    is_told = any(t.index < 2 * op.combiner.arity for t in tensors)
+    if not is_told and not same_extents(op.shape, kept_shape(op.scope)):
+        parts.append(f"in [{writer.extents(outputs(op)[0])}]")
+    parts.append(f"of {sources}")
     same = all(a is b for a, b in zip(op.start, op.combiner.identity, strict=False))
     parts += [] if same else [f"from {starts}"]
     parts += [] if op.condition is TRUE else [f"where {condition}"]

@@ -230,6 +230,27 @@ def test_fields_and_calls_with_types_are_values() -> None:
     assert ta.interpret(p["main"].results, given).tolist() == [3.0, 6.0, 9.0]
 
 
+def test_scans_tell_what_they_keep_where_nothing_else_does() -> None:
+    text = (
+        "def main(x : float32[4], p : int64[3]) -> (float32[3], float32[5], float32[2, 4]):\n"
+        "  r : float32[3] = scan sum for (i in [0, 3)) over (j in [0, i + 1)) at [i, j] in [3, 3] "
+        "of x[j] giving last\n"
+        "  s : float32[5] = scan max for (i in [0, 5)) over (j in [0, 3)) at [j] of x[p[j]] "
+        "cell [p[j]] giving last\n"
+        "  t.after : float32[2, 4], t.last : float32[2] = scan sum for (i in [0, 2)) over "
+        "(j in [0, 4)) at [i, j] of x[j]*float32(i) giving after, last\n"
+        "  return (r, s, t.after)\n"
+    )
+    p = read_back(parse_program(text))
+    assert str(p) == text
+    x, at = [t for _, t in p["main"].params if isinstance(t, Tensor)]
+    given = {x: [1.0, 2.0, 3.0, 4.0], at: [3, 0, 3]}
+    r, s, t = ta.interpret(tree_leaves(p["main"].results), given)
+    assert r.tolist() == [1.0, 3.0, 6.0]
+    assert s.tolist() == [1.0, -np.inf, -np.inf, 4.0, -np.inf]
+    assert t.tolist() == [[0.0] * 4, [1.0, 3.0, 6.0, 10.0]]
+
+
 def test_folds_that_are_read_twice_are_named() -> None:
     x = ta.placeholder((4, 5), name="x")
     k = ta.reduce_axis((0, 5), name="k")

@@ -42,6 +42,14 @@ MAIN
   y = (x, k)
   z : float32[3] = y[2]
   return z
+# scan of states whose extents nothing tells
+MAIN
+  y : float32[3] = scan sum for (i in [0, 3)) over (j in [0, i)) at [i, j] of x[j] giving last
+  return y
+# scan of states with another number of axes
+MAIN
+  y : float32[3] = scan sum over (j in [0, 3)) at [j, j] of x[j]
+  return y
 # number of no integer
 MAIN
   y : int64[] = n + 0.5
