@@ -30,10 +30,23 @@ from tensorad.autodiff.provenance import remember_along
 from tensorad.autodiff.reverse import vjp
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import saves_of
+from tensorad.ir.analysis.finite import may_be_infinite
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.expr import Axis, Expr, Read, add, cast, const, read, reduce_expr, summed
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Expr,
+    Read,
+    add,
+    cast,
+    const,
+    logical_and,
+    read,
+    reduce_expr,
+    summed,
+)
 from tensorad.ir.tensor import (
     Compute,
     Control,
@@ -299,8 +312,10 @@ def block_jvp(
 
 
 def _product(t: Term, tangent: Expr) -> Expr:
-    """The term with a tangent in the place of its read."""
-    return guarded(t.guard, times(cast(tangent, t.coefficient.dtype), t.coefficient))
+    """The term with a tangent in the place of its read; what selects switch off is no product."""
+    infinite = t.switch is not TRUE and may_be_infinite(tangent)
+    guard = logical_and(t.guard, t.switch) if infinite else t.guard
+    return guarded(guard, times(cast(tangent, t.coefficient.dtype), t.coefficient))
 
 
 def directional(terms: Sequence[Term], tangent: Callable[[Read], Expr], made: Tensor) -> Expr:

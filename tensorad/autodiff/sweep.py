@@ -17,9 +17,11 @@ from tensorad.autodiff.adjoints.adjoint import (
 from tensorad.autodiff.adjoints.fold_adjoints import adjoint_terms
 from tensorad.autodiff.adjoints.inlining import Uses
 from tensorad.autodiff.adjoints.shifts import Shifts
+from tensorad.autodiff.adjoints.switched_scans import ScanSwitch
 from tensorad.autodiff.adjoints.transposed import (
     behind,
     contribution,
+    given,
     is_formula,
     may_have_elements,
     pointwise,
@@ -248,6 +250,7 @@ class Sweep:
         if target is None:
             return None
         adjoint = target.finish(f"d{t.name}", t in self.wrt, uses)
+        adjoint = adjoint and replace(adjoint, sum_of=target)
         if adjoint and t not in self.wrt and self.shifts.is_shift(t, adjoint, self.done):
             note(Decision((t,), "zero", "shifting it changes nothing: its contributions cancel"))
             adjoint = None
@@ -278,8 +281,7 @@ class Sweep:
 
     def _push_seed(self, t: Tensor, seed: Adjoint) -> None:
         own = compute_axes(t.shape)
-        contribution = Contribution(own, TRUE, own, lambda batch: seed.at((*batch, *own)))
-        self._push(t, contribution)
+        self._push(t, given(seed, own))
 
     def _push(self, tensor: Tensor, contribution: Contribution) -> None:
         if tensor not in self.targets:
@@ -302,11 +304,8 @@ class Sweep:
             return
         for u in op.updates:
             for t in body_terms(0, u.value, self._wanted):
-
-                def head(batch: Sequence[Expr], where: Indices = u.indices) -> Expr:
-                    return adjoint.at((*batch, *where))
-
-                self._push(t.read.tensor, received(t, op.axes, u.condition, head))
+                made_of = received(t, op.axes, u.condition, adjoint, u.indices)
+                self._push(t.read.tensor, made_of)
         if op.init is not None and op.init in self.active:
             self._push_seed(op.init, adjoint)
 
@@ -347,33 +346,32 @@ class Sweep:
         winner = last_states(traced)[1]
         won = call("eq", read(winner, u.indices), Box.around(op.axes).position())
 
-        def head(batch: Sequence[Expr]) -> Expr:
-            return adjoint.at((*batch, *u.indices))
-
         for t in body_terms(0, u.value, self._wanted):
-            self._push(t.read.tensor, received(t, op.axes, u.condition, head, won))
+            made_of = received(t, op.axes, u.condition, adjoint, u.indices, won)
+            self._push(t.read.tensor, made_of)
         if op.init is not None and op.init in self.active:
             own = compute_axes(op.shape)
             kept = call("eq", read(winner, own), steps_of(scan))
-            self._push(
-                op.init,
-                Contribution(own, TRUE, own, lambda batch: adjoint.at((*batch, *own)), kept),
-            )
+            self._push(op.init, given(adjoint, own, kept))
 
     def _visit_scan(
         self, op: Scan, viewed: Scan, adjoints: Mapping[Tensor, Adjoint | None]
     ) -> None:
         lead = compute_axes(self.batch, tuple(f"b{d}" for d in range(len(self.batch))))
-        given = {t: behind(lead, a) for t, a in adjoints.items() if a is not None}
-        if not given:
+        live = {t: a for t, a in adjoints.items() if a is not None}
+        if not live:
             return
-        heads = ScanHeads.of(op, given, viewed.combiner.arity)
+        heads = ScanHeads.of(
+            op, {t: behind(lead, a) for t, a in live.items()}, viewed.combiner.arity
+        )
         smooth = [d for d, e in enumerate(viewed.sources) if self._flows(e)]
         sweep = reverse_sweep(viewed, [heads], smooth, lead)
+        switch = ScanSwitch(op, viewed, live, smooth, lead, self.batch)
         for d, t in sweep.elements[0].items():
-            self._push_terms(viewed.sources[d], viewed.scope, viewed.condition, t, viewed.indices)
+            sent, place = switch.element(d, t), viewed.indices
+            self._push_terms(viewed.sources[d], viewed.scope, viewed.condition, sent, place)
         for c, t in sweep.starts[0].items():
-            self._push_terms(viewed.start[c], viewed.axes, TRUE, t, viewed.axes)
+            self._push_terms(viewed.start[c], viewed.axes, TRUE, switch.start(c, t), viewed.axes)
 
     def _visit_control(self, op: Control | Saved, made: Sequence[Tensor]) -> None:
         """One operation for all outputs and all that is saved, visited with its outputs."""
@@ -395,15 +393,12 @@ class Sweep:
         return e.dtype.is_float and any(self._wanted(r) for r in reads(e))
 
     def _push_terms(
-        self, e: Expr, axes: tuple[Axis, ...], condition: Expr, adjoint: Tensor, place: Indices
+        self, e: Expr, axes: tuple[Axis, ...], condition: Expr, adjoint: Adjoint, place: Indices
     ) -> None:
-        """The adjoint of `e`, stored at (batch, place), flows to what `e` reads."""
-
-        def head(batch: Sequence[Expr]) -> Expr:
-            return read(adjoint, (*batch, *place))
+        """The adjoint of `e`, at (batch, place), flows to what `e` reads."""
 
         for t in body_terms(0, e, self._wanted):
-            self._push(t.read.tensor, received(t, axes, condition, head))
+            self._push(t.read.tensor, received(t, axes, condition, adjoint, place))
 
 
 def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:

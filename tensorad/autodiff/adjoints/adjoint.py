@@ -78,12 +78,14 @@ class Adjoint:
 
     Attributes:
         support: an index condition over the tensor axes; it is zero elsewhere.
+        sum_of: what collected it, as far as known.
     """
 
     axes: tuple[Axis, ...]
     body: Expr
     tensor: Tensor | None = None
     support: Expr = TRUE
+    sum_of: Target | None = None
 
     def at(self, indices: Sequence[Expr]) -> Expr:
         """The adjoint at (batch indices, tensor indices)."""

@@ -17,7 +17,7 @@ from tensorad.simplify.zeros.lift import guarded, is_static, split_condition
 
 K = TypeVar("K")
 Weight = Callable[[Sequence[Expr]], Expr]
-"""The value to accumulate, for given indices of the head's extra leading axes."""
+"""The value to accumulate, for given indices of the head's extra leading axes (or a condition)."""
 _TYPICAL_SIZE: Final = 16
 """What a symbolic size counts as when plans are compared."""
 _SMALL_SIZES: Final = (1, 2, 3, 5)
@@ -25,6 +25,11 @@ _MOST_COMBINED: Final = 2
 """Symbols whose small sizes are tried in every combination."""
 _MOST_POINTS: Final = 1 << 24
 """Domains beyond this are not counted point by point."""
+
+
+def everywhere(batch: Sequence[Expr]) -> Expr:
+    """The condition that always holds."""
+    return TRUE
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,7 @@ class Contribution:
     Attributes:
         sparse: the same contribution over fewer points that can only be scattered.
         kinds: of the nodes that the weight may have, as far as known.
+        switch: what data say, beside the guard, of where selects let the weight through.
     """
 
     axes: tuple[Axis, ...]
@@ -45,6 +51,7 @@ class Contribution:
     guard: Expr = TRUE
     sparse: Contribution | None = None
     kinds: int = -1
+    switch: Weight = everywhere
 
 
 def explicit(c: Contribution) -> Contribution:

@@ -8,23 +8,29 @@ is not multiplied by 0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import replace
+from weakref import WeakKeyDictionary
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint
-from tensorad.autodiff.local.linear import times
+from tensorad.autodiff.adjoints.adjoint import Adjoint, Target
+from tensorad.autodiff.adjoints.contributions import Contribution, everywhere
+from tensorad.autodiff.adjoints.inlining import Uses
+from tensorad.autodiff.local.linear import any_of, times
+from tensorad.ir.analysis.finite import may_be_infinite
 from tensorad.ir.analysis.points import depends_on_data
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import (
     FALSE,
+    ONE,
     TRUE,
-    Apply,
+    ZERO,
+    Axis,
     Call,
     Cast,
-    Const,
     Expr,
-    Read,
     Select,
     add,
     cast,
+    const,
     div,
     logical_and,
     logical_not,
@@ -35,58 +41,110 @@ from tensorad.ir.expr import (
     sub,
 )
 from tensorad.ir.order import REDUCE, occurs, outside_reductions
-from tensorad.ir.tensor import Scan
-from tensorad.ir.visit import postorder, substitute
+from tensorad.ir.tensor import Placeholder, Shape, Tensor, dim_expr, outputs
+from tensorad.ir.visit import conjuncts, substitute, uses_any, with_fresh_reductions
+from tensorad.process import memo
 from tensorad.simplify.zeros.lift import guarded, is_zero
 
-_FINITE: Final = frozenset(
-    "abs add atan ceil cos cosh erf erfc exp exp2 expm1 floor maximum minimum mul neg round "
-    "sigmoid sign sin sinh sub tanh trunc".split()
-)
-"""Operations of finite floats that are finite, but for overflow."""
+_known: WeakKeyDictionary[Target, tuple[tuple[Axis, ...], Expr]] = memo(WeakKeyDictionary())
 
 
-def product(adjoint: Adjoint, indices: Sequence[Expr], coefficient: Expr) -> Expr:
-    """The adjoint at (batch indices, tensor indices) times a partial derivative."""
+def product(
+    adjoint: Adjoint, indices: Sequence[Expr], coefficient: Expr, switch: Expr = TRUE
+) -> Expr:
+    """The adjoint at (batch indices, tensor indices) times a partial derivative.
+
+    Args:
+        switch: where the selects around the partial derivative let it through.
+    """
     if not may_be_infinite(coefficient):
         return times(cast(adjoint.at(indices), coefficient.dtype), coefficient)
     condition, value = _at(adjoint, indices)
-    return guarded(condition, times(cast(value, coefficient.dtype), coefficient))
+    whole = _both(condition, switch)
+    return guarded(whole, times(cast(value, coefficient.dtype), coefficient))
 
 
-def switched_on(adjoint: Adjoint, indices: Sequence[Expr]) -> Expr:
-    """Where the data let an adjoint at (batch indices, tensor indices) be other than 0."""
-    return _at(adjoint, indices)[0]
+def switched_on(adjoint: Adjoint, indices: Sequence[Expr], switch: Expr = TRUE) -> Expr:
+    """Where the data let an adjoint at (batch indices, tensor indices) be other than 0, and a
+    partial derivative that it is multiplied by.
+    """
+    return _both(_at(adjoint, indices)[0], switch)
 
 
 def _at(adjoint: Adjoint, indices: Sequence[Expr]) -> tuple[Expr, Expr]:
+    """(where the adjoint is switched on, its value there)."""
     axes, body = adjoint.formula()
     condition, value = split(body)
+    own, collected = (axes, TRUE) if adjoint.sum_of is None else _collected(adjoint.sum_of)
     here: Mapping[Expr, Expr] = dict(zip(axes, indices, strict=True))
+    around = substitute(condition, here)
+    parts = substitute(collected, dict(zip(own, indices, strict=True)))
+    whole = _both(around, parts)
     if condition is TRUE or adjoint.tensor is not None:
-        return substitute(condition, here), adjoint.at(indices)
-    return substitute(condition, here), Adjoint(axes, value).at(indices)
+        return whole, adjoint.at(indices)
+    return whole, Adjoint(axes, value).at(indices)
 
 
-def may_be_infinite(coefficient: Expr) -> bool:
-    """Whether a partial derivative may be infinite or NaN where all that it reads is finite.
+def _collected(target: Target) -> tuple[tuple[Axis, ...], Expr]:
+    """(axes, where a contribution reaches an element over them that data have not switched off).
 
-    A factor that a fold's steps have found is one of their partial derivatives.
+    True if no data decide. Whether a sum has any such contribution is counted.
     """
-    roots = [coefficient]
-    for e in postorder(coefficient):
-        if isinstance(e, Read) and isinstance(e.tensor.op, Scan):
-            roots += e.tensor.op.combiner.results
-    return any(_has_pole(e) for e in postorder(*roots) if e.dtype.is_float)
+    known = _known.get(target)
+    if known is None:
+        axes = compute_axes((*target.batch, *target.of.shape))
+        known = _known[target] = axes, _reaching(target, axes)
+    return known
 
 
-def _has_pole(e: Expr) -> bool:
-    match e:
-        case Call(op="div", args=(_, Const(value=v))):
-            return v == 0
-        case Call(op=op):
-            return op not in _FINITE
-    return isinstance(e, Apply)
+def _reaching(target: Target, axes: tuple[Axis, ...]) -> Expr:
+    n = len(target.batch)
+    lead, own = axes[:n], axes[n:]
+    parts = [(c, _both(c.guard, c.switch(lead))) for c in target.contributions]
+    if not any(depends_on_data(condition) for _, condition in parts):
+        return TRUE
+    counted: list[Contribution] = []
+    found: list[Expr] = []
+    for c, condition in parts:
+        direct = _without_sum(c, condition, target.of.shape, own)
+        if direct is None:
+            counted.append(_counting(c, target.of))
+        else:
+            found.append(direct)
+    if counted and TRUE not in dict.fromkeys(found):
+        name = f"d{target.of.name}.reached"
+        of = outputs(Placeholder(name, target.of.shape, target.of.dtype))[0]
+        number = replace(target, of=of, contributions=counted).finish(name, True, Uses(0, False))
+        found += [] if number is None else [number.at(axes) > 0]
+    return any_of(found)
+
+
+def _counting(c: Contribution, of: Tensor) -> Contribution:
+    """1 for each point at which something is contributed."""
+
+    def weight(batch: Sequence[Expr]) -> Expr:
+        return guarded(c.switch(batch), const(1, of.dtype))
+
+    return replace(c, weight=weight, sparse=None, kinds=-1, switch=everywhere)
+
+
+def _without_sum(
+    c: Contribution, condition: Expr, shape: Shape, own: Sequence[Axis]
+) -> Expr | None:
+    """Where a contribution reaches an element, if that is a condition on the element alone.
+
+    A sum over further axes counts as one of some terms.
+    """
+    axes, read = dict.fromkeys(c.axes), {i: None for i in c.indices if isinstance(i, Axis)}
+    if c.condition is not TRUE or not len(read) == len(c.indices):
+        return None
+    for a, n in zip(read, shape, strict=True):
+        if not (a in axes and a.lower is ZERO and a.step is ONE and a.upper is dim_expr(n)):
+            return None
+    summed = [a for a in axes if a not in read]
+    if uses_any(condition, summed) or any(uses_any(a.upper, read) for a in summed):
+        return None
+    return substitute(with_fresh_reductions(condition), dict(zip(c.indices, own, strict=True)))
 
 
 def split(root: Expr) -> tuple[Expr, Expr]:
@@ -139,7 +197,9 @@ def _split_node(e: Expr, found: Mapping[Expr, tuple[Expr, Expr]]) -> tuple[Expr,
 
 
 def _both(first: Expr, second: Expr) -> Expr:
-    """The second is evaluated where the first holds."""
+    """The second, less what the first says, is evaluated where the first holds."""
+    said = dict.fromkeys(conjuncts(first))
+    second = logical_and(*[p for p in conjuncts(second) if p not in said])
     if depends_on_data(second) and second is not TRUE:
         return select(first, second, FALSE)
     return logical_and(first, second)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, Contribution
-from tensorad.autodiff.adjoints.switched import may_be_infinite, product, switched_on
-from tensorad.autodiff.local.linear import Term, times
+from tensorad.autodiff.adjoints.switched import product, switched_on
+from tensorad.autodiff.local.linear import Term, any_of
 from tensorad.autodiff.local.scans import Head as ScanHead
-from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, cast, logical_and, logical_or
+from tensorad.ir.analysis.finite import may_be_infinite
+from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, logical_and
 from tensorad.ir.order import AXIS, READ, REDUCE, occurs
 from tensorad.ir.tensor import Compute, Tensor
 
@@ -18,29 +19,49 @@ def contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
     coefficient = term.coefficient
 
     def weight(batch: Sequence[Expr]) -> Expr:
-        return product(adjoint, (*batch, *op.axes), coefficient)
+        return product(adjoint, (*batch, *op.axes), coefficient, term.switch)
+
+    def switch(batch: Sequence[Expr]) -> Expr:
+        return switched_on(adjoint, (*batch, *op.axes), term.switch)
 
     axes = (*op.axes, *term.axes)
     summed = term.axes or not _covers(term.read.indices, op.axes)
     guard = logical_and(adjoint.support_at(op.axes), term.guard) if summed else term.guard
     kinds = adjoint.body.kinds | coefficient.kinds
-    return Contribution(axes, term.condition, term.read.indices, weight, guard, kinds=kinds)
+    where = (axes, term.condition, term.read.indices)
+    return Contribution(*where, weight, guard, kinds=kinds, switch=switch)
+
+
+def given(adjoint: Adjoint, own: tuple[Axis, ...], guard: Expr = TRUE) -> Contribution:
+    """An adjoint at all elements, over axes of a tensor."""
+
+    def weight(batch: Sequence[Expr]) -> Expr:
+        return adjoint.at((*batch, *own))
+
+    def switch(batch: Sequence[Expr]) -> Expr:
+        return switched_on(adjoint, (*batch, *own))
+
+    return Contribution(own, TRUE, own, weight, guard, switch=switch)
 
 
 def received(
     t: Term,
     axes: tuple[Axis, ...],
     condition: Expr,
-    head: Callable[[Sequence[Expr]], Expr],
+    adjoint: Adjoint,
+    place: Sequence[Expr],
     guard: Expr = TRUE,
 ) -> Contribution:
-    """The adjoint `head`, for indices of the batch, times the coefficient of a read."""
+    """The adjoint at (batch, place) times the coefficient of a read."""
 
     def weight(batch: Sequence[Expr]) -> Expr:
-        return times(cast(head(batch), t.coefficient.dtype), t.coefficient)
+        return product(adjoint, (*batch, *place), t.coefficient, t.switch)
+
+    def switch(batch: Sequence[Expr]) -> Expr:
+        return switched_on(adjoint, (*batch, *place), t.switch)
 
     whole = logical_and(guard, t.guard)
-    return Contribution(axes, condition, t.read.indices, weight, whole)
+    return Contribution(axes, condition, t.read.indices, weight, whole, switch=switch)
 
 
 def whole_contribution(op: Compute, term: Term, heads: Sequence[Adjoint]) -> Contribution:
@@ -48,10 +69,14 @@ def whole_contribution(op: Compute, term: Term, heads: Sequence[Adjoint]) -> Con
     axes = (*op.axes, *term.axes)
     where = (axes, term.condition, term.read.indices)
     direct = whole_contribution(op, term.at_winner, heads) if term.at_winner else None
+
+    def switch(batch: Sequence[Expr]) -> Expr:
+        return logical_and(any_of([switched_on(h, op.axes) for h in heads]), term.switch)
+
     guard = term.guard
     if may_be_infinite(term.coefficient):
-        guard = logical_and(guard, logical_or(*[switched_on(h, op.axes) for h in heads]))
-    return Contribution(*where, lambda _: term.coefficient, guard, direct)
+        guard = logical_and(guard, switch(()))
+    return Contribution(*where, lambda _: term.coefficient, guard, direct, switch=switch)
 
 
 def pointwise(op: Compute, terms: Sequence[Term]) -> bool:

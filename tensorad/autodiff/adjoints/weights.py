@@ -61,7 +61,7 @@ def with_stored_weights(
     if len(terms) < 2 or any(t.axes or t.condition is not TRUE for t in terms):
         return adjoint, list(terms)
     head = _formula(adjoint, kept)
-    bodies = [guarded(t.guard, product(head, op.axes, t.coefficient)) for t in terms]
+    bodies = [guarded(t.guard, product(head, op.axes, t.coefficient, t.switch)) for t in terms]
     axes, copies = copy_bodies(op.axes, bodies)
     tensors = outputs(Compute(name, axes, copies))
     stored = [

@@ -183,10 +183,11 @@ def _term_of_winner(t: Term, e: Reduce, winner: Expr, m: int, n: int) -> Term:
         mark = add(mul(mark, int_const(n)), int_const(m))
         own = logical_and(own, call("eq", mod(taken, int_const(n)), int_const(m)))
         taken = floordiv(taken, int_const(n))
-    place = substitute_all((t.coefficient, t.read, t.guard), box.at(taken))
-    coefficient, there, guard = place
+    place = substitute_all((t.coefficient, t.read, t.guard, t.switch), box.at(taken))
+    coefficient, there, guard, switch = place
     if not isinstance(there, Read):
         raise InternalError(f"{t.read} became {there}")
-    direct = Term(t.component, coefficient, there, guard=logical_and(own, guard))
+    guard = logical_and(own, guard)
+    direct = Term(t.component, coefficient, there, guard=guard, switch=switch)
     selected = call("eq", winner, mark)
     return replace(t, guard=logical_and(selected, t.guard), at_winner=direct)

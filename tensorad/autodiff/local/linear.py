@@ -6,8 +6,9 @@ guard holds. Forward mode, reverse mode and Jacobians are three uses of the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
 
 from tensorad.autodiff.local.rules import partials_of
 from tensorad.errors import InternalError
@@ -55,6 +56,8 @@ class Term:
         axes: the reduction's axes; () outside reductions.
         condition: the reduction's own condition.
         guard: the selects between the read and the output.
+        switch: what data say, beside the guard, of where the coefficient is other than 0 for a
+            select's sake: one of the selects lets the read through.
         at_winner: for a selection, the same term at the selected element alone (no axes,
             a read at an index found at run time); this one asks every element whether it
             is the selected one.
@@ -67,6 +70,7 @@ class Term:
     condition: Expr = TRUE
     guard: Expr = TRUE
     at_winner: Term | None = None
+    switch: Expr = TRUE
 
 
 def differentiate(root: Expr, wanted: Callable[[Expr], bool]) -> dict[Expr, Guarded]:
@@ -176,16 +180,40 @@ def merge_guards(values: Guarded, indices: Iterable[Expr] = ()) -> tuple[Expr, E
     total = summed(guarded(guard, value) for guard, value in values.items())
     if total is None:
         raise InternalError("no value to merge")
-    return _any_of(guards), total
+    return any_of(guards), total
 
 
-def _any_of(conditions: Iterable[Expr]) -> Expr:
+def any_of(conditions: Iterable[Expr]) -> Expr:
     """Where one of the conditions holds: what all of them ask for is asked once."""
-    alternatives = [dict.fromkeys(conjuncts(c)) for c in conditions]
+    alternatives = _resolved([dict.fromkeys(conjuncts(c)) for c in conditions])
     first = alternatives[0]
     shared = {p: None for p in first if all(p in a for a in alternatives)}
     rest = [logical_and(*[p for p in a if p not in shared]) for a in alternatives]
     return logical_and(*shared, logical_or(*[both(*split_condition(c)) for c in rest]))
+
+
+def _resolved(alternatives: list[dict[Expr, None]]) -> list[dict[Expr, None]]:
+    """(p and a) or (not p and a) -> a, as long as there are such pairs."""
+    found = list(alternatives)
+    pairs = _opposed(found)
+    while pairs:
+        a, b, p = pairs[0]
+        found = [c for c in found if c is not a and c is not b]
+        found.append({q: None for q in a if q is not p})
+        pairs = _opposed(found)
+    return found
+
+
+def _opposed(
+    alternatives: Sequence[dict[Expr, None]],
+) -> list[tuple[dict[Expr, None], dict[Expr, None], Expr]]:
+    """Pairs that differ in one condition, which holds in the first and not in the second."""
+    return [
+        (a, b, p)
+        for a, b in permutations(alternatives, 2)
+        for p in a
+        if len(a) == len(b) and logical_not(p) in b and all(q is p or q in b for q in a)
+    ]
 
 
 def body_terms(
@@ -216,5 +244,6 @@ def body_terms(
                 on_data[guard] = scaled
         if on_data:
             guard, value = merge_guards(on_data, leaf.indices)
-            terms.append(Term(component, value, leaf, axes, condition, guard))
+            made = Term(component, value, leaf, axes, condition, guard)
+            terms.append(replace(made, switch=any_of(on_data)) if len(on_data) > 1 else made)
     return terms

@@ -13,6 +13,7 @@ from tensorad.autodiff.local.steps import (
     Entry,
     Matrix,
     StepBuilder,
+    as_ones,
     found_states,
     jacobian_entries,
     plus,
@@ -68,8 +69,11 @@ def reverse_sweep(
     wanted: Sequence[int],
     lead: tuple[Axis, ...] = (),
     name: str = "",
+    counting: bool = False,
 ) -> StepAdjoints:
     """The adjoints of the elements `wanted`, for every seed at once, by one scan backwards.
+
+    Or the same of steps whose partials are all 1, where their selects let something through.
 
     With B the adjoint that later steps send to the state a step leaves, and H the heads of
     what this step keeps, M = B + H(after) goes back through the step: D2' M to its elements,
@@ -78,6 +82,8 @@ def reverse_sweep(
     combiner = op.combiner
     by_state = jacobian_entries(combiner, combiner.lhs)
     by_element = jacobian_entries(combiner, combiner.rhs)
+    if counting:
+        by_state, by_element = as_ones(by_state), as_ones(by_element)
     builder = StepBuilder(f"adjoint of {combiner.name}")
     columns: list[tuple[dict[int, int], dict[int, int]]] = []
     for r, heads in enumerate(seeds):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
-from tensorad.autodiff.local.linear import differentiate, merge_guards, times
+from tensorad.autodiff.local.linear import Guarded, any_of, differentiate, merge_guards, times
 from tensorad.ir.arrays.scan_outputs import states_before
 from tensorad.ir.combiner import Combiner
-from tensorad.ir.expr import Axis, Expr, Param, cast, const, param, read, summed
+from tensorad.ir.expr import TRUE, Axis, Expr, Param, cast, const, param, read, summed
 from tensorad.ir.tensor import Scan, dim_of
 from tensorad.ir.visit import fresh_axes, postorder, substitute_all
 from tensorad.simplify.zeros.lift import guarded
@@ -27,8 +27,24 @@ def jacobian_entries(combiner: Combiner, operands: Sequence[Param]) -> Matrix:
     rows: Matrix = []
     for result in combiner.results:
         found = differentiate(result, lambda e: e in inputs) if result.dtype.is_float else {}
-        rows.append([merge_guards(found[p]) if p in found else None for p in operands])
+        rows.append([_entry(found[p]) if p in found else None for p in operands])
     return rows
+
+
+def _entry(values: Guarded) -> tuple[Expr, Expr]:
+    """One guard and one value; the guard is false where all are switched off."""
+    guard, value = merge_guards(values)
+    return (guard if len(values) == 1 else any_of(values)), value
+
+
+def as_ones(entries: Matrix) -> Matrix:
+    """The same guards around 1."""
+    return [[None if e is None else (e[0], const(1, e[1].dtype)) for e in row] for row in entries]
+
+
+def are_guarded(entries: Matrix) -> bool:
+    """Whether some partial derivative is switched off somewhere."""
+    return any(e is not None and e[0] is not TRUE for row in entries for e in row)
 
 
 def product_sum(pairs: Sequence[tuple[Entry, Expr | None]], like: Expr) -> Expr | None:

@@ -25,7 +25,7 @@ from tensorad.ir.elementary.steps import (
     scale_within,
     steps_of_ln2,
 )
-from tensorad.ir.elementary.table import Elementary, apply
+from tensorad.ir.elementary.table import Elementary, Sign, apply
 from tensorad.ir.elementary.two_floats import in_float64
 
 _TWO_BY_ROOT_PI: Final = 2 / math.sqrt(math.pi)
@@ -121,6 +121,8 @@ ROWS: Final = (
         partials=lambda y, x: (_TWO_BY_ROOT_PI * apply("exp", -(x * x)),),
         code=erf,
         sampled=(-6, 6),
+        finite_from=Sign.ANY,
+        keeps_sign=True,
     ),
     Elementary(
         name="erfc",
@@ -129,6 +131,8 @@ ROWS: Final = (
         partials=lambda y, x: (-_TWO_BY_ROOT_PI * apply("exp", -(x * x)),),
         code=erfc,
         sampled=(-6, 28),
+        finite_from=Sign.ANY,
+        sign=Sign.POSITIVE,
     ),
     Elementary(
         name="erfinv",

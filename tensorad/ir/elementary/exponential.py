@@ -34,7 +34,7 @@ from tensorad.ir.elementary.steps import (
     steps_of_ln2,
     to_bits,
 )
-from tensorad.ir.elementary.table import Elementary, apply
+from tensorad.ir.elementary.table import Elementary, Sign, apply
 from tensorad.ir.elementary.two_floats import in_float64, log_two_floats, times
 
 _EXPM1_RANGE: Final = {FLOAT32: (-18.0, 89.0), FLOAT64: (-40.0, 710.0)}
@@ -177,6 +177,8 @@ ROWS: Final = (
         code=exp,
         sampled=(-104, 89),
         latex="e^#",
+        finite_from=Sign.ANY,
+        sign=Sign.POSITIVE,
     ),
     Elementary(
         name="log",
@@ -186,6 +188,7 @@ ROWS: Final = (
         code=log,
         sampled=(0, 1e4),
         slopes_at=(0.3, 2.0),
+        finite_from=Sign.POSITIVE,
     ),
     Elementary(
         name="log1p",
@@ -195,6 +198,8 @@ ROWS: Final = (
         code=log1p,
         sampled=(-1, 1e3),
         slopes_at=(-0.4, 2.0),
+        finite_from=Sign.NONNEGATIVE,
+        keeps_sign=True,
     ),
     Elementary(
         name="expm1",
@@ -203,6 +208,8 @@ ROWS: Final = (
         partials=lambda y, x: (apply("exp", x),),
         code=expm1,
         sampled=(-20, 89),
+        finite_from=Sign.ANY,
+        keeps_sign=True,
     ),
     Elementary(
         name="sqrt",
@@ -214,6 +221,9 @@ ROWS: Final = (
         slopes_at=(0.3, 2.0),
         cost=ROOT,
         latex="#^1/2",
+        finite_from=Sign.NONNEGATIVE,
+        sign=Sign.NONNEGATIVE,
+        keeps_sign=True,
     ),
     Elementary(
         name="rsqrt",
@@ -224,6 +234,8 @@ ROWS: Final = (
         sampled=(0, 1e9),
         slopes_at=(0.3, 2.0),
         cost=ROOT,
+        finite_from=Sign.POSITIVE,
+        sign=Sign.POSITIVE,
     ),
     Elementary(
         name="exp2",
@@ -233,6 +245,8 @@ ROWS: Final = (
         code=_exp2,
         sampled=(-150, 128),
         latex="2^#",
+        finite_from=Sign.ANY,
+        sign=Sign.POSITIVE,
     ),
     Elementary(
         name="log2",
@@ -243,6 +257,7 @@ ROWS: Final = (
         sampled=(0, 1e4),
         slopes_at=(0.3, 2.0),
         latex=r"\log_{2}",
+        finite_from=Sign.POSITIVE,
     ),
     Elementary(
         name="log10",
@@ -253,6 +268,7 @@ ROWS: Final = (
         sampled=(0, 1e4),
         slopes_at=(0.3, 2.0),
         latex=r"\log_{10}",
+        finite_from=Sign.POSITIVE,
     ),
     Elementary(
         name="cbrt",
@@ -262,5 +278,7 @@ ROWS: Final = (
         code=_cbrt,
         sampled=(-1e9, 1e9),
         latex="#^1/3",
+        finite_from=Sign.ANY,
+        keeps_sign=True,
     ),
 )

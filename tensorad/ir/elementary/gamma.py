@@ -20,7 +20,7 @@ import numpy as np
 from tensorad.ir.elementary import gamma_polynomials as table
 from tensorad.ir.elementary.emitter import Emitter
 from tensorad.ir.elementary.steps import INF, NAN, absolute, at_most, copy_sign, horner
-from tensorad.ir.elementary.table import Elementary, apply
+from tensorad.ir.elementary.table import Elementary, Sign, apply
 from tensorad.ir.elementary.two_floats import add_large, add_two, in_float64, log_two_floats
 from tensorad.ir.nodes import Expr, Select
 
@@ -206,6 +206,7 @@ ROWS: Final = (
         sampled=(-30, 100),
         latex=r"\log\Gamma",
         ufunc="gammaln",
+        finite_from=Sign.POSITIVE,
     ),
     Elementary(
         name="digamma",
@@ -216,6 +217,7 @@ ROWS: Final = (
         sampled=(-30, 100),
         latex=r"\psi",
         ufunc="psi",
+        finite_from=Sign.POSITIVE,
     ),
     Elementary(
         name="trigamma",
@@ -225,5 +227,7 @@ ROWS: Final = (
         code=_trigamma,
         sampled=(-30, 100),
         latex=r"\psi_{1}",
+        finite_from=Sign.POSITIVE,
+        sign=Sign.POSITIVE,
     ),
 )

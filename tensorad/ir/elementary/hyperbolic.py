@@ -19,7 +19,7 @@ from tensorad.ir.elementary.steps import (
     shifted_power,
     steps_of_ln2,
 )
-from tensorad.ir.elementary.table import Elementary, apply
+from tensorad.ir.elementary.table import Elementary, Sign, apply
 
 _SINH_RANGE: Final = {FLOAT32: 89.5, FLOAT64: 710.5}
 """From here on sinh and cosh are inf."""
@@ -86,6 +86,8 @@ ROWS: Final = (
         partials=lambda y, x: (1 - y * y,),
         code=tanh,
         sampled=(-10, 10),
+        finite_from=Sign.ANY,
+        keeps_sign=True,
     ),
     Elementary(
         name="sigmoid",
@@ -95,6 +97,8 @@ ROWS: Final = (
         code=sigmoid,
         sampled=(-104, 89),
         ufunc="expit",
+        finite_from=Sign.ANY,
+        sign=Sign.POSITIVE,
     ),
     Elementary(
         name="sinh",
@@ -103,6 +107,8 @@ ROWS: Final = (
         partials=lambda y, x: (apply("cosh", x),),
         code=sinh,
         sampled=(-90, 90),
+        finite_from=Sign.ANY,
+        keeps_sign=True,
     ),
     Elementary(
         name="cosh",
@@ -111,5 +117,7 @@ ROWS: Final = (
         partials=lambda y, x: (apply("sinh", x),),
         code=cosh,
         sampled=(-90, 90),
+        finite_from=Sign.ANY,
+        sign=Sign.POSITIVE,
     ),
 )

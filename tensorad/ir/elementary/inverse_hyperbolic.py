@@ -10,7 +10,7 @@ from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.elementary.emitter import Emitter
 from tensorad.ir.elementary.exponential import log1p
 from tensorad.ir.elementary.steps import LN2, NAN, absolute, copy_sign
-from tensorad.ir.elementary.table import Elementary, apply
+from tensorad.ir.elementary.table import Elementary, Sign, apply
 from tensorad.ir.elementary.two_floats import in_float64
 
 _LARGE: Final = 2.0**60
@@ -60,6 +60,8 @@ ROWS: Final = (
         code=_asinh,
         sampled=(-1e3, 1e3),
         ufunc="arcsinh",
+        finite_from=Sign.ANY,
+        keeps_sign=True,
     ),
     Elementary(
         name="acosh",

@@ -10,7 +10,7 @@ from tensorad.ir.dtypes import FLOAT32, FLOAT64
 from tensorad.ir.elementary import polynomials as table
 from tensorad.ir.elementary.emitter import Emitter
 from tensorad.ir.elementary.steps import INF, absolute, copy_sign, horner, integers, to_bits
-from tensorad.ir.elementary.table import Elementary, Partials, apply
+from tensorad.ir.elementary.table import Elementary, Partials, Sign, apply
 from tensorad.ir.nodes import Expr
 
 _HALF_PI: Final = {
@@ -147,6 +147,8 @@ ROWS: Final = (
         code=atan,
         sampled=(-20, 20),
         ufunc="arctan",
+        finite_from=Sign.ANY,
+        keeps_sign=True,
     ),
     Elementary(
         name="atan2",
@@ -157,5 +159,6 @@ ROWS: Final = (
         sampled=(-10, 10),
         arity=2,
         ufunc="arctan2",
+        finite_from=Sign.ANY,
     ),
 )

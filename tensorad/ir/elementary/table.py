@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from keyword import iskeyword
 from typing import Any, Final
 
@@ -14,6 +15,14 @@ from tensorad.ir.elementary.emitter import Emitter
 from tensorad.ir.nodes import OPERATIONS, Expr, operation
 
 Partials = tuple[Expr | None, ...]
+
+
+class Sign(IntEnum):
+    """What is known of a number's sign: each is a case of the one before."""
+
+    ANY = 0
+    NONNEGATIVE = 1
+    POSITIVE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +61,10 @@ class Elementary:
         ufunc: NumPy's name of it; as `name` unless given.
         loops: whether its code has loops: then it is a helper function always.
         far: of an angle, how large ones are treated.
+        finite_from: the signs of arguments from which on it is finite, but for overflow; None if
+            nothing is known.
+        sign: what is known of its values.
+        keeps_sign: whether it is positive of positive arguments, and of 0 not negative.
     """
 
     name: str
@@ -67,6 +80,9 @@ class Elementary:
     ufunc: str = ""
     loops: bool = False
     far: FarAngles | None = None
+    finite_from: Sign | None = None
+    sign: Sign = Sign.ANY
+    keeps_sign: bool = False
 
 
 FUNCTIONS: Final[dict[str, Elementary]] = {}

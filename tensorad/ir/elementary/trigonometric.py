@@ -15,7 +15,7 @@ from tensorad.ir.dtypes import FLOAT32, FLOAT64
 from tensorad.ir.elementary import polynomials as table
 from tensorad.ir.elementary.emitter import Emitter
 from tensorad.ir.elementary.steps import MAGIC, absolute, from_bits, horner, integers, to_bits
-from tensorad.ir.elementary.table import Elementary, FarAngles, apply
+from tensorad.ir.elementary.table import Elementary, FarAngles, Sign, apply
 
 _PI: Final = {
     FLOAT32: (3.141592502593994, 1.5099578831723193e-07, 1.078060505991553e-14),
@@ -100,6 +100,7 @@ ROWS: Final = (
         code=sin,
         sampled=(-1e5, 1e5),
         far=FarAngles(limit=LIMIT, turn=0.0, parts=2, code=_signed_sine),
+        finite_from=Sign.ANY,
     ),
     Elementary(
         name="cos",
@@ -109,6 +110,7 @@ ROWS: Final = (
         code=cos,
         sampled=(-1e5, 1e5),
         far=FarAngles(limit=LIMIT, turn=0.25, parts=2, code=_signed_sine),
+        finite_from=Sign.ANY,
     ),
     Elementary(
         name="tan",
