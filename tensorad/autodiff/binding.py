@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorad.autodiff.local.overrides import Rules, derivation_inputs, derivation_order
+from tensorad.autodiff.local.flows import derivation_inputs, derivation_order
+from tensorad.autodiff.local.overrides import Rules
 from tensorad.autodiff.sweep import block_vjp
 from tensorad.ir.tensor import Tensor, outputs
 

@@ -12,8 +12,9 @@ from tensorad.autodiff.counting.cost import cost
 from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.forward import Direction, Push, jvp
 from tensorad.autodiff.jacobian import direct_jacobian
-from tensorad.autodiff.local.overrides import Override, check_override, derivation_inputs
-from tensorad.autodiff.local.overrides import derivation_order as order_of
+from tensorad.autodiff.local.flows import derivation_inputs
+from tensorad.autodiff.local.flows import derivation_order as order_of
+from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.reverse import vjp
 from tensorad.errors import GradError, ShapeError

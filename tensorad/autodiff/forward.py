@@ -12,17 +12,16 @@ from tensorad.autodiff.adjoints.inlining import Uses, may_inline
 from tensorad.autodiff.checks import as_direction, check_outputs, check_wrt, leading_axes
 from tensorad.autodiff.control.pieces import with_dtype
 from tensorad.autodiff.control.tangents import Moving, control_tangents
-from tensorad.autodiff.local.linear import Term, body_terms, times
-from tensorad.autodiff.local.overrides import (
+from tensorad.autodiff.local.flows import (
     AnyRule,
-    Override,
-    Rules,
-    check_override,
+    derivation_inputs,
     derivation_order,
     is_ruled,
     rules_at,
     told,
 )
+from tensorad.autodiff.local.linear import Term, body_terms, times
+from tensorad.autodiff.local.overrides import Override, Rules, check_override
 from tensorad.autodiff.local.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
@@ -187,7 +186,7 @@ class Push:
 
     def _push_control(self, op: Control | Saved, saves: Mapping[Control, Sequence[Saved]]) -> None:
         """The tangents of the outputs, and of all that is saved of the inside."""
-        moved = [t for t in differentiable_inputs(op) if t in self.tangents]
+        moved = [t for t in derivation_inputs(op, self.rules) if t in self.tangents]
         is_told = op not in saves and all(is_ruled(t, self.rules) for t in outputs(op))
         if isinstance(op, Saved) or not moved or is_told:
             return

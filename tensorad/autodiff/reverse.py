@@ -15,11 +15,8 @@ from tensorad.autodiff.checks import check_outputs, check_wrt
 from tensorad.autodiff.counting.choice import Ways, derive_by_count, derive_tidied
 from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
-from tensorad.autodiff.local.overrides import (
-    Override,
-    are_ruled,
-    check_override,
-)
+from tensorad.autodiff.local.flows import are_ruled
+from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.sweep import Sweep
 from tensorad.ir.tensor import Tensor

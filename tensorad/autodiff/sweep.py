@@ -37,16 +37,16 @@ from tensorad.autodiff.counting.contribution_points import points_per_contributi
 from tensorad.autodiff.heads import seeds
 from tensorad.autodiff.local.box import Box
 from tensorad.autodiff.local.combiners import fold_groups
-from tensorad.autodiff.local.linear import Term, body_terms
-from tensorad.autodiff.local.overrides import (
+from tensorad.autodiff.local.flows import (
     AnyRule,
-    Rules,
     derivation_inputs,
     derivation_order,
     is_ruled,
     rules_at,
     told,
 )
+from tensorad.autodiff.local.linear import Term, body_terms
+from tensorad.autodiff.local.overrides import Rules
 from tensorad.autodiff.local.scan_forms import scatter_scan, steps_of, traced_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
 from tensorad.autodiff.local.scans import reverse_sweep

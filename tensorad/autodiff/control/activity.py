@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from tensorad.autodiff.local.overrides import (
-    Rule,
-    Rules,
+from tensorad.autodiff.local.flows import (
+    block_operands,
     derivation_order,
     is_ruled,
+    outer_deps,
     ruled_deps,
+    stops,
 )
+from tensorad.autodiff.local.overrides import Rule, Rules
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.ir.expr import Read
 from tensorad.ir.tensor import (
-    Block,
-    Branch,
     Compute,
     Control,
     Loop,
@@ -32,12 +33,31 @@ Tensors = dict[Tensor, None]
 
 def within(params: Sequence[Tensor], rules: Rules) -> dict[Tensor, Rule]:
     """The rules in a block: no derivative flows through its params."""
-    return {**rules, **{p: Rule(p, (), None, None) for p in params}}
+    return {**rules, **stops(params)}
 
 
-def block_operands(op: Control) -> tuple[Tensor, ...]:
-    """The operands that the params of blocks stand for."""
-    return op.operands[1:] if isinstance(op, Branch) else op.operands
+@dataclass(frozen=True)
+class Around:
+    """What derivatives flow to out of an operation's blocks.
+
+    Attributes:
+        operands: those that params stand for, and `outer`.
+        outer: what only rules inside flow to; it stands for itself in each block.
+    """
+
+    op: Control
+    operands: tuple[Tensor, ...]
+    outer: tuple[Tensor, ...]
+
+    @staticmethod
+    def of(op: Control, rules: Rules) -> Around:
+        """What is around an operation."""
+        outer = outer_deps(op, rules)
+        return Around(op, (*block_operands(op), *outer), outer)
+
+    def params(self, n: int = 0) -> tuple[Tensor, ...]:
+        """What the operands are in a block."""
+        return (*self.op.blocks[n].params, *self.outer)
 
 
 _known: WeakKeyDictionary[Op, tuple[tuple[Tensor, ...], ...]] = memo(WeakKeyDictionary())
@@ -109,9 +129,10 @@ def _is_active(op: Control, k: int, blocks: Sequence[Tensors]) -> bool:
 
 def active_inside(op: Control, active: Collection[Tensor], rules: Rules) -> list[Tensors]:
     """The active tensors of each block (of a loop: of the first one), given those outside."""
-    moving = [t in active for t in block_operands(op)]
+    around = Around.of(op, rules)
+    moving = [t in active for t in around.operands]
     blocks = op.blocks[:1] if isinstance(op, Loop) else op.blocks
-    found = [_active_in_block(op, n, moving, rules) for n in range(len(blocks))]
+    found = [_active_in_block(around, n, moving, rules) for n in range(len(blocks))]
     while isinstance(op, Loop):
         body = op.blocks[0]
         grown = [k for k in range(op.carries) if not moving[k] and body.results[k] in found[0]]
@@ -119,21 +140,21 @@ def active_inside(op: Control, active: Collection[Tensor], rules: Rules) -> list
             break
         for k in grown:
             moving[k] = True
-        found = [_active_in_block(op, 0, moving, rules)]
+        found = [_active_in_block(around, 0, moving, rules)]
     return found
 
 
-def _active_in_block(op: Control, n: int, moving: Sequence[bool], rules: Rules) -> Tensors:
-    block = op.blocks[n]
-    roots = [*block.results, *[inner for inner, b in op.kept if b == n]]
-    own = within(block.params, rules)
-    start = [p for p, m in zip(block.params, moving, strict=True) if m and p.dtype.is_float]
+def _active_in_block(around: Around, n: int, moving: Sequence[bool], rules: Rules) -> Tensors:
+    op, params = around.op, around.params(n)
+    roots = [*op.blocks[n].results, *[inner for inner, b in op.kept if b == n]]
+    own = within(params, rules)
+    start = [p for p, m in zip(params, moving, strict=True) if m and p.dtype.is_float]
     return active_tensors(derivation_order(roots, own), start, own, flowing)
 
 
-def reached(block: Block, roots: Sequence[Tensor], rules: Rules) -> Tensors:
-    """The params that derivatives of some tensors of a block flow to."""
-    inside = within(block.params, rules)
+def reached(params: Sequence[Tensor], roots: Sequence[Tensor], rules: Rules) -> Tensors:
+    """Those of the params of a block (`Around.params`) that derivatives of its tensors flow to."""
+    inside = within(params, rules)
     live = dict.fromkeys([t for t in roots if t.dtype.is_float])
     kept: dict[Control, list[Saved]] = {}
     for op in reversed(derivation_order(list(live), inside)):
@@ -147,7 +168,7 @@ def reached(block: Block, roots: Sequence[Tensor], rules: Rules) -> Tensors:
             live.update(dict.fromkeys(_reached_outside(op, made, kept.get(op, ()), rules)))
         else:
             live.update(dict.fromkeys([u for t in made for u in flowing(op, t.index)]))
-    return {p: None for p in block.params if p in live}
+    return {p: None for p in params if p in live}
 
 
 def _reached_outside(
@@ -155,31 +176,33 @@ def _reached_outside(
 ) -> list[Tensor]:
     """The operands that derivatives of outputs, and of what is saved, flow to."""
     found: dict[int, None] = {}
+    around = Around.of(op, rules)
     if isinstance(op, Loop):
-        received = reached_in_loop(op, [t.index for t in made], [s.inner for s in kept], rules)
-        found = {k: None for k, p in enumerate(op.blocks[0].params) if p in received}
+        last, inner = [t.index for t in made], [s.inner for s in kept]
+        received = reached_in_loop(around, last, inner, rules)
+        found = {k: None for k, p in enumerate(around.params()) if p in received}
     else:
         for n, block in enumerate(op.blocks):
             inner = [s.inner for s in kept if s.block == n]
-            received = reached(block, [*[block.results[t.index] for t in made], *inner], rules)
-            found.update({k: None for k, p in enumerate(block.params) if p in received})
-    operands = block_operands(op)
-    return [operands[k] for k in found]
+            roots = [*[block.results[t.index] for t in made], *inner]
+            received = reached(around.params(n), roots, rules)
+            found.update({k: None for k, p in enumerate(around.params(n)) if p in received})
+    return [around.operands[k] for k in found]
 
 
 def reached_in_loop(
-    op: Loop, last: Sequence[int], inner: Sequence[Tensor], rules: Rules
+    around: Around, last: Sequence[int], inner: Sequence[Tensor], rules: Rules
 ) -> Tensors:
     """The params of a loop's block that derivatives flow to in some iteration.
 
     Args:
         last: the carries, and `inner` the tensors inside, that they come from.
     """
-    body = op.blocks[0]
+    body, params = around.op.blocks[0], around.params()
     found = dict.fromkeys([body.params[k] for k in last])
     while True:
         carried = [r for r, p in zip(body.results, body.params, strict=False) if p in found]
-        more = [p for p in reached(body, [*inner, *carried], rules) if p not in found]
+        more = [p for p in reached(params, [*inner, *carried], rules) if p not in found]
         if not more:
             return found
         found.update(dict.fromkeys(more))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorad.autodiff.control.activity import (
+    Around,
     active_inside,
-    block_operands,
     reached,
     reached_in_loop,
     within,
@@ -104,8 +104,9 @@ class _Reversed:
 def _branch(op: Control, given: Given) -> Pairs:
     """A branch of as many blocks, by the same index."""
     inside = active_inside(op, given.active, given.rules)
-    operands = block_operands(op)
-    made = [_reverse_block(op, n, inside[n], given) for n in range(len(op.blocks))]
+    around = Around.of(op, given.rules)
+    operands = around.operands
+    made = [_reverse_block(around, n, inside[n], given) for n in range(len(op.blocks))]
     moving = [k for k in range(len(operands)) if any(k in m.adjoints for m in made)]
     if not moving:
         return []
@@ -123,8 +124,11 @@ def _branch(op: Control, given: Given) -> Pairs:
     return [(operands[k], t) for k, t in zip(moving, outputs(reverse), strict=True)]
 
 
-def _reverse_block(op: Control, n: int, active: Mapping[Tensor, None], given: Given) -> _Reversed:
-    block, at = op.blocks[n], block_operands(op)
+def _reverse_block(
+    around: Around, n: int, active: Mapping[Tensor, None], given: Given
+) -> _Reversed:
+    op, params, at = around.op, around.params(n), around.operands
+    block = op.blocks[n]
     ends: dict[Slot, tuple[Tensor, Tensor]] = {}
     for k, t in enumerate(outputs(op)):
         if t in given.heads and block.results[k] in active:
@@ -134,12 +138,12 @@ def _reverse_block(op: Control, n: int, active: Mapping[Tensor, None], given: Gi
             ends["saved", inner, n] = (inner, head)
     heads = {slot: like(t, given.batch) for slot, (t, _) in ends.items()}
     seeds = [(t, heads[slot]) for slot, (t, _) in ends.items()]
-    wrt = [p for p in reached(block, [t for t, _ in seeds], given.rules) if p in active]
-    found = given.vjp(seeds, wrt, given.batch, within(block.params, given.rules)) if wrt else []
+    wrt = [p for p in reached(params, [t for t, _ in seeds], given.rules) if p in active]
+    found = given.vjp(seeds, wrt, given.batch, within(params, given.rules)) if wrt else []
     adjoints = {p: with_dtype(t, p.dtype) for p, t in zip(wrt, found, strict=True) if t is not None}
     needed = residuals(op, n, list(adjoints.values()), list(heads.values()), block.params)
     note_stored(op, needed.stored)
-    place = {p: k for k, p in enumerate(block.params)}
+    place = {p: k for k, p in enumerate(params)}
     bound: dict[Slot, tuple[Tensor, Tensor]] = {s: (heads[s], h) for s, (_, h) in ends.items()}
     bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
     bound.update({("inner", t, n): (t, saved(op, t, n)) for t in needed.stored})
@@ -203,8 +207,9 @@ class _LoopAdjoints:
         self.block = op.blocks[0]
         self.last = op.carries + op.scanned
         (self.active,) = active_inside(op, given.active, given.rules)
-        self.rules = within(self.block.params, given.rules)
-        self.place = {p: k for k, p in enumerate(self.block.params)}
+        self.around = Around.of(op, given.rules)
+        self.rules = within(self.around.params(), given.rules)
+        self.place = {p: k for k, p in enumerate(self.around.params())}
         self.rows = [(t, h) for t, h in _saved_heads(op, 0, given) if t in self.active]
 
     def run(self) -> Pairs:
@@ -221,14 +226,14 @@ class _LoopAdjoints:
         last = dict(zip(found.heads, outputs(reverse), strict=False))
         pairs = []
         for p, t in found.adjoints.items():
-            operand = self.op.operands[self.place[p]]
+            operand = self.around.operands[self.place[p]]
             rows = None if p in last else saved(reverse, t)
             whole = last[p] if rows is None else batch_first(rows, self.batch, operand.shape[0])
             pairs.append((operand, whole))
         for p, row in found.parts:
             pairs.append(
                 (
-                    self.op.operands[self.place[p]],
+                    self.around.operands[self.place[p]],
                     from_rows(saved(reverse, row.value), row, self.batch, p),
                 )
             )
@@ -281,8 +286,8 @@ class _LoopAdjoints:
         """The params that derivatives flow to."""
         made = enumerate(outputs(self.op))
         last = [k for k, t in made if t in self.given.heads and self.block.params[k] in self.active]
-        found = reached_in_loop(self.op, last, [t for t, _ in self.rows], self.given.rules)
-        return [p for p in self.block.params if p in found and p in self.active]
+        found = reached_in_loop(self.around, last, [t for t, _ in self.rows], self.given.rules)
+        return [p for p in self.place if p in found and p in self.active]
 
     def params(self, block: _Backwards, needed: Residuals) -> _Params:
         """What the reversed block is given."""

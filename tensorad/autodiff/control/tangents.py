@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorad.autodiff.control.activity import active_inside, block_operands, within
+from tensorad.autodiff.control.activity import Around, active_inside, within
 from tensorad.autodiff.control.adjoints import like_operation
 from tensorad.autodiff.control.pieces import (
     batch_first,
@@ -16,12 +16,14 @@ from tensorad.autodiff.control.pieces import (
 )
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import InternalError
+from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.tensor import (
     Block,
     Branch,
     Control,
     FunctionCall,
     Loop,
+    Placeholder,
     Saved,
     Shape,
     Tensor,
@@ -62,15 +64,17 @@ def control_tangents(op: Control, given: Moving) -> dict[Tensor, Tensor]:
 
 def _branch(op: Control, given: Moving) -> dict[Tensor, Tensor]:
     """A branch of as many blocks, by the same index, which make tangents alone."""
-    operands, made = block_operands(op), outputs(op)
+    around, made = Around.of(op, given.rules), outputs(op)
+    operands = around.operands
     moving = [k for k, t in enumerate(operands) if t in given.tangents]
     found: list[Tangents] = []
     params: list[tuple[Tensor, ...]] = []
     for n, block in enumerate(op.blocks):
-        own = {block.params[k]: like(block.params[k], given.batch) for k in moving}
+        inner = around.params(n)
+        own = {inner[k]: like(inner[k], given.batch) for k in moving}
         roots = [*block.results, *[s.inner for s in given.kept if s.block == n]]
-        found.append(given.jvp(own, roots, given.batch, within(block.params, given.rules)))
-        params.append((*block.params, *own.values()))
+        found.append(given.jvp(own, roots, given.batch, within(inner, given.rules)))
+        params.append((*inner, *own.values()))
     ways = list(zip(op.blocks, found, params, strict=True))
     moved = [k for k in range(len(made)) if any(b.results[k] in f for b, f, _ in ways)]
     blocks = []
@@ -78,13 +82,25 @@ def _branch(op: Control, given: Moving) -> dict[Tensor, Tensor]:
         tangents = [_tangent(b.results[k], f, given.batch) for k in moved]
         blocks.append(Block(p, tuple(tangents) or b.results))
     names = tuple([f"d{made[k].name}" for k in moved]) or op.names
-    bound = (*operands, *[given.tangents[operands[k]] for k in moving])
+    read = read_outside(blocks)
+    blocks = [Block((*b.params, *read), b.results) for b in blocks]
+    bound = (*operands, *[given.tangents[operands[k]] for k in moving], *read)
     forward = like_operation(op, names, bound, tuple(blocks))
     result = dict(zip([made[k] for k in moved], outputs(forward), strict=False))
     for s in given.kept:
         if s.inner in found[s.block]:
             result[outputs(s)[0]] = saved(forward, found[s.block][s.inner], s.block)
     return result
+
+
+def read_outside(blocks: Sequence[Block]) -> list[Tensor]:
+    """The inputs that the formulas of rules read, which are no params of their blocks."""
+    found: dict[Tensor, None] = {}
+    for b in blocks:
+        params = dict.fromkeys(b.params)
+        ops = [op for op in ops_between(b.results, params) if isinstance(op, Placeholder)]
+        found.update({t: None for op in ops for t in outputs(op) if t not in params})
+    return list(found)
 
 
 def _tangent(t: Tensor, found: Tangents, batch: Shape) -> Tensor:
@@ -95,37 +111,40 @@ def _loop(op: Loop, given: Moving) -> dict[Tensor, Tensor]:
     """The loop with a tangent beside every carry that moves."""
     body, batch = op.blocks[0], given.batch
     active = active_inside(op, dict.fromkeys(given.tangents), given.rules)[0]
+    around = Around.of(op, given.rules)
+    inner, outside = around.params(), around.operands
     last = op.carries + op.scanned
-    groups = [range(op.carries), range(op.carries, last), range(last, len(op.operands))]
-    moving = [[k for k in group if body.params[k] in active] for group in groups]
-    own = {k: like(body.params[k], batch) for group in moving for k in group}
+    groups = [range(op.carries), range(op.carries, last), range(last, len(outside))]
+    moving = [[k for k in group if inner[k] in active] for group in groups]
+    own = {k: like(inner[k], batch) for group in moving for k in group}
     roots = [*[body.results[k] for k in moving[0]], *[s.inner for s in given.kept]]
-    rules = within(body.params, given.rules)
-    found = given.jvp({body.params[k]: d for k, d in own.items()}, roots, batch, rules)
+    rules = within(inner, given.rules)
+    found = given.jvp({inner[k]: d for k, d in own.items()}, roots, batch, rules)
 
     def first(k: int) -> Tensor:
-        tangent = given.tangents.get(op.operands[k])
+        tangent = given.tangents.get(outside[k])
         if tangent is None:
-            return zeros_like(op.operands[k], batch)
+            return zeros_like(outside[k], batch)
         return rows_first(tangent, batch) if k in groups[1] else tangent
 
     operands: list[Tensor] = []
     params: list[Tensor] = []
     tested: list[Tensor] = []
     for group, moved in zip(groups, moving, strict=True):
-        operands += [*[op.operands[k] for k in group], *[first(k) for k in moved]]
-        params += [*[body.params[k] for k in group], *[own[k] for k in moved]]
-    if len(op.blocks) > 1:
-        test = op.blocks[1].params
-        tested += [*test[: op.carries], *[own[k] for k in moving[0]]]
-        tested += [*test[op.carries :], *[own[k] for k in moving[2]]]
+        operands += [*[outside[k] for k in group], *[first(k) for k in moved]]
+        params += [*[inner[k] for k in group], *[own[k] for k in moved]]
     results = [*body.results, *[_tangent(body.results[k], found, batch) for k in moving[0]]]
+    read = read_outside([Block(tuple(params), tuple(results))])
+    if len(op.blocks) > 1:
+        test = (*op.blocks[1].params, *around.outer)
+        tested += [*test[: op.carries], *[own[k] for k in moving[0]]]
+        tested += [*test[op.carries :], *[own[k] for k in moving[2]], *read]
     tests = [Block(tuple(tested), b.results) for b in op.blocks[1:]]
     forward = replace(
         op,
         names=(*op.names, *[f"d{op.names[k]}" for k in moving[0]]),
-        operands=tuple(operands),
-        blocks=(Block(tuple(params), tuple(results)), *tests),
+        operands=(*operands, *read),
+        blocks=(Block((*params, *read), tuple(results)), *tests),
         carries=op.carries + len(moving[0]),
         scanned=op.scanned + len(moving[1]),
     )

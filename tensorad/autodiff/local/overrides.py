@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorad.autodiff.local.views import differentiable_inputs, view
 from tensorad.errors import DTypeError, GradError, ShapeError
-from tensorad.ir.analysis.blocks import inner_ops
 from tensorad.ir.arrays.elementwise import elementwise, same_dim
 from tensorad.ir.tensor import (
-    CallRule,
-    FunctionCall,
-    Op,
     Placeholder,
     Shape,
     Tensor,
@@ -105,7 +100,7 @@ class Rule:
         return self._fitting(found, self.of, batch, "tangent")
 
     def _transposed_jvp(self, head: Tensor, vjp: Transpose) -> list[Tensor | None]:
-        directions = [_like(f"d{d.name}", d) for d in self.deps]
+        directions = [input_like(f"d{d.name}", d) for d in self.deps]
         found = self.jvp(self.of, list(self.deps), list(directions)) if self.jvp else None
         if found is None:
             return [None] * len(self.deps)
@@ -115,7 +110,7 @@ class Rule:
         return adjoints
 
     def _transposed_vjp(self, tangents: Sequence[Tensor | None], vjp: Transpose) -> Tensor | None:
-        head = _like(f"d{self.of.name}", self.of)
+        head = input_like(f"d{self.of.name}", self.of)
         found = self.vjp(self.of, list(self.deps), head) if self.vjp else None
         total: Tensor | None = None
         for adjoint, tangent in zip(self._checked(found, ()), tangents, strict=True):
@@ -126,7 +121,7 @@ class Rule:
         return total
 
     def _check_linear(self, made: Sequence[Tensor | None], of: Sequence[Tensor]) -> None:
-        if not _is_free(made, of):
+        if not is_free(made, of):
             given = "vjp" if self.jvp is None else "jvp"
             raise GradError(
                 f"the {given} given for {self.of.name} is not linear, so it has no transpose.",
@@ -172,138 +167,10 @@ class Rule:
 Rules = Mapping[Tensor, Rule]
 
 
-def _is_free(made: Sequence[Tensor | None], of: Sequence[Tensor]) -> bool:
+def is_free(made: Sequence[Tensor | None], of: Sequence[Tensor]) -> bool:
     """Whether nothing depends on some inputs."""
     behind = dict.fromkeys(topological_ops([t for t in made if t is not None]))
     return not any(t.op in behind for t in of)
-
-
-@dataclass(frozen=True, eq=False)
-class RuleOfCall:
-    """The rule that a call carries, flowing to its operands."""
-
-    call: FunctionCall
-    rule: CallRule
-
-    @property
-    def made(self) -> tuple[Tensor, ...]:
-        """The tensors whose derivative it is."""
-        return outputs(self.call)
-
-    @property
-    def deps(self) -> tuple[Tensor, ...]:
-        """The float operands; one that stands at several places is there as often."""
-        return tuple([t for t in self.call.operands if t.dtype.is_float])
-
-    def all_adjoints(
-        self, heads: Sequence[Tensor | None], batch: Shape, vjp: Transpose, so_far: SoFar
-    ) -> Sequence[Tensor | None]:
-        """The adjoints of the deps, for heads of what is made.
-
-        The rule is asked for heads without extra axes: it is linear in them.
-        """
-        if not batch:
-            return self._asked(heads, so_far)
-        plain = self._like_made(heads)
-        found = self._asked(plain, so_far)
-        made: list[Tensor | None] = []
-        for adjoint, d in zip(found, self.deps, strict=True):
-            total: Tensor | None = None
-            for own, head in zip(plain, heads, strict=True) if adjoint is not None else ():
-                assert adjoint is not None, "there is nothing to add otherwise"
-                if own is not None and head is not None:
-                    total = _plus(total, _applied(adjoint, own, _like("h", d), head, vjp))
-            made.append(total)
-        self._check_linear(made, plain)
-        return made
-
-    def all_tangents(
-        self, tangents: Sequence[Tensor | None], batch: Shape, vjp: Transpose
-    ) -> Sequence[Tensor | None]:
-        """The tangents of what is made: the rule transposed."""
-        heads = self._like_made(self.made)
-        found: list[Tensor | None] = [None] * len(heads)
-        for adjoint, tangent in zip(self._asked(heads, _nothing), tangents, strict=True):
-            if adjoint is None or tangent is None:
-                continue
-            for k, head in enumerate(heads):
-                if head is not None and not _is_free([adjoint], [head]):
-                    (part,) = vjp(adjoint, [head], tangent)
-                    found[k] = _plus(found[k], part)
-        self._check_linear(found, heads)
-        return found
-
-    def _asked(self, heads: Sequence[Tensor | None], so_far: SoFar) -> list[Tensor | None]:
-        found = self.rule(self.call, heads, so_far)
-        pairs = zip(self.call.operands, found, strict=True)
-        return [part for t, part in pairs if t.dtype.is_float]
-
-    def _like_made(self, heads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """An input for each head of a float."""
-        pairs = zip(self.made, heads, strict=True)
-        return [
-            _like(f"d{t.name}", t) if h is not None and t.dtype.is_float else None for t, h in pairs
-        ]
-
-    def _check_linear(self, made: Sequence[Tensor | None], heads: Sequence[Tensor | None]) -> None:
-        if not _is_free(made, [h for h in heads if h is not None]):
-            raise GradError(
-                f"the rule given for {self.call.function} is not linear in its adjoint.",
-                hint="a rule multiplies the adjoint by values that do not depend on it.",
-            )
-
-
-def _nothing(t: Tensor) -> None:
-    """Forward mode collects no adjoints."""
-
-
-def _plus(total: Tensor | None, part: Tensor) -> Tensor:
-    return part if total is None else elementwise("add", total, part)
-
-
-def _applied(y: Tensor, x: Tensor, plain: Tensor, head: Tensor, vjp: Transpose) -> Tensor:
-    """y, which is linear in the input x, at `head`, which has extra leading axes: transposed twice.
-
-    Args:
-        plain: an input like y.
-    """
-    (back,) = vjp(y, [x], plain)
-    (found,) = vjp(back, [plain], head)
-    return found
-
-
-AnyRule = Rule | RuleOfCall
-
-
-def rules_at(op: Op, rules: Rules) -> list[AnyRule]:
-    """The rules for what an operation makes: those given, then that of the rest of a call."""
-    found: list[AnyRule] = [rules[t] for t in outputs(op) if t in rules]
-    if isinstance(op, FunctionCall) and op.rule is not None and len(found) < len(outputs(op)):
-        found.append(RuleOfCall(op, op.rule))
-    return found
-
-
-def told(rule: AnyRule, rules: Rules) -> list[Tensor]:
-    """The tensors that a rule of `rules_at` decides about."""
-    return [t for t in rule.made if isinstance(rule, Rule) or t not in rules]
-
-
-def is_ruled(t: Tensor, rules: Rules) -> bool:
-    """Whether a rule says how derivatives flow through the operation of a tensor."""
-    return t in rules or (isinstance(t.op, FunctionCall) and t.op.rule is not None)
-
-
-def ruled_deps(t: Tensor, rules: Rules) -> Sequence[Tensor] | None:
-    """What derivatives of a tensor flow to by its rule; None: it has none."""
-    if t in rules:
-        return rules[t].deps
-    return differentiable_inputs(t.op) if is_ruled(t, rules) else None
-
-
-def are_ruled(ops: Iterable[Op]) -> bool:
-    """Whether calls that carry rules are among operations or in their blocks."""
-    every = list(ops)
-    return any(isinstance(o, FunctionCall) and o.rule for o in (*every, *inner_ops(every)))
 
 
 def check_override(override: Override | None) -> dict[Tensor, Rule]:
@@ -369,24 +236,6 @@ def _check_deps(t: Tensor, deps: object) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def derivation_inputs(op: Op, rules: Rules) -> Sequence[Tensor]:
-    """The float tensors that derivatives of the operation's outputs flow to."""
-    if not rules:
-        return differentiable_inputs(view(op))
-    made = outputs(op)
-    ruled = [t for t in made if t in rules]
-    found: dict[Tensor, None] = {}
-    if not ruled or any(t not in rules for t in made if t.dtype.is_float):
-        found.update(dict.fromkeys(differentiable_inputs(view(op))))
-    for t in ruled:
-        found.update(dict.fromkeys(rules[t].deps))
-    return list(found)
-
-
-def derivation_order(roots: Sequence[Tensor], rules: Rules) -> list[Op]:
-    """The operations the roots depend on through views and rules, producers first."""
-    return topological_ops(roots, inputs_of=lambda op: derivation_inputs(op, rules))
-
-
-def _like(name: str, t: Tensor) -> Tensor:
+def input_like(name: str, t: Tensor) -> Tensor:
+    """An input of the shape and dtype of a tensor."""
     return outputs(Placeholder(name, t.shape, t.dtype))[0]

@@ -48,7 +48,7 @@ def test_activity_of_carries_is_a_fixed_point() -> None:
 def test_derivatives_reach_the_params_that_are_read_smoothly() -> None:
     p, q = given("p", 3), given("q", 3)
     r = ta.compute((3,), lambda i: ta.select(q[i] > 0.0, p[i], 1.0), name="r")
-    assert list(reached(Block((p, q), (r,)), [r], {})) == [p]
+    assert list(reached((p, q), [r], {})) == [p]
 
 
 def test_what_decides_alone_gets_no_carry_of_the_reversed_loop() -> None:

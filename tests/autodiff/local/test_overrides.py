@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from tensorad import te
-from tensorad.autodiff.local.overrides import (
-    DerivativeRule,
-    check_override,
-    derivation_inputs,
-    derivation_order,
-)
+from tensorad.autodiff.local.flows import derivation_inputs, derivation_order
+from tensorad.autodiff.local.overrides import DerivativeRule, check_override
 from tensorad.autodiff.reverse import vjp
 from tensorad.errors import GradError
 from tensorad.ir.reference.interpret import interpret
