@@ -16,8 +16,6 @@ from tensorad.ir.tensor import Tensor
 from tests.random.programs.generator import Array, TypedProgram
 
 TOLERANCE = {"float32": 2e-3, "float64": 1e-8}
-ROUNDED = 1e-6
-"""Of interpreted float32 programs beside NumPy in float64, which rounds no number to float32."""
 THREADS = (1, 2, 8)
 Arrays = dict[Tensor, Array]
 
@@ -151,7 +149,7 @@ def check_program(program: TypedProgram, sizes: Mapping[str, int], order: int = 
     tolerance = min([TOLERANCE[v.dtype] for v in program.inputs if v.is_float], default=1e-8)
     wanted = check_runs(results, dict(zip(inputs, given, strict=True)), sizes, tolerance)
     for v, a, b in zip(program.results, wanted, program.plain(given, sizes), strict=True):
-        check_near(a, b, ROUNDED if tolerance > 1e-6 else 1e-9, f"interpreted {v}")
+        check_near(a, b, 1e-9, f"interpreted {v}")
     if not any(v.is_float for v in program.results):
         return "integers"
     of = Derivatives(program, sizes)
