@@ -161,7 +161,9 @@ def check_inputs(inputs: object) -> list[Tensor]:
 def _not_a_tensor(role: str, position: int, value: object) -> BuildError:
     return BuildError(
         f"{role} {position} is not a tensor but {type(value).__name__}.",
-        hint="pass tensors made by placeholder, compute or an operator, not arrays or shapes.",
+        hint="ta.function(f) compiles functions of arrays; or call f with placeholders."
+        if callable(value)
+        else "pass tensors made by placeholder, compute or an operator, not arrays or shapes.",
     )
 
 

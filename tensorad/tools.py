@@ -20,6 +20,7 @@ from tensorad.program.derivatives import target_of
 from tensorad.program.forms import is_function
 from tensorad.program.functions import Example
 from tensorad.program.points import Argnums, check_argnums, check_floats, check_positions
+from tensorad.program.sides import leaf_text
 from tensorad.program.traces import Program
 from tensorad.program.trees import flatten
 from tensorad.sparse import SparseJacobian
@@ -57,6 +58,12 @@ def gradcheck(y: Any, *args: Any, **options: Any) -> Any:
             f"gradcheck of {program.name} has nothing to differentiate by: no argument is a float.",
             where=", ".join([f"{p.name} : {p.dtype}" for p in program.parameters]),
             hint="pass floats, 1.0 for 1.",
+        )
+    if not any(t.dtype.is_float for t in program.results):
+        raise GradError(
+            f"gradcheck of {program.name} has nothing to check: no result is a float.",
+            where=", ".join([f"{t.name} : {leaf_text(t)}" for t in program.results]) or None,
+            hint="integers and booleans have no derivative: convert with .astype('float32').",
         )
     return gradients.gradcheck(
         list(program.results), wrt, arrays=example.values, sizes=example.sizes, **options
@@ -97,7 +104,7 @@ def explain(gradients: Any, *args: Any, **options: Any) -> Explanation:
         raise GradError(
             f"explain tells how a gradient was made and how sums of products were ordered, but no "
             f"result of {example.program.name} is one or has any.",
-            where=str(example.program.results),
+            where=", ".join([f"{t.name} : {leaf_text(t)}" for t in example.program.results]),
             hint="pass ta.grad(f) or another derivative in place of f.",
         )
     return explaining.explain(told, example.sizes, **options)

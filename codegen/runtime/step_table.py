@@ -221,6 +221,7 @@ def _as_word(e: Expr | None) -> Word:
 def _unknown(t: Tensor) -> BuildError:
     return BuildError(
         f"{t.name} has the shape {format_shape(t.shape)}, which only the run of a loop tells.",
+        where=t.described,
         hint="let tensors inside of loops have shapes that do not depend on counters; a condition "
         "on an index may.",
     )

@@ -38,6 +38,10 @@ class ArrayMethods(Node):
         def name(self) -> str:
             """How texts call it."""
 
+        @property
+        def described(self) -> str:
+            """How errors show it."""
+
     @overload
     def __getitem__(self, indices: Expr | tuple[Expr | int | None, ...]) -> Expr: ...
     @overload
@@ -69,12 +73,14 @@ class ArrayMethods(Node):
     def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
         raise DefinitionError(
             f"tensor {self.name} has no elements for NumPy: it is a formula, not an array.",
+            where=self.described,
             hint="compute it with evaluate, or make a tensor of the array: ta.const(array).",
         )
 
     def _no_number(self, name: str) -> NoReturn:
         raise DefinitionError(
             f"{name} needs a number, but tensor {self.name} is a formula.",
+            where=self.described,
             hint="use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
             "evaluate.",
         )
@@ -84,6 +90,7 @@ class ArrayMethods(Node):
             raise DefinitionError(
                 f"tensor {self.name} has no truth value while a program is traced: its elements "
                 "are not known yet.",
+                where=self.described,
                 hint="branch with ta.cond and repeat with ta.while_loop (reduce by .all() or "
                 ".any() first); choose elements with ta.select(c, a, b).",
             )
@@ -95,6 +102,7 @@ class ArrayMethods(Node):
     def __index__(self) -> int:
         raise DefinitionError(
             f"a Python index or range() needs a number, but tensor {self.name} is a formula.",
+            where=self.described,
             hint=f"repeat with ta.for_loop(0, {self.name}, ...); a list that is read there is a "
             "tensor, A = ta.const(list).",
         )
@@ -104,6 +112,7 @@ class ArrayMethods(Node):
             raise DefinitionError(
                 f"`in` needs elements, but tensor {self.name} is a formula: they are not known "
                 "yet.",
+                where=self.described,
                 hint=f"compare and reduce: topi.equal({self.name}, value).any().",
             )
         self._not_a_sequence()
@@ -113,6 +122,7 @@ class ArrayMethods(Node):
             raise DefinitionError(
                 f"the format {spec!r} needs a number, but tensor {self.name} is a formula: it has "
                 "no value yet.",
+                where=self.described,
                 hint="return it and print what the call gives; without a format its formula is "
                 "written.",
             )

@@ -313,6 +313,14 @@ class Tensor(ArrayMethods):
         return self.op.name
 
     @property
+    def described(self) -> str:
+        """ "x : float32 (3,)"; of what is computed with the user's line."""
+        text = f"{self.name} : {self.dtype} {format_shape(self.shape)}"
+        op = self.op.control if isinstance(self.op, Saved) else self.op
+        source = getattr(op, "source", "")
+        return f"{text} at {source}" if source else text
+
+    @property
     def is_constant(self) -> bool:
         """Whether its elements are known when the program is written."""
         return isinstance(self.op, Constant)

@@ -154,8 +154,8 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
     Raises:
         DTypeError: an integer is too large.
     """
-    if not is_number(value):
-        return value
+    if not is_number(value) or not (dtype.is_float or (dtype.is_integer and type(value) is int)):
+        return value  # others are checked as arrays are
     try:
         return np.asarray(value, str(dtype))
     except OverflowError:

@@ -193,7 +193,15 @@ def check_argnums(argnums: object, title: str) -> tuple[int, ...]:
 
 
 def check_positions(target: Target, argnums: Sequence[int], count: int, title: str) -> None:
-    """There are arguments at the positions."""
+    """There are arguments at the positions, and none is static."""
+    static = [target.path(n) for n in argnums if target.path(n) in target.static]
+    if static:
+        raise GradError(
+            f"{title} cannot differentiate {target.name} by {static[0]}, which is static.",
+            where=f"{title} of {target.name}, argnums={tuple(argnums)!r}",
+            hint="a static argument is a part of the program: leave it out of static_argnames, or "
+            "of argnums.",
+        )
     if max(argnums) >= count:
         raise BindError(
             f"{title} differentiates {target.name} by argument {max(argnums)}, but the call has "

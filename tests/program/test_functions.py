@@ -302,12 +302,14 @@ PYTHON = {
     "if": (
         python_branch,
         "tensor gt has no truth value while a program is traced: its elements are not known yet.\n"
+        f"  in: gt : bool () at test_functions.py:{python_branch.__code__.co_firstlineno + 1}\n"
         "  hint: branch with ta.cond and repeat with ta.while_loop (reduce by .all() or .any() "
         "first); choose elements with ta.select(c, a, b).",
     ),
     "for": (
         python_loop,
         "a Python index or range() needs a number, but tensor n is a formula.\n"
+        "  in: n : int64 ()\n"
         "  hint: repeat with ta.for_loop(0, n, ...); a list that is read there is a tensor, "
         "A = ta.const(list).",
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from os.path import basename
+from types import CodeType
 from typing import NamedTuple
 
 import pytest
@@ -43,9 +45,14 @@ def check(case: Case) -> None:
         case.attempt()
     assert type(caught.value) is case.error
     text = str(caught.value)
-    found = re.search(r"test_errors_\w+\.py:(\d+)", text)
-    if found:
-        lines = [line for _, _, line in case.attempt.__code__.co_lines()]
-        assert int(found[1]) in lines, "the error names the line of the definition"
-        text = text.replace(found[0], "HERE")
-    assert text == case.text
+    code = case.attempt.__code__
+    own = rf"{re.escape(basename(code.co_filename))}:(\d+)"
+    for found in re.finditer(own, text):
+        assert int(found[1]) in _lines(code), "the error names the line of the definition"
+    assert re.sub(own, "HERE", text) == case.text
+
+
+def _lines(code: CodeType) -> set[int]:
+    """The lines of a function and of those inside of it."""
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return {line for _, _, line in code.co_lines() if line}.union(*map(_lines, inner))

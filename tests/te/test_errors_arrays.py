@@ -60,6 +60,7 @@ def an_array_of_an_expression() -> None:
 @CASES.refused(
     DefinitionError,
     "tensor V has no elements for NumPy: it is a formula, not an array.",
+    "  in: V : float32 (10,)",
     "  hint: compute it with evaluate, or make a tensor of the array: ta.const(array).",
 )
 def an_array_of_a_tensor() -> None:
@@ -87,6 +88,7 @@ def an_array_of_complex_numbers() -> None:
 @CASES.refused(
     ShapeError,
     "mul: shapes (5,) and (3, 4) do not broadcast.",
+    "  in: const (5,), X (3, 4)",
     "  hint: trailing axes must be equal or 1; reshape or transpose first.",
 )
 def an_array_of_another_shape() -> None:
@@ -137,6 +139,7 @@ def a_tensor_compared_with_an_array() -> None:
 @CASES.refused(
     DefinitionError,
     "float() or a function of the math module needs a number, but tensor V is a formula.",
+    "  in: V : float32 (10,)",
     "  hint: use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
     "evaluate.",
 )
@@ -147,6 +150,7 @@ def a_function_of_the_math_module_on_a_tensor() -> None:
 @CASES.refused(
     DefinitionError,
     "int() needs a number, but tensor V is a formula.",
+    "  in: V : float32 (10,)",
     "  hint: use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
     "evaluate.",
 )

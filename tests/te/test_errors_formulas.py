@@ -368,6 +368,7 @@ def a_tensor_plus_an_element() -> None:
 @CASES.refused(
     ShapeError,
     "add: shapes (3, 4) and (10,) do not broadcast.",
+    "  in: X (3, 4), V (10,)",
     "  hint: trailing axes must be equal or 1; reshape or transpose first.",
 )
 def shapes_that_do_not_broadcast() -> None:

@@ -217,6 +217,7 @@ def rows_of_unknown_number() -> None:
 @CASES.refused(
     DefinitionError,
     "tensor gt has no truth value while a program is traced: its elements are not known yet.",
+    "  in: gt : bool () at HERE",
     "  hint: branch with ta.cond and repeat with ta.while_loop (reduce by .all() or .any() "
     "first); choose elements with ta.select(c, a, b).",
 )
@@ -270,6 +271,7 @@ def an_assignment() -> None:
 @CASES.refused(
     DefinitionError,
     "tensor X has no elements for NumPy: it is a formula, not an array.",
+    "  in: X : float32 (5, 3)",
     "  hint: compute it with evaluate, or make a tensor of the array: ta.const(array).",
 )
 def an_array_of_it() -> None:
@@ -279,6 +281,7 @@ def an_array_of_it() -> None:
 @CASES.refused(
     DefinitionError,
     "float() or a function of the math module needs a number, but tensor S is a formula.",
+    "  in: S : float32 ()",
     "  hint: use the functions of tensorad (ta.exp, topi.round, .astype), or compute it with "
     "evaluate.",
 )

@@ -313,6 +313,7 @@ def a_list_with_a_sign_as_bytes() -> None:
 @CASES.refused(
     DefinitionError,
     "tensor X has no elements for NumPy: it is a formula, not an array.",
+    "  in: X : float32 (2,)",
     "  hint: compute it with evaluate, or make a tensor of the array: ta.const(array).",
 )
 def a_list_of_tensors_as_constant() -> None:

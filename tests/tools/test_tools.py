@@ -58,7 +58,7 @@ def test_a_wrong_derivative_is_named_in_each_mode(mode: str, fast: bool) -> None
 def test_gradcheck_says_what_it_cannot_check() -> None:
     with pytest.raises(DTypeError, match="no argument is a float"):
         ta.gradcheck(lambda n: n * 2, 3)
-    with pytest.raises(GradError, match="no float tensor among the outputs"):
+    with pytest.raises(GradError, match="no result is a float"):
         ta.gradcheck(lambda x: x > 0, X)
     with pytest.raises(DefinitionError, match="checks forward and reverse mode"):
         ta.gradcheck(layer, W, X, modes=("backward",))

@@ -57,9 +57,11 @@ def formula(name: str, axes: tuple[Axis, ...], body: Expr, source: str | None = 
     return outputs(Compute(name, axes, (body,), source))[0]
 
 
-def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
+def broadcast_shapes(name: str, *shapes: Shape, of: Sequence[str] = ()) -> Shape:
     """NumPy's rule: trailing axes align, an extent of 1 stretches.
 
+    Args:
+        of: what the shapes belong to, for errors.
     Raises:
         ShapeError: two extents differ and neither is 1.
     """
@@ -71,11 +73,21 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
             if _is_one(known):
                 result[d] = extent
             elif not _is_one(extent) and not same_dim(known, extent):
-                raise ShapeError(
-                    f"{name}: shapes {' and '.join(map(format_shape, shapes))} do not broadcast.",
-                    hint="trailing axes must be equal or 1; reshape or transpose first.",
-                )
+                raise _unlike(name, shapes, of)
     return tuple(result)
+
+
+def _unlike(name: str, shapes: Sequence[Shape], of: Sequence[str]) -> ShapeError:
+    texts = [format_shape(s) for s in shapes]
+    hint = "trailing axes must be equal or 1; reshape or transpose first."
+    if len(set(texts)) == 1:
+        hint = "each loop has a count of its own, also where they are called alike: collect what "
+        hint += "belongs together in one loop."
+    return ShapeError(
+        f"{name}: shapes {' and '.join(texts)} do not broadcast.",
+        where=", ".join([" ".join(pair) for pair in zip(of, texts, strict=True)]) if of else None,
+        hint=hint,
+    )
 
 
 def _is_one(n: Dim) -> bool:
@@ -148,7 +160,8 @@ def over_broadcast(
 ) -> Tensor:
     """`body(operands)` at every index of the shape the tensors among them are broadcast to,
     where a tensor is its element."""
-    shape = broadcast_shapes(name, *[o.shape for o in operands if isinstance(o, Tensor)])
+    tensors = [o for o in operands if isinstance(o, Tensor)]
+    shape = broadcast_shapes(name, *[t.shape for t in tensors], of=[t.name for t in tensors])
     axes = compute_axes(shape)
     at = [broadcast_read(o, axes) if isinstance(o, Tensor) else o for o in operands]
     return outputs(Compute(name, axes, (settled(body(at)),)))[0]

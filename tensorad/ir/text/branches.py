@@ -161,11 +161,14 @@ class Branches(Controls):
         """The same operand with parts at the counter as params."""
         for t in tree_leaves(tree):
             if not t.shape or dim_expr(t.shape[0]) is not trips:
+                count = getattr(trips, "label", trips)
+                there = "no parts" if not t.shape else f"{t.shape[0]} parts"
                 self.refuse(
-                    f"{o.name} is given by parts, but not every part of the value belongs to one "
-                    "iteration.", token,
-                    hint=f"its first extent must be {getattr(trips, 'label', trips)}.",
-                )  # fmt: skip
+                    f"{o.name} goes through {t.name}, a part in each iteration; there are {there} "
+                    f"and {count} iterations.",
+                    token,
+                    hint=f"its first extent must be {count}.",
+                )
         params = placeholder_tree(o.name or "", _without_first(type_of(tree)))
         return Operand(o.name, o.value, params)
 

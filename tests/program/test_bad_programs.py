@@ -1,0 +1,48 @@
+"""Bad programs through every entry, each with the class and the whole text of its error.
+
+The list is in `tests/support/bad`. What the tests of branches, loops, functions and derivatives pin
+beside what they test is held against it here; mistakes in texts of programs are in
+`tests/golden/bad_program_texts.txt`, calls of built functions in `tests/support/bad_calls.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.program import test_branches, test_derivatives, test_functions, test_loops
+from tests.support.bad import derivatives, loops, modules, programs
+from tests.support.refusals import Case, check
+
+PARTS = (programs, loops, derivatives, modules)
+EVERY = [case for part in PARTS for case in part.CASES]
+BESIDE: list[dict[str, Any]] = [
+    m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)
+]
+
+
+def name_of(case: Case) -> str:
+    part = case.attempt.__module__.rpartition(".")[2]
+    return f"{part}: {case.attempt.__name__}"
+
+
+@pytest.mark.parametrize("case", EVERY, ids=name_of)
+def test_the_whole_text(case: Case) -> None:
+    check(case)
+
+
+def test_every_text_says_what_to_do() -> None:
+    for case in EVERY:
+        lines = case.text.splitlines()
+        assert lines[-1].startswith("  hint: ") and lines[-1].endswith("."), case.text
+        assert lines[0].endswith(".") and not lines[0].startswith(" "), case.text
+
+
+def test_each_mistake_is_listed_once() -> None:
+    texts = [case.text for case in EVERY]
+    assert len(texts) >= 100
+    beside = [text for table in BESIDE for _, _, text in table.values()]
+    every = texts + [re.sub(r"\w+\.py:(LINE|\d+)", "HERE", text) for text in beside]
+    assert sorted({t for t in every if every.count(t) > 1}) == []
