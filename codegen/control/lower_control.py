@@ -60,6 +60,7 @@ from tensorad.ir.tensor import (
     Tensor,
     outputs,
 )
+from tensorad.ir.verify import verify_control
 from tensorad.ir.visit import op_inputs
 
 Straight = Callable[[Sequence[Tensor], Sequence[Tensor]], LoopProgram]
@@ -172,6 +173,7 @@ class _Lowering:
         return nodes
 
     def control(self, op: Control, kept: Sequence[Saved], given: Given) -> list[Node]:
+        verify_control(op)  # bytes of another dtype would be read as they are
         match op:
             case FunctionCall():
                 return self.block(op, 0, op.operands, kept, given)

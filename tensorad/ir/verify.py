@@ -93,6 +93,19 @@ def verify(tensors: Iterable[Tensor]) -> None:
                 raise InternalError(f"{broken}\n{_shown(op)}") from None
 
 
+def verify_control(op: Control) -> None:
+    """Check that what is given to blocks, and what they give, has the shapes and dtypes of both
+    sides.
+
+    Raises:
+        InternalError: it has not.
+    """
+    try:
+        _verify_control(op)
+    except _Broken as broken:
+        raise InternalError(f"{broken}\n{_shown(op)}") from None
+
+
 def _shown(op: Op) -> str:
     """An operation, however wrong; one with blocks by what it gives."""
     if isinstance(op, (Control, Saved)):

@@ -17,9 +17,9 @@ from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Place, Repeat
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
-from tensorad.errors import BoundsError, BuildError, LimitError
+from tensorad.errors import BoundsError, BuildError, InternalError, LimitError
 from tensorad.ir.expr import int_const, local_size
-from tensorad.ir.tensor import Block, FunctionCall, Loop, Tensor, outputs, saved
+from tensorad.ir.tensor import Block, Branch, FunctionCall, Loop, Tensor, outputs, saved
 from tests.support.programs.linear import row_from_row_before
 from tests.support.programs.loops import (
     absolute_steps,
@@ -243,3 +243,14 @@ def test_programs_with_loops_are_checked_while_they_are_lowered(flag: str) -> No
     sums, last = f(np.ones((4, 3), np.float32))
     np.testing.assert_allclose(sums, 4.0)
     np.testing.assert_allclose(last[:, 0], [1.5, 1.75, 1.875, 1.9375])
+
+
+def test_blocks_of_other_dtypes_are_no_program() -> None:
+    p, x = ta.placeholder((), "bool", name="p"), ta.placeholder((), "float64", name="x")
+    y = ta.placeholder((), "float32", name="y")
+    blocks = (Block((y,), (y,)), Block((y,), (y * 2.0,)))
+    with pytest.raises(InternalError) as caught:
+        ta.build(outputs(Branch(("d",), (p, x), blocks)), [p, x])
+    assert str(caught.value) == (
+        "y has another shape or dtype than x\nTensor(d, shape=(), dtype=float32)"
+    )
