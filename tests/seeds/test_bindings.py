@@ -299,7 +299,7 @@ def test_s000_08_nothing_is_seeded_silently() -> None:
         "axes.\n"
         "  in: gradient of main\n"
         "  hint: choose a field that is one with target_index, or give a cotangent: a tree of "
-        "arrays like the result, or the name of a parameter for it."
+        "arrays like it, or the name of a parameter for it; or let the function return its sum."
     )
     assert error(GradError, lambda: ta.gradient(m, "main", target_index=3)) == (
         "main returns 3 fields, there is no field 3.\n"
