@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeGuard
+from weakref import WeakKeyDictionary
 
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.order import REDUCE, sizes_in
@@ -22,6 +23,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import op_expressions, op_inputs, topological_ops
+from tensorad.process import memo
 
 
 def ops_between(
@@ -119,26 +121,41 @@ def inner_ops(ops: Iterable[Op]) -> list[Op]:
     return list(found)
 
 
+_sizes: WeakKeyDictionary[Op, tuple[Size, ...]] = memo(WeakKeyDictionary())
+
+
 def op_sizes(op: Op) -> dict[Size, None]:
     """The symbolic sizes that the operation's values rest on, those in its blocks included; not the
     counters of its own loops."""
-    found: dict[Size, None] = {}
-    none: frozenset[Size] = frozenset()
-    stack: list[tuple[Op, frozenset[Size]]] = [(op, none)]
-    seen: dict[tuple[Op, frozenset[Size]], None] = {}
-    while stack:
-        o, own = at = stack.pop()
-        if at in seen:
+    done: dict[Op, tuple[Size, ...]] = {}
+    inside: dict[Op, list[Op]] = {}
+    stack = [op]
+    while op not in done:
+        o = stack[-1]
+        found = _sizes.get(o)
+        if found is None and o not in inside:
+            inside[o] = _directly_inside(o)
+            stack += inside[o]
             continue
-        seen[at] = None
-        if isinstance(o, (Control, Saved)):
-            control = o if isinstance(o, Control) else o.control
-            inside = own | {control.counter} if isinstance(control, Loop) else own
-            stack += [(inner, inside) for b in control.blocks for inner in block_ops(b)]
-        if isinstance(o, Saved):
-            params = dict.fromkeys(o.control.blocks[o.block].params)
-            stack += [(inner, inside) for inner in ops_between([o.inner], params)]
-        found.update(dict.fromkeys([s for s in own_sizes(o) if s not in own]))
+        if found is None:
+            control = o.control if isinstance(o, Saved) else o
+            counter = control.counter if isinstance(control, Loop) else None
+            inner = [s for i in reversed(inside[o]) for s in done[i] if s is not counter]
+            found = tuple(dict.fromkeys([*own_sizes(o), *inner]))
+            _sizes[o] = found
+        done[o] = found
+        stack.pop()
+    return dict.fromkeys(done[op])
+
+
+def _directly_inside(op: Op) -> list[Op]:
+    """The operations of an operation's blocks; of something saved those that compute it, too."""
+    if not isinstance(op, (Control, Saved)):
+        return []
+    control = op.control if isinstance(op, Saved) else op
+    found = [inner for b in control.blocks for inner in block_ops(b)]
+    if isinstance(op, Saved):
+        found += ops_between([op.inner], dict.fromkeys(control.blocks[op.block].params))
     return found
 
 
