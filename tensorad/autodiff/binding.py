@@ -8,8 +8,10 @@ from tensorad.autodiff.local.flows import derivation_inputs, derivation_order
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.autodiff.sweep import block_vjp
 from tensorad.ir.tensor import Tensor, outputs
+from tensorad.process import deep_calls
 
 
+@deep_calls.changed()
 def bound_adjoints(
     heads: Mapping[Tensor, Tensor],
     wrt: Sequence[Tensor],

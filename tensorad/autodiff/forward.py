@@ -59,6 +59,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
+from tensorad.process import deep_calls
 from tensorad.progress import advance, expect, progress
 from tensorad.simplify.formula.choose import tidy
 from tensorad.simplify.zeros.lift import guarded
@@ -79,6 +80,7 @@ def jvp(
     y: Sequence[Tensor], tangents: Mapping[Tensor, Direction], *, override: Override | None = None
 ) -> list[Tensor]: ...
 @progress("differentiating")
+@deep_calls.changed()
 def jvp(
     y: Tensor | Sequence[Tensor],
     tangents: Mapping[Tensor, Direction],

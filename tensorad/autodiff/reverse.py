@@ -20,6 +20,7 @@ from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.sweep import Sweep
 from tensorad.ir.tensor import Tensor
+from tensorad.process import deep_calls
 from tensorad.progress import progress
 
 _OTHERS: Final[dict[str, type[Target]]] = {
@@ -31,6 +32,7 @@ _OTHERS: Final[dict[str, type[Target]]] = {
 
 
 @progress("differentiating")
+@deep_calls.changed()
 def vjp(
     y: Tensor | Sequence[Tensor],
     wrt: Sequence[Tensor] | Tensor,

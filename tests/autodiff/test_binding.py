@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+
 import numpy as np
 import pytest
 
 import tensorad as ta
 from tensorad.autodiff.binding import bound_adjoints
 from tensorad.ir.tensor import Tensor, outputs
-from tensorad.ir.visit import op_inputs, topological_ops
+from tensorad.ir.text.parser import parse_program
+from tensorad.ir.text.program import tree_leaves
+from tensorad.ir.visit import op_inputs, placeholders, topological_ops
 from tests.random.generators import random_program
 
 
@@ -59,3 +64,35 @@ def test_an_output_that_others_depend_on_receives_both() -> None:
     assert found[z] is two and found[y] is not one
     assert ta.interpret(found[y], {x: np.float64(2.0)}) == 1 + 2 * 2 * 6
     assert ta.interpret(found[x], {x: np.float64(2.0)}) == 3 * 25
+
+
+def nested_calls(depth: int) -> ta.Tensor:
+    """sin(sin(... sin(x))), each sine in a function of its own around those inside."""
+    lines = ["def f0(x : float64[]) -> float64[]:\n  y : float64[] = sin(x)\n  return y\n"]
+    for k in range(1, depth + 1):
+        lines += [
+            f"def f{k}(x : float64[]) -> float64[]:\n  u : float64[] = call f{k - 1}(x)\n"
+            "  y : float64[] = sin(u)\n  return y\n"
+        ]
+    (y,) = tree_leaves(parse_program("\n".join(lines))[f"f{depth}"].results)
+    return y
+
+
+@pytest.mark.parametrize("by", ["vjp", "jvp", "binding"])
+def test_functions_are_nested_deeper_than_pythons_stack(by: str) -> None:
+    y = nested_calls(25)
+    (x,) = placeholders([y])
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    try:
+        if by == "binding":
+            one = ta.compute((), lambda: ta.const(1.0, "float64"), name="one")
+            slope = bound_adjoints({y: one}, [x], [x, y], {})[x]
+        else:
+            slope = ta.vjp(y, [x])[0] if by == "vjp" else ta.jvp(y, {x: 1.0})
+    finally:
+        sys.setrecursionlimit(limit)
+    value, wanted = 1.3, 1.0
+    for _ in range(26):
+        wanted, value = wanted * np.cos(value), np.sin(value)
+    np.testing.assert_allclose(ta.interpret(slope, {x: np.float64(1.3)}), wanted)
