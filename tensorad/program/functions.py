@@ -32,7 +32,7 @@ from tensorad.program.arguments import (
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
 from tensorad.program.rules import OperatorRule, Rule, check_captured
-from tensorad.program.traces import Program, check_closed, traced
+from tensorad.program.traces import Program, check_closed, rests_on_loops, traced
 from tensorad.program.trees import LEAF
 from tensorad.program.values import as_tensor, is_number, parameters
 
@@ -291,17 +291,23 @@ class Function:
                 self._blocks[key] = program
         return program
 
+    def _in_place(self, given: Arguments) -> Any:
+        """What the function does, as statements of the program that calls it."""
+        dtypes = leaf_dtypes(given.leaves, given.paths)
+        typed = zip(given.leaves, given.paths, dtypes, strict=True)
+        own = fresh.set(())
+        try:
+            return self._caller(given.structures, [as_tensor(*three) for three in typed])
+        finally:
+            fresh.reset(own)
+
     def _inside(self, given: Arguments) -> Any:
         """A call of the function, as a part of a program."""
         if self._is_inline:
-            dtypes = leaf_dtypes(given.leaves, given.paths)
-            typed = zip(given.leaves, given.paths, dtypes, strict=True)
-            own = fresh.set(())
-            try:
-                return self._caller(given.structures, [as_tensor(*three) for three in typed])
-            finally:
-                fresh.reset(own)
+            return self._in_place(given)
         program = self._block(given)
+        if self.rule is None and rests_on_loops(program):  # whose counters no other function has
+            return self._in_place(given)
         if not program.results:
             return program.tree(())
         triples = zip(given.leaves, given.paths, program.parameters, strict=True)

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorad.errors import DefinitionError
-from tensorad.ir.analysis.blocks import captures, op_sizes, ops_between
+from tensorad.ir.analysis.blocks import (
+    captures,
+    inner_ops,
+    op_sizes,
+    ops_between,
+    tells_trips,
+)
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.expr import LocalSize
 from tensorad.ir.order import sizes_in
@@ -126,6 +132,16 @@ def check_closed(program: Program) -> None:
                 hint="return what is computed of all rows, such as their sum; or let an extent, "
                 "of xs or another argument, tell how many there are.",
             )
+
+
+def rests_on_loops(program: Program) -> bool:
+    """Whether the program uses counters, or numbers of iterations, of loops around it."""
+    ops = ops_between(program.results, dict.fromkeys((*program.parameters, *program.reads)))
+    used = dict.fromkeys([s for op in ops for s in op_sizes(op) if isinstance(s, LocalSize)])
+    if not used:
+        return False
+    own = dict.fromkeys([o.trips for o in (*ops, *inner_ops(ops)) if tells_trips(o)])
+    return any(s not in own for s in used)
 
 
 def free_counter(results: Sequence[Tensor], given: Sequence[Tensor]) -> tuple[Op, LocalSize] | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tensorad as ta
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tensorad.ir.tensor import Loop, Tensor
+from tensorad.ir.text.parser import parse_program
 
 
 def loop_of(t: Tensor) -> Loop:
@@ -251,3 +254,34 @@ def test_loops_that_are_refused(case: str) -> None:
     line = bad.__code__.co_firstlineno
     assert type(caught.value) is kind
     assert str(caught.value) == text.replace("LINE", str(line))
+
+
+def test_a_function_that_uses_a_loops_counter_is_a_part_of_the_loop() -> None:
+    """A text has no name for the counter of one function in another."""
+
+    def f(x: Any) -> Any:
+        def step(t: Any, s: Any) -> Any:
+            @ta.function
+            def moved(v: Any) -> Any:
+                return ta.sin(v.at[t % 3].add(x[t])) * (t + 1)
+
+            return moved(s) + moved(s * s)
+
+        return ta.for_loop(0, 4, step, np.zeros(3)).sum()
+
+    x, v = np.array([0.1, 0.2, -0.3, 0.4]), np.array([1.0, -1.0, 2.0, 0.5])
+    p = ta.function(f).trace(x)
+    again = parse_program(str(p))
+    assert list(again.functions) == [again["f"]] and str(again) == str(p)
+
+    def plain(x: Any) -> Any:
+        s = np.zeros(3)
+        for t in range(4):
+            row = np.eye(3)[t % 3] * x[t]
+            s = (np.sin(s + row) + np.sin(s * s + row)) * (t + 1)
+        return s.sum()
+
+    h = 1e-6
+    assert abs(ta.function(f)(x) - plain(x)) < 1e-12
+    slope = (plain(x + h * v) - plain(x - h * v)) / (2 * h)
+    assert abs(ta.grad(f)(x) @ v - slope) < 1e-6 * abs(slope)
