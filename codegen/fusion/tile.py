@@ -23,7 +23,8 @@ from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.plan import lanes_of_nest
 from tensorad.codegen.target import machine
 from tensorad.ir.analysis.sizes import assumed_bytes, bytes_text
-from tensorad.ir.expr import Axis
+from tensorad.ir.expr import Axis, LocalSize
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import free_leaves
 
@@ -100,6 +101,7 @@ def best_tile(
     if _is_forced(group.steps):
         return found[-1] if found else Tile(group.rows[:1], 1, _parallel(group, 0))
     found += [t for d in range(len(group.rows), 0, -1) for t in _nested(group, d, before)]
+    found = [t for t in found if _has_known_scratch(t, group)]
     if not found:
         return None
     saved = _saved(group.steps, outside)
@@ -111,6 +113,16 @@ def best_tile(
         if _keeps(t, group, outside, most, saved) and _repacking(t, group) < enough:
             return replace(t, parallel=True) if _shared_awake(t, group) else t
     return None
+
+
+def _has_known_scratch(tile: Tile, group: Group) -> bool:
+    """Whether rows have their size when a call begins: scratch is there before any loop runs."""
+    for s in group.steps:
+        rows = [row[s] for row in tile.rows]
+        rest = [a for a in (s.item.axes if s.item is not None else ()) if not among(a, rows)]
+        if any(isinstance(n, LocalSize) for a in rest for n in sizes_in(a.lower, a.upper)):
+            return False
+    return True
 
 
 def _shared_awake(tile: Tile, group: Group) -> bool:

@@ -254,3 +254,16 @@ def test_blocks_of_other_dtypes_are_no_program() -> None:
     assert str(caught.value) == (
         "y has another shape or dtype than x\nTensor(d, shape=(), dtype=float32)"
     )
+
+
+def test_rows_of_a_number_that_the_run_tells_need_no_scratch() -> None:
+    def powers(x: ta.Tensor, n: ta.Tensor) -> ta.Tensor:
+        return ta.scan(lambda c, _: (c * x, c * x), x, length=n)[1]
+
+    x = np.linspace(0.5, 1.0, 3)
+    found = ta.hessian(lambda x, n: powers(x, n).sum())(x, 3)
+    np.testing.assert_allclose(found, np.diag(2 + 6 * x + 12 * x**2), rtol=1e-14)
+    x = np.linspace(0.5, 1.0, 300)
+    across = ta.function(lambda x, n: (ta.topi.softmax(powers(x, n).T) ** 2).sum())(x, 3)
+    e = np.exp(x[:, None] ** np.arange(2, 5))
+    np.testing.assert_allclose(across, ((e / e.sum(1, keepdims=True)) ** 2).sum(), rtol=1e-14)
