@@ -21,6 +21,7 @@ from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.collector import old_objects_at_rest
 from tensorad.compiled import CompiledFunction, preparation
 from tensorad.errors import BindError, BoundsError, BuildError
+from tensorad.ir.analysis.blocks import inner_ops
 from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.arrays.arguments import check_arrays, check_settled
@@ -94,7 +95,7 @@ def _built(
 ) -> CompiledFunction:
     """The function by decisions that are made; pickles of it call this."""
     ops = [op for op, _ in needed_ops(outputs, inputs)]
-    expect(len(ops))
+    expect(len(ops) + len(inner_ops(ops)))
     sized = [op for op in ops if size_conditions(op)]
     with Compiler(preparation()) as compiler:
 

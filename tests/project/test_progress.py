@@ -8,11 +8,13 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad import te
+from tensorad import building, config, te
 
 fcntl, pty, termios = [
     pytest.importorskip(name, reason="the system has no pseudo-terminals")
@@ -124,3 +126,19 @@ def test_files_get_nothing() -> None:
         env={**os.environ, "TENSORAD_DEBUG": ""},
     )  # fmt: skip
     assert done.stdout == done.stderr == ""
+
+
+def test_what_is_inside_of_loops_is_expected_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected: list[int] = []
+    done: list[None] = []
+    monkeypatch.setattr(building, "expect", expected.append)
+    monkeypatch.setattr(building, "advance", lambda: done.append(None))
+
+    @ta.function
+    def f(x: Any) -> Any:
+        return ta.for_loop(0, 3, lambda i, y: (ta.exp(y) @ y) @ y, x).sum()
+
+    with config.override(debug=()):  # with checks, kernels come after them
+        f(np.eye(3))
+    (total,) = expected
+    assert 3 <= len(done) <= total, "two products and a sum"
