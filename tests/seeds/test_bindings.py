@@ -11,8 +11,10 @@ import pytest
 import tensorad as ta
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.text.program import Run
+from tensorad.ir.visit import op_inputs
 from tests.seeds.differences import check_adjoints
-from tests.seeds.goldens import SUM, UNUSED, check_golden
+from tests.seeds.formulas import additions, defined
+from tests.seeds.goldens import GOLDENS, SUM, TWICE, UNUSED, check_golden
 from tests.seeds.normal_form import check_normal_form
 
 RNG = np.random.default_rng(0)
@@ -316,3 +318,31 @@ def test_s000_08_nothing_is_seeded_silently() -> None:
         "      cotangent[1]     -             number 2.0\n"
         "  hint: a cotangent is a tree like the one it belongs to; None stands for integers."
     )
+
+
+def arrays(tree: Any) -> Any:
+    """Random arrays like a tree of placeholders, n being 3."""
+    if isinstance(tree, tuple):
+        return tuple([arrays(t) for t in tree])
+    return RNG.standard_normal([n if isinstance(n, int) else 3 for n in tree.shape])
+
+
+@pytest.mark.parametrize("name", [n for n, g in GOLDENS.items() if not g.options])
+def test_s000_16_printed_adjoints_are_derivatives(name: str) -> None:
+    m = ta.module(GOLDENS[name].before.replace("float32", "float64"))
+    check_adjoints(m, *[arrays(tree) for _, tree in m.program["main"].params])
+
+
+def test_s000_23_what_does_not_reach_the_target_is_not_printed() -> None:
+    check_golden("unused")
+    assert UNUSED.adjoint == SUM.adjoint
+
+
+def test_s000_40_each_adjoint_is_bound_once_and_read_by_name() -> None:
+    check_golden("twice")
+    f = ta.gradient(ta.module(TWICE.before), "main")["main_adjoint"]
+    assert (f(np.ones((3, 3)))[1][0] == 3).all()
+    made = defined(f.record)
+    assert sum(len(additions(t)) for n, t in made.items() if n.endswith("_adjoint")) == 2
+    readers = [n for n, t in made.items() if made["lv3_adjoint"] in op_inputs(t.op)]
+    assert readers == ["lv2_adjoint", "lv1_adjoint"]
