@@ -75,7 +75,8 @@ def work(tensors: Any, *args: Any, **options: Any) -> Work:
 
     Args:
         tensors: work(tensors, sizes=None): see `tensorad.counting.work`.
-            work(f, *example): what a call of the function does, at these shapes.
+            work(f, *example, sizes=None): what a call of the function does, at these shapes;
+            `sizes`: counts of loops that only the run tells, by name, {"trips": 8}.
     Raises:
         UserError: a count depends on how often a loop runs that data end, and on more.
         CountError: the bounds of a loop depend on data.
@@ -83,7 +84,8 @@ def work(tensors: Any, *args: Any, **options: Any) -> Work:
     if not is_function(tensors):
         return counting.work(tensors, *args, **options)
     example = _example(tensors, args)
-    return counting.work(example.program.results, example.sizes, **options)
+    sizes = {**example.sizes, **(options.pop("sizes", None) or {})}
+    return counting.work(example.program.results, sizes, **options)
 
 
 def explain(gradients: Any, *args: Any, **options: Any) -> Explanation:
@@ -91,8 +93,8 @@ def explain(gradients: Any, *args: Any, **options: Any) -> Explanation:
 
     Args:
         gradients: explain(gradients, sizes=None): see `tensorad.explaining.explain`.
-            explain(f, *example): those results of a function, such as `ta.grad(g)`, that are
-            gradients, or sums of products that are not evaluated as they were written.
+            explain(f, *example, sizes=None): those results of a function, such as `ta.grad(g)`,
+            that are gradients, or sums of products that are not evaluated as they were written.
     Raises:
         GradError: there are none.
     """
@@ -107,7 +109,8 @@ def explain(gradients: Any, *args: Any, **options: Any) -> Explanation:
             where=", ".join([f"{t.name} : {leaf_text(t)}" for t in example.program.results]),
             hint="pass ta.grad(f) or another derivative in place of f.",
         )
-    return explaining.explain(told, example.sizes, **options)
+    sizes = {**example.sizes, **(options.pop("sizes", None) or {})}
+    return explaining.explain(told, sizes, **options)
 
 
 def lower(outputs: Any, *args: Any, **options: Any) -> Lowered:

@@ -13,6 +13,8 @@ from tensorad.ir.node import Node
 from tensorad.ir.nodes import Expr
 
 Axes = int | Sequence[int] | None
+_OF_VALUES: Final = ("item", "tolist", "numpy", "detach", "cpu", "tobytes", "tofile")
+"""What arrays of other libraries are asked for their elements by."""
 
 is_tracing: Final[Hook[[], bool]] = Hook("tensorad.ir.arrays.tracing")
 read_at: Final[Hook[[Any, tuple[object, ...]], Expr]] = Hook("tensorad.ir.arrays.indexing")
@@ -76,6 +78,19 @@ class ArrayMethods(Node):
             where=self.described,
             hint="compute it with evaluate, or make a tensor of the array: ta.const(array).",
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """What is not there; Python adds a name like it."""
+            if name.startswith("_") or name in ("op", "index", "shape", "dtype"):
+                raise AttributeError(name, name=name, obj=self)  # of a tensor that is being made
+            hint = ""
+            if name in _OF_VALUES:
+                hint = ": it is a formula and has no value yet; return it, or ta.evaluate it"
+            raise AttributeError(
+                f"tensor {self.name} has no attribute {name}{hint}", name=name, obj=self
+            )
 
     def _no_number(self, name: str) -> NoReturn:
         raise DefinitionError(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import tensorad as ta
 from tests.program import test_branches, test_derivatives, test_functions, test_loops
 from tests.support.bad import derivatives, loops, modules, programs
 from tests.support.refusals import Case, check
@@ -46,3 +47,16 @@ def test_each_mistake_is_listed_once() -> None:
     beside = [text for table in BESIDE for _, _, text in table.values()]
     every = texts + [re.sub(r"\w+\.py:(LINE|\d+)", "HERE", text) for text in beside]
     assert sorted({t for t in every if every.count(t) > 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("item", ": it is a formula and has no value yet; return it, or ta.evaluate it"),
+        ("flattened", ""),
+    ],
+)
+def test_attributes_of_other_arrays(name: str, told: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        ta.function(lambda x: getattr(x, name)())(1.0)
+    assert str(caught.value) == f"tensor x has no attribute {name}{told}"

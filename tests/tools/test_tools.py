@@ -9,7 +9,14 @@ import pytest
 
 import tensorad as ta
 from tensorad import te, topi
-from tensorad.errors import BindError, DefinitionError, DTypeError, GradError, ShapeError
+from tensorad.errors import (
+    BindError,
+    DefinitionError,
+    DTypeError,
+    GradError,
+    ShapeError,
+    UserError,
+)
 
 X = np.array([[0.3, -1.2, 0.7], [1.1, 0.4, -0.6]])
 W = {"w": np.array([0.5, -0.25, 2.0]), "n": 3}
@@ -72,6 +79,16 @@ def test_work_is_that_of_the_shapes() -> None:
     counted = ta.work(ta.grad(loss, argnums=1), W, X)
     program = ta.grad(loss, argnums=1).trace(W, X)
     assert counted == ta.work(program.results)
+
+
+def test_counts_that_only_a_run_tells_are_given_by_name() -> None:
+    f = ta.grad(lambda x, n: ta.for_loop(1, n, lambda i, s: s * x[i], x[0]))
+    x = np.ones(5)
+    with pytest.raises(UserError, match=r'work\(\.\.\., sizes={"trips": 8}\)'):
+        ta.work(f, x, 4)
+    few, more = (ta.work(f, x, 4, sizes={"trips": n}).multiplications for n in (2, 3))
+    assert few < more
+    assert ta.explain(f, x, 4, sizes={"trips": 3}).gradients
 
 
 def test_lowered_loops_are_those_of_the_tensors(capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,5 +199,5 @@ def _explained(cause: Expr, names: Sequence[str]) -> UserError:
     return UserError(
         "the count is no polynomial of the symbolic sizes.",
         where=str(cause),
-        hint=f"give the sizes' values: work(tensors, sizes={{{given}}}).",
+        hint=f"give the sizes' values: work(..., sizes={{{given}}}).",
     )

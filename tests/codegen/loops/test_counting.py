@@ -148,7 +148,7 @@ def test_a_count_without_polynomial_asks_for_sizes() -> None:
     assert str(caught.value) == (
         "the count is no polynomial of the symbolic sizes.\n"
         "  in: i % 3\n"
-        '  hint: give the sizes\' values: work(tensors, sizes={"n": 8}).'
+        '  hint: give the sizes\' values: work(..., sizes={"n": 8}).'
     )
     assert work(y, {"n": 7}).multiplications == 7 + 3
 
