@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -40,16 +41,24 @@ class Images(NamedTuple):
     digits: Any
 
 
+def check_installed(module: str, what: str) -> None:
+    """A module of the extra can be found.
+
+    Raises:
+        SystemExit: it cannot; tells how to install it.
+    """
+    if find_spec(module) is None:
+        raise SystemExit(
+            f"{what}, which is not installed: no module {module}.\n"
+            'Install it with: pip install -e ".[train]"'
+        )
+
+
 def load(seed: int = 0) -> tuple[Images, Images]:
     """1347 images to learn from and 450 for the test, each digit in the same share of both."""
-    try:
-        from sklearn.datasets import load_digits
-        from sklearn.model_selection import train_test_split
-    except ImportError as error:
-        raise SystemExit(
-            f"The digits come with scikit-learn, which cannot be imported ({error}).\n"
-            'Install it with: pip install -e ".[train]"'
-        ) from None
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     found = load_digits()
     pixels = (found.images / found.images.max()).astype(np.float32)
     parts = train_test_split(
@@ -181,9 +190,14 @@ def functions(logits: Callable[[Any, Any], Any]) -> tuple[ta.Function, ta.Functi
 
 
 def train(
-    name: str, optimiser: Any, images: Images, test: Images, epochs: int = 0, seed: int = 0
+    name: str,
+    optimiser: Any,
+    images: Images,
+    test: Images,
+    epochs: int | None = None,
+    seed: int = 0,
 ) -> Training:
-    """Learn in a number of epochs, of the network's own choice if it is 0.
+    """Learn in a number of epochs, of the network's own choice if it is None.
 
     The rate falls along half a cosine: it is a leaf of the optimiser, an argument of each call.
     """
@@ -238,13 +252,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", help="mlp, conv; both when left out")
     parser.add_argument("--optimiser", choices=OPTIMISERS, default="adam")
-    parser.add_argument("--epochs", type=int, default=0, help="30 for mlp, 20 for conv")
+    parser.add_argument("--epochs", type=int, help="30 for mlp and 20 for conv when left out")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of losses and errors")
     options = parser.parse_args(arguments)
     unknown = [n for n in options.networks if n not in NETWORKS]
     if unknown:
         parser.error(f"{unknown[0]!r} is none of {', '.join(NETWORKS)}")
+    if options.epochs is not None and options.epochs < 1:
+        parser.error(f"--epochs {options.epochs}: there has to be one")
+    check_installed("sklearn", "The digits come with scikit-learn")
+    if options.plot:
+        check_installed("matplotlib", "Pictures are drawn with matplotlib")
     images, test = load()
     found = {}
     for name in options.networks or NETWORKS:

@@ -79,9 +79,33 @@ def test_digits_are_told_apart_within_a_minute_from_the_import(name: str, tmp_pa
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_scikit_learn_it_says_what_to_install() -> None:
-    hidden = "import sys, runpy; sys.modules['sklearn'] = None; sys.argv = ['digits.py']; "
-    done = run("-c", hidden + "runpy.run_module('examples.digits', run_name='__main__')")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == 'Install it with: pip install -e ".[train]"'
-    assert done.stderr.startswith("The digits come with scikit-learn, which cannot be imported")
+@pytest.mark.parametrize(
+    ("module", "what", "command"),
+    [
+        ("sklearn", "The digits come with scikit-learn", []),
+        ("matplotlib", "Pictures are drawn with matplotlib", ["--plot", "losses.png"]),
+    ],
+)
+def test_what_is_not_installed_is_told_before_anything_is_trained(
+    module: str, what: str, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digits, "find_spec", lambda name: None if name == module else digits)
+    with pytest.raises(SystemExit) as caught:
+        digits.main(command)
+    assert caught.value.code == (
+        f"{what}, which is not installed: no module {module}.\n"
+        'Install it with: pip install -e ".[train]"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (["mlp", "cnn"], "'cnn' is none of mlp, conv"),
+        (["--epochs", "0"], "--epochs 0: there has to be one"),
+    ],
+)
+def test_wrong_commands(command: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        digits.main(command)
+    assert capsys.readouterr().err.endswith(f"error: {text}\n")
