@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorad.optim.leaves import STATIC, check_decay, like, zeros_like
-from tensorad.program.mapping import mapped, tree_map
+from tensorad.optim.leaves import STATIC, check_alike, check_decay, like, zeros_like
+from tensorad.program.mapping import tree_map
 
 
 class AdamState(NamedTuple):
@@ -50,24 +50,31 @@ class Adam:
         """The weights after a step, in their dtypes, and the state after it.
 
         Raises:
-            DefinitionError: the trees are not of one structure.
+            DefinitionError, ShapeError: the trees are not alike, or two leaves have not one shape.
         """
+        check_alike(
+            "Adam.step",
+            {
+                "weights": weights, "gradients": gradients,
+                "state.first": state.first, "state.second": state.second,
+            },
+        )  # fmt: skip
         one, two = self.decays
         count = state.count + 1
         steps = count.astype("float64")  # 1 - two**n keeps few digits of a float32
         scale = 1.0 / np.sqrt(1.0 - two**steps)
         rate = self.rate / (1.0 - one**steps)
-        trees = {"weights": weights, "gradients": gradients, "state.first": state.first}
-        first = mapped(
-            lambda w, g, m: like(w, one * m + (1.0 - one) * g), trees, "Adam.step", "weights"
-        )
-        trees = {"weights": weights, "gradients": gradients, "state.second": state.second}
-        second = mapped(
-            lambda w, g, v: like(w, two * v + (1.0 - two) * (g * g)), trees, "Adam.step", "weights"
-        )
+
+        def mean(w: Any, g: Any, m: Any) -> Any:
+            return like(w, one * m + (1.0 - one) * g)
+
+        def mean_square(w: Any, g: Any, v: Any) -> Any:
+            return like(w, two * v + (1.0 - two) * (g * g))
 
         def moved(w: Any, m: Any, v: Any) -> Any:
             root = np.sqrt(v) * like(v, scale) + self.least
             return like(w, w - like(w, rate) * (m / root))
 
+        first = tree_map(mean, weights, gradients, state.first)
+        second = tree_map(mean_square, weights, gradients, state.second)
         return tree_map(moved, weights, first, second), AdamState(count, first, second)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensorad.optim.leaves import STATIC, check_decay, like, zeros_like
-from tensorad.program.mapping import mapped, tree_map
+from tensorad.optim.leaves import STATIC, check_alike, check_decay, like, zeros_like
+from tensorad.program.mapping import tree_map
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class SGD:
         """The weights after a step, in their dtypes, and the state after it.
 
         Raises:
-            DefinitionError: the trees are not of one structure.
+            DefinitionError, ShapeError: the trees are not alike, or two leaves have not one shape.
         """
-        trees = {"weights": weights, "gradients": gradients}
-        return mapped(lambda w, g: like(w, w - self.rate * g), trees, "SGD.step", "weights"), state
+        check_alike("SGD.step", {"weights": weights, "gradients": gradients})
+        return tree_map(lambda w, g: like(w, w - self.rate * g), weights, gradients), state
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,10 @@ class Momentum:
         """The weights after a step, in their dtypes, and v.
 
         Raises:
-            DefinitionError: the trees are not of one structure.
+            DefinitionError, ShapeError: the trees are not alike, or two leaves have not one shape.
         """
         trees = {"weights": weights, "gradients": gradients, "state": state}
-        v = mapped(lambda w, g, v: like(w, self.decay * v + g), trees, "Momentum.step", "weights")
+        check_alike("Momentum.step", trees)
+        v = tree_map(lambda w, g, v: like(w, self.decay * v + g), *trees.values())
         way = tree_map(lambda g, v: g + self.decay * v, gradients, v) if self.nesterov else v
         return tree_map(lambda w, d: like(w, w - self.rate * d), weights, way), v

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from tensorad.errors import DefinitionError
-from tensorad.ir.tensor import Tensor
+from tensorad.errors import DefinitionError, ShapeError
+from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.program.calls import shape_of
+from tensorad.program.mapping import mapped
+from tensorad.program.trees import flatten
 from tensorad.program.values import is_number
 from tensorad.topi import full_like
 
@@ -25,6 +30,28 @@ def zeros_like(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         return full_like(leaf, 0)
     return 0.0 if is_number(leaf) else np.zeros_like(leaf)
+
+
+def check_alike(owner: str, trees: Mapping[str, object]) -> None:
+    """Trees have one structure, and leaves of one shape at each place.
+
+    Args:
+        owner: whose arguments they are. trees: by name, the weights first.
+    Raises:
+        DefinitionError, ShapeError: they do not; the text says where.
+    """
+    mapped(lambda *leaves: None, trees, owner, "weights")
+    first, *others = [flatten(tree, name) for name, tree in trees.items()]
+    for other in others:
+        for n, (leaf, another) in enumerate(zip(first.leaves, other.leaves, strict=True)):
+            one, two = shape_of(leaf), shape_of(another)
+            if len(one) != len(two) or not all(map(same_dim, one, two)):
+                raise ShapeError(
+                    f"{first.paths[n]} has shape {format_shape(one)}, {other.paths[n]} has shape "
+                    f"{format_shape(two)} in {owner}.",
+                    hint="gradients are those of one number, such as a mean over a batch, by the "
+                    "weights; states come from init or the step before.",
+                )
 
 
 def check_decay(optimiser: str, name: str, value: object) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import optim
-from tensorad.errors import DefinitionError
+from tensorad.errors import DefinitionError, ShapeError
 from tests.support.refusals import Case, Refusals, check
 
 STEPS = 7
@@ -142,9 +142,10 @@ def test_a_rate_may_differ_in_each_call_and_in_each_step() -> None:
 
 def test_python_numbers_are_weights_too() -> None:
     for optimiser, _ in CASES.values():
-        weights, state = {"a": 2.0, "b": np.array([2.0, 2.0])}, optimiser.init({"a": 0.0, "b": 0.0})
+        weights: Any = {"a": 2.0, "b": np.array([2.0, 2.0])}
+        state = optimiser.init(weights)
         for g in (1.0, -3.0):
-            weights, state = optimiser.step(weights, {"a": g, "b": g}, state)
+            weights, state = optimiser.step(weights, {"a": g, "b": np.array([g, g])}, state)
         assert float(weights["a"]) == weights["b"][0] != 2.0
 
 
@@ -188,6 +189,16 @@ CASES_OF_ERRORS = Refusals()
 def _() -> object:
     weights, adam = {"w": np.ones(3), "b": np.ones(2)}, optim.Adam()
     return adam.step(weights, {"w": np.ones(3)}, adam.init(weights))
+
+
+@CASES_OF_ERRORS.refused(
+    ShapeError,
+    "weights['w'] has shape (3,), gradients['w'] has shape (4, 3) in SGD.step.",
+    "  hint: gradients are those of one number, such as a mean over a batch, by the weights; "
+    "states come from init or the step before.",
+)
+def _() -> object:
+    return optim.SGD().step({"w": np.ones(3)}, {"w": np.ones((4, 3))})
 
 
 @CASES_OF_ERRORS.refused(
