@@ -123,6 +123,22 @@ def test_methods_are_functions_of_their_objects() -> None:
     assert Net().forward(2.0) == 4.0
 
 
+def test_a_function_of_a_function_is_that_function() -> None:
+    def squares(x: Any, n: int) -> Any:
+        return (x * x).sum() * n
+
+    f = ta.function(squares)
+    assert ta.function(f) is f
+    derived = ta.value_and_grad(squares)
+    assert ta.function(derived) is derived
+    fixed = ta.function(derived, static_argnames="n")
+    assert fixed.static_argnames == ("n",) and fixed.name == "value_and_grad_squares"
+    value, gradient = fixed(np.arange(3.0), 2)
+    assert value == 10.0 and gradient.tolist() == [0.0, 4.0, 8.0]
+    text = str(fixed.trace(np.arange(3.0), 2))
+    assert "x_1" not in text and text.startswith("def value_and_grad_squares(x : float64[3])")
+
+
 def test_results_may_be_arguments_or_nothing() -> None:
     assert ta.function(lambda x, y: (y, x, x))(1.0, 2)[0] == 2
     assert ta.function(lambda x: (None, "a"))(1.0) == (None, "a")
