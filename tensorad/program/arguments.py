@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from tensorad.program.trees import (
 )
 from tensorad.program.values import alone, check_dtype, dtype_of, is_number
 
+_LARGEST: Final = float(np.finfo(np.float32).max) * (1 + 2**-25)
+"""What is above rounds to infinity in float32."""
 Extents = tuple[tuple[Dim, ...], ...]
 """The shape of each leaf."""
 
@@ -152,17 +155,23 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
     """A leaf as compiled functions take it.
 
     Raises:
-        DTypeError: an integer is too large.
+        DTypeError: a number is too large.
     """
     if not is_number(value) or not (dtype.is_float or (dtype.is_integer and type(value) is int)):
         return value  # others are checked as arrays are
+    if dtype.is_float and dtype.bits == 32 and _LARGEST < abs(value) < inf:
+        raise _too_large(value, path, dtype)
     try:
         return np.asarray(value, str(dtype))
     except OverflowError:
-        raise DTypeError(
-            f"{path} = {value} does not fit into {dtype}.",
-            hint="pass an array of a dtype that holds it.",
-        ) from None
+        raise _too_large(value, path, dtype) from None
+
+
+def _too_large(value: float, path: str, dtype: DType) -> DTypeError:
+    return DTypeError(
+        f"{path} = {value} does not fit into {dtype}.",
+        hint="pass an array of a dtype that holds it.",
+    )
 
 
 def extents(leaves: Sequence[Any]) -> Extents:

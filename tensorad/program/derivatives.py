@@ -155,7 +155,7 @@ def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
     kept = _copied(marked)
 
     def pullback(cotangent: object) -> Any:
-        return made(kept, cotangent)
+        return made(kept, _floats(cotangent, "cotangent"))
 
     if not has_aux:
         return found, pullback
@@ -208,6 +208,12 @@ def _copied(primals: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(unflatten(flat.structure, leaves))
 
 
+def _floats(tree: object, name: str) -> Any:
+    """The cotangents or tangents with floats in the place of Python integers."""
+    flat = flatten(tree, name)
+    return unflatten(flat.structure, [float(v) if type(v) is int else v for v in flat.leaves])
+
+
 def _forward(f: Anything, target: Target) -> Anything:
     return f if isinstance(f, Function) else Function(target.function, (), target.name)
 
@@ -230,7 +236,9 @@ def jvp_of(f: Anything, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         value = unflatten(point.result.structure, point.result.leaves)
         return value, _pushed(point, tangents, "jvp")
 
-    return _derived(f, target, "jvp", both)(target.marked(primals), tuple(tangents))
+    return _derived(f, target, "jvp", both)(
+        target.marked(primals), _floats(tuple(tangents), "tangents")
+    )
 
 
 def _pushed(point: Point, tangents: Sequence[Any], title: str) -> Any:
@@ -269,7 +277,7 @@ def linearize_of(f: Anything, *primals: Any) -> Any:
     kept = _copied(marked)
 
     def linear(*tangents: Any) -> Any:
-        return made(kept, tangents)
+        return made(kept, _floats(tangents, "tangents"))
 
     return found, linear
 
@@ -287,7 +295,9 @@ def hvp_of(f: Anything, primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
         found = tensor_hvp(y, point.leaves, [v for v in given if v is not None])
         return point.by_argument(found)
 
-    return _derived(f, target, "hvp", product)(target.marked(primals), tuple(vectors))
+    return _derived(f, target, "hvp", product)(
+        target.marked(primals), _floats(tuple(vectors), "vectors")
+    )
 
 
 def _check_several(title: str, what: str, given: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
@@ -20,6 +20,8 @@ from tensorad.program.values import as_tensor
 from tensorad.te import compute
 
 Count = Tensor | Expr
+_MOST: Final = 1 << 62
+"""The difference of two bounds below this is an int64."""
 
 
 def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: object) -> Any:
@@ -182,6 +184,11 @@ def _bound(value: object, title: str, where: str) -> Count:
         if not isinstance(value, (Tensor, Expr)) and not shape_of(value):
             number = value.item() if hasattr(value, "item") else value
             if isinstance(number, int) and not isinstance(number, bool):
+                if abs(number) >= _MOST:
+                    raise DTypeError(
+                        f"{title} of {where} is {number}, which no loop can count to.",
+                        hint="counters are 64-bit integers.",
+                    )
                 return int_const(number)
     shown = (
         f"{value.dtype} {format_shape(value.shape)}" if isinstance(value, Tensor) else repr(value)

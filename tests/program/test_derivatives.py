@@ -251,7 +251,7 @@ REFUSED = {
         "      cotangent['n']  int64 ()        -\n"
         "      cotangent['s']  float64 (3, 4)  -\n"
         "      cotangent[0]    -               float64 (3, 4)\n"
-        "      cotangent[1]    -               int64 ()\n"
+        "      cotangent[1]    -               float64 ()\n"
         "  hint: a cotangent is a tree like the one it belongs to; None stands for integers.",
     ),
     "a cotangent of another shape": (
@@ -315,6 +315,14 @@ def test_derivatives_that_are_refused(case: str) -> None:
         bad()
     assert type(caught.value) is kind
     assert str(caught.value) == text
+
+
+def test_whole_numbers_are_cotangents_and_tangents() -> None:
+    value, back = ta.vjp(lambda p: p["x"] * p["x"], {"x": 3.0})
+    assert value == 9.0 and back(1)[0]["x"] == 6.0
+    assert ta.jvp(lambda x: x * x, (3.0,), (2,))[1] == 12.0
+    assert ta.linearize(lambda x: x * x, 3.0)[1](2) == 12.0
+    assert ta.hvp(lambda x: x * x, (3.0,), (2,))[0] == 4.0
 
 
 def test_a_carry_that_is_updated_by_parts_has_a_gradient_by_parts() -> None:

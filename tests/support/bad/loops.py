@@ -130,6 +130,15 @@ def a_bound_that_is_a_float() -> None:
 
 
 @CASES.refused(
+    DTypeError,
+    "upper of for_loop at HERE is 1180591620717411303424, which no loop can count to.",
+    "  hint: counters are 64-bit integers.",
+)
+def a_bound_beyond_all_counters() -> None:
+    run(lambda x: ta.for_loop(0, 2**70, lambda i, s: s * x, 1.0), 1.0)
+
+
+@CASES.refused(
     DefinitionError,
     "the length of scan at HERE is -1.",
     "  hint: say how often f runs: 0 times or more.",

@@ -127,6 +127,15 @@ def an_argument_that_contains_itself() -> None:
 
 @CASES.refused(
     DTypeError,
+    "x = 1e+300 does not fit into float32.",
+    "  hint: pass an array of a dtype that holds it.",
+)
+def a_number_beyond_float32() -> None:
+    run(lambda x: x * 1e-300, 1e300)
+
+
+@CASES.refused(
+    DTypeError,
     "p['w'] has dtype float16, which tensors cannot have.",
     "  hint: convert it to bool, an integer, float32 or float64; a string or a function is "
     "passed as it is.",
