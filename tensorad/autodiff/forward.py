@@ -7,7 +7,7 @@ from typing import Final, overload
 
 import numpy as np
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, whole, zeros
+from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, variable, whole, zeros
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
 from tensorad.autodiff.checks import as_direction, check_outputs, check_wrt, leading_axes
 from tensorad.autodiff.control.pieces import with_dtype
@@ -192,7 +192,7 @@ class Push:
         is_told = op not in saves and all(is_ruled(t, self.rules) for t in outputs(op))
         if isinstance(op, Saved) or not moved or is_told:
             return
-        stored = {t: with_dtype(store(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
+        stored = {t: with_dtype(variable(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
         given = Moving(stored, saves.get(op, ()), self.batch, self.rules, block_jvp)
         for t, tangent in control_tangents(op, given).items():
             if not is_ruled(t, self.rules):

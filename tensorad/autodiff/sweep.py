@@ -377,7 +377,7 @@ class Sweep:
         """One operation for all outputs and all that is saved, visited with its outputs."""
         found = {t: self._finish(t, Uses(1, False)) for t in made}
         heads = {
-            t: with_dtype(store(a, f"d{t.name}"), t.dtype)
+            t: with_dtype(variable(a, f"d{t.name}"), t.dtype)
             for t, a in found.items()
             if a is not None
         }
