@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorad.errors import DTypeError, GradError, ShapeError
+from tensorad.errors import DTypeError, GradError, ShapeError, counted
 from tensorad.ir.arrays.elementwise import elementwise, same_dim
 from tensorad.ir.tensor import (
     Placeholder,
@@ -134,8 +134,8 @@ class Rule:
         if not isinstance(parts, (list, tuple)) or len(parts) != len(self.deps):
             given = f"{len(parts)}" if isinstance(parts, (list, tuple)) else type(found).__name__
             raise GradError(
-                f"the rule given for {self.of.name} must return {len(self.deps)} adjoints, "
-                f"got {given}.",
+                f"the rule given for {self.of.name} must return "
+                f"{counted(len(self.deps), 'adjoint')}, got {given}.",
                 where=f"{self.of.name} by {', '.join([d.name for d in self.deps])}",
                 hint="return a list with one adjoint per tensor; None is zero.",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tensorad.errors import counted
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Expr, LocalSize, Size, local_size
 from tensorad.ir.tensor import Block, Branch, Loop, Tensor, dim_expr
@@ -197,7 +198,10 @@ class Branches(Controls):
         if not carries:
             self.refuse("a loop has at least one carry.", token, hint="carry (s = zero).")
         if len(results) != len(carries):
-            self.refuse(f"{len(carries)} carries, but the block yields {len(results)}.", token)
+            self.refuse(
+                f"the block yields {counted(len(results), 'value')}; carries: {len(carries)}.",
+                token,
+            )
         for (o, _), (_, tree) in zip(carries, results, strict=True):
             self.agree(type_of(o.params), tree, f"carry {o.name}", token)
 

@@ -182,7 +182,8 @@ class Controls(Operations):
         n = len(targets) - saves
         if n != len(ends) and n != 1:
             self.refuse(
-                f"there are {len(targets)} names for {len(ends)} results and {saves} saved.",
+                f"there are {len(targets)} names, but {counted(len(ends), 'result')} and {saves} "
+                "saved.",
                 token,
             )
         trees: list[Tree] = list(ends) if n == len(ends) else [tuple(ends)]
