@@ -62,6 +62,28 @@ def test_a_wrong_derivative_is_named_in_each_mode(mode: str, fast: bool) -> None
     assert "the partials given for cube are wrong" in str(caught.value)
 
 
+def test_gradcheck_takes_programs_whose_work_a_run_decides() -> None:
+    def halved(x: Any) -> Any:
+        return ta.while_loop(lambda c: c.sum() > 1, lambda c: c / 2, x)
+
+    def mixed(x: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            return ta.cond(c.sum() > 3, lambda: halved(c), lambda: ta.topi.tanh(c * x) + x)
+
+        return (ta.for_loop(0, 3, step, x) ** 2).sum()
+
+    def ragged(ends: Any, x: Any) -> Any:
+        def row(i: Any) -> Any:
+            k = ta.reduce_axis((0, ta.minimum(ends[i], 3)), name="k")
+            return ta.sum(x[k] ** 3, axis=k)
+
+        return ta.compute((2,), row)
+
+    x = np.array([0.3, 0.9, 2.1])
+    assert ta.gradcheck(mixed, x, order=2) is True
+    assert ta.gradcheck(ragged, np.array([1, 3]), x, order=2) is True
+
+
 def test_gradcheck_says_what_it_cannot_check() -> None:
     with pytest.raises(DTypeError, match="no argument is a float"):
         ta.gradcheck(lambda n: n * 2, 3)
