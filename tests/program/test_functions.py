@@ -406,3 +406,25 @@ def test_traces_are_programs_in_words() -> None:
     assert str(trace).partition("\n")[0] == head
     assert str(parse_program(str(trace))) == str(trace)
     assert "norms" in trace._repr_html_()
+
+
+def _nested(depth: int) -> Any:
+    def around(inner: Any) -> Any:
+        return ta.function(lambda x: inner(x) + 1.0)
+
+    f = ta.function(lambda x: x * 2.0)
+    for _ in range(depth):
+        f = around(f)
+    return f
+
+
+def test_functions_are_nested_hundreds_of_times() -> None:
+    assert _nested(400)(np.ones(2)).tolist() == [402, 402]
+
+
+@pytest.mark.slow
+def test_nested_functions_are_differentiated() -> None:
+    x = ta.placeholder((2,), "float64", name="x")
+    y = ta.topi.sum(_nested(200)(x))
+    value, slope, along = ta.evaluate([y, *ta.vjp(y, [x]), ta.jvp(y, {x: np.ones(2)})], {x: [1, 2]})
+    assert value == 406 and slope.tolist() == [2, 2] and along == 4
