@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 
-from tensorad.codegen.control.windows import updates_of
+from tensorad.codegen.control.windows import staged, updates_of
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store, Visit
 from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.ir.analysis.blocks import ops_between, sizes_told
 from tensorad.ir.analysis.facts import facts_about
-from tensorad.ir.expr import TRUE, Axis, Expr, Read, call, logical_and, logical_or
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, call, logical_and, logical_or, read
 from tensorad.ir.order import sizes_in
-from tensorad.ir.tensor import Compute, Control, Loop, Op, Scan, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Control, Loop, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import conjuncts, fresh_axes, op_expressions, op_inputs, substitute_all
 from tensorad.simplify.bounds.read_sites import ReadSite, read_sites
 from tensorad.simplify.index.quasi_affine import is_affine
@@ -30,7 +30,7 @@ class InPlace:
 
     Attributes:
         made: the last of the scatters onto the carry; it holds what the result does.
-        ops: what computes it, and nothing else, in order.
+        ops: what computes it from tensors that are there, and nothing else, in order.
     """
 
     carry: Tensor
@@ -106,7 +106,9 @@ def find_updates(
     for carry, result in pairs:
         for made in _made(carry, result, uses) if carry.shape == result.shape else ():
             own = [o for o in ops_between([made], given) if o not in there or o is result.op]
-            left.setdefault(result.op, []).append(InPlace(carry, result, made, tuple(own)))
+            apart = [o for o in own if isinstance(o, Scatter)]  # after the others, which are stored
+            for part in (own, apart)[: 1 + (len(apart) < len(own))]:
+                left.setdefault(result.op, []).append(InPlace(carry, result, made, tuple(part)))
     while True:
         found = {op: ways[0] for op, ways in left.items()}
         order = in_order(wanted, given, found)
@@ -121,9 +123,34 @@ def _made(carry: Tensor, result: Tensor, uses: Mapping[Tensor, int]) -> list[Ten
     """Ways to make the result where the carry lies, the one that stores least first."""
     op = result.op
     if isinstance(op, Scatter):
-        return [result] if op.init is carry else []
+        return _as_it_is_or_staged(result, carry) if op.init is carry else []
+    total = _summed(result, carry, uses)
+    sums = [] if total is None else _as_it_is_or_staged(total, carry)
     ways = [updates_of(result, carry, uses, before=before) for before in (False, True)]
-    return [t for t in ways if t is not None]
+    return [*sums, *[t for t in ways if t is not None]]
+
+
+def _as_it_is_or_staged(t: Tensor, carry: Tensor) -> list[Tensor]:
+    before = staged(t, carry)
+    return [t] if before is None else [t, before]
+
+
+def _summed(result: Tensor, carry: Tensor, uses: Mapping[Tensor, int]) -> Tensor | None:
+    """A carry and what else is added up as a tensor of its own: added to the carry itself."""
+    op = result.op
+    body = op.bodies[0] if isinstance(op, Compute) and len(op.bodies) == 1 else None
+    if not isinstance(op, Compute) or not isinstance(body, Call) or body.op != "add":
+        return None
+    own = read(carry, op.axes)
+    others = [e for e in body.args if e is not own]
+    if len(others) != 1 or not isinstance(others[0], Read):
+        return None
+    other, whole = others[0].tensor, all(map(is_, others[0].indices, op.axes))
+    part = other.op
+    if not whole or uses.get(other) != 1 or not isinstance(part, Scatter):
+        return None
+    is_sum = part.init is None and part.combiner.is_sum
+    return outputs(replace(part, init=carry))[0] if is_sum else None
 
 
 def _is_safe(update: InPlace, order: Mapping[Op, Sequence[Tensor]], updates: Updates) -> bool:

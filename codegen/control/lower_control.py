@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import is_
 from typing import Final
 
 from tensorad.codegen.control.carries import Around, copy_of, is_dynamic
@@ -18,7 +17,7 @@ from tensorad.codegen.control.in_place import (
 )
 from tensorad.codegen.control.last_iteration import without_dead_ends
 from tensorad.codegen.control.loop_body import Body, own
-from tensorad.codegen.control.renew import Image, renewed
+from tensorad.codegen.control.renew import Image, copied_from, renewed
 from tensorad.codegen.loops.ir import (
     Choose,
     Kernel,
@@ -33,13 +32,11 @@ from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between, own_sizes, saves_of
-from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Const,
     Expr,
     LocalSize,
-    Read,
     Size,
     call,
     cast,
@@ -325,20 +322,11 @@ def _source(t: Tensor, given: Given) -> Tensor | None:
     """What the tensor is a copy of, perhaps by others that are."""
     found = None
     while t not in given:
-        source = _copy_source(t)
+        source = copied_from(t)
         if source is None:
             break
         found = t = source
     return found
-
-
-def _copy_source(t: Tensor) -> Tensor | None:
-    op = t.op
-    body = op.bodies[0] if isinstance(op, Compute) and len(op.bodies) == 1 else None
-    if not isinstance(op, Compute) or not isinstance(body, Read):
-        return None
-    whole = all(map(same_dim, body.tensor.shape, t.shape)) and body.tensor.ndim == t.ndim
-    return body.tensor if whole and all(map(is_, body.indices, op.axes)) else None
 
 
 def _late(wanted: Sequence[Tensor], given: Given, updates: Updates) -> dict[Tensor, None]:

@@ -1,12 +1,28 @@
-"""New operations for each place where a block runs: a tensor is one buffer."""
+"""New operations for each place where a block runs, calls among them opened: a tensor is one
+buffer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from operator import is_
+from typing import NamedTuple
 
-from tensorad.ir.analysis.blocks import ops_between
-from tensorad.ir.tensor import Block, Constant, Op, Placeholder, Tensor, outputs
+from tensorad.ir.analysis.blocks import block_ops, ops_between, saves_of, tells_trips
+from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.expr import Read
+from tensorad.ir.tensor import (
+    Block,
+    Compute,
+    Constant,
+    Control,
+    FunctionCall,
+    Op,
+    Placeholder,
+    Saved,
+    Tensor,
+    outputs,
+)
 from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
 
 Image = dict[Tensor, Tensor]
@@ -15,14 +31,84 @@ Image = dict[Tensor, Tensor]
 def renewed(block: Block, params: Sequence[Tensor], extra: Sequence[Tensor] = ()) -> Image:
     """Tensors of the block -> those of a copy over other params: its params, results, and `extra`.
 
-    Blocks inside are shared: they are copied when they are run.
+    Calls are what their blocks compute, copies what they are copies of. Blocks of other operations
+    are shared: they are copied when they are run.
     """
     image: Image = dict(zip(block.params, params, strict=True))
-    for op in ops_between((*block.results, *extra), dict(image)):
-        if not isinstance(op, (Constant, Placeholder)):
-            for old, new in zip(outputs(op), outputs(_renewed(op, image)), strict=True):
-                image.setdefault(old, new)
+    _copy(ops_between((*block.results, *extra), dict(image)), image)
     return image
+
+
+def without_calls(wanted: Sequence[Tensor], given: Collection[Tensor]) -> list[Tensor]:
+    """The tensors, calls behind them being what their blocks compute."""
+    ops = ops_between(wanted, given)
+    if not any(isinstance(op, FunctionCall) for op in ops):
+        return list(wanted)
+    image: Image = {}
+    _copy(ops, image)
+    return [image.get(t, t) for t in wanted]
+
+
+class _Open(NamedTuple):
+    """Operations that are being copied: of a call, unless they are the outermost ones."""
+
+    rest: Iterator[Op]
+    saves: dict[Control, list[Saved]]
+    image: Image
+    call: FunctionCall | None
+
+
+def _copy(ops: Sequence[Op], image: Image) -> None:
+    """Add the tensors of copies of the operations, producers first."""
+    stack = [_opened(ops, image, None)]
+    while stack:
+        at = stack[-1]
+        op = next(at.rest, None)
+        if op is None:
+            stack.pop()
+            if at.call is not None:
+                _close(at.call, at.image, stack[-1])
+        elif isinstance(op, FunctionCall) and is_open(op, at.saves.get(op, ())):
+            block = op.blocks[0]
+            params = [at.image.get(t, t) for t in op.operands]
+            inside: Image = dict(zip(block.params, params, strict=True))
+            extra = [s.inner for s in at.saves.get(op, ())]
+            stack.append(_opened(block_ops(block, extra), inside, op))
+        elif isinstance(op, Compute) and (source := copied_from(outputs(op)[0])) is not None:
+            at.image.setdefault(outputs(op)[0], at.image.get(source, source))
+        elif not isinstance(op, (Constant, Placeholder)) and any(
+            t not in at.image for t in outputs(op)
+        ):
+            for old, new in zip(outputs(op), outputs(_renewed(op, at.image)), strict=True):
+                at.image.setdefault(old, new)
+
+
+def _opened(ops: Sequence[Op], image: Image, call: FunctionCall | None) -> _Open:
+    return _Open(iter(ops), saves_of(ops), image, call)
+
+
+def _close(call: FunctionCall, inside: Image, around: _Open) -> None:
+    """The results of a call, and what is saved of it, are tensors of its copy."""
+    pairs = [*zip(outputs(call), call.results, strict=True)]
+    pairs += [(outputs(s)[0], s.inner) for s in around.saves.get(call, ())]
+    around.image.update({t: inside.get(inner, inner) for t, inner in pairs})
+
+
+def is_open(op: FunctionCall, kept: Sequence[Saved]) -> bool:
+    """Whether a call may stand among other operations as its block: what tells a size runs on its
+    own, for the size is one, however often the function is called."""
+    ops = block_ops(op.blocks[0], [s.inner for s in kept])
+    return not any(tells_trips(o) for o in ops)
+
+
+def copied_from(t: Tensor) -> Tensor | None:
+    """The tensor that has all elements of this one at the same places, if it is a copy."""
+    op = t.op
+    body = op.bodies[0] if isinstance(op, Compute) and len(op.bodies) == 1 else None
+    if not isinstance(op, Compute) or not isinstance(body, Read):
+        return None
+    whole = all(map(same_dim, body.tensor.shape, t.shape)) and body.tensor.ndim == t.ndim
+    return body.tensor if whole and all(map(is_, body.indices, op.axes)) else None
 
 
 def again(t: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -166,7 +167,24 @@ def _update(op: Compute, old: Tensor, piece: Piece, value: Expr) -> Tensor | Non
     return outputs(scatter)[0]
 
 
-def _own_formula(op: Compute, axes: Sequence[Axis], body: Expr) -> Tensor | None:
+def staged(t: Tensor, old: Tensor) -> Tensor | None:
+    """A scatter onto `old` whose values read other elements of it: they are computed before, in
+    tensors of their own."""
+    op = t.op
+    if not isinstance(op, Scatter) or op.init is not old:
+        return None
+    updates = []
+    for u in op.updates:
+        if any(r.tensor is old for r in reads(u.value)):
+            made = _own_formula(op, op.axes, guarded(u.condition, u.value))
+            if made is None:
+                return None
+            u = replace(u, value=read(made, tuple([sub(a, a.lower) for a in op.axes])))
+        updates.append(u)
+    return outputs(replace(op, updates=tuple(updates)))[0]
+
+
+def _own_formula(op: Compute | Scatter, axes: Sequence[Axis], body: Expr) -> Tensor | None:
     """The values over axes that begin at 0; None where only the run tells their extents."""
     extents = [sub(a.upper, a.lower) for a in axes]
     known = not any(isinstance(e, (LocalSize, Axis, Read)) for e in free_leaves(*extents))

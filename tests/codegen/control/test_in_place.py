@@ -260,3 +260,36 @@ def test_formulas_from_outside_of_a_loop_are_not_made_again_inside() -> None:
     assert len(written) == 1
     s = RNG.standard_normal((N, M)).astype(np.float32)
     np.testing.assert_allclose(ta.build(outputs(op), [S])(s), s * 3 - 1, rtol=1e-6)
+
+
+def _stepped(x: Tensor, at: Tensor) -> Tensor:
+    step = ta.function(lambda x, t, c: ta.tanh(c) + x[t])
+    return ta.for_loop(0, x.shape[0], lambda t, c: step(x, t, c), np.ones(3)).sum()
+
+
+def _gathered_and_added(x: Tensor, at: Tensor) -> Tensor:
+    def step(t: ta.Expr, c: Tensor) -> Tensor:
+        return c.at[at[t]].add(ta.tanh(x[t]) * c[at[t]])
+
+    return (ta.for_loop(0, x.shape[0], step, x) ** 2).sum()
+
+
+def _changed_by_a_call(x: Tensor, at: Tensor) -> Tensor:
+    step = ta.function(lambda c, t: c.at[t].add(c[t - 1]))
+    return (ta.for_loop(1, x.shape[0], lambda t, c: step(c, t), x) ** 2).sum()
+
+
+@pytest.mark.parametrize("function", [_stepped, _gathered_and_added, _changed_by_a_call])
+def test_an_iteration_of_a_gradient_stores_what_it_changes(
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    gradient = ta.value_and_grad(function)
+
+    def elements(n: int) -> int:
+        at = np.arange(n) * 7 % n
+        return int(ta.work(gradient, np.full((n, 3), 0.1), at).elements)
+
+    few, some, more, many = map(elements, (5, 16, 40, 64))  # the first in numbers, then with a size
+    assert few < some and many - more == more - some
+    x, at = RNG.normal(size=(6, 3)), np.array([5, 0, 3, 3, 1, 5])
+    assert ta.gradcheck(function, x, at)
