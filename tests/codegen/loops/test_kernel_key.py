@@ -22,7 +22,8 @@ OTHER = buffer("S", (8, 8), INT64)
 BOTH = Store((T, OTHER), (X, X), (X, X))
 """Stands before: tensors that are known are told apart by their number."""
 KINDS = [k for k in get_args(Stmt) if fields(k)]
-UNSEEN = {(Check, name) for name in ("read", "dimension", "user", "writes")} | {(If, "rare")}
+TEXTS = ("read", "dimension", "user", "writes", "source")
+UNSEEN = {(Check, name) for name in TEXTS} | {(If, "rare")}
 """What machine code does not hold: texts of errors, and what predictions leave out."""
 
 
