@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from tensorad.autodiff import PrintTensorRecursively as PrintTensorRecursively
     from tensorad.autodiff import Simplify as Simplify
+    from tensorad.autodiff import deriv as deriv
     from tensorad.autodiff import generalized_matmul as generalized_matmul
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
     from tensorad.te import trigamma as trigamma
     from tensorad.te import trunc as trunc
     from tensorad.tools import explain as explain
+    from tensorad.tools import explain_adjoints as explain_adjoints
     from tensorad.tools import gradcheck as gradcheck
     from tensorad.tools import interpret as interpret
     from tensorad.tools import lower as lower
@@ -158,7 +160,7 @@ _HOME: Final = {
     "tensorad.autodiff": (
         "DerivativeRule InlineNonReductions Jacobian JacobianRecursive "
         "OptimizeAndLiftNonzeronessConditions "
-        "PrintTensorRecursively Simplify generalized_matmul"
+        "PrintTensorRecursively Simplify deriv generalized_matmul"
     ),
     "tensorad.building": "build evaluate",
     "tensorad.compiled": "CompiledFunction",
@@ -180,8 +182,8 @@ _HOME: Final = {
     ),
     "tensorad.sparse": "SparseJacobian",
     "tensorad.tools": (
-        "explain gradcheck interpret lower measure_performance show_lowered sparse_hessian "
-        "sparse_jacobian work"
+        "explain explain_adjoints gradcheck interpret lower measure_performance show_lowered "
+        "sparse_hessian sparse_jacobian work"
     ),
 }
 """Which module defines each public name; it is imported when the name is first used."""

@@ -11,14 +11,16 @@ from tensorad import building, counting, explaining, sparse
 from tensorad.building import Lowered, median_milliseconds
 from tensorad.checking import gradients
 from tensorad.counting import Work
+from tensorad.display.explain_adjoints import AdjointsExplanation, adjoints_explanation
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.explaining import Explanation
 from tensorad.ir.reference import interpret as reference
 from tensorad.ir.tensor import Tensor
-from tensorad.program import Function
+from tensorad.program import Function, Module, module
 from tensorad.program.derivatives import target_of
 from tensorad.program.forms import is_function
 from tensorad.program.functions import Example
+from tensorad.program.gradients import COUNTED, Wanted, how_collected
 from tensorad.program.points import Argnums, check_argnums, check_floats, check_positions
 from tensorad.program.sides import leaf_text
 from tensorad.program.traces import Program
@@ -111,6 +113,33 @@ def explain(gradients: Any, *args: Any, **options: Any) -> Explanation:
         )
     sizes = {**example.sizes, **(options.pop("sizes", None) or {})}
     return explaining.explain(told, sizes, **options)
+
+
+def explain_adjoints(given: Any, *args: Any, **options: Any) -> AdjointsExplanation:
+    """How a gradient collects the adjoint of each value: initialized, incremented, finalized.
+
+    An adjoint is accumulated in memory of its own and goes to what the value is computed from once,
+    or each increment is passed straight on; whichever does fewer operations, unless `collect` says
+    so.
+
+    Args:
+        given: explain_adjoints(module, name, ...): a function of a module;
+            explain_adjoints(f, *example, ...): a function with arguments; without any it has
+            defaults, as in `ta.module`. Options as of `ta.gradient`, with collect="counted" unless
+            given; `ta.gradient` with the same options makes what is told.
+    Returns:
+        what `print` shows, with counts for both ways; `found["v"]` tells of one value.
+    Raises:
+        DefinitionError, GradError, ShapeError, DTypeError: as `ta.gradient`.
+    """
+    if isinstance(given, Module):
+        m, (name,) = given, args
+    else:
+        f = given if isinstance(given, Function) else Function(given)
+        m, name = module(f.trace(*args) if args else f), f.name
+    chosen = {"require_grads": None, "target_index": None, "cotangent": None, "strict": False}
+    wanted = Wanted(name, **{**chosen, "collect": COUNTED, **options})
+    return adjoints_explanation(*how_collected(wanted, m))
 
 
 def lower(outputs: Any, *args: Any, **options: Any) -> Lowered:

@@ -9,6 +9,7 @@ from tensorad.autodiff.jacobian import jacobian_recursive as JacobianRecursive
 from tensorad.autodiff.jacobian import optimize_and_lift as OptimizeAndLiftNonzeronessConditions
 from tensorad.autodiff.local.overrides import DerivativeRule
 from tensorad.autodiff.reverse import vjp
+from tensorad.autodiff.shared_sweeps import deriv
 from tensorad.ir.text.printer import format_tensor_recursively as PrintTensorRecursively
 from tensorad.simplify.index.algebra import simplify as Simplify
 
@@ -20,6 +21,7 @@ __all__ = [
     "OptimizeAndLiftNonzeronessConditions",
     "PrintTensorRecursively",
     "Simplify",
+    "deriv",
     "generalized_matmul",
     "hessian",
     "hvp",

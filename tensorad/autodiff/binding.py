@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tensorad.autodiff.local.flows import derivation_inputs, derivation_order
 from tensorad.autodiff.local.overrides import Rules
@@ -17,6 +17,7 @@ def bound_adjoints(
     wrt: Sequence[Tensor],
     values: Sequence[Tensor],
     rules: Rules,
+    passed: Collection[Tensor] = (),
 ) -> dict[Tensor, Tensor]:
     """The adjoints of `wrt` and of those `values` between them and the outputs.
 
@@ -24,6 +25,7 @@ def bound_adjoints(
 
     Args:
         heads: of the outputs, by output: tensors of their shapes, which stay variables.
+        passed: values that have no adjoints of their own: what they receive goes straight on.
     Returns:
         by value; nothing where no derivative flows. An output that no other one depends on has
         its head.
@@ -36,9 +38,9 @@ def bound_adjoints(
         inner.update(dict.fromkeys(inputs))
         if any(t in moving for t in inputs):
             moving.update(dict.fromkeys([t for t in outputs(op) if t.dtype.is_float]))
-    named = [t for t in dict.fromkeys((*values, *wrt)) if t in moving]
+    named = [t for t in dict.fromkeys((*values, *wrt)) if t in moving and t not in passed]
     found = {y: head for y, head in heads.items() if y in moving and y not in inner}
     others = [t for t in named if t not in found]
-    made = block_vjp(list(heads.items()), others, (), rules) if others else []
+    made = block_vjp(list(heads.items()), others, (), rules, passed) if others else []
     found.update({t: a for t, a in zip(others, made, strict=True) if a is not None})
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tensorad.autodiff.adjoints.adjoint import (
@@ -24,6 +24,7 @@ from tensorad.autodiff.adjoints.transposed import (
     given,
     is_formula,
     may_have_elements,
+    passed_on,
     pointwise,
     received,
     sizes_with_points,
@@ -76,12 +77,15 @@ class Sweep:
         batch: Shape,
         rules: Rules,
         kind: type[Target] = Target,
+        passed: Collection[Tensor] = (),
     ) -> None:
+        """`passed`: formulas and sums whose adjoints are not kept but go straight on."""
         self.ys = dict.fromkeys(ys)
         self.wrt = dict.fromkeys(wrt)
         self.batch = batch
         self.rules = rules
         self.kind = kind
+        self.passed = dict.fromkeys(passed)
         self.order = derivation_order(ys, rules)
         self.forward = topological_ops([*ys, *wrt])
         self.inner = inner_reductions(self.forward)
@@ -199,6 +203,11 @@ class Sweep:
     def _visit_element(self, op: Op, viewed: Compute, t: Tensor, flows: bool) -> None:
         terms = compute_terms(viewed, t.index, self._wanted) if flows else []
         terms = self._read_back(viewed, t, terms)
+        if t in self.passed and t in self.targets:
+            for term in terms:
+                for c in self.targets[t].contributions:
+                    self._push(term.read.tensor, passed_on(c, viewed, t, term))
+            return
         formula = self.inner.get(op)
         where = TRUE if formula is None else sizes_with_points(viewed)
         inner = formula is not None and not self._may_store(formula)
@@ -413,6 +422,7 @@ def block_vjp(
     wrt: Sequence[Tensor],
     batch: Shape,
     rules: Rules,
+    passed: Collection[Tensor] = (),
 ) -> list[Tensor | None]:
     """The adjoints of some params of a block, whose tensors have these heads; None: zero.
 
@@ -423,7 +433,7 @@ def block_vjp(
         axes = compute_axes(head.shape)
         body: Expr = read(head, axes)
         starts[y] = Adjoint(axes, add(starts[y].at(axes), body) if y in starts else body)
-    sweep = Sweep(list(starts), wrt, batch, rules)
+    sweep = Sweep(list(starts), wrt, batch, rules, passed=passed)
     sweep.needed.update({t: None for op in sweep.order for t in outputs(op)})
     found = sweep.adjoints(starts)
     live = [t for t in found if t is not None]

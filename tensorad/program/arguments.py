@@ -105,6 +105,19 @@ class Caller:
             raise _unhashable(self.name, made.structures) from None
         return made
 
+    def by_position(
+        self, structures: Sequence[tuple[str, Structure]]
+    ) -> tuple[tuple[str, Structure], ...]:
+        """Arguments one by one, those of `*args` too."""
+        found: list[tuple[str, Structure]] = []
+        for name, s in structures:
+            kind = self.signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL and isinstance(s, Branching):
+                found += [(name + k, c) for k, c in zip(s.keys, s.children, strict=True)]
+            else:
+                found.append((name, s))
+        return tuple(found)
+
     def __call__(
         self, structures: Sequence[tuple[str, Structure]], leaves: Sequence[object]
     ) -> Any:

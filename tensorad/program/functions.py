@@ -317,7 +317,8 @@ class Function:
         self._is_called = True
         if self.rule is not None:
             check_captured(self.name, program.reads)
-            rule = OperatorRule(self.rule, self.name, given.structures, program.structure)
+            arguments = self._caller.by_position(given.structures)
+            rule = OperatorRule(self.rule, self.name, arguments, program.structure)
         operands += program.reads
         op = FunctionCall(program.paths, tuple(operands), (block,), function=self.name, rule=rule)
         return program.tree(outputs(op))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from tensorad.autodiff.binding import bound_adjoints
+from tensorad.autodiff.collecting import ACCUMULATE, PASS_ON, Collected, Collecting
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, counted
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import const, read, summed
@@ -22,6 +22,9 @@ from tensorad.program.modules import Module, ModuleFunction, of_record
 from tensorad.program.points import Target, like
 from tensorad.program.trees import Branching, Flat, Structure, flatten, unflatten
 
+COUNTED: Final = "counted"
+Collect = str | Mapping[str, str] | None
+
 
 def gradient(
     module: Module,
@@ -30,6 +33,7 @@ def gradient(
     target_index: int | None = None,
     cotangent: Any = None,
     strict: bool = False,
+    collect: Collect = None,
 ) -> Module:
     """The module with one more function, the derivative of one of its functions, in reverse mode.
 
@@ -50,27 +54,33 @@ def gradient(
             the last one, which in calls is a tree like the result's, with None in the place of
             integers. Omitted, the target is a float without axes, and this is 1.
         strict: raise where nothing flows to a value of `require_grads`, instead of zeros.
+        collect: how adjoints of values are collected. None: each has a binding of its own, which
+            is the sum of what its readers give it. "counted": where fewer operations are done, a
+            value has none, what it receives goes straight on to what it is computed from. A dict
+            from names to "accumulate" or "pass on": so for these, as by None for the others.
     Returns:
         a `Module`.
     Raises:
         DefinitionError: there is no such function, or there is one of the new name; the cotangent
             has another structure.
-        GradError: `require_grads` names something that the function does not have, or twice.
+        GradError: `require_grads` names something that the function does not have, or twice;
+            `collect` names what has to be accumulated, or nothing.
         ShapeError: the target is no float without axes, and there is no cotangent.
         DTypeError: `require_grads` names an integer.
-    Source: "Reverse Mode Automatic Differentiation in Relax" (2023), sections 1 to 3.
+    Source: "Reverse Mode Automatic Differentiation in Relax" (2023), sections 1 to 3; `collect`:
+        nGraph, "Autodiff" (2018), "The Algorithm".
     """
     if not isinstance(module, Module):
         raise DefinitionError(
             f"gradient takes a module, got {type(module).__name__}.",
             hint="write ta.gradient(ta.module(f), 'f'); ta.grad(f) takes a function.",
         )
-    wanted = _Wanted(name, require_grads, target_index, cotangent, strict)
+    wanted = Wanted(name, require_grads, target_index, cotangent, strict, collect)
     return run_passes(PASSES, wanted, module, MODULE)
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """What `gradient` is asked for."""
 
     name: str
@@ -78,18 +88,24 @@ class _Wanted:
     target_index: int | None
     cotangent: Any
     strict: bool
+    collect: Collect
 
 
-def _add_adjoint(wanted: _Wanted, before: Module) -> Module:
-    made = _Gradient(before, before[wanted.name], wanted.strict)
-    return made.run(wanted.require_grads, wanted.target_index, wanted.cotangent)
+def _add_adjoint(wanted: Wanted, before: Module) -> Module:
+    return _Gradient(before, before[wanted.name], wanted).run()
 
 
-def _verify(wanted: _Wanted, m: Module) -> None:
+def how_collected(wanted: Wanted, m: Module) -> tuple[ModuleFunction, list[Collected]]:
+    """The function, and how the adjoint of each of its values is collected, last to first."""
+    made = _Gradient(m, m[wanted.name], wanted)
+    return made.f, made.collecting.told(made.passed, made.forced)
+
+
+def _verify(wanted: Wanted, m: Module) -> None:
     verify([t for f in m.functions.values() for t in f.results])
 
 
-def _compare(wanted: _Wanted, before: Module, after: Module) -> str:
+def _compare(wanted: Wanted, before: Module, after: Module) -> str:
     """The functions that were there are those that are there."""
     changed = [n for n, f in before.functions.items() if after.functions.get(n) is not f]
     return f"{', '.join(changed)} changed" if changed else ""
@@ -102,31 +118,69 @@ MODULE: Final = Form(lambda wanted, m: str(m), _verify, _compare)
 class _Gradient:
     """One function that is differentiated."""
 
-    def __init__(self, module: Module, f: ModuleFunction, strict: bool) -> None:
-        self.module, self.f, self.strict = module, f, strict
+    def __init__(self, module: Module, f: ModuleFunction, asked: Wanted) -> None:
+        self.module, self.f, self.strict = module, f, asked.strict
         self.record = f.record
         self.name = f"{f.name}_adjoint"
         self.values = f.record.tensors
-
-    def run(
-        self, require_grads: str | Sequence[str] | None, target_index: int | None, cotangent: object
-    ) -> Module:
-        if self.name in self.module:
+        if self.name in module:
             raise DefinitionError(
                 f"the module has a function {self.name} already.",
-                where=f"gradient of {self.f.name}",
+                where=f"gradient of {f.name}",
                 hint="take the gradient of a module without it; the derivative of "
                 f"{self.name} is called {self.name}_adjoint.",
             )
-        wanted = self.wanted(require_grads)
-        target, structure = self.target(target_index)
-        params, parts = self.cotangents(target, structure, cotangent)
-        heads = _heads(target, parts)
-        leaves = [t for n in wanted for t in tree_leaves(self.values[n]) if t.dtype.is_float]
+        self.names = self.wanted(asked.require_grads)
+        self.aim, self.structure = self.target(asked.target_index)
+        self.params, parts = self.cotangents(self.aim, self.structure, asked.cotangent)
+        self.heads = _heads(self.aim, parts)
+        leaves = [t for n in self.names for t in tree_leaves(self.values[n]) if t.dtype.is_float]
         every = [t for tree in self.values.values() for t in tree_leaves(tree)]
-        adjoints = bound_adjoints(heads, leaves, every, {})
+        self.collecting = Collecting(self.heads, leaves, every, {})
+        self.forced = self.ways(asked.collect)
+        self.passed = {t: None for t, way in self.forced.items() if way == PASS_ON}
+        if asked.collect == COUNTED:
+            self.passed = self.collecting.chosen({})
+
+    def ways(self, collect: Collect) -> dict[Tensor, str]:
+        """How adjoints are collected that it was said of."""
+        if collect is None or collect == COUNTED:
+            return {}
+        where = f"gradient of {self.f.name}, collect={collect!r}"
+        ways = f'"{ACCUMULATE}" or "{PASS_ON}"'
+        if not isinstance(collect, Mapping):
+            raise GradError(
+                f'collect is neither None nor "{COUNTED}" nor a dict.',
+                where=where,
+                hint=f"write a dict from names of values to {ways}.",
+            )
+        found: dict[Tensor, str] = {}
+        for n, way in collect.items():
+            t = self.values.get(n)
+            known = way in (ACCUMULATE, PASS_ON)
+            if not isinstance(t, Tensor) or not known:
+                what = f"has no tensor called {n}" if known else f"cannot collect {n} by {way!r}"
+                raise GradError(
+                    f"{self.f.name} {what}.",
+                    where=where,
+                    hint=f"collect is a dict from names of tensors to {ways}.",
+                )
+            if way == PASS_ON and not self.collecting.may_pass_on(t):
+                raise GradError(
+                    f"what the adjoint of {n} receives cannot go straight on.",
+                    where=where,
+                    hint="only formulas and sums between parameters and target pass on; what is "
+                    "asked for is accumulated.",
+                )
+            found[t] = way
+        return found
+
+    def run(self) -> Module:
+        """The module with the adjoint."""
+        wanted, target, structure, params = self.names, self.aim, self.structure, self.params
+        adjoints = self.collecting.adjoints(self.passed)
         self.add_zeros(wanted, adjoints)
-        steps = self.steps(list(heads), wanted, adjoints)
+        steps = self.steps(list(self.heads), wanted, adjoints)
         bound = dict(steps)
         returned = tuple([_adjoint(n) if _adjoint(n) in bound else () for n in wanted])
         trees = tuple([bound.get(_adjoint(n), ()) for n in wanted])

@@ -81,6 +81,7 @@ CALLS: Final[dict[str, Call]] = {
     # derivatives
     "vjp": lambda y: ta.vjp(y * y, [X], V),
     "jvp": lambda y: ta.jvp(y * y, {X: V}),
+    "deriv": lambda y: [ta.deriv(y * y, X, V), ta.deriv([y, _cubes(y)], X, [V, None])],
     "grad": lambda y: ta.grad(_cubes(y), X),
     "value_and_grad": lambda y: ta.value_and_grad(_cubes(y), X),
     "jacobian": lambda y: ta.jacobian(y * y, X),
@@ -134,8 +135,9 @@ CALLS: Final[dict[str, Call]] = {
     "tree_map": lambda y: ta.tree_map(lambda a, b: a * b, [y], [y])[0],
 }  # fmt: skip
 NO_TENSORS: Final = {
-    "assume", "check_numerical_grads", "get_num_threads", "gradient", "module", "placeholder",
-    "no_grad", "reduce_axis", "register_gradient", "register_tree", "set_num_threads", "size",
+    "assume", "check_numerical_grads", "explain_adjoints", "get_num_threads", "gradient",
+    "module", "placeholder", "no_grad", "reduce_axis", "register_gradient", "register_tree",
+    "set_num_threads", "size",
 }  # fmt: skip
 """Of sizes, names, numbers, modules and functions of arrays."""
 

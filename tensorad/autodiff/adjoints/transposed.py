@@ -8,10 +8,12 @@ from tensorad.autodiff.adjoints.adjoint import Adjoint, Contribution
 from tensorad.autodiff.adjoints.switched import product, switched_on
 from tensorad.autodiff.local.linear import Term, any_of
 from tensorad.autodiff.local.scans import Head as ScanHead
+from tensorad.autodiff.local.views import view
 from tensorad.ir.analysis.finite import may_be_infinite
-from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, logical_and
+from tensorad.ir.expr import TRUE, Axis, Expr, Reduce, cast, logical_and
 from tensorad.ir.order import AXIS, READ, REDUCE, occurs
 from tensorad.ir.tensor import Compute, Tensor
+from tensorad.ir.visit import substitute
 
 
 def contribution(op: Compute, adjoint: Adjoint, term: Term) -> Contribution:
@@ -42,6 +44,39 @@ def given(adjoint: Adjoint, own: tuple[Axis, ...], guard: Expr = TRUE) -> Contri
         return switched_on(adjoint, (*batch, *own))
 
     return Contribution(own, TRUE, own, weight, guard, switch=switch)
+
+
+def may_pass_on(t: Tensor) -> bool:
+    """Whether what a tensor's adjoint receives can go straight on: it is a formula or a sum."""
+    if not isinstance(t.op, Compute):
+        return False
+    viewed = view(t.op)
+    assert isinstance(viewed, Compute), "a compute is viewed as one"
+    body = viewed.bodies[t.index]
+    return not isinstance(body, Reduce) or body.combiner.is_sum
+
+
+def passed_on(c: Contribution, op: Compute, t: Tensor, term: Term) -> Contribution:
+    """What reaches a read of t's formula of one contribution to t's adjoint, which is not kept.
+
+    At each point of the contribution, and of the term's sum, for the element of t it goes to.
+    """
+    axes = (*c.axes, *term.axes)
+    here: dict[Expr, Expr] = dict(zip(op.axes, c.indices, strict=True))
+    coefficient = substitute(term.coefficient, here)
+    own = substitute(term.switch, here)
+
+    def weight(batch: Sequence[Expr]) -> Expr:
+        adjoint = Adjoint(c.axes, cast(c.weight(batch), t.dtype))
+        return product(adjoint, c.axes, coefficient, switch(batch))
+
+    def switch(batch: Sequence[Expr]) -> Expr:
+        return logical_and(c.switch(batch), own)
+
+    condition = logical_and(c.condition, substitute(term.condition, here))
+    guard = logical_and(c.guard, substitute(term.guard, here))
+    indices = tuple([substitute(i, here) for i in term.read.indices])
+    return Contribution(axes, condition, indices, weight, guard, switch=switch)
 
 
 def received(

@@ -35,14 +35,14 @@ _EXACT: Final = 1_000_000
 def cost(tensors: Sequence[Tensor]) -> int:
     """Iterations, multiplications and stores of the loops behind the tensors, each once; those of
     blocks as often as loops run them, of all blocks of a branch."""
-    runs = _runs(topological_ops(tensors), ())
-    sizes: dict[Expr, int] = {e: SAMPLE for op, _ in runs for e in _sizes(op)}
+    runs = runs_of(topological_ops(tensors), ())
+    sizes: dict[Expr, int] = {e: SAMPLE for op, _ in runs for e in sizes_of(op)}
     sizes.update({e: SAMPLE for _, around in runs for n in around for e in sizes_in(n)})
     sizes.update({op.counter: SAMPLE // 2 for op, _ in runs if isinstance(op, Loop)})
     return sum([_points(op, sizes) * elements_at(around, sizes) for op, around in runs])
 
 
-def _runs(ops: Sequence[Op], around: tuple[Expr, ...]) -> list[tuple[Op, tuple[Expr, ...]]]:
+def runs_of(ops: Sequence[Op], around: tuple[Expr, ...]) -> list[tuple[Op, tuple[Expr, ...]]]:
     """Operations, also those in blocks, each with the numbers of iterations of loops around."""
     found: list[tuple[Op, tuple[Expr, ...]]] = []
     saves = saves_of(ops)
@@ -52,11 +52,12 @@ def _runs(ops: Sequence[Op], around: tuple[Expr, ...]) -> list[tuple[Op, tuple[E
             own = (*around, op.trips) if isinstance(op, Loop) else around
             for n, block in enumerate(op.blocks):
                 kept = [s.inner for s in saves.get(op, ()) if s.block == n]
-                found += _runs(block_ops(block, kept), own)
+                found += runs_of(block_ops(block, kept), own)
     return found
 
 
-def _sizes(op: Op) -> list[Size]:
+def sizes_of(op: Op) -> list[Size]:
+    """The symbolic sizes of an operation."""
     roots = (*op_expressions(op), *[dim_expr(n) for n in op.shape])
     return sizes_in(*roots)
 
@@ -64,7 +65,7 @@ def _sizes(op: Op) -> list[Size]:
 def _points(op: Op, sizes: dict[Expr, int]) -> int:
     match op:
         case Compute():
-            return _count(op.axes, sizes) + _formulas(op.bodies, op.axes, sizes)
+            return count_items(op.axes, sizes) + _formulas(op.bodies, op.axes, sizes)
         case Scatter():
             elements = elements_at(op.shape, sizes)
             return elements + _formulas(op_expressions(op), op.axes, sizes)
@@ -76,7 +77,9 @@ def _points(op: Op, sizes: dict[Expr, int]) -> int:
 def _formulas(roots: Sequence[Expr], axes: Sequence[Axis], sizes: dict[Expr, int]) -> int:
     """Iterations of the reductions in the formulas (of `axes` if there is none), products."""
     levels, sites = loop_levels(roots, axes, every_operand, conditions=True)
-    total = sum([_count(s.points, sizes) for s in sites]) if sites else _count(axes, sizes)
+    total = (
+        sum([count_items(s.points, sizes) for s in sites]) if sites else count_items(axes, sizes)
+    )
     return total + _level_products(levels, sizes)
 
 
@@ -84,11 +87,12 @@ def _level_products(levels: Sequence[Level], sizes: dict[Expr, int]) -> int:
     total = 0
     for level in levels:
         found = len([e for e in level.need if isinstance(e, Call) and is_costly(e.op)])
-        total += found * _count(level.items, sizes) if found else 0
+        total += found * count_items(level.items, sizes) if found else 0
     return total
 
 
-def _count(items: Sequence[Expr], sizes: dict[Expr, int]) -> int:
+def count_items(items: Sequence[Expr], sizes: Mapping[Expr, int]) -> int:
+    """The points of axes at which conditions hold; of large boxes all."""
     box = prod([width(i, sizes) for i in items if isinstance(i, Axis)])
     if box > _EXACT:
         return box
