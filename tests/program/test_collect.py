@@ -67,7 +67,9 @@ def test_what_cannot_be_collected_so_is_refused() -> None:
 
 
 def test_functions_are_explained_at_their_defaults_or_arguments() -> None:
-    def f(x: Any = np.ones(3), y: Any = 2.0) -> Any:
+    three = np.ones(3)
+
+    def f(x: Any = three, y: Any = 2.0) -> Any:
         return (x * y).sum()
 
     for told in (ta.explain_adjoints(f), ta.explain_adjoints(f, np.ones(5), 2.0)):
