@@ -90,7 +90,7 @@ def python(code: str, **environment: str) -> str:
         [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,  # a machine that others use, too, is no error
         env={**os.environ, "TENSORAD_NUM_THREADS": "3", **environment},
         check=False,
     )
