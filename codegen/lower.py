@@ -14,7 +14,6 @@ from tensorad.codegen.caches.kernel_passes import finished_kernel
 from tensorad.codegen.common_terms import with_common_terms
 from tensorad.codegen.control.carries import copy_of
 from tensorad.codegen.control.lower_control import has_control, lower_tree
-from tensorad.codegen.control.renew import without_calls
 from tensorad.codegen.directives import Given, Schedules, schedules
 from tensorad.codegen.fusion.fusion_passes import fuse_units
 from tensorad.codegen.in_place_scatters import Lowering, Unit, join
@@ -44,6 +43,7 @@ from tensorad.ir.tensor import (
 from tensorad.ir.visit import op_expressions, op_inputs, postorder, topological_ops
 from tensorad.passes import Form, Pass, run_passes
 from tensorad.process import deep_calls
+from tensorad.simplify.control.passes import simplified
 from tensorad.simplify.formula.common_reductions import computed_once
 
 Results = Sequence[Tensor]
@@ -109,7 +109,8 @@ def lower_program(
         BuildError: an output needs a placeholder that is not an input, or the choices name what
             is not there or cannot be.
     """
-    wanted = _separate_outputs(without_calls(outputs, dict.fromkeys(inputs)), inputs)
+    has_blocks = has_control(outputs, dict.fromkeys(inputs))
+    wanted = _separate_outputs(simplified(outputs, inputs) if has_blocks else outputs, inputs)
     run = partial(
         _lower_formulas, schedule=schedule, assume_in_bounds=assume_in_bounds,
         chosen=schedules(choices), made=made,
@@ -118,9 +119,9 @@ def lower_program(
         return run(wanted, inputs)
     named = _Named()
     with deep_calls.changed():
-        results, nodes = lower_tree(wanted, inputs, partial(run, named=named))
+        found, nodes = lower_tree(wanted, inputs, partial(run, named=named))
     schedules(choices).check(named.all, named.own)
-    program = LoopProgram(tuple(inputs), results, nodes)
+    program = LoopProgram(tuple(inputs), found, nodes)
     if config.current().debug:
         _inspect(program, config.current().debug)
     return program

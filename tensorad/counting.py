@@ -50,6 +50,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.reference.unroll import iteration_sizes
 from tensorad.ir.tensor import Compute, Constant, Placeholder, Tensor
 from tensorad.ir.visit import needs, placeholders, postorder, substitute
+from tensorad.simplify.control.passes import simplified
 
 _INDEX_PRODUCTS: Final = frozenset(("mul", "floordiv", "mod"))
 """Operations counted as multiplications."""
@@ -317,7 +318,8 @@ def _plain_nodes(roots: Sequence[Tensor]) -> Sequence[Node]:
     given = placeholders(roots)
     if not has_control(roots, dict.fromkeys(given)):
         return _plain_kernels(roots, given).nodes
-    wanted = [t for t in roots if not isinstance(t.op, (Placeholder, Constant))]
+    found = simplified(roots, given)
+    wanted = [t for t in found if not isinstance(t.op, (Placeholder, Constant))]
     return lower_tree(list(dict.fromkeys(wanted)), given, _plain_kernels)[1]
 
 

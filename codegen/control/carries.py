@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from tensorad.codegen.control.renew import again
 from tensorad.codegen.loops.ir import Exchange, Node, Place, Reserve
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import ZERO, Expr, LocalSize, add, int_const, read
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Compute, Tensor, dim_expr, dim_of, outputs
+from tensorad.simplify.control.renew import again
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,19 @@ class Chain:
 
 
 def chains(
-    carried: Sequence[Tensor], results: Sequence[Tensor | None], made: Collection[Tensor]
+    carried: Sequence[Tensor], results: Sequence[Tensor], made: Collection[Tensor]
 ) -> list[Chain]:
     """How values go from carry to carry.
 
     Args:
-        results: None for carries that nothing depends on.
         made: those of the results that an iteration computes into memory of their own.
 
     Requires: no carry is the result of two.
     """
     number = {p: k for k, p in enumerate(carried)}
-    after = {number[r]: k for k, r in enumerate(results) if r is not None and r in number}
+    after = {number[r]: k for k, r in enumerate(results) if r in number}
     found = []
-    left = {k: None for k, r in enumerate(results) if r is not None}
+    left = dict.fromkeys(range(len(results)))
     roots = [k for k in left if results[k] not in number]
     while left:
         first = roots.pop(0) if roots else next(iter(left))

@@ -15,11 +15,8 @@ from tensorad.codegen.control.carries import (
     is_dynamic,
 )
 from tensorad.codegen.control.in_place import Updates
-from tensorad.codegen.control.renew import renewed
 from tensorad.codegen.loops.scratch import buffer
-from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.tensor import (
-    Block,
     Compute,
     Control,
     Loop,
@@ -29,7 +26,7 @@ from tensorad.ir.tensor import (
     Tensor,
     outputs,
 )
-from tensorad.ir.visit import op_inputs
+from tensorad.simplify.control.renew import renewed
 
 
 @dataclass
@@ -39,7 +36,7 @@ class Body:
     Attributes:
         carried, scanned: the copy's params.
         sources: what the scanned ones are parts of.
-        results: next carries: computed, given, or carries; None where nothing depends on them.
+        results: next carries: computed, given, or carries.
         made: those that an iteration computes, in memory that they are given.
         chains: how values go from carry to carry.
         saves: by chain, its values that are saved where it lies -> their rows.
@@ -49,20 +46,17 @@ class Body:
     carried: tuple[Tensor, ...]
     scanned: tuple[Tensor, ...]
     sources: tuple[Tensor, ...]
-    results: tuple[Tensor | None, ...]
+    results: tuple[Tensor, ...]
     made: dict[Tensor, None]
     chains: list[Chain] = field(default_factory=list)
     saves: list[dict[Tensor, Tensor]] = field(default_factory=list)
     rows: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @staticmethod
-    def of(
-        op: Loop, kept: Sequence[Saved], used: Collection[Tensor], delivered: Collection[Tensor]
-    ) -> Body:
+    def of(op: Loop, kept: Sequence[Saved], delivered: Collection[Tensor]) -> Body:
         """The block, copied.
 
         Args:
-            used: of the loop's outputs, those that are read.
             delivered: of what is saved, that of which all rows have memory of their own.
         """
         block, last = op.blocks[0], op.carries + op.scanned
@@ -70,14 +64,10 @@ class Body:
         image = renewed(block, (*moving, *op.operands[last:]), [s.inner for s in kept])
         outside = dict.fromkeys((*moving, *op.operands))
         made: dict[Tensor, None] = {}
-        results: list[Tensor | None] = []
-        live = _live(op, kept, used)
+        results: list[Tensor] = []
         passed: dict[Tensor, None] = {}
         carried = dict.fromkeys(moving[: op.carries])
-        for k, t in enumerate(block.results):
-            if k not in live:
-                results.append(None)
-                continue
+        for t in block.results:
             found = image.get(t, t)
             if found in passed or found not in outside:
                 found = own(found, (made, outside))
@@ -154,29 +144,6 @@ class Body:
             else:
                 to.rows(c, saves)
         return to.found
-
-
-def _live(op: Loop, kept: Sequence[Saved], used: Collection[Tensor]) -> dict[int, None]:
-    """The carries that outputs which are read, rows that are saved or the test depend on."""
-    block = op.blocks[0]
-    more = [k for k, t in enumerate(outputs(op)) if t in used]
-    more += _read(block, [s.inner for s in kept])
-    more += [k for test in op.blocks[1:] for k in _read(test, test.results)]
-    found: dict[int, None] = {}
-    while more:
-        found.update({k: None for k in more if k < op.carries})
-        read = _read(block, [block.results[k] for k in found])
-        more = [k for k in read if k < op.carries and k not in found]
-    return found
-
-
-def _read(block: Block, results: Sequence[Tensor]) -> list[int]:
-    """Which of its params tensors of a block depend on."""
-    params = dict.fromkeys(block.params)
-    found = dict.fromkeys(results)
-    for op in ops_between(results, params):
-        found.update(dict.fromkeys(op_inputs(op)))
-    return [k for k, p in enumerate(params) if p in found]
 
 
 def own(t: Tensor, others: Sequence[Collection[Tensor]]) -> Tensor:

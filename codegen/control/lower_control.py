@@ -17,7 +17,6 @@ from tensorad.codegen.control.in_place import (
 )
 from tensorad.codegen.control.last_iteration import without_dead_ends
 from tensorad.codegen.control.loop_body import Body, own
-from tensorad.codegen.control.renew import Image, copied_from, renewed
 from tensorad.codegen.loops.ir import (
     Choose,
     Kernel,
@@ -59,6 +58,7 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.verify import verify_control
 from tensorad.ir.visit import op_inputs
+from tensorad.simplify.control.renew import Image, copied_from, renewed
 
 Straight = Callable[[Sequence[Tensor], Sequence[Tensor]], LoopProgram]
 """(outputs, inputs) -> the kernels of formulas alone."""
@@ -216,7 +216,7 @@ class _Lowering:
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
-        body = Body.of(op, kept, self.used, self.delivered)
+        body = Body.of(op, kept, self.delivered)
         known = {**given, **dict.fromkeys((*body.carried, *body.scanned))}
         own_trips = op.count is not None or len(op.blocks) > 1
         trips = op.trips if own_trips else local_size("trips")
@@ -252,8 +252,6 @@ class _Lowering:
         )  # fmt: skip
         nodes: list[Node] = [*self.formulas(counted, given), repeat, *layout.after]
         for k, (t, p) in enumerate(zip(outputs(op), body.carried, strict=True)):
-            if body.results[k] is None:
-                continue
             if k not in outs:
                 nodes.append(Place(t, p))
             elif not (k in layout.placed or (k in layout.rare and _runs(op))):

@@ -17,7 +17,7 @@ from tensorad.passes import Pass
 from tensorad.simplify.zeros.passes import NONZERO_PASSES
 from tests.random.generators import SOAK
 from tests.support.machines import described
-from tests.support.planted import PLANTED, Gradients, Mistake, Program, planted
+from tests.support.planted import PLANTED, Gradients, Mistake, planted, program_for
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONAL = [(p, m) for p, m in PLANTED if not p.required]
@@ -29,15 +29,11 @@ def _named(pairs: list[tuple[Pass[Any, Any], Mistake]]) -> list[str]:
     return [f"{p.name}-{mistake.__name__}" for p, mistake in pairs]
 
 
-@pytest.fixture(scope="module")
-def program() -> Program:
-    return Program()
-
-
 @pytest.mark.sampled(32)
 @pytest.mark.parametrize(("p", "mistake"), PLANTED, ids=_named(PLANTED))
 @described()
-def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: Program) -> None:
+def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake) -> None:
+    program = program_for(p)
     told = pytest.raises(InternalError, match=rf"^the pass {p.name} changed values: ")
     with planted(p, mistake), config.override(debug=("check",)), told:
         program.is_right()
@@ -46,7 +42,8 @@ def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: 
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize(("p", "mistake"), BISECTED, ids=_named(BISECTED))
 @described()
-def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake, program: Program) -> None:
+def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake) -> None:
+    program = program_for(p)
     assert program.is_right()
     with planted(p, mistake):
         found = first_wrong_pass(program.is_right)

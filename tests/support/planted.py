@@ -32,6 +32,7 @@ from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, substitute
 from tensorad.passes import Pass
+from tensorad.simplify.control.passes import CONTROL_PASSES
 from tensorad.simplify.formula.choose import TIDY_PASSES
 from tensorad.simplify.formula.tidy import Tidied
 from tensorad.simplify.zeros.passes import NONZERO_PASSES
@@ -201,6 +202,7 @@ MISTAKES: Final[tuple[tuple[Sequence[Pass[Any, Any]], tuple[Mistake, Mistake]], 
     (NEST_PASSES, (other_sum, lost_row)),
     (KERNEL_PASSES, (other_store, lost_loop)),
     (TIDY_PASSES, (other_element, mirrored_element)),
+    (CONTROL_PASSES, (other_results, mirrored_results)),
     (RESULT_PASSES, (other_results, mirrored_results)),
     (UNIT_PASSES, (other_formula, mirrored_formula)),
     (FUSION_PASSES, (other_step, mirrored_step)),
@@ -270,10 +272,24 @@ class Gradients(Program):
         return ta.vjp(windows(), [X, W], H)
 
 
+class Looping(Program):
+    """A loop and its gradient."""
+
+    def outputs(self) -> list[Tensor]:
+        """All that is built, derived again."""
+        moved = ta.for_loop(0, 3, lambda t, c: c * ta.sin(X) + t, X)
+        return [moved, *ta.vjp(moved, [X], X)]
+
+
+def program_for(p: Pass[Any, Any]) -> Program:
+    """A program that a mistake in a pass breaks."""
+    return Looping() if p in CONTROL_PASSES else Program()
+
+
 def main(name: str) -> int:
     """Plants the first mistake in a pass; 1 where results are wrong."""
-    program = Program()
     p, mistake = next(pair for pair in PLANTED if pair[0].name == name)
+    program = program_for(p)
     with planted(p, mistake):
         return 0 if program.is_right() else 1
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from tensorad.ir.analysis.blocks import block_ops, op_sizes, tells_trips
+from tensorad.ir.analysis.cheap import is_cheap
 from tensorad.ir.analysis.decisions import Decision, note
-from tensorad.ir.elementary.table import is_elementary
-from tensorad.ir.expr import Call, Expr
-from tensorad.ir.order import REDUCE, occurs, sizes_in
+from tensorad.ir.expr import Expr
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import (
     Block,
-    Compute,
     Constant,
     Control,
     Loop,
@@ -24,10 +22,7 @@ from tensorad.ir.tensor import (
     dim_expr,
     outputs,
 )
-from tensorad.ir.visit import op_inputs, postorder
-
-_CHEAP: Final = 8
-"""Operations on floats that are done again rather than have their result stored and read."""
+from tensorad.ir.visit import op_inputs
 
 
 @dataclass(frozen=True)
@@ -133,7 +128,7 @@ class _Search:
         """Why a tensor of the block is computed again; "" if it is stored."""
         if any(s in self.sizes for s in sizes_in(*map(dim_expr, t.shape))):
             return "its shape is known inside of the block only"
-        if _is_cheap(t.op) and all(map(self.is_there, op_inputs(t.op))):
+        if is_cheap(t.op) and all(map(self.is_there, op_inputs(t.op))):
             return "a short formula of what is read anyway"
         return ""
 
@@ -144,7 +139,7 @@ class _Search:
             u = stack.pop()
             if u in self.free or u in self.wanted or isinstance(u.op, Constant):
                 continue
-            if u in self.params or not _is_cheap(u.op):
+            if u in self.params or not is_cheap(u.op):
                 return False
             stack += op_inputs(u.op)
         return True
@@ -168,11 +163,3 @@ class _Search:
                 reason = "" if v in self.params else self.reason(v)
                 if reason:
                     stack.append((v, reason))
-
-
-def _is_cheap(op: Op) -> bool:
-    """Whether an operation is one short formula at each element."""
-    if not isinstance(op, Compute) or occurs(REDUCE, *op.bodies):
-        return False
-    calls = [e for e in postorder(*op.bodies) if isinstance(e, Call) and e.dtype.is_float]
-    return len(calls) <= _CHEAP and not any(is_elementary(e.op) for e in calls)

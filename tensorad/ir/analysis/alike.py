@@ -179,7 +179,7 @@ def form_of(op: Formula) -> Formed:
     known = _formed.get(op)
     if known is None:
         numbering = Numbering(as_value)
-        key = numbering.key(*_ends(op, numbering))
+        key = numbering.key(*ends(op, numbering))
         with _guard.lock:
             form = _forms.get(key)
             if form is None:
@@ -188,7 +188,7 @@ def form_of(op: Formula) -> Formed:
     return known
 
 
-def _ends(op: Formula, numbering: Numbering) -> Key:
+def ends(op: Formula, numbering: Numbering) -> Key:
     """What tells operations apart beside their formulas, which are numbered."""
     numbering.axes(op.axes)
     if isinstance(op, Compute):

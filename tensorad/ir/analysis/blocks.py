@@ -203,10 +203,10 @@ def captures(
         if op in inside:
             found.update(dict.fromkeys(op_inputs(op)))
     found.update(dict.fromkeys(results))
-    return [t for t in found if t not in own and t.op not in inside and not _is_everywhere(t.op)]
+    return [t for t in found if t not in own and t.op not in inside and not is_everywhere(t.op)]
 
 
-def _is_everywhere(op: Op) -> bool:
+def is_everywhere(op: Op) -> bool:
     """Whether a block has the operation for itself: its values are known, or read nothing."""
     if isinstance(op, Compute):
         return not op_inputs(op) and not any(e.kinds & REDUCE for e in op.bodies)

@@ -12,7 +12,6 @@ import tensorad as ta
 from tensorad import config
 from tensorad.codegen.control.carries import is_dynamic
 from tensorad.codegen.control.lower_control import has_control, lower_tree
-from tensorad.codegen.control.renew import renewed
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Place, Repeat
 from tensorad.codegen.loops.verify import verify_loops
@@ -20,6 +19,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.errors import BoundsError, BuildError, InternalError, LimitError
 from tensorad.ir.expr import int_const, local_size
 from tensorad.ir.tensor import Block, Branch, FunctionCall, Loop, Tensor, outputs, saved
+from tensorad.simplify.control.renew import renewed
 from tests.support.programs.linear import row_from_row_before
 from tests.support.programs.loops import (
     absolute_steps,

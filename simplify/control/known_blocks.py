@@ -1,0 +1,89 @@
+"""What is known when a program is written: numbers, the arm taken, that nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad.ir.analysis.blocks import ops_between
+from tensorad.ir.expr import Cast, Const, Expr, Read
+from tensorad.ir.order import READ
+from tensorad.ir.rebuild import map_op
+from tensorad.ir.tensor import Branch, Compute, Constant, Control, Loop, Tensor, outputs
+from tensorad.ir.visit import op_expressions, reads, rewrite
+from tensorad.simplify.control.levels import Saves, in_place_of, values_of, without_values
+from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
+
+
+def choose_known(op: Control, saves: Saves) -> Sequence[Tensor]:
+    """The values of an operation: of a branch by a known index those of the arm, of a loop of no
+    iterations the first ones, and operands that every arm of a branch passes on."""
+    if isinstance(op, Branch):
+        index = known_index(op.operands[0])
+        return _passed_on(op, saves) if index is None else _arm(op, saves, index)
+    if isinstance(op, Loop) and isinstance(op.trips, Const) and op.trips.value <= 0:
+        empty = [without_values(t, (0, *t.shape)) for _, t in saves]
+        return [*op.operands[: op.carries], *empty]
+    return values_of(op, saves)
+
+
+def known_index(t: Tensor) -> int | None:
+    """The value of a 0-d tensor that is known when the program is written."""
+    if isinstance(t.op, Constant):
+        return int(t.op.array)
+    if not isinstance(t.op, Compute):
+        return None
+    body: Expr = t.op.bodies[t.index]
+    while isinstance(body, Cast) and not body.value.dtype.is_float:
+        body = body.value
+    return int(body.value) if isinstance(body, Const) else None
+
+
+def write_constants(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
+    """The results, computed from numbers in place of formulas that are one."""
+    known = dict.fromkeys(given)
+
+    def number(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or not isinstance(e.tensor.op, Compute) or e.tensor in known:
+            return None
+        body = e.tensor.op.bodies[e.tensor.index]
+        return body if isinstance(body, Const) else None
+
+    memo: dict[Expr, Expr] = {}
+
+    def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple([rewrite(e, number, memo, READ) for e in exprs])
+
+    image: dict[Tensor, Tensor] = {}
+    for op in ops_between(results, known):
+        made = over_inputs(op, image)
+        if any(number(r) is not None for r in reads(*op_expressions(made))):
+            made = on_fresh_axes(map_op(made, new))
+        pairs = zip(outputs(op), outputs(made), strict=True)
+        image.update({a: b for a, b in pairs if a is not b and a not in known})
+    return [image.get(t, t) for t in results]
+
+
+def _arm(op: Branch, saves: Saves, index: int) -> list[Tensor]:
+    """What the chosen block computes; the others save nothing that is read."""
+    chosen = min(max(index, 0), len(op.blocks) - 1)
+    block = op.blocks[chosen]
+    own = [t for n, t in saves if n == chosen]
+    image = dict(zip(block.params, op.operands[1:], strict=True))
+    made = in_place_of((*block.results, *own), image)
+    found = iter(made[len(block.results) :])
+    rows = [next(found) if n == chosen else without_values(t) for n, t in saves]
+    return [*made[: len(block.results)], *rows]
+
+
+def _passed_on(op: Branch, saves: Saves) -> list[Tensor]:
+    """The values; an output is an operand where it is that one in every block."""
+    found = values_of(op, saves)
+    for k in range(len(op.names)):
+        operands: dict[Tensor | None, None] = {}
+        for block in op.blocks:
+            known = dict(zip(block.params, op.operands[1:], strict=True))
+            operands[known.get(block.results[k])] = None
+        (first, *others) = operands
+        if first is not None and not others:
+            found[k] = first
+    return found
