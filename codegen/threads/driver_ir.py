@@ -22,6 +22,8 @@ _LOAD_MODE: Final = "call void @llvm.x86.sse.ldmxcsr(ptr %mode)" if _X86 else ""
 _PAUSE: Final = "call void @llvm.x86.sse2.pause()" if _X86 else ""
 _DEFAULT_MODE: Final = 0x1F80
 """All exceptions masked, round to nearest, subnormals kept."""
+LIGHT_LOOPS: Final = 8
+"""Of a call, run alone as threads sleep, before these are woken: as many are likely to come."""
 _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
 
 
@@ -158,6 +160,8 @@ define i64 @run(ptr %call) nounwind {{
 entry:
   %old = alloca i32
   %mode = alloca i32
+  %lonely = alloca i64
+  store i64 0, ptr %lonely
   {_SAVE_MODE.replace("%mode", "%old")}
   store i32 {_DEFAULT_MODE}, ptr %mode
   {_LOAD_MODE}
@@ -258,7 +262,14 @@ weigh:
   %sleeping = load atomic i32, ptr %sleepers monotonic, align 4
   %asleep = icmp ne i32 %sleeping, 0
   %late = and i1 %marked, %asleep
-  br i1 %late, label %serial, label %lock
+  br i1 %late, label %missed, label %lock
+missed:
+  %before = load i64, ptr %lonely
+  %after = add i64 %before, 1
+  %enough = icmp uge i64 %after, {LIGHT_LOOPS}
+  %counted = select i1 %enough, i64 0, i64 %after
+  store i64 %counted, ptr %lonely
+  br i1 %enough, label %lock, label %serial
 lock:
   {field("%busy", "%pool", block.POOL_BUSY)}
   %pair = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.threads.driver_ir import LIGHT_LOOPS
 from tensorad.codegen.threads.linux_calls import HAS_THREADS
 from tensorad.codegen.threads.pool import driver, pool_for
 
@@ -31,9 +32,9 @@ Run = Callable[[int, int], int]
 
 
 def launched(
-    answer: int, run: Run, threads: int, words: Any = None, pool: int | None = None
+    answer: int, run: Run, threads: int, words: Any = None, pool: int | None = None, times: int = 1
 ) -> tuple[int, list[int]]:
-    """Run one parallel step: (the error's code, the words of the error).
+    """Run a parallel step, once or more often: (the error's code, the words of the error).
 
     Args:
         words: the call block, if it was used before.
@@ -48,9 +49,10 @@ def launched(
 
     called = KERNEL(kernel)
     address = ctypes.cast(called, ctypes.c_void_p).value
-    steps, words = np.array([[address, 0, 1]], np.int64), words or (WORD * block.CALL_WORDS)()
+    steps = np.array([[address, 0, 1]] * times, np.int64)
+    words = words or (WORD * block.CALL_WORDS)()
     nothing = (WORD * 4)()
-    words[block.STEPS], words[block.COUNT] = steps.ctypes.data, 1
+    words[block.STEPS], words[block.COUNT] = steps.ctypes.data, times
     for place in (block.SLOTS, block.INDICES, block.SIZES, block.INSIDE):
         words[place] = ctypes.addressof(nothing)
     words[block.THREADS] = threads
@@ -139,6 +141,26 @@ def test_light_loops_do_not_wake_threads() -> None:
         if len(seen) == 1:
             break
     assert len(seen) == 1
+
+
+@threaded
+def test_many_light_loops_of_a_call_wake_threads() -> None:
+    taken: list[tuple[int, int]] = []
+
+    def run(begin: int, end: int) -> int:
+        taken.append((begin, end))
+        return 0
+
+    for _ in range(100):
+        time.sleep(0.05)  # the worker sleeps after some 50 us, of time that it gets
+        taken.clear()
+        launched(64 | block.LIGHT, run, 2, times=LIGHT_LOOPS)
+        if taken[: LIGHT_LOOPS - 1] == [(0, 64)] * (LIGHT_LOOPS - 1):
+            break
+    first, last = taken[: LIGHT_LOOPS - 1], taken[LIGHT_LOOPS - 1 :]
+    assert first == [(0, 64)] * (LIGHT_LOOPS - 1), "each alone"
+    assert (0, 64) not in last
+    assert sorted(n for begin, end in last for n in range(begin, end)) == list(range(64))
 
 
 @threaded
