@@ -23,7 +23,8 @@ from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.expr import Const, Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
-from tensorad.ir.tensor import Dim, Tensor, dim_expr, format_shape
+from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
+from tensorad.simplify.index.extremes import extremes_in_loops
 from tensorad.simplify.index.linear import linear_form
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -184,13 +185,13 @@ class StepTable:
         if t not in self._heap:
             return
         first, beside = _and_more(t.shape[0])
-        shape, more = (first, *t.shape[1:]), more + beside
+        shape, more = (first, *map(_at_most, t.shape[1:])), more + beside
         local = [n for n in shape if isinstance(n, LocalSize)]
         rest = [n for n in shape if not isinstance(n, LocalSize)]
         self._check_known(buffer(t.name, rest, t.dtype))
         if len(local) > 2:
             raise _unknown(t)
-        first, second = [*[self._word(n) for n in local], self._word(1)][:2]
+        first, second = [*[self._word(n) for n in local], *[self._word(1)] * 2][:2]
         whole = self._word(buffer(t.name, rest, t.dtype))
         self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t))
         self._step(block.RESERVE, self._slots[t], self._heap[t], whole, first, more, second)
@@ -207,7 +208,15 @@ def _and_more(extent: Dim) -> tuple[Dim, int]:
         (size,) = form.terms
         if isinstance(size, LocalSize):
             return size, form.constant
-    return extent, 0
+    return _at_most(extent), 0
+
+
+def _at_most(extent: Dim) -> Dim:
+    """A size, or one that is as large as the extent gets while counters go on."""
+    if isinstance(extent, (int, LocalSize)):
+        return extent
+    most = extremes_in_loops(extent).hi
+    return extent if most is None else dim_of(most)
 
 
 def _as_word(e: Expr | None) -> Word:

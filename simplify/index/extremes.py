@@ -7,8 +7,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import ONE, ZERO, Axis, Call, Cast, Const, Expr, Select, Size, call, int_const
-from tensorad.ir.visit import children
+from tensorad.ir.expr import (
+    ONE,
+    ZERO,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    LocalSize,
+    Select,
+    Size,
+    axis,
+    call,
+    int_const,
+)
+from tensorad.ir.order import sizes_in
+from tensorad.ir.visit import children, substitute
 from tensorad.simplify.index.algebra import simplify
 from tensorad.simplify.index.intervals import interval, intervals, parts_first
 from tensorad.simplify.index.quasi_affine import widens
@@ -40,6 +55,22 @@ def extremes(root: Expr) -> Extremes:
         lo, hi = _near(numbers[e].lo), _near(numbers[e].hi)
         memo[e] = Extremes(_first(found.lo, lo), _first(found.hi, hi))
     return memo[root]
+
+
+def extremes_in_loops(root: Expr) -> Extremes:
+    """Bounds of an index expression wherever the counters of loops have values, too.
+
+    Counters whose end only a run tells stay.
+    """
+    ranges: dict[Expr, Expr] = {}
+    seen: dict[Expr, None] = {}
+    for e in parts_first((root,), seen):
+        seen[e] = None
+        if isinstance(e, LocalSize) and e.extent is not None:
+            end = substitute(e.extent, ranges)
+            if not any(isinstance(s, LocalSize) for s in sizes_in(end)):
+                ranges[e] = axis(e.label, ZERO, end)
+    return extremes(substitute(root, ranges))
 
 
 def _near(number: int | None) -> Expr | None:

@@ -17,7 +17,7 @@ from tensorad.codegen.loops.ir import Place, Repeat
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.errors import BoundsError, BuildError, InternalError, LimitError
-from tensorad.ir.expr import int_const, local_size
+from tensorad.ir.expr import Expr, int_const, local_size
 from tensorad.ir.tensor import Block, Branch, FunctionCall, Loop, Tensor, outputs, saved
 from tensorad.simplify.control.renew import renewed
 from tests.support.programs.linear import row_from_row_before
@@ -267,3 +267,39 @@ def test_rows_of_a_number_that_the_run_tells_need_no_scratch() -> None:
     across = ta.function(lambda x, n: (ta.topi.softmax(powers(x, n).T) ** 2).sum())(x, 3)
     e = np.exp(x[:, None] ** np.arange(2, 5))
     np.testing.assert_allclose(across, ((e / e.sum(1, keepdims=True)) ** 2).sum(), rtol=1e-14)
+
+
+def test_tensors_have_as_many_elements_as_counters_say() -> None:
+    def triangle(x: ta.Tensor) -> ta.Tensor:
+        n = x.shape[0]
+
+        def row(i: Expr, s: ta.Tensor) -> ta.Tensor:
+            return ta.for_loop(i + 1, n, lambda j, s: s + ta.sin(x[j] * s), s)
+
+        return ta.for_loop(0, n, row, x[0])
+
+    def expected(x: np.ndarray) -> float:
+        s = x[0]
+        for i in range(len(x)):
+            for j in range(i + 1, len(x)):
+                s += np.sin(x[j] * s)
+        return float(s)
+
+    slope = ta.grad(triangle)
+    for n in (4, 7):
+        x = np.linspace(-0.3, 0.4, n)
+        steps = np.eye(n) * 1e-6
+        slopes = [(expected(x + h) - expected(x - h)) / 2e-6 for h in steps]
+        np.testing.assert_allclose(slope(x), slopes, rtol=1e-7, atol=1e-8)
+
+
+def test_parts_from_a_counter_on_are_stored() -> None:
+    def tails(x: ta.Tensor) -> ta.Tensor:
+        n = x.shape[0]
+        row = lambda i, s: s.at[i].set(ta.topi.softmax(x[None, i:])[0, 0])  # noqa: E731
+        return ta.for_loop(0, n, row, x)
+
+    for x in (np.linspace(-1.0, 1.0, 5), np.linspace(0.0, 1.0, 40)):
+        e = np.exp(x)
+        sums = np.cumsum(e[::-1])[::-1]
+        np.testing.assert_allclose(ta.function(tails)(x), e / sums, rtol=1e-14)

@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 
 from tensorad import te
-from tensorad.ir.expr import Axis, Expr, axis, int_const, read
+from tensorad.ir.expr import Axis, Expr, axis, int_const, local_size, read
 from tensorad.ir.order import READ, occurs
 from tensorad.ir.visit import free_leaves
-from tensorad.simplify.index.extremes import extremes
+from tensorad.simplify.index.extremes import extremes, extremes_in_loops
 from tests.support.oracles import evaluate
 
 N, M = te.size("n"), te.size("m")
@@ -70,3 +70,15 @@ def test_axes_bounded_by_data_have_no_extremes() -> None:
     k: Axis = axis("k", 0, D)
     assert extremes(k).hi is None
     assert extremes(te.minimum(k, M)).hi is M
+
+
+def test_counters_with_known_ends_have_extremes_in_loops() -> None:
+    t = local_size("t", N)
+    u = local_size("u", N - t)
+    rounds = local_size("rounds")
+    v = local_size("v", rounds)
+    assert str(extremes_in_loops(te.maximum(N - t, 0)).hi) == "n"
+    assert str(extremes_in_loops(t + u).hi) == "2*n - 2"
+    assert str(extremes_in_loops((t + 1) // 2).hi) == "n//2"
+    assert extremes_in_loops(v + 1).hi is v + 1
+    assert extremes(t).hi is t
