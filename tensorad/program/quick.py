@@ -57,6 +57,9 @@ def told(values: Sequence[object], fixed: Sequence[bool]) -> tuple[Known, list[A
                 leaves.append(at)
             elif at is None or kind is str:
                 key.append(at)
+            elif isinstance(at, (np.number, np.bool_)):
+                key += (at.dtype, ())  # an array without axes
+                leaves.append(np.asarray(at))
             else:
                 return None
     return tuple(key), leaves

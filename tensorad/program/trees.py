@@ -184,8 +184,8 @@ def is_leaf(value: object) -> bool:
     """Whether it is a tensor, a formula, an array or a number."""
     if isinstance(value, (Tensor, Expr, np.ndarray)):
         return True
-    if isinstance(value, _NUMBERS):
-        return not isinstance(value, Enum)
+    if isinstance(value, _NUMBERS):  # NumPy's strings are strings
+        return not isinstance(value, (Enum, str, bytes))
     return hasattr(value, "__array__") and not isinstance(value, type)
 
 

@@ -12,6 +12,7 @@ import tensorad as ta
 from tensorad.errors import BindError, BuildError, DefinitionError, DTypeError, UserError
 from tensorad.ir.tensor import FunctionCall, Tensor
 from tensorad.ir.text.parser import parse_program
+from tensorad.program.quick import told
 
 
 def test_trees_go_in_and_come_out() -> None:
@@ -371,6 +372,32 @@ def test_known_calls_tell_arguments_apart() -> None:
     power = ta.function(lambda x, n: x**n, static_argnames=["n"])
     for n in (2, 3, 2, 3):
         assert power(2.0, n) == 2**n and power(2.0, n=n) == 2**n
+
+
+def test_scalars_of_numpy_are_known_as_arrays_without_axes() -> None:
+    traces: list[object] = []
+
+    @ta.function
+    def f(p: Any, how: str) -> Any:
+        traces.append(how)
+        return p["x"] * 2 if how == "twice" else p["x"] * 3
+
+    for x in (np.float64(0.5), np.array(2.5), np.float64(4.0)):
+        for how in ("twice", "thrice"):
+            assert f({"x": x}, how) == x * (2 if how == "twice" else 3)
+    for _ in range(2):
+        assert f({"x": np.int32(7)}, "twice").dtype == np.int32
+        assert f({"x": np.uint8(7)}, "twice").dtype == np.uint8
+    assert traces == ["twice", "thrice", "twice", "twice"]
+    known = told(({"x": np.float64(0.5)}, "twice"), (False, False))
+    assert known == told(({"x": np.array(0.5)}, "twice"), (False, False))
+    assert known is not None and [type(leaf) for leaf in known[1]] == [np.ndarray]
+
+
+def test_strings_of_numpy_are_strings() -> None:
+    f = ta.function(lambda x, how: x * 2 if how == "twice" else x * 3)
+    for how, factor in zip(np.array(["twice", "thrice"] * 2), (2, 3) * 2, strict=True):
+        assert f(1.5, how) == 1.5 * factor
 
 
 def _by_position(x: Any, /, n: int) -> Any:
