@@ -8,7 +8,7 @@ from typing import Final
 from tensorad import te
 from tensorad.errors import DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
-from tensorad.ir.dtypes import BOOL, INT64, DType, to_dtype
+from tensorad.ir.dtypes import BOOL, INT64, DType, float_type, to_dtype
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr
 from tensorad.topi.arguments import check_flag
@@ -98,14 +98,14 @@ def min(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean along `axis`.
+    """The mean along `axis`, of integers as a quotient of them: float64 if they have 64 bits.
 
     Raises:
         ShapeError: an axis has extent 0.
     """
     x = check_tensor("mean", "x", x)
     over = normalize_axes("mean", axis, x.ndim)
-    dtype = str(x.dtype) if x.dtype.is_float else "float32"
+    dtype = str(float_type(x.dtype))
     divide = _division("mean", x, over, dtype)
     return _reduce("mean", te.sum, x.astype(dtype), axis, keepdims, divide)
 

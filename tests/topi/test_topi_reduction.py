@@ -64,6 +64,11 @@ def test_dtypes() -> None:
     assert topi.sum(whole).dtype == "int32"
     assert topi.mean(whole).dtype == "float32"
     np.testing.assert_allclose(interpret(topi.mean(whole), {whole: values}), 7 / 3)
+    wide = te.placeholder((3,), "int64", name="L")
+    large = np.array([2**24, 2**24 + 1, 2**24 + 4])
+    assert topi.mean(wide).dtype == topi.variance(wide).dtype == (wide / 2).dtype == "float64"
+    found = evaluate([topi.mean(wide), topi.variance(wide)], {wide: large})
+    np.testing.assert_allclose(found, [large.mean(), large.var()], rtol=1e-14)
     flags = te.placeholder((3,), "bool", name="F")
     assert int(interpret(topi.sum(flags), {flags: values > 1})) == 2
 
