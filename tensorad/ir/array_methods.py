@@ -76,7 +76,8 @@ class ArrayMethods(Node):
         raise DefinitionError(
             f"tensor {self.name} has no elements for NumPy: it is a formula, not an array.",
             where=self.described,
-            hint="compute it with evaluate, or make a tensor of the array: ta.const(array).",
+            hint="use tensorad's functions of tensors (topi.stack, ta.select); an array that meets "
+            "one is a tensor, too: ta.const(array). For its elements, evaluate it.",
         )
 
     if not TYPE_CHECKING:

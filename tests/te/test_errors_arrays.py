@@ -61,7 +61,8 @@ def an_array_of_an_expression() -> None:
     DefinitionError,
     "tensor V has no elements for NumPy: it is a formula, not an array.",
     "  in: V : float32 (10,)",
-    "  hint: compute it with evaluate, or make a tensor of the array: ta.const(array).",
+    "  hint: use tensorad's functions of tensors (topi.stack, ta.select); an array that meets "
+    "one is a tensor, too: ta.const(array). For its elements, evaluate it.",
 )
 def an_array_of_a_tensor() -> None:
     np.asarray(V)

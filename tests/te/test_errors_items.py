@@ -272,7 +272,8 @@ def an_assignment() -> None:
     DefinitionError,
     "tensor X has no elements for NumPy: it is a formula, not an array.",
     "  in: X : float32 (5, 3)",
-    "  hint: compute it with evaluate, or make a tensor of the array: ta.const(array).",
+    "  hint: use tensorad's functions of tensors (topi.stack, ta.select); an array that meets "
+    "one is a tensor, too: ta.const(array). For its elements, evaluate it.",
 )
 def an_array_of_it() -> None:
     np.asarray(X)

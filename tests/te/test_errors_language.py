@@ -314,7 +314,8 @@ def a_list_with_a_sign_as_bytes() -> None:
     DefinitionError,
     "tensor X has no elements for NumPy: it is a formula, not an array.",
     "  in: X : float32 (2,)",
-    "  hint: compute it with evaluate, or make a tensor of the array: ta.const(array).",
+    "  hint: use tensorad's functions of tensors (topi.stack, ta.select); an array that meets "
+    "one is a tensor, too: ta.const(array). For its elements, evaluate it.",
 )
 def a_list_of_tensors_as_constant() -> None:
     ta.const([ta.placeholder((2,), name="X")])

@@ -67,7 +67,8 @@ def a_format() -> None:
     DefinitionError,
     "tensor x has no elements for NumPy: it is a formula, not an array.",
     "  in: x : float64 (3,)",
-    "  hint: compute it with evaluate, or make a tensor of the array: ta.const(array).",
+    "  hint: use tensorad's functions of tensors (topi.stack, ta.select); an array that meets "
+    "one is a tensor, too: ta.const(array). For its elements, evaluate it.",
 )
 def numpy_function() -> None:
     run(lambda x: np.concatenate([x, x]), V)
