@@ -195,6 +195,7 @@ class Module:
 
 def module(
     *functions: Function | Program | text.Program | Module | str | Callable[..., Any],
+    constants: Mapping[str, object] | None = None,
 ) -> Module:
     """Functions by name, with everything that they call, as one program.
 
@@ -205,23 +206,24 @@ def module(
             what `f.trace(x, y)` returns, for arguments like these;
             the text of a program, or what `parse_program` returns;
             another module.
+        constants: arrays by name, for large constants, whose elements are not in texts.
     Returns:
         a `Module`: `m["f"]` is a function to be called, `print(m)` the program's text, which
         `ta.module(str(m))` reads. It never changes.
     Raises:
-        DefinitionError: two functions or constants have one name, a parameter has no default, or
-            a function needs a tensor that is no parameter.
+        DefinitionError: two functions or constants have one name, a parameter has no default,
+            a function needs a tensor that is no parameter, or no text has a constant so called.
         ProgramTextError: a text is no program.
     Source: "Reverse Mode Automatic Differentiation in Relax" (2023), section 1.
     """
     known: dict[str, ModuleFunction] = {}
-    constants: dict[str, Tensor] = {}
+    named: dict[str, Tensor] = {}
     traces: dict[str, Program] = {}
     for given in functions:
         if isinstance(given, (str, text.Program, Module)):
-            made = _as_module(given)
+            made = _as_module(given, constants)
             _add(known, made.functions, "functions")
-            _add(constants, made.program.constants, "constants")
+            _add(named, made.program.constants, "constants")
             continue
         if not isinstance(given, Program) and (isinstance(given, Tensor) or not callable(given)):
             raise DefinitionError(
@@ -233,7 +235,8 @@ def module(
         check_closed(trace)
         _add(traces, {trace.name: trace}, "functions")
     _add(dict(known), traces, "functions")
-    before = text.Program(tuple([f.record for f in known.values()]), constants)
+    _check_used(constants or {}, named)
+    before = text.Program(tuple([f.record for f in known.values()]), named)
     wanted = [_as_wanted(t) for t in traces.values()]
     whole = program_of_several(wanted, before) if wanted else before
     own: dict[str, ModuleFunction] = {}
@@ -253,11 +256,23 @@ def of_record(f: ProgramFunction) -> ModuleFunction:
     )
 
 
-def _as_module(given: str | text.Program | Module) -> Module:
+def _as_module(
+    given: str | text.Program | Module, constants: Mapping[str, object] | None
+) -> Module:
     if isinstance(given, Module):
         return given
-    p = parse_program(given) if isinstance(given, str) else given
+    p = parse_program(given, constants) if isinstance(given, str) else given
     return Module(p, MappingProxyType({f.name: of_record(f) for f in p.functions}))
+
+
+def _check_used(constants: Mapping[str, object], named: Mapping[str, Tensor]) -> None:
+    for name in constants:
+        if name not in named:
+            raise DefinitionError(
+                f"no text has a constant called {name}.",
+                where="ta.module(..., constants=...)",
+                hint=f"they are called {', '.join(named)}." if named else "leave it out.",
+            )
 
 
 def _add(known: dict[str, Any], new: Mapping[str, Any], what: str) -> None:

@@ -44,6 +44,14 @@ def test_functions_texts_and_modules_are_put_together() -> None:
     assert "<b>total</b>" in m._repr_html_()
 
 
+def test_large_constants_come_beside_the_text() -> None:
+    table = np.arange(40.0)
+    m = ta.module(ta.function(lambda x: x @ table).trace(table))
+    (name,) = m.program.constants
+    again = ta.module(str(m), constants={name: table})
+    assert str(again) == str(m) and again["<lambda>"](table) == table @ table
+
+
 def test_functions_are_called_with_trees() -> None:
     m = ta.module(loss)
     x, w = np.array([1.0, 2.0, 3.0]), np.array([1.0, 0.0, 2.0])

@@ -82,7 +82,7 @@ class _Parser(Branches):
         if name not in self.given:
             self.refuse(
                 f"the elements of {name} are not in the text.", token,
-                hint=f'give them: parse_program(text, {{"{name}": array}}).',
+                hint=f'give them: ta.module(text, constants={{"{name}": array}}).',
             )  # fmt: skip
         value = self.given[name]
         dtype = of[0]

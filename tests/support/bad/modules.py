@@ -67,6 +67,27 @@ def text(before: str, after: str) -> ta.Module:
 
 
 @CASES.refused(
+    ProgramTextError,
+    "the elements of table are not in the text.",
+    "  in: line 1, column 10: constant table : float64[2, 3]",
+    '  hint: give them: ta.module(text, constants={"table": array}).',
+)
+def a_constant_without_elements() -> None:
+    ta.module("constant table : float64[2, 3]\n" + TEXT)
+
+
+@CASES.refused(
+    DefinitionError,
+    "no text has a constant called tables.",
+    "  in: ta.module(..., constants=...)",
+    "  hint: they are called table.",
+)
+def a_constant_of_another_name() -> None:
+    given = {"table": np.ones((2, 3)), "tables": np.ones((2, 3))}
+    ta.module("constant table : float64[2, 3]\n" + TEXT, constants=given)
+
+
+@CASES.refused(
     DefinitionError,
     "module takes functions, traces, texts and other modules, got int.",
     "  hint: write ta.module(f), with f a ta.function or any callable.",
