@@ -51,6 +51,7 @@ class Adam:
 
         Raises:
             DefinitionError, ShapeError: the trees are not alike, or two leaves have not one shape.
+            DTypeError: a weight is no float.
         """
         check_alike(
             "Adam.step",

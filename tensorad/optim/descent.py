@@ -28,6 +28,7 @@ class SGD:
 
         Raises:
             DefinitionError, ShapeError: the trees are not alike, or two leaves have not one shape.
+            DTypeError: a weight is no float.
         """
         check_alike("SGD.step", {"weights": weights, "gradients": gradients})
         return tree_map(lambda w, g: like(w, w - self.rate * g), weights, gradients), state
@@ -62,6 +63,7 @@ class Momentum:
 
         Raises:
             DefinitionError, ShapeError: the trees are not alike, or two leaves have not one shape.
+            DTypeError: a weight is no float.
         """
         trees = {"weights": weights, "gradients": gradients, "state": state}
         check_alike("Momentum.step", trees)

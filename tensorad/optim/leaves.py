@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.errors import DefinitionError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import shape_of
 from tensorad.program.mapping import mapped
 from tensorad.program.trees import flatten
-from tensorad.program.values import is_number
+from tensorad.program.values import dtype_of, is_number
 from tensorad.topi import full_like
 
 STATIC: Final = {"static": True}
@@ -33,15 +33,22 @@ def zeros_like(leaf: Any) -> Any:
 
 
 def check_alike(owner: str, trees: Mapping[str, object]) -> None:
-    """Trees have one structure, and leaves of one shape at each place.
+    """Trees have one structure, and leaves of one shape at each place; weights are floats.
 
     Args:
         owner: whose arguments they are. trees: by name, the weights first.
     Raises:
-        DefinitionError, ShapeError: they do not; the text says where.
+        DefinitionError, ShapeError, DTypeError: they do not; the text says where.
     """
     mapped(lambda *leaves: None, trees, owner, "weights")
     first, *others = [flatten(tree, name) for name, tree in trees.items()]
+    for leaf, path in zip(first.leaves, first.paths, strict=True):
+        dtype = dtype_of(leaf)
+        if not dtype.is_float and not dtype.is_weak:
+            raise DTypeError(
+                f"{path} of {owner} is {dtype}: steps would be cut to it.",
+                hint="begin with floats; keep what is not learned out of the weights.",
+            )
     for other in others:
         for n, (leaf, another) in enumerate(zip(first.leaves, other.leaves, strict=True)):
             one, two = shape_of(leaf), shape_of(another)

@@ -10,7 +10,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import optim
-from tensorad.errors import DefinitionError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tests.support.refusals import Case, Refusals, check
 
 STEPS = 7
@@ -199,6 +199,26 @@ def _() -> object:
 )
 def _() -> object:
     return optim.SGD().step({"w": np.ones(3)}, {"w": np.ones((4, 3))})
+
+
+@CASES_OF_ERRORS.refused(
+    DTypeError,
+    "weights[1] of Momentum.step is int64: steps would be cut to it.",
+    "  hint: begin with floats; keep what is not learned out of the weights.",
+)
+def _() -> object:
+    momentum = optim.Momentum()
+    step = ta.function(lambda w, g: momentum.step(w, g, momentum.init(w))[0])
+    return step([np.ones(3), np.ones(3, "int64")], [np.ones(3), np.ones(3)])
+
+
+@CASES_OF_ERRORS.refused(
+    DTypeError,
+    "weights of SGD.step is bool: steps would be cut to it.",
+    "  hint: begin with floats; keep what is not learned out of the weights.",
+)
+def _() -> object:
+    return optim.SGD().step(np.ones(3, bool), np.ones(3))
 
 
 @CASES_OF_ERRORS.refused(
