@@ -15,6 +15,16 @@ from tensorad.ir.nodes import Expr
 Axes = int | Sequence[int] | None
 _OF_VALUES: Final = ("item", "tolist", "numpy", "detach", "cpu", "tobytes", "tofile")
 """What arrays of other libraries are asked for their elements by."""
+_INSTEAD: Final = {
+    "clip": "topi.clip({0}, low, high)", "copy": "{0}, which never changes",
+    "cumprod": "topi.cumprod({0}, axis)", "cumsum": "topi.cumsum({0}, axis)", "dot": "{0} @ other",
+    "fill": "topi.full_like({0}, value)", "flatten": "{0}.reshape(-1)", "ravel": "{0}.reshape(-1)",
+    "repeat": "topi.repeat({0}, n, axis)", "round": "topi.round({0})",
+    "squeeze": "topi.squeeze({0}, axis)", "std": "topi.sqrt(topi.variance({0}, axis))",
+    "swapaxes": "{0}.transpose(order)", "take": "topi.take({0}, indices, axis)",
+    "var": "topi.variance({0}, axis)",
+}  # fmt: skip
+"""What to write for methods of arrays that tensors do not have."""
 
 is_tracing: Final[Hook[[], bool]] = Hook("tensorad.ir.arrays.tracing")
 read_at: Final[Hook[[Any, tuple[object, ...]], Expr]] = Hook("tensorad.ir.arrays.indexing")
@@ -89,6 +99,8 @@ class ArrayMethods(Node):
             hint = ""
             if name in _OF_VALUES:
                 hint = ": it is a formula and has no value yet; return it, or ta.evaluate it"
+            elif name in _INSTEAD:
+                hint = f": write {_INSTEAD[name].format(self.name)}"
             raise AttributeError(
                 f"tensor {self.name} has no attribute {name}{hint}", name=name, obj=self
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
@@ -47,6 +47,11 @@ class Places:
     def __getitem__(self, key: object) -> Place:
         return Place(self.tensor, selection(self.tensor, key))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            _refuse(self, name, "index it", "at[i].set(value)")
+
 
 @dataclass(frozen=True, eq=False)
 class Place:
@@ -78,6 +83,20 @@ class Place:
     def max(self, value: Any) -> Tensor:
         """The larger one of what was there and the values."""
         return _changed("max", self.tensor, self.selected, value)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            _refuse(self, name, f"it has {', '.join(_COMBINE)}", "at[i].mul(value)")
+
+
+def _refuse(given: Places | Place, name: str, has: str, example: str) -> NoReturn:
+    """An attribute that is not there; Python's own names are not spoken of."""
+    if name.startswith("_") or name in ("tensor", "selected"):
+        raise AttributeError(name, name=name, obj=given)
+    x = given.tensor.name
+    what = f"{x}.at" if isinstance(given, Places) else f"{x}.at[...]"
+    raise AttributeError(f"{what} has no {name}: {has}, as in {x}.{example}", name=name, obj=given)
 
 
 def _changed(method: str, x: Tensor, chosen: Selection, value: object) -> Tensor:

@@ -8,6 +8,7 @@ beside what they test is held against it here; mistakes in texts of programs are
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -54,9 +55,26 @@ def test_each_mistake_is_listed_once() -> None:
     [
         ("item", ": it is a formula and has no value yet; return it, or ta.evaluate it"),
         ("flattened", ""),
+        ("ravel", ": write x.reshape(-1)"),
+        ("std", ": write topi.sqrt(topi.variance(x, axis))"),
     ],
 )
 def test_attributes_of_other_arrays(name: str, told: str) -> None:
     with pytest.raises(AttributeError) as caught:
         ta.function(lambda x: getattr(x, name)())(1.0)
     assert str(caught.value) == f"tensor x has no attribute {name}{told}"
+
+
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "x.at[...] has no multiply: it has set, add, mul, min, max, as in x.at[i].mul(value)": (
+        lambda x: x.at[...].multiply(2)
+    ),
+    "x.at has no set: index it, as in x.at[i].set(value)": lambda x: x.at.set(2),
+}
+
+
+@pytest.mark.parametrize("told", PLACES)
+def test_changes_of_other_arrays(told: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        ta.function(PLACES[told])(1.0)
+    assert str(caught.value) == told

@@ -10,6 +10,7 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import DefinitionError
+from tensorad.ir.array_methods import _INSTEAD
 from tensorad.ir.arrays.tracing import tracing
 
 A = np.array([[3.0, 0.0, 2.0, 2.0], [1.0, 5.0, 5.0, 1.5], [4.0, 2.0, 7.0, 0.0]])
@@ -90,3 +91,21 @@ def test_elements_are_in_row_major_order() -> None:
         "reshape: order 'F' of x: elements are in row-major order.\n"
         "  hint: x.T.reshape(...) has them in column-major order."
     )
+
+
+def test_what_to_write_for_methods_that_tensors_lack() -> None:
+    x = ta.placeholder(A.shape, "float64", name="x")
+    known = {
+        "low": 1.0, "high": 4.0, "axis": 1, "n": 2, "order": (1, 0), "value": 3.0, "other": A.T,
+        "indices": np.array([2, 0, 0]),
+    }  # fmt: skip
+    arguments = {
+        "clip": (1.0, 4.0), "repeat": (2, 1), "take": (known["indices"], 1), "dot": (A.T,),
+        "swapaxes": (0, 1), "cumsum": (1,), "cumprod": (1,), "var": (1,), "std": (1,),
+    }  # fmt: skip
+    for name, text in _INSTEAD.items():
+        if name in ("copy", "fill", "squeeze"):  # in place, or of other shapes
+            continue
+        y = eval(text.format("x"), {"ta": ta, "topi": ta.topi, "x": x, **known})
+        wanted = getattr(A, name)(*arguments.get(name, ()))
+        assert np.allclose(ta.interpret(y, {x: A}), wanted), name
