@@ -30,7 +30,7 @@ from tensorad.codegen.runtime.memory_limit import check_memory
 from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use
 from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
 from tensorad.codegen.threads.settings_version import current_version
-from tensorad.errors import BindError, InternalError, ShapeError, counted
+from tensorad.errors import BindError, BoundsError, InternalError, ShapeError, counted
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.sizes import bytes_of, shape_values, size_value
 from tensorad.ir.expr import Expr, Size
@@ -271,12 +271,7 @@ class CompiledFunction:
         if len(arrays) != len(self._parameters):
             raise self._wrong_count(len(arrays))
         then = current_version()
-        accepted = [p.accepted(a) for p, a in zip(self._parameters, arrays, strict=True)]
-        sizes = self._binding.bind(accepted, given)
-        self._check_facts(sizes)
-        self._check_reads(sizes)
-        shapes = [self._output_shape(t, sizes) for t in self.outputs]
-        layout = self._executable.layout(sizes, tuple([sizes[s] for s in self._sizes]))
+        accepted, shapes, layout = self._checked(arrays, given)
         has_room = self._has_room(layout, accepted, shapes, out)
         inputs = [p.fitted(a) for p, a in zip(self._parameters, accepted, strict=True)]
         wanted = self._given_outputs(out, shapes, inputs)
@@ -293,6 +288,26 @@ class CompiledFunction:
                     np.copyto(target, source)
             results = wanted
         return results[0] if self._single else results
+
+    def _checked(
+        self, arrays: Sequence[object], given: Mapping[str, object]
+    ) -> tuple[list[Array], list[tuple[int, ...]], Layout]:
+        """The arguments as arrays, the shapes of the outputs, and the memory plan."""
+        accepted = [p.accepted(a) for p, a in zip(self._parameters, arrays, strict=True)]
+        sizes = self._binding.bind(accepted, given)
+        self._check_facts(sizes)
+        self._check_reads(sizes)
+        shapes = [self._output_shape(t, sizes) for t in self.outputs]
+        layout = self._executable.layout(sizes, tuple([sizes[s] for s in self._sizes]))
+        return accepted, shapes, layout
+
+    def takes(self, arrays: Sequence[object]) -> bool:
+        """Whether no read leaves its tensor, and no extent is negative, at these arrays' sizes."""
+        try:
+            self._checked(arrays, {})
+        except (BoundsError, ShapeError):
+            return False
+        return True
 
     def _has_room(
         self, layout: Layout, arrays: Sequence[object], shapes: Sequence[tuple[int, ...]],

@@ -14,7 +14,7 @@ import numpy as np
 from tensorad.building import Lowered, build, lower
 from tensorad.codegen.runtime.memory_report import MemoryUse
 from tensorad.compiled import CompiledFunction
-from tensorad.errors import BindError, DefinitionError, UserError
+from tensorad.errors import BindError, BoundsError, DefinitionError, ShapeError, UserError
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
@@ -64,6 +64,11 @@ class _Compiled:
             return found
         return self.program.tree([found] if isinstance(found, np.ndarray) else found)
 
+    def takes(self, leaves: Sequence[object]) -> bool:
+        """Whether the program is one for the shapes of these leaves."""
+        has_sizes = any(not isinstance(n, int) for t in self.program.parameters for n in t.shape)
+        return not has_sizes or self.function.takes(leaves)
+
     def of_numbers(self, leaves: Sequence[object]) -> Run:
         """The call with leaves among which there are numbers where there are numbers here."""
         params = self.program.parameters
@@ -84,10 +89,14 @@ class _Kind:
     def __init__(self, paths: Sequence[str]) -> None:
         self.shapes = Shapes(paths)
         self.made: list[tuple[tuple[Shape, ...], _Compiled]] = []
+        self.alone: dict[Extents, _Compiled] = {}
+        """By shapes that programs with sizes do not take."""
         self.is_fixed = False
         """Whether there must be numbers for all extents."""
 
     def known(self, given: Extents) -> _Compiled | None:
+        if given in self.alone:
+            return self.alone[given]
         return next((c for shapes, c in reversed(self.made) if covers(shapes, given)), None)
 
 
@@ -173,8 +182,7 @@ class Function:
         given = self._caller.bind(args, options)
         if inside or has_tensors(given.leaves):
             return self._inside(given)
-        compiled, leaves = self._compiled(given)
-        result = compiled(leaves)
+        compiled, result = self._run(given)
         if quick is not None:
             self._quick.learn(quick[0], compiled.of_numbers(given.leaves))
         return result
@@ -238,6 +246,28 @@ class Function:
         self._kinds[key] = kind
         triples = zip(given.leaves, given.paths, dtypes, strict=True)
         return compiled, [as_argument(*three) for three in triples]
+
+    def _run(self, given: Arguments) -> tuple[_Compiled, Any]:
+        """What ran, and its result."""
+        compiled, leaves = self._compiled(given)
+        try:
+            return compiled, compiled(leaves)
+        except (BoundsError, ShapeError):
+            if compiled.takes(leaves):
+                raise
+        compiled = self._for_shape(given)
+        return compiled, compiled(leaves)
+
+    def _for_shape(self, given: Arguments) -> _Compiled:
+        """The program for this shape alone, where one with sizes does not take it: slices are cut
+        to extents that are numbers, and errors name numbers."""
+        dtypes = leaf_dtypes(given.leaves, given.paths)
+        own = extents(given.leaves)
+        kind = self._kinds[(given.structures, dtypes, tuple(map(len, own)))]
+        program = self._traced(given, own, dtypes)
+        check_closed(program)
+        kind.alone[own] = _Compiled(program)
+        return kind.alone[own]
 
     def _traced_for(
         self, kind: _Kind, given: Arguments, dtypes: Sequence[DType], own: Extents

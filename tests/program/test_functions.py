@@ -47,37 +47,6 @@ def test_a_function_is_traced_once_per_kind_of_arguments() -> None:
     assert len(traces) == 5
 
 
-def test_extents_that_differ_become_sizes() -> None:
-    traces: list[Any] = []
-
-    @ta.function
-    def f(x: Any, w: Any) -> Any:
-        traces.append([t.shape for t in (x, w)])
-        return ta.topi.matmul(x, w)
-
-    for n in (3, 5, 1, 0, 7):
-        x, w = np.ones((n, 4)), np.ones((4, n))
-        assert np.array_equal(f(x, w), x @ w)
-    assert traces[0] == [(3, 4), (4, 3)] and len(traces) == 2
-    assert traces[1][0][0] is traces[1][1][1]  # equal each time
-    x, w = np.ones((2, 4)), np.ones((4, 9))
-    assert np.array_equal(f(x, w), x @ w)
-    assert len(traces) == 3 and traces[2][0][0] is not traces[2][1][1]
-    assert f.memory(x, w).inputs == x.nbytes + w.nbytes
-    assert "matmul" in str(f.lower(x, w))
-
-
-def test_a_function_that_counts_with_extents_is_traced_for_each() -> None:
-    @ta.function
-    def f(x: Any) -> Any:
-        for _ in range(x.shape[0]):
-            x = x * 2
-        return x
-
-    for n in (3, 5, 2, 3):
-        assert f(np.ones(n, "float32")).tolist() == [2.0**n] * n
-
-
 def test_calls_with_tensors_are_parts_of_programs() -> None:
     @ta.function
     def double(x: Any) -> Any:
