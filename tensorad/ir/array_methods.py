@@ -120,7 +120,8 @@ class ArrayMethods(Node):
                 "are not known yet.",
                 where=self.described,
                 hint="branch with ta.cond and repeat with ta.while_loop (reduce by .all() or "
-                ".any() first); choose elements with ta.select(c, a, b).",
+                ".any() first); choose elements with ta.select(c, a, b); an argument that Python "
+                "decides by is static (static_argnames of ta.function).",
             )
         raise DefinitionError(
             f"tensor {self.name} has no truth value: it is a formula, not an array.",

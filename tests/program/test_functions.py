@@ -290,7 +290,8 @@ PYTHON = {
         "tensor gt has no truth value while a program is traced: its elements are not known yet.\n"
         f"  in: gt : bool () at test_functions.py:{python_branch.__code__.co_firstlineno + 1}\n"
         "  hint: branch with ta.cond and repeat with ta.while_loop (reduce by .all() or .any() "
-        "first); choose elements with ta.select(c, a, b).",
+        "first); choose elements with ta.select(c, a, b); an argument that Python decides by is "
+        "static (static_argnames of ta.function).",
     ),
     "for": (
         python_loop,

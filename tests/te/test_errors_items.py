@@ -219,7 +219,8 @@ def rows_of_unknown_number() -> None:
     "tensor gt has no truth value while a program is traced: its elements are not known yet.",
     "  in: gt : bool () at HERE",
     "  hint: branch with ta.cond and repeat with ta.while_loop (reduce by .all() or .any() "
-    "first); choose elements with ta.select(c, a, b).",
+    "first); choose elements with ta.select(c, a, b); an argument that Python decides by is "
+    "static (static_argnames of ta.function).",
 )
 def a_condition_in_python() -> None:
     if S > 0.0:

@@ -36,7 +36,8 @@ def run(f: Any, *args: Any) -> Any:
     "tensor gt has no truth value while a program is traced: its elements are not known yet.",
     "  in: gt : bool () at HERE",
     "  hint: branch with ta.cond and repeat with ta.while_loop (reduce by .all() or .any() "
-    "first); choose elements with ta.select(c, a, b).",
+    "first); choose elements with ta.select(c, a, b); an argument that Python decides by is "
+    "static (static_argnames of ta.function).",
 )
 def python_if() -> None:
     run(lambda x: x if x.sum() > 0 else -x, V)
