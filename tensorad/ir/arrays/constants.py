@@ -21,6 +21,17 @@ def constant(array: np.ndarray, dtype: DType | None = None, what: str = "const")
         DTypeError: there are no tensors of the array's dtype, or `dtype` does not hold a number.
     """
     own = to_dtype(array.dtype) if dtype is None else dtype
+    copy = converted(array, own, what)
+    copy.flags.writeable = False
+    return outputs(Constant("const", copy, own))[0]
+
+
+def converted(array: np.ndarray, own: DType, what: str) -> np.ndarray:
+    """A copy of an array in a dtype that holds its numbers, up to rounding of floats.
+
+    Raises:
+        DTypeError: it does not hold them.
+    """
     target = np.dtype(str(own))
     counts = array.dtype.kind in "iu" and own.is_integer
     if not counts and not np.can_cast(array.dtype, target, "same_kind"):
@@ -34,8 +45,7 @@ def constant(array: np.ndarray, dtype: DType | None = None, what: str = "const")
         raise DTypeError(
             f"{what}: {lost[0]} does not fit into {own}.", hint="choose a wider or a float dtype."
         )
-    copy.flags.writeable = False
-    return outputs(Constant("const", copy, own))[0]
+    return copy
 
 
 def with_constants(operands: Sequence[object]) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tensorad.ir.arrays.constants import converted
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Const, Expr, Param, param, size_var
 from tensorad.ir.functions import Function
@@ -87,7 +88,7 @@ class _Parser(Branches):
         value = self.given[name]
         dtype = of[0]
         if not isinstance(value, Tensor):
-            value = constant_tensor(name, np.array(value, str(dtype)), dtype)
+            value = constant_tensor(name, converted(np.asarray(value), dtype, name), dtype)
         if not value.is_constant or not same_type(of, type_of(value)):
             self.refuse(f"{name} is {type_text(of)}, but {value!r} is given.", token)
         return value

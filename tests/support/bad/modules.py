@@ -77,6 +77,15 @@ def a_constant_without_elements() -> None:
 
 
 @CASES.refused(
+    DTypeError,
+    "places: an array of float64 does not fit into int64.",
+    "  hint: convert it first: array.astype('int64').",
+)
+def a_constant_that_would_be_cut() -> None:
+    ta.module("constant places : int64[2]\n" + TEXT, constants={"places": [0.5, 1.5]})
+
+
+@CASES.refused(
     DefinitionError,
     "no text has a constant called tables.",
     "  in: ta.module(..., constants=...)",
