@@ -82,7 +82,10 @@ class _Search:
         self.wanted: dict[Tensor, None] = {}
         self.outside: dict[Tensor, None] = {}
         self.again: dict[Op, None] = {}
-        self.tellers: dict[Expr, Tensor] = {o.trips: outputs(o)[0] for o in ops if tells_trips(o)}
+        self.tellers: dict[Expr, list[Op]] = {}
+        for o in filter(tells_trips, ops):
+            self.tellers.setdefault(o.trips, []).append(o)
+        self.told: dict[Expr, None] = {}
 
     def run(self, made: Sequence[Tensor]) -> Residuals:
         self.read(made)
@@ -91,6 +94,8 @@ class _Search:
             why = self.reason(t)
             if why and t.op not in self.again:
                 self.compute_again(t, why)
+        while self.told:
+            self.tell(self.told.popitem()[0])
         inner = [t for t in self.wanted if t not in self.params and t.op not in self.again]
         return Residuals([p for p in self.wanted if p in self.params], inner, list(self.outside))
 
@@ -112,13 +117,20 @@ class _Search:
                 self.outside[t] = None
             elif not isinstance(t.op, Constant):
                 stack += reversed(op_inputs(t.op))
-                self.tell_sizes(t.op)
+                self.use_sizes(t.op)
 
-    def tell_sizes(self, op: Op) -> None:
-        """Loops of the block that tell sizes run again where these are used."""
-        for t in [self.tellers[s] for s in op_sizes(op) if s in self.tellers]:
-            if t.op not in self.again and t.op is not op:
-                self.compute_again(t, "its number of iterations is used")
+    def use_sizes(self, op: Op) -> None:
+        """Sizes that loops of the block tell have to be told where they are used."""
+        own = op.trips if tells_trips(op) else None
+        self.told.update({s: None for s in op_sizes(op) if s in self.tellers and s is not own})
+
+    def tell(self, size: Expr) -> None:
+        """One of the loops that tell a size, of those that are read, runs again."""
+        loops = self.tellers[size]
+        if not any(o in self.again for o in loops):
+            read = [t for t in self.wanted if t.op in loops]
+            if read:
+                self.compute_again(read[0], "its number of iterations is used")
 
     def want(self, t: Tensor) -> None:
         if not isinstance(t.op, Constant) or t in self.params:
@@ -153,7 +165,7 @@ class _Search:
             if op in self.again:
                 continue
             self.again[op] = None
-            self.tell_sizes(op)
+            self.use_sizes(op)
             note(Decision((self.about,), f"{u.name} computed again", reason))
             if isinstance(op, Saved):
                 self.again[op.control] = None

@@ -309,6 +309,19 @@ def test_an_inner_loop_that_tells_its_trips_and_stores_nothing(by: str) -> None:
     check_both_modes(y, [x, w], {x: np.array(1.5), w: np.array(0.8), n: np.array(3)})
 
 
+def test_of_a_loop_and_its_tangent_the_one_that_is_read_tells_the_trips_again() -> None:
+    """Both count to the same number; the reverse of the branch reads but one of them."""
+    x, n = given("x"), ta.placeholder((), "int64", name="n")
+
+    def case() -> Tensor:
+        count, last = ta.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 0.9), (0, x))
+        ended = ta.function(lambda _: last)
+        return ta.for_loop(0, 2, lambda t, c: ta.sin(ended(c)) * 0.6, last) + count * 0.0
+
+    y = ta.cond(n >= 0, case, lambda: x)
+    check_both_modes(ta.jvp(y, {x: 1.0}), [x], {x: np.array(0.4), n: np.array(3)})
+
+
 def test_what_does_not_depend_on_a_tensor_makes_no_loop() -> None:
     x, w = given("x", 3), given("w")
     op = loop(lambda t, c, d: [c + 1.0, d * w], [w, w], [], [w], 3)
