@@ -15,7 +15,14 @@ from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, call, logical_and, logical_or, read
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Compute, Control, Loop, Op, Scan, Scatter, Tensor, outputs
-from tensorad.ir.visit import conjuncts, fresh_axes, op_expressions, op_inputs, substitute_all
+from tensorad.ir.visit import (
+    conjuncts,
+    fresh_axes,
+    op_expressions,
+    op_inputs,
+    reads,
+    substitute_all,
+)
 from tensorad.simplify.bounds.read_sites import ReadSite, read_sites
 from tensorad.simplify.index.quasi_affine import is_affine
 from tensorad.simplify.sets.integer_set import find_point
@@ -105,7 +112,8 @@ def find_updates(
     left: dict[Op, list[InPlace]] = {}
     for carry, result in pairs:
         for made in _made(carry, result, uses) if carry.shape == result.shape else ():
-            own = [o for o in ops_between([made], given) if o not in there or o is result.op]
+            last = dict.fromkeys(_onto(result, carry, uses))
+            own = [o for o in ops_between([made], given) if o not in there or o in last]
             apart = [o for o in own if isinstance(o, Scatter)]  # after the others, which are stored
             for part in (own, apart)[: 1 + (len(apart) < len(own))]:
                 left.setdefault(result.op, []).append(InPlace(carry, result, made, tuple(part)))
@@ -123,11 +131,28 @@ def _made(carry: Tensor, result: Tensor, uses: Mapping[Tensor, int]) -> list[Ten
     """Ways to make the result where the carry lies, the one that stores least first."""
     op = result.op
     if isinstance(op, Scatter):
-        return _as_it_is_or_staged(result, carry) if op.init is carry else []
+        if op.init is carry:
+            return _as_it_is_or_staged(result, carry)
+        return [result] if len(_onto(result, carry, uses)) > 1 else []
     total = _summed(result, carry, uses)
     sums = [] if total is None else _as_it_is_or_staged(total, carry)
     ways = [updates_of(result, carry, uses, before=before) for before in (False, True)]
     return [*sums, *[t for t in ways if t is not None]]
+
+
+def _onto(result: Tensor, carry: Tensor, uses: Mapping[Tensor, int]) -> list[Op]:
+    """The result's operation, and the scatters before it, if each is onto the one before, the
+    first onto the carry, and nothing else reads them, their own values included."""
+    found = [result.op]
+    op = result.op
+    while isinstance(op, Scatter) and op.init is not carry:
+        before = op.init
+        inside = any(r.tensor is before for r in reads(*op_expressions(op)))
+        if before is None or uses.get(before) != 1 or inside:
+            return found[:1]
+        op = before.op
+        found.append(op)
+    return found if isinstance(op, Scatter) else found[:1]
 
 
 def _as_it_is_or_staged(t: Tensor, carry: Tensor) -> list[Tensor]:

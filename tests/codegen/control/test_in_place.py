@@ -189,6 +189,27 @@ def test_a_scatter_onto_a_carry_goes_on_in_its_buffer() -> None:
         f(s, x, np.array([2, 2, 9, 5, 1, 2]))
 
 
+@pytest.mark.parametrize("reads_between", [False, True])
+def test_scatters_one_after_the_other_go_on_in_the_carrys_buffer(reads_between: bool) -> None:
+    places = ta.placeholder((N,), "int64", name="places")
+
+    def body(t: ta.Expr, c: Tensor) -> Tensor:
+        one, other = places[t], places[N - 1 - t]
+        once = c.at[one].set(c[other])
+        return once.at[other].add((once if reads_between else c)[one])
+
+    last = ta.for_loop(0, N, body, S)
+    f = ta.build(last, [S, places])
+    expected, at = RNG.standard_normal((N, M)).astype(np.float32), np.array([2, 2, 0, 5, 1, 4])
+    found = f(expected, at)
+    for t in range(N):
+        old, one, other = expected.copy(), at[t], at[N - 1 - t]
+        expected[one] = old[other]
+        expected[other] += (expected if reads_between else old)[one].copy()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert bool(_repeat([last], [S, places]).moves) == reads_between
+
+
 def test_updates_run_after_what_does_not_need_them() -> None:
     c, d = ta.placeholder((N, M), name="c"), ta.placeholder((M,), name="d")
     op = loop_of(N, [S, ROW], [X], _old)
