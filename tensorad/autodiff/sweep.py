@@ -16,6 +16,7 @@ from tensorad.autodiff.adjoints.adjoint import (
 )
 from tensorad.autodiff.adjoints.fold_adjoints import adjoint_terms
 from tensorad.autodiff.adjoints.inlining import Uses
+from tensorad.autodiff.adjoints.overwritten import last_writers, overwrites_once, to_first_values
 from tensorad.autodiff.adjoints.shifts import Shifts
 from tensorad.autodiff.adjoints.switched_scans import ScanSwitch
 from tensorad.autodiff.adjoints.transposed import (
@@ -48,7 +49,7 @@ from tensorad.autodiff.local.flows import (
 )
 from tensorad.autodiff.local.linear import Term, body_terms
 from tensorad.autodiff.local.overrides import Rules
-from tensorad.autodiff.local.scan_forms import scatter_scan, steps_of, traced_scan
+from tensorad.autodiff.local.scan_forms import scatter_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
 from tensorad.autodiff.local.scans import reverse_sweep
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
@@ -346,22 +347,20 @@ class Sweep:
 
     def _visit_folding_scatter(self, op: Scatter, adjoint: Adjoint) -> None:
         """out[f(p)] = out[f(p)] (+) v(p), as a scan whose state lies in the cells of `out`."""
-        scan = scatter_scan(op)
-        traced = traced_scan(scan)
-        if traced is scan:
+        (u,) = op.updates
+        scan, alone = scatter_scan(op), overwrites_once(op)
+        writers = None if alone else last_writers(scan)
+        if writers is None and not alone:
             self._visit_scan(scan, scan, {last_states(scan)[0]: adjoint})
             return
-        (u,) = op.updates
-        winner = last_states(traced)[1]
-        won = call("eq", read(winner, u.indices), Box.around(op.axes).position())
-
+        position = Box.around(op.axes).position()
+        won = TRUE if writers is None else call("eq", read(writers, u.indices), position)
         for t in body_terms(0, u.value, self._wanted):
             made_of = received(t, op.axes, u.condition, adjoint, u.indices, won)
             self._push(t.read.tensor, made_of)
         if op.init is not None and op.init in self.active:
-            own = compute_axes(op.shape)
-            kept = call("eq", read(winner, own), steps_of(scan))
-            self._push(op.init, given(adjoint, own, kept))
+            made_of = to_first_values(op, op.init, adjoint, writers, self.batch, self.rules)
+            self._push(op.init, made_of)
 
     def _visit_scan(
         self, op: Scan, viewed: Scan, adjoints: Mapping[Tensor, Adjoint | None]

@@ -174,7 +174,7 @@ class Target:
             return replace(self._keep(made, axes), support=support)
         init = None
         if gathered is not None:
-            init = outputs(Compute(name, axes, (gathered,)))[0]
+            init = variable(Adjoint(axes, gathered), name)
         if not scattered:
             return None
         return self._keep(self._scatter(name, scattered, init), axes)
