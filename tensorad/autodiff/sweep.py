@@ -59,6 +59,7 @@ from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, add, call, read
+from tensorad.ir.order import REDUCE
 from tensorad.ir.tensor import Compute, Control, Op, Saved, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect
@@ -395,7 +396,7 @@ class Sweep:
         heads.update(self.inside.pop(op, {}))
         given = Given(self.active, heads, self.batch, self.rules, block_vjp)
         for t, part in control_adjoints(op, given):
-            self._push_seed(t, whole(part))
+            self._push_seed(t, _opened(part))
 
     def _flows(self, e: Expr) -> bool:
         return e.dtype.is_float and any(self._wanted(r) for r in reads(e))
@@ -407,6 +408,14 @@ class Sweep:
 
         for t in body_terms(0, e, self._wanted):
             self._push(t.read.tensor, received(t, axes, condition, adjoint, place))
+
+
+def _opened(t: Tensor) -> Adjoint:
+    """What an operation sends back, put together by a formula: this formula."""
+    op = t.op
+    if not isinstance(op, Compute) or any(e.kinds & REDUCE for e in op.bodies):
+        return whole(t)
+    return Adjoint(op.axes, op.bodies[t.index])
 
 
 def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:

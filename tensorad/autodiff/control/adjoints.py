@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tensorad.autodiff.adjoints.adjoint import zeros
 from tensorad.autodiff.control.activity import (
     Around,
     active_inside,
@@ -20,11 +21,20 @@ from tensorad.autodiff.control.pieces import (
     with_dtype,
     zeros_like,
 )
-from tensorad.autodiff.control.residuals import Residuals, note_stored, residuals
-from tensorad.autodiff.control.rows import Row, added_to, from_rows, rows_of
+from tensorad.autodiff.control.residuals import Residuals, note_stored, own_sizes, residuals
+from tensorad.autodiff.control.rows import (
+    Places,
+    Row,
+    added_to,
+    from_parts,
+    from_rows,
+    further_parts,
+    parts_of,
+    rows_of,
+)
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import InternalError
-from tensorad.ir.analysis.blocks import tells_trips
+from tensorad.ir.analysis.blocks import block_ops, tells_trips
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import LocalSize, const
 from tensorad.ir.tensor import (
@@ -86,6 +96,22 @@ def _saved_heads(op: Control, n: int, given: Given) -> Pairs:
 
 Slot = tuple[object, ...]
 """Which operand of a reversed branch it is, whatever it is in a block."""
+Parts = Mapping[tuple[int, Places], Tensor]
+"""Parts of adjoints, by number of the operand of the branch and places in it."""
+
+
+@dataclass(frozen=True)
+class _Swept:
+    """What the sweep over a block of a branch found.
+
+    Attributes:
+        ends: (tensor of the block, head of it outside) by slot; `heads`: what these are inside.
+        adjoints: by number of the operand of the branch.
+    """
+
+    ends: Mapping[Slot, tuple[Tensor, Tensor]]
+    heads: Mapping[Slot, Tensor]
+    adjoints: Mapping[int, Tensor]
 
 
 @dataclass(frozen=True)
@@ -94,11 +120,11 @@ class _Reversed:
 
     Attributes:
         bound: (param, operand) by slot.
-        adjoints: by number of the operand of the branch.
+        adjoints: of operands.
     """
 
     bound: Mapping[Slot, tuple[Tensor, Tensor]]
-    adjoints: Mapping[int, Tensor]
+    adjoints: Parts
 
 
 def _branch(op: Control, given: Given) -> Pairs:
@@ -106,28 +132,37 @@ def _branch(op: Control, given: Given) -> Pairs:
     inside = active_inside(op, given.active, given.rules)
     around = Around.of(op, given.rules)
     operands = around.operands
-    made = [_reverse_block(around, n, inside[n], given) for n in range(len(op.blocks))]
-    moving = [k for k in range(len(operands)) if any(k in m.adjoints for m in made)]
+    swept = [_sweep_block(around, n, inside[n], given) for n in range(len(op.blocks))]
+    parts = _in_parts(op, swept, given.batch)
+    made = [_reversed(around, n, found, parts[n]) for n, found in enumerate(swept)]
+    moving = sorted({key: None for m in made for key in m.adjoints}, key=lambda key: key[0])
     if not moving:
         return []
     slots = {slot: operand for m in made for slot, (_, operand) in m.bound.items()}
+    nothing = {key: _nothing_at(operands[key[0]], key[1], given.batch) for key in moving}
     blocks = []
     for m in made:
         params = [m.bound[s][0] if s in m.bound else _unread(t) for s, t in slots.items()]
-        results = [
-            m.adjoints[k] if k in m.adjoints else zeros_like(operands[k], given.batch)
-            for k in moving
-        ]
+        results = [m.adjoints.get(key, nothing[key]) for key in moving]
         blocks.append(Block(tuple(params), tuple(results)))
-    names = tuple([f"d{operands[k].name}" for k in moving])
+    names = tuple([f"d{operands[k].name}" for k, _ in moving])
     reverse = like_operation(op, names, tuple(slots.values()), tuple(blocks))
-    return [(operands[k], t) for k, t in zip(moving, outputs(reverse), strict=True)]
+    pairs = []
+    for (k, at), t in zip(moving, outputs(reverse), strict=True):
+        whole = from_parts(t, at, given.batch, operands[k]) if at else t
+        pairs.append((operands[k], whole))
+    return pairs
 
 
-def _reverse_block(
-    around: Around, n: int, active: Mapping[Tensor, None], given: Given
-) -> _Reversed:
-    op, params, at = around.op, around.params(n), around.operands
+def _nothing_at(operand: Tensor, at: Places, batch: Shape) -> Tensor:
+    """A part of an adjoint that is 0."""
+    places = dict(at)
+    shape = [n for d, n in enumerate(operand.shape) if d not in places]
+    return zeros(f"d{operand.name}", (*batch, *shape), operand)
+
+
+def _sweep_block(around: Around, n: int, active: Mapping[Tensor, None], given: Given) -> _Swept:
+    op, params = around.op, around.params(n)
     block = op.blocks[n]
     ends: dict[Slot, tuple[Tensor, Tensor]] = {}
     for k, t in enumerate(outputs(op)):
@@ -140,15 +175,41 @@ def _reverse_block(
     seeds = [(t, heads[slot]) for slot, (t, _) in ends.items()]
     wrt = [p for p in reached(params, [t for t, _ in seeds], given.rules) if p in active]
     found = given.vjp(seeds, wrt, given.batch, within(params, given.rules)) if wrt else []
-    adjoints = {p: with_dtype(t, p.dtype) for p, t in zip(wrt, found, strict=True) if t is not None}
-    needed = residuals(op, n, list(adjoints.values()), list(heads.values()), block.params)
-    note_stored(op, needed.stored)
+    pairs = [(p, t) for p, t in zip(wrt, found, strict=True) if t is not None]
     place = {p: k for k, p in enumerate(params)}
-    bound: dict[Slot, tuple[Tensor, Tensor]] = {s: (heads[s], h) for s, (_, h) in ends.items()}
+    return _Swept(ends, heads, {place[p]: with_dtype(t, p.dtype) for p, t in pairs})
+
+
+def _in_parts(op: Control, swept: Sequence[_Swept], batch: Shape) -> list[Parts]:
+    """The adjoints of blocks in parts, but those of which some block has a part at all indices."""
+    found: list[Parts] = []
+    for n, block in enumerate(op.blocks):
+        own = own_sizes(op, block_ops(block, [inner for inner, b in op.kept if b == n]))
+        adjoints = swept[n].adjoints.items()
+        split = [(k, part) for k, t in adjoints for part in parts_of(t, batch, own)]
+        found.append({(k, part.at): part.value for k, part in split})
+    whole = {k: None for parts in found for k, at in parts if not at}
+    return [
+        {
+            **{key: t for key, t in parts.items() if key[0] not in whole},
+            **{(k, ()): t for k, t in block.adjoints.items() if k in whole},
+        }
+        for parts, block in zip(found, swept, strict=True)
+    ]
+
+
+def _reversed(around: Around, n: int, swept: _Swept, adjoints: Parts) -> _Reversed:
+    op, params, at = around.op, around.params(n), around.operands
+    heads, place = swept.heads, {p: k for k, p in enumerate(params)}
+    made = list(adjoints.values())
+    needed = residuals(op, n, made, list(heads.values()), op.blocks[n].params)
+    note_stored(op, needed.stored)
+    bound: dict[Slot, tuple[Tensor, Tensor]]
+    bound = {s: (heads[s], h) for s, (_, h) in swept.ends.items()}
     bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
     bound.update({("inner", t, n): (t, saved(op, t, n)) for t in needed.stored})
     bound.update({("outside", t): (t, t) for t in needed.outside})
-    return _Reversed(bound, {place[p]: t for p, t in adjoints.items()})
+    return _Reversed(bound, adjoints)
 
 
 def like_operation(
@@ -211,6 +272,7 @@ class _LoopAdjoints:
         self.rules = within(self.around.params(), given.rules)
         self.place = {p: k for k, p in enumerate(self.around.params())}
         self.rows = [(t, h) for t, h in _saved_heads(op, 0, given) if t in self.active]
+        self.own = own_sizes(op, block_ops(self.block, [inner for inner, _ in op.kept]))
 
     def run(self) -> Pairs:
         found = self.reversed_block()
@@ -251,7 +313,7 @@ class _LoopAdjoints:
             t = None if found is None else with_dtype(found, p.dtype)
             if self.place[p] >= self.last and t is not None:
                 own, t = rows_of(t, self.batch, self.op.counter, dim_of(self.op.trips))
-                parts += [(p, r) for r in own]
+                parts += [(p, further_parts(r, self.batch, self.own)) for r in own]
                 if t is not None:
                     heads[p] = like(p, self.batch)
                     adjoints[p] = added_to(heads[p], t)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorad.ir.arrays.elementwise import compute_axes, elementwise, same_dim
@@ -13,6 +13,7 @@ from tensorad.ir.expr import (
     Expr,
     LocalSize,
     add,
+    call,
     const,
     logical_and,
     neg,
@@ -21,12 +22,15 @@ from tensorad.ir.expr import (
     sub,
     summed,
 )
-from tensorad.ir.order import READ, occurs
+from tensorad.ir.order import READ, occurs, sizes_in
 from tensorad.ir.tensor import Compute, Dim, Scatter, Shape, Tensor, dim_expr, outputs
 from tensorad.ir.visit import conjuncts, copy_bodies, free_leaves, substitute
 from tensorad.simplify.index.linear import linear_form
 from tensorad.simplify.zeros.lift import lift, summands
 from tensorad.simplify.zeros.passes import nonzero_body
+
+Places = tuple[tuple[int, Expr], ...]
+"""Axes, and an index of sizes alone for each."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,25 @@ class Row:
         dim: the axis, not counting those of the batch.
         offset: the index, less the counter.
         value: (*batch, the other axes).
+        at: further axes at whose indices alone it is not 0; `value` does not have them.
     """
 
     dim: int
     offset: Expr
+    value: Tensor
+    at: Places = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an adjoint (*batch, ...) that is 0 except at some indices.
+
+    Attributes:
+        at: these axes, not counting those of the batch, and their indices.
+        value: (*batch, the other axes).
+    """
+
+    at: Places
     value: Tensor
 
 
@@ -85,6 +104,77 @@ def pinned(condition: Expr, axes: Sequence[Axis], counter: LocalSize) -> tuple[i
     return None
 
 
+def parts_of(t: Tensor, batch: Shape, own: Mapping[Expr, None]) -> list[Part]:
+    """An adjoint made in a block as parts, the last one of which may be at all indices.
+
+    Args:
+        own: sizes that have a value inside of the block only.
+    """
+    if not isinstance(t.op, Compute) or len(t.op.bodies) > 1:
+        return [Part((), t)]
+    op, n = t.op, len(batch)
+    found: dict[Places, list[Expr]] = {}
+    for sign, e in summands(op.bodies[0]):
+        at = _places(lift(e)[0], op.axes[n:], own)
+        found.setdefault(at, []).append(e if sign > 0 else neg(e))
+    if [*found] == [()]:
+        return [Part((), t)]
+    return [Part(at, _part(op, n, at, found[at])) for at in sorted(found, key=len, reverse=True)]
+
+
+def further_parts(row: Row, batch: Shape, own: Mapping[Expr, None]) -> Row:
+    """The row without axes at one index of which alone it is not 0."""
+    (part, *others) = parts_of(row.value, batch, own)
+    if others:
+        return row
+    at = tuple([(d + (d >= row.dim), index) for d, index in part.at])
+    return replace(row, value=part.value, at=at)
+
+
+def _places(condition: Expr, axes: Sequence[Axis], own: Mapping[Expr, None]) -> Places:
+    """The axes that equations in a condition give an index of sizes alone."""
+    found: dict[int, Expr] = {}
+    for c in conjuncts(condition):
+        if not (isinstance(c, Call) and c.op == "eq" and c.args[0].dtype.is_integer):
+            continue
+        form = linear_form(c.args[0]).plus(linear_form(c.args[1]), -1)
+        for d, a in enumerate(axes):
+            sign = form.terms.get(a, 0)
+            if abs(sign) != 1 or d in found:
+                continue
+            index = form.scaled(-sign)
+            index.drop(a)
+            told = [s for e in index.terms for s in sizes_in(e) if s in own]
+            if not told and not any(free_leaves(e) or occurs(READ, e) for e in index.terms):
+                found[d] = index.to_expr()
+                break
+    return tuple(sorted(found.items()))
+
+
+def _part(op: Compute, n: int, at: Places, terms: Sequence[Expr]) -> Tensor:
+    """The terms where axes have the values given; 0 where they have no such values."""
+    there: dict[Expr, Expr] = {op.axes[n + d]: index for d, index in at}
+    axes = tuple([a for a in op.axes if a not in there])
+    body = summed([substitute(e, there) for e in terms])
+    assert body is not None  # there are terms
+    bounds = [c for a, i in there.items() for c in (i >= ZERO, i < dim_expr(_extent(op, a)))]
+    body = select(logical_and(*bounds), body, const(0, body.dtype))
+    return _compute(op.name, axes, nonzero_body(axes, body), op.source)
+
+
+def _extent(op: Compute, a: Expr) -> Dim:
+    return next(n for x, n in zip(op.axes, op.shape, strict=True) if x is a)
+
+
+def from_parts(t: Tensor, at: Places, batch: Shape, like: Tensor) -> Tensor:
+    """The adjoint of a tensor that is t (*batch, the other axes) at some indices, 0 elsewhere."""
+    axes = compute_axes((*batch, *like.shape))
+    pinned_axes = {axes[len(batch) + d]: index for d, index in at}
+    body = read(t, tuple([a for a in axes if a not in pinned_axes]))
+    there = logical_and(*[call("eq", a, i) for a, i in pinned_axes.items()])
+    return outputs(Compute(f"d{like.name}", axes, (select(there, body, const(0, t.dtype)),)))[0]
+
+
 def _row(op: Compute, place: int, index: Expr, terms: Sequence[Expr], trips: Dim) -> Tensor:
     """The terms where an axis has one value; 0 where it has no such value."""
     axes = (*op.axes[:place], *op.axes[place + 1 :])
@@ -107,12 +197,15 @@ def from_rows(saved: Tensor, row: Row, batch: Shape, like: Tensor) -> Tensor:
     n = len(batch)
     axes = compute_axes((*batch, *like.shape))
     at = axes[n + row.dim]
-    others = (*axes[:n], *axes[n : n + row.dim], *axes[n + row.dim + 1 :])
+    places = {axes[n + d]: index for d, index in row.at}
+    others = tuple([a for a in axes if a is not at and a not in places])
     trip = sub(at, row.offset)
     body: Expr = read(saved, (trip, *others))
+    conditions = [call("eq", a, index) for a, index in places.items()]
     if trip is not at or not same_dim(saved.shape[0], like.shape[row.dim]):
-        inside = logical_and(trip >= ZERO, trip < dim_expr(saved.shape[0]))
-        body = select(inside, body, const(0, saved.dtype))
+        conditions += [trip >= ZERO, trip < dim_expr(saved.shape[0])]
+    if conditions:
+        body = select(logical_and(*conditions), body, const(0, saved.dtype))
     return outputs(Compute(f"d{like.name}", axes, (body,)))[0]
 
 
