@@ -9,7 +9,8 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import GradError
-from tests.seeds.differences import check_gradient
+from tests.seeds.differences import check_adjoints, check_gradient
+from tests.seeds.formulas import defined
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((5, 5)), RNG.standard_normal((5, 5))
@@ -26,19 +27,39 @@ def test_s000_06_calls_branches_and_loops_stand_between_the_statements() -> None
         s = ta.for_loop(0, 3, lambda t, c: c * 0.9 + x, s)
         return (s * y).sum()
 
-    check_gradient(f, X, Y)
-    check_gradient(f, X, -Y)
+    x = X[:2, :2]
+    m = ta.module(ta.function(f).trace(x, x))
+    check_gradient(f, x, -Y[:2, :2])
+    check_adjoints(m, x, Y[:2, :2], name="f")
+
+
+CONSTANTS = """\
+def scaled(a : float64[3], b : float64[3]) -> float64[3]:
+  r : float64[3] = [i] a[i]*b[i]
+  return r
+
+def main(x : float64[3]) -> float64[]:
+  bound : float64[3] = [i] 2.0
+  alias = bound
+  pair = (alias, (x, bound))
+  field = pair[0]
+  argument : float64[3] = call scaled(x, alias)
+  r : float64[] = sum over (i in [0, 3)) of argument[i]*field[i]*x[i]
+  return r
+"""
 
 
 def test_s000_10_constants_have_no_adjoint() -> None:
     table = np.arange(25.0).reshape(5, 5)
 
     def f(x: Any) -> Any:
-        pair = (table, x)
-        alias = pair[0]
-        return (x * alias + 2.0 * pair[1]).sum()
+        return (x * table + 2.0 * x).sum()
 
     np.testing.assert_allclose(ta.grad(f)(X), table + 2)
+    check_adjoints(CONSTANTS, X[0, :3])
+    made = ta.gradient(ta.module(CONSTANTS), "main")["main_adjoint"].record.tensors
+    adjoints = [n for n in made if "_adjoint" in n]
+    assert adjoints == ["r_adjoint", "argument_adjoint", "x_adjoint"]
 
 
 def test_s000_12_formulas_differentiate_without_a_rule() -> None:
@@ -52,7 +73,8 @@ def test_s000_12_formulas_differentiate_without_a_rule() -> None:
         k = ta.reduce_axis(5, name="k")
         value, place = ta.compute((5,), lambda i: best((x[i, k] * y[k, i], k), axis=k), name="best")
         gathered = ta.compute((5,), lambda i: y[i, place[i]], name="gathered")
-        return (value * gathered).sum()
+        spread = ta.scatter((3,), (5,), lambda i: (place[i] % 3, gathered[i]), name="spread")
+        return (value * gathered * ta.scan(value, 0)).sum() + (spread * spread).sum()
 
     check_gradient(f, X, Y)
 
@@ -96,16 +118,37 @@ def test_s000_24_a_parameter_that_nothing_reaches_has_zeros_or_an_error() -> Non
     with pytest.raises(GradError, match="does not depend on y"):
         ta.vjp(x.sum(), [y], strict=True)
 
+    def f(x: Any, y: Any) -> Any:
+        return x.sum()
+
+    m = ta.module(ta.function(f).trace(X, Y[0]))
+    _, (dx, dy) = ta.gradient(m, "f")["f_adjoint"](X, Y[0])
+    assert (dx == 1).all() and dy.shape == (5,) and not dy.any()
+    with pytest.raises(GradError, match="does not depend on y"):
+        ta.gradient(m, "f", strict=True)
+
+
+ALIASES = """\
+def main(x : float64[3]) -> float64[]:
+  a = x
+  b = a
+  y : float64[3] = [i] a[i]*b[i] + x[i]
+  c = y
+  d = c
+  target : float64[] = sum over (i in [0, 3)) of d[i]*c[i]
+  e = target
+  returned = e
+  return returned
+"""
+
 
 def test_s000_25_aliases_pass_their_adjoints_on() -> None:
-    def f(x: Any) -> Any:
-        a = x
-        b = a
-        target = (a * b + x).sum()
-        returned = target
-        return returned
-
-    np.testing.assert_allclose(ta.grad(f)(X), 2 * X + 1)
+    """Of a parameter, of each other, of a value, of the target; returned."""
+    x = X[0, :3]
+    _, (dx,) = check_adjoints(ALIASES, x)
+    np.testing.assert_allclose(dx, 2 * (x * x + x) * (2 * x + 1))
+    made = ta.gradient(ta.module(ALIASES), "main")["main_adjoint"].record
+    assert len(defined(made)) < len([n for n in made.tensors if n != "x"]), "aliases stay"
 
 
 def test_s000_30_adjoints_of_tuples_have_their_structure() -> None:
