@@ -72,6 +72,7 @@ class Around:
         carried: the params that carries are. operands: their first values.
         late: those of the operands that are computed where they are used.
         wanted: outputs of the loop that have memory of their own, by the carry's number.
+        used: carries whose last value is read.
     """
 
     counter: LocalSize
@@ -83,6 +84,7 @@ class Around:
     operands: Sequence[Tensor]
     late: Collection[Tensor]
     wanted: Mapping[int, Tensor]
+    used: Collection[int]
 
 
 @dataclass
@@ -129,19 +131,27 @@ class Layouts:
         to.carries.append(Place(p, first))
 
     def ring(self, c: Chain) -> None:
-        """Memory for one more value than is read, in turns; first values stay where they are."""
+        """Memory for one more value than is read, in turns; first values stay where they are.
+
+        The memory that the last value of the first carry is to have is one of them, unless another
+        carry would stay there.
+        """
         assert c.result is not None
         to, r, first = self.found, c.result, c.carries[0]
         self.read_firsts(c)
         others = [buffer(r.name, r.shape, r.dtype) for _ in c.carries]
         homes = [buffer(r.name, r.shape, r.dtype) for _ in (r, *others)]
-        if first in self.around.wanted:
-            homes[0] = self.around.wanted[first]
+        wanted = self.around.wanted
+        is_home = first in wanted and all(
+            k in wanted or k not in self.around.used for k in c.carries
+        )
+        if is_home:
+            homes[0] = wanted[first]
         elif is_dynamic(homes[0]):
             to.carries.append(Reserve(homes[0]))
         to.carries += [Reserve(h) for h in homes[1:] if is_dynamic(h)]
         to.carries += [Place(t, h) for t, h in zip((r, *others), homes, strict=True)]
-        if first in self.around.wanted and self.around.known and len(others) == 1:
+        if is_home and self.around.known and len(others) == 1:
             to.carries.append(Exchange(r, others[0], self.around.trips))
             to.rare[first] = None
         self.shift(c)

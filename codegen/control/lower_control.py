@@ -222,10 +222,11 @@ class _Lowering:
         trips = op.trips if own_trips else local_size("trips")
         assert isinstance(trips, LocalSize)  # a loop that counts has a size of its own
         outs = {k: t for k, t in enumerate(outputs(op)) if t in self.delivered}
+        read = [k for k, t in enumerate(outputs(op)) if t in self.used]
         is_known = op.count is not None or not own_trips
         around = Around(
             op.counter, trips, op.trips, is_known, op.reverse, body.carried,
-            op.operands[: op.carries], self.late, outs,
+            op.operands[: op.carries], self.late, outs, read,
         )  # fmt: skip
         wanted = list(dict.fromkeys((*body.made, *[t for t, _ in body.rows])))
         updates = find_updates(body.may_be_in_place, wanted, known)
@@ -240,7 +241,6 @@ class _Lowering:
         delivered = [t for t in wanted if t.op not in updates]
         inner = self.sequence(wanted, known, updates, delivered)
         if is_known:
-            read = [k for k, t in enumerate(outputs(op)) if t in self.used]
             inner = without_dead_ends(inner, body.left(read), op.counter, trips, op.reverse)
         repeat = Repeat(
             op.counter, trips, count,
@@ -251,7 +251,8 @@ class _Lowering:
             op.reverse, op.source,
         )  # fmt: skip
         nodes: list[Node] = [*self.formulas(counted, given), repeat, *layout.after]
-        for k, (t, p) in enumerate(zip(outputs(op), body.carried, strict=True)):
+        for k in [k for c in body.chains for k in c.carries[::-1]]:  # others may lie in the first's
+            t, p = outputs(op)[k], body.carried[k]
             if k not in outs:
                 nodes.append(Place(t, p))
             elif not (k in layout.placed or (k in layout.rare and _runs(op))):

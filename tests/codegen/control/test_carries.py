@@ -64,6 +64,15 @@ def test_saved_carries_share_their_rows(trips: int, reverse: bool) -> None:
         assert [t.shape for t in repeat.stores] == [(trips + 2, 3)] and not repeat.moves
 
 
+@pytest.mark.parametrize("trips", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("read", ["given", "read"])
+def test_carries_of_one_chain_do_not_end_in_the_memory_of_each_other(trips: int, read: str) -> None:
+    op = loop(lambda t, a, b, c: [a * b + c, a, b], [X, Y, X + Y], trips=trips)
+    first, *others = outputs(op)
+    _run([first, *[t if read == "given" else t * 2.0 for t in others]])
+    _run([others[1], first, others[0] * 2.0])
+
+
 @pytest.mark.parametrize("trips", [0, 1, 2, 5])
 def test_results_are_made_where_the_caller_reads_them(trips: int) -> None:
     op = loop(lambda t, a: [a * Y], [X], fixed=[Y], trips=trips)
