@@ -80,7 +80,9 @@ def in_order(
         found = inputs_of(op, updates)
         if not isinstance(op, Loop) or not any(t in late for t in found):
             return found
-        return tuple([s for t in found for s in (op_inputs(t.op) if t in late else (t,))])
+        others = dict.fromkeys(op.inputs[op.carries :])
+        there = [t for t in found if t in others or t not in late]
+        return (*there, *[s for t in found if t in late for s in op_inputs(t.op)])
 
     ops = ops_between(results, given, inputs)
     told = sizes_told(ops)

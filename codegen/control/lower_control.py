@@ -343,7 +343,7 @@ def _late(wanted: Sequence[Tensor], given: Given, updates: Updates) -> dict[Tens
                 continue
             fixed = not any(t in changed for t in op_inputs(x.op))
             sizes = any(isinstance(s, LocalSize) for s in own_sizes(x.op))
-            alone = uses[x] == 1 and sum([t is x for t in op.operands]) == 1
+            alone = uses[x] == 1 and sum([t is x for t in op.inputs]) == 1
             if fixed and not sizes and (alone or not op_inputs(x.op)):
                 found[x] = None
     return found

@@ -118,6 +118,18 @@ def test_fills_are_made_in_the_memory_of_what_is_added_to() -> None:
     assert _run([outputs(op)[0]]) == 9 + 3 * 3
 
 
+def test_first_values_that_a_loop_reads_otherwise_are_there() -> None:
+    twos = ta.compute((3,), lambda i: ta.const(2.0, "float64"), name="twos")
+    three = ta.compute((), lambda: ta.const(3, "int64"), name="three")
+    loops = [
+        loop(lambda t, a, two: [a * two], [twos], scanned=[twos], trips=3),
+        loop(lambda t, a: [a * twos], [twos], fixed=[twos], trips=3),
+        loop(lambda t, n: [n + n], [three], trips=three),
+    ]
+    for op in loops:
+        _run([outputs(op)[0]])
+
+
 def test_what_a_body_may_compute_into_given_memory() -> None:
     op = loop(lambda t, a: [a * Y], [X], fixed=[Y], trips=2)
     made = X * 2.0
