@@ -103,6 +103,13 @@ def test_captures_are_what_a_block_reads_from_outside() -> None:
     assert [op.name for op in ops_between([result], {p, scaled, x})] == ["mul", "add"]
 
 
+def test_a_loop_is_inside_if_what_is_saved_of_it_is() -> None:
+    x = ta.placeholder((4, 3), name="x")
+    _, loop = cumulative(x)
+    rows = saved(loop, loop.blocks[0].results[0])
+    assert captures([rows], [], lambda op: op is rows.op) == [x]
+
+
 def test_what_has_a_size_that_a_loop_tells_comes_after_the_loop() -> None:
     a = ta.placeholder((), "float64", name="a")
     root, loop = newton(a)

@@ -109,6 +109,19 @@ def test_loops_in_loops() -> None:
     assert total.dtype == "float32" and ta.interpret(total, {x: a, p: 2.0}) == wanted
 
 
+def test_what_a_scan_collects_may_be_all_that_knows_the_loop_around_it() -> None:
+    def f(x: Any) -> Any:
+        def step(t: Any, total: Any) -> Any:
+            _, ys = ta.scan(lambda s, r: (s, s[t] * r), x, x)
+            return total + ys.sum()
+
+        return ta.for_loop(0, 3, step, 0.0)
+
+    x = np.array([1.0, 2.0, 4.0])
+    assert ta.function(f)(x) == 49 == ta.interpret(f, x)
+    np.testing.assert_allclose(ta.grad(f)(x), 14, rtol=1e-12)
+
+
 def test_numbers_stay_weak() -> None:
     x = ta.placeholder((), "float64", name="x")
     n = ta.placeholder((), "int32", name="n")
