@@ -79,17 +79,21 @@ class Body:
             op.operands[op.carries : last], tuple(results), made,
         )  # fmt: skip
         body.chains = chains(body.carried, results, made)
-        saved = {image.get(s.inner, s.inner): outputs(s)[0] for s in kept}
+        saved: dict[Tensor, Tensor] = {}
+        more: list[tuple[Tensor, Tensor]] = []
+        for s in kept:
+            t, (stored,) = image.get(s.inner, s.inner), outputs(s)
+            if saved.setdefault(t, stored) is not stored:
+                more.append((t, stored))
         known = op.count is not None or len(op.blocks) == 1
         for c in body.chains:
             body.saves.append(body.kept_where_it_lies(c, saved, known, delivered))
         taken = dict(made)
         done = {t for s in body.saves for t in s}
-        for t, rows in saved.items():
-            if t not in done:
-                found = own(t, (taken, outside))
-                taken[found] = None
-                body.rows.append((found, rows))
+        for t, stored in (*[(t, r) for t, r in saved.items() if t not in done], *more):
+            found = own(t, (taken, outside))
+            taken[found] = None
+            body.rows.append((found, stored))
         return body
 
     def kept_where_it_lies(

@@ -118,6 +118,19 @@ def test_fills_are_made_in_the_memory_of_what_is_added_to() -> None:
     assert _run([outputs(op)[0]]) == 9 + 3 * 3
 
 
+@pytest.mark.parametrize("trips", [0, 1, 3])
+def test_what_is_one_tensor_without_calls_may_be_saved_twice(trips: int) -> None:
+    same = ta.function(lambda v: v)
+
+    def step(c: Tensor, r: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        d = c * r
+        return d, (d, same(d), same(c), c, same(r), r)
+
+    rows = ta.compute((trips,), lambda i: X[i], name="rows")
+    _, ys = ta.scan(step, ta.compute((), lambda: X[2], name="first"), rows)
+    _run(list(ys))
+
+
 def test_first_values_that_a_loop_reads_otherwise_are_there() -> None:
     twos = ta.compute((3,), lambda i: ta.const(2.0, "float64"), name="twos")
     three = ta.compute((), lambda: ta.const(3, "int64"), name="three")
