@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 
+from tensorad.codegen.control.renew import renewed
 from tensorad.codegen.control.windows import staged, updates_of
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store, Visit
 from tensorad.codegen.loops.rename_tensors import with_tensors
@@ -201,10 +202,11 @@ def _is_safe(update: InPlace, order: Mapping[Op, Sequence[Tensor]], updates: Upd
 
 def _may_lie_in(op: Control, t: Tensor) -> bool:
     """Whether what the operation gives may lie where an operand does."""
-    if not isinstance(op, Loop):
+    if t not in op_inputs(op) or not isinstance(op, Loop):
         return t in op_inputs(op)
     block = op.blocks[0]
-    results = dict.fromkeys(block.results)
+    image = renewed(block, block.params)
+    results = dict.fromkeys([image.get(r, r) for r in block.results])
     passed = [x for p, x in zip(block.params, op.operands, strict=True) if p in results]
     return any(x is t for x in (*op.operands[: op.carries], *passed))
 

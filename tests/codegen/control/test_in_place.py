@@ -314,3 +314,24 @@ def test_an_iteration_of_a_gradient_stores_what_it_changes(
     assert few < some and many - more == more - some
     x, at = RNG.normal(size=(6, 3)), np.array([5, 0, 3, 3, 1, 5])
     assert ta.gradcheck(function, x, at)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2])
+def test_a_carry_that_an_inner_loop_gives_by_a_call_is_not_changed_before_it_is_read(
+    trips: int,
+) -> None:
+    first = ta.function(lambda a, b: (a, b * 2.0))
+
+    def f(x: Tensor, y: Tensor, n: Tensor) -> Tensor:
+        def step(t: ta.Expr, carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            c, d = carry
+            old = ta.for_loop(0, n, lambda s, v: first(c, v)[0], y)
+            new = c.at[t].set(d[0] * 0.5)
+            return new, old + new * 2.0
+
+        return ta.for_loop(0, N, step, (x, y))
+
+    x, y = RNG.standard_normal((2, N, M))
+    found = ta.function(f)(x, y, trips)
+    for a, b in zip(found, ta.interpret(f, x, y, trips), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
