@@ -115,8 +115,8 @@ def _operands(e: Expr) -> tuple[Expr, ...]:
 
 def _changed_node(e: Expr, known: Mapping[Expr, Changed], old: Expr) -> Changed:
     match e:
-        case Select(cond=c, then=a, orelse=b):
-            return _changed_select(c, known[a], known[b], old)
+        case Select(then=a, orelse=b):
+            return _changed_select(e, known[a], known[b], old)
         case Call(op="add", args=(a, b)):
             if known[a][0] is FALSE:
                 where, term = lift(b)
@@ -135,7 +135,8 @@ def _changed_node(e: Expr, known: Mapping[Expr, Changed], old: Expr) -> Changed:
     return TRUE, e
 
 
-def _changed_select(c: Expr, then: Changed, orelse: Changed, old: Expr) -> Changed:
+def _changed_select(e: Select, then: Changed, orelse: Changed, old: Expr) -> Changed:
+    c = e.cond
     index, data = split_condition(c)
     (p, x), (q, y) = then, orelse
     if q is FALSE:
@@ -143,7 +144,7 @@ def _changed_select(c: Expr, then: Changed, orelse: Changed, old: Expr) -> Chang
             x = select(part, x, old)
         return logical_and(index, p), x
     if data:
-        return TRUE, select(c, x, y)
+        return TRUE, e  # x and y are only what it is where it may differ
     if p is FALSE:
         return logical_and(logical_not(c), q), y
     return logical_or(logical_and(c, p), logical_and(logical_not(c), q)), select(c, x, y)

@@ -335,3 +335,18 @@ def test_a_carry_that_an_inner_loop_gives_by_a_call_is_not_changed_before_it_is_
     found = ta.function(f)(x, y, trips)
     for a, b in zip(found, ta.interpret(f, x, y, trips), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_data_that_choose_between_a_changed_part_and_others_leave_the_rest_as_it_was() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        def step(t: ta.Expr, c: Tensor) -> Tensor:
+            def element(r: ta.Expr, j: ta.Expr) -> ta.Expr:
+                part = select(r == t, y[t, j], c[r, j])
+                return select(r <= t, select(y[r, j] > 0, part, c[r, j] * 0.5), c[r, j])
+
+            return table((N, M), element)
+
+        return ta.for_loop(0, N, step, x)
+
+    x, y = RNG.standard_normal((2, N, M))
+    np.testing.assert_allclose(ta.function(f)(x, y), ta.interpret(f, x, y), rtol=1e-12)
