@@ -18,7 +18,7 @@ from tensorad.ir.expr import (
     size_var,
     sub,
 )
-from tensorad.ir.visit import children, postorder, rewrite
+from tensorad.ir.visit import children, postorder, rewrite, substitute
 from tensorad.simplify.index.quasi_affine import is_affine
 
 
@@ -37,7 +37,8 @@ class Names:
         if isinstance(e, Call) and e.dtype.is_integer and is_of_sizes(e) and not is_affine(e, ()):
             if e.op in ("add", "sub", "neg"):
                 return None  # its parts have names
-            return self.sizes.setdefault(e, size_var(f"({e})"))
+            whole = substitute(e, {name: old for old, name in self.sizes.items()})
+            return self.sizes.setdefault(whole, size_var(f"({whole})"))
         return None
 
     def axis(self, a: Axis) -> Axis:

@@ -222,3 +222,14 @@ def test_lanes_that_share_places_of_the_first_cache_are_taken_in_strips(
     for i, j in np.ndindex(9, 7):
         expected[:, n[i, j], n[i, j] % 7] += v[:, i, j]
     assert np.array_equal(ta.build(y, inputs)(n, v), expected)
+
+
+def test_gradients_of_rows_at_remainders_of_remainders_of_sizes() -> None:
+    n, m = ta.size("n"), ta.size("m")
+    X = ta.placeholder((n,), "float64", name="X")
+    turned = ta.compute((n,), lambda i: X[(i + 1) % n], name="turned")
+    y = ta.compute((), lambda: turned[(n // m) % n], name="y")
+    f = ta.build(ta.vjp(y, X, 1.0), [X])
+    for size, by in ((4, 2), (5, 1), (1, 3)):
+        expected = np.eye(size)[((size // by) % size + 1) % size]
+        np.testing.assert_array_equal(f(np.ones(size), m=by), expected)

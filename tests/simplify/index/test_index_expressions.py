@@ -83,3 +83,11 @@ def test_names_stand_for_products() -> None:
     assert names.linear(P + N) is P + N
     bounded = names.axis(axis("r", 0, N * M))
     assert is_affine(bounded.upper, free_parameters([], bounded.upper))
+
+
+def test_names_in_what_is_named_stand_for_what_it_is_written_with() -> None:
+    names = Names()
+    inner = floordiv(N, M)
+    for e in (mod(inner, N), mod(mod(inner + 1, N) + 1, N)):
+        assert names.linear(e) is names.sizes[e]
+    assert inner in names.sizes and set(free_parameters([], *names.sizes)) == {N, M}
