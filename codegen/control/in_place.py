@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 
-from tensorad.codegen.control.renew import renewed
 from tensorad.codegen.control.windows import staged, updates_of
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store, Visit
 from tensorad.codegen.loops.rename_tensors import with_tensors
@@ -25,6 +24,7 @@ from tensorad.ir.visit import (
     substitute_all,
 )
 from tensorad.simplify.bounds.read_sites import ReadSite, read_sites
+from tensorad.simplify.control.renew import renewed
 from tensorad.simplify.index.quasi_affine import is_affine
 from tensorad.simplify.sets.integer_set import find_point
 from tensorad.simplify.sets.space import BudgetExceeded, NotAffine
