@@ -30,8 +30,8 @@ def _unchanged(op: Loop, saves: Saves) -> dict[int, Tensor]:
     block, last = op.blocks[0], op.carries + op.scanned
     number = {p: k for k, p in enumerate(block.params) if k < op.carries or k >= last}
     after = {k: number[t] for k, t in enumerate(block.results) if t in number}
-    if tells_trips(op):  # rows of a known tensor would not tell how many there are
-        for k in [number[t] for _, t in saves if t in number]:
+    if tells_trips(op):  # who runs as often reads the first carry, or rows: they stay the loop's
+        for k in [0, *[number[t] for _, t in saves if t in number]]:
             after.pop(k, None)
     found = {k: j for k, j in after.items() if op.operands[j] is op.operands[k]}
     while True:

@@ -6,9 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tensorad.ir.analysis.blocks import is_everywhere, ops_between, saves_of, tells_trips
+from tensorad.ir.analysis.blocks import (
+    is_everywhere,
+    op_sizes,
+    ops_between,
+    saves_of,
+    tells_trips,
+)
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import const
+from tensorad.ir.expr import Expr, const
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -57,23 +63,31 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
     kept = saves_of(ops)
     read = dict.fromkeys(results)
     found: dict[Control, _Needed] = {}
+    sizes: dict[Expr, None] = {}
+    """Of what comes after an operation."""
     for op in ops[::-1]:
         if isinstance(op, Control):
             saves = [s for s in kept.get(op, ()) if outputs(s)[0] in read]
             outs = [k for k, t in enumerate(outputs(op)) if t in read]
-            if outs or saves or tells_trips(op):
+            if tells_trips(op) and op.trips in sizes:  # who runs as often reads the first one
+                outs = list(dict.fromkeys([0, *outs]))
+            if outs or saves:
                 found[op] = _use(op, outs, saves)
                 read.update({op.operands[k]: None for k in found[op].operands})
                 if isinstance(op, Loop) and op.count is not None:
                     read[op.count] = None
+                sizes.update(dict.fromkeys(op_sizes(op)))
         elif not isinstance(op, Saved) and any(t in read for t in outputs(op)):
             read.update(dict.fromkeys(op_inputs(op)))
+            sizes.update(dict.fromkeys(op_sizes(op)))
     return found
 
 
 def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
+    linked = _linked(op)
     if isinstance(op, Loop):
-        outs = sorted(live_carries(op, outs, saves))
+        linked_carries = [k for k in linked if k < op.carries]
+        outs = sorted(live_carries(op, [*outs, *linked_carries], saves))
     outs = outs or _idle(op)
     first = isinstance(op, Branch)
     places: dict[int, None] = {0: None} if first else {}
@@ -85,9 +99,18 @@ def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
             places[k + first + skipped] = None
     if isinstance(op, Loop):
         places = dict.fromkeys([k for k in places if k >= op.carries]) | dict.fromkeys(outs)
-        # it may run as often as a loop before did, which is there because it is read
-        places |= {k: None for k, t in enumerate(op.operands) if k >= op.carries and _tells(t)}
-    return _Needed(outs, sorted(places), saves)
+    return _Needed(outs, sorted(places | dict.fromkeys(linked)), saves)
+
+
+def _linked(op: Control) -> list[int]:
+    """Operands from loops that tell a size which the operation uses: it comes after them."""
+    sizes = op_sizes(op)
+    found = []
+    for k, t in enumerate(op.operands):
+        made = t.op.control if isinstance(t.op, Saved) else t.op
+        if tells_trips(made) and any(s is made.trips for s in sizes):
+            found.append(k)
+    return found
 
 
 def _idle(op: Control) -> list[int]:
@@ -97,11 +120,6 @@ def _idle(op: Control) -> list[int]:
         return [k for k, (a, b) in enumerate(pairs) if a is b][:1]
     each = zip(*[b.results for b in op.blocks], strict=True)
     return [k for k, made in enumerate(each) if all(is_everywhere(t.op) for t in made)][:1]
-
-
-def _tells(t: Tensor) -> bool:
-    op = t.op.control if isinstance(t.op, Saved) else t.op
-    return tells_trips(op)
 
 
 def live_carries(op: Loop, outs: Collection[int], saves: Sequence[Saved]) -> dict[int, None]:

@@ -42,10 +42,16 @@ def _wanted(w: Writer, most: int) -> list[Value]:
     return [v for v in made if v is not None]
 
 
-def _results(w: Writer, wanted: Sequence[Value], high: float = 2.0) -> list[Value]:
-    """Values of the same kinds as late as possible; integers below 7."""
+def _results(
+    w: Writer, wanted: Sequence[Value], high: float = 2.0, carries: Sequence[Value] = ()
+) -> list[Value]:
+    """Values of the same kinds as late as possible, or carries as they are; integers below 7."""
     made = []
     for like in wanted:
+        passed = [c for c in carries if c.kind == like.kind]
+        if passed and w.rng.random() < 0.25:
+            made.append(w.rng.choice(passed))
+            continue
         x = w.choose(lambda v, like=like: v.kind == like.kind)
         if x is None or w.rng.random() < 0.2:
             found = w.a_float() if like.is_float else w.an_integer()
@@ -111,7 +117,7 @@ def _body(w: Writer, fill: Fill, first: Sequence[Value], own: Writer) -> tuple[B
     """A block from carries to carries, written after its counter and other parameters."""
     carries = [own.parameter(*v.kind, 2.0 if v.is_float else max(v.high, 6)) for v in first]
     fill(own, w.rng.randint(1, 4))
-    return own.done(_results(own, first)), carries
+    return own.done(_results(own, first, carries=carries)), carries
 
 
 def _bind(values: Sequence[Value], found: Sequence[Any]) -> Env:

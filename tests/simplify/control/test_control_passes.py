@@ -263,6 +263,22 @@ def test_a_reversed_loop_runs_as_often_as_the_loop_before_it() -> None:
     assert ta.grad(f)(np.ones(3)).tolist() == [27.0] * 3
 
 
+def test_a_branch_whose_loop_runs_as_often_comes_after_the_loop_that_tells() -> None:
+    def f(x: Any, n: Any) -> Any:
+        def more(c: Any) -> Any:
+            return ta.while_loop(lambda c: c.sum() < 40.0, lambda c: c * 3.0, c)
+
+        return ta.cond(n > 0, lambda: more(x), lambda: x * 2.0).sum()
+
+    def g(x: Any, n: Any) -> Any:
+        y = ta.while_loop(lambda c: c.sum() < 40.0, lambda c: c * 3.0, x)
+        return ta.cond(n > 0, lambda: ta.grad(lambda z: f(z, n))(y), lambda: y).sum() + f(x, n)
+
+    for n, slope in ((1, 27.0), (0, 2.0)):
+        assert ta.grad(f)(np.ones(3), n).tolist() == [slope] * 3
+        assert np.isfinite(ta.grad(g)(np.ones(3), n)).all()
+
+
 def test_a_program_and_its_gradient_have_one_loop_forward() -> None:
     def f(x: Any) -> Any:
         return ta.for_loop(0, 5, lambda t, c: ta.sin(c) * t, x).sum()
