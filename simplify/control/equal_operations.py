@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from tensorad.ir.analysis.alike import Key, Numbering, ends, form_of
@@ -48,7 +48,7 @@ def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
         return list(results)
     kept = saves_of(ops)
     image: dict[Tensor, Tensor] = {}
-    values = _Values()
+    values = _Values(known)
     first: dict[Key, tuple[Control, Inside]] = {}
     for op in ops:
         if isinstance(op, Saved):
@@ -74,7 +74,8 @@ def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
 class _Values:
     """Numbers of the values of one level: equal formulas of equal tensors have one, and copies."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Collection[Tensor]) -> None:
+        self.given = given
         self.numbers: dict[Tensor, int] = {}
         self.known: dict[Key, int] = {}
 
@@ -85,13 +86,13 @@ class _Values:
             if u in self.numbers:
                 stack.pop()
                 continue
-            formula = isinstance(u.op, (Compute, Scatter, Scan))
+            formula = isinstance(u.op, (Compute, Scatter, Scan)) and u not in self.given
             inputs = op_inputs(u.op) if formula else ()
             missing = [x for x in inputs if x not in self.numbers]
             if missing:
                 stack += missing
                 continue
-            source = copied_from(u)
+            source = copied_from(u) if formula else None
             if source is None:
                 self.numbers[u] = self.known.setdefault(self.key(u), len(self.known))
             else:
@@ -101,7 +102,7 @@ class _Values:
     def key(self, t: Tensor) -> Key:
         if isinstance(t.op, Constant):
             return _constant(t)
-        if not isinstance(t.op, (Compute, Scatter, Scan)):
+        if t in self.given or not isinstance(t.op, (Compute, Scatter, Scan)):
             return (t,)
         form, read = form_of(t.op)
         return (form, t.index, *[self.numbers[x] for x in read])

@@ -9,10 +9,10 @@ from tensorad.ir.analysis.blocks import is_everywhere, tells_trips
 from tensorad.ir.arrays.elementwise import formula
 from tensorad.ir.tensor import Block, Compute, Control, Loop, Tensor, outputs, saved
 from tensorad.ir.visit import copy_bodies, postorder
-from tensorad.simplify.control.levels import Saves, in_place_of, like, rows_of, values_of
+from tensorad.simplify.control.levels import Given, Saves, in_place_of, like, rows_of, values_of
 
 
-def fix_carries(op: Control, saves: Saves) -> Sequence[Tensor]:
+def fix_carries(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
     """The values of a loop whose carries change.
 
     A carry stays as it is if its next value is itself, or another operand that is the same tensor
@@ -22,7 +22,7 @@ def fix_carries(op: Control, saves: Saves) -> Sequence[Tensor]:
     if not isinstance(op, Loop):
         return values_of(op, saves)
     stays = {**_unchanged(op, saves), **_equal_rows(op)}
-    return _with_fixed(op, saves, stays) if stays else values_of(op, saves)
+    return _with_fixed(op, saves, stays, given) if stays else values_of(op, saves)
 
 
 def _unchanged(op: Loop, saves: Saves) -> dict[int, Tensor]:
@@ -58,7 +58,7 @@ def _equal_rows(op: Loop) -> dict[int, Tensor]:
     return found
 
 
-def _with_fixed(op: Loop, saves: Saves, stays: Mapping[int, Tensor]) -> list[Tensor]:
+def _with_fixed(op: Loop, saves: Saves, stays: Mapping[int, Tensor], given: Given) -> list[Tensor]:
     """The values of the loop with some operands fixed.
 
     Args:
@@ -67,7 +67,7 @@ def _with_fixed(op: Loop, saves: Saves, stays: Mapping[int, Tensor]) -> list[Ten
     last = op.carries + op.scanned
     fixed = {t: k for k, t in reversed([*enumerate(op.operands)][last:])}
     for k, t in stays.items():
-        if not is_everywhere(t.op):
+        if t in given or not is_everywhere(t.op):
             fixed.setdefault(t, k)
     new = [k for k in stays if fixed.get(stays[k]) == k]
     carries = [k for k in range(op.carries) if k not in stays]
@@ -85,7 +85,7 @@ def _with_fixed(op: Loop, saves: Saves, stays: Mapping[int, Tensor]) -> list[Ten
             if k in param and fixed.get(t) != k
         }
         wanted = block.results if n else tuple([block.results[k] for k in carries])
-        made = in_place_of((*wanted, *(() if n else inner)), image)
+        made = in_place_of((*wanted, *(() if n else inner)), image, block.params)
         params = tuple([param[k] for k in places if k in param])
         blocks.append(Block(params, tuple(made[: len(wanted)])))
         inner = inner if n else made[len(wanted) :]

@@ -25,10 +25,10 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.visit import op_inputs
-from tensorad.simplify.control.levels import Saves, in_place_of, like, rows_of, values_of
+from tensorad.simplify.control.levels import Given, Saves, in_place_of, like, rows_of, values_of
 
 
-def hoist_invariants(op: Control, saves: Saves) -> Sequence[Tensor]:
+def hoist_invariants(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
     """The values of a loop beside what its iterations need not compute again.
 
     Short formulas stay: their readers compute them for less than reading them costs. So do
@@ -46,9 +46,10 @@ def hoist_invariants(op: Control, saves: Saves) -> Sequence[Tensor]:
     if not used and not kept:
         return values_of(op, saves)
     operand = dict(zip(block.params[last:], op.operands[last:], strict=True))
-    before = dict(zip((*used, *kept), in_place_of((*used, *kept), operand), strict=True))
+    outside = (*used, *kept)
+    before = dict(zip(outside, in_place_of(outside, operand, block.params), strict=True))
     image = {t: like(t) for t in used}
-    made = in_place_of((*block.results, *inner), image)
+    made = in_place_of((*block.results, *inner), image, block.params)
     results, inside = made[: op.carries], made[op.carries :]
     blocks = [Block((*block.params, *image.values()), tuple(results))]
     blocks += [replace(b, params=(*b.params, *map(like, used))) for b in op.blocks[1:]]
@@ -64,12 +65,14 @@ def _invariant(op: Loop, inner: Sequence[Tensor]) -> list[Op]:
     """The operations of a loop's block that read neither carries nor parts nor the counter."""
     block, last = op.blocks[0], op.carries + op.scanned
     fixed = dict.fromkeys(block.params[last:])
+    moving = dict.fromkeys(block.params[:last])
     ops = block_ops(block, inner)
     own: dict[Expr, None] = {op.counter: None}
     own.update({o.trips: None for o in (*ops, *inner_ops(ops)) if tells_trips(o)})
     found: dict[Op, None] = {}
     for o in ops:
-        known = all(t in fixed or t.op in found or is_everywhere(t.op) for t in op_inputs(o))
-        if known and not is_everywhere(o) and not any(s in own for s in op_sizes(o)):
+        stays = all(t in fixed or t.op in found or is_everywhere(t.op) for t in op_inputs(o))
+        moves = any(t in moving for t in op_inputs(o))
+        if stays and not moves and not is_everywhere(o) and not any(s in own for s in op_sizes(o)):
             found[o] = None
     return list(found)

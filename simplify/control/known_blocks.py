@@ -10,15 +10,15 @@ from tensorad.ir.order import READ
 from tensorad.ir.rebuild import map_op
 from tensorad.ir.tensor import Branch, Compute, Constant, Control, Loop, Tensor, outputs
 from tensorad.ir.visit import op_expressions, reads, rewrite
-from tensorad.simplify.control.levels import Saves, in_place_of, values_of, without_values
+from tensorad.simplify.control.levels import Given, Saves, in_place_of, values_of, without_values
 from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
 
 
-def choose_known(op: Control, saves: Saves) -> Sequence[Tensor]:
+def choose_known(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
     """The values of an operation: of a branch by a known index those of the arm, of a loop of no
     iterations the first ones, and operands that every arm of a branch passes on."""
     if isinstance(op, Branch):
-        index = known_index(op.operands[0])
+        index = None if op.operands[0] in given else known_index(op.operands[0])
         return _passed_on(op, saves) if index is None else _arm(op, saves, index)
     if isinstance(op, Loop) and isinstance(op.trips, Const) and op.trips.value <= 0:
         empty = [without_values(t, (0, *t.shape)) for _, t in saves]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tensorad.ir.analysis.blocks import ops_between, saves_of
@@ -25,8 +25,11 @@ from tensorad.simplify.formula.dataflow import over_inputs
 Image = Mapping[Tensor, Tensor]
 Saves = Sequence[tuple[int, Tensor]]
 """What is saved of an operation: (block, tensor in it)."""
-Rule = Callable[[Control, Saves], Sequence[Tensor]]
-"""(operation, what is saved of it) -> tensors for its outputs, then for what is saved."""
+Given = Collection[Tensor]
+"""Tensors that are read as they are, whatever they were made of."""
+Rule = Callable[[Control, Saves, Given], Sequence[Tensor]]
+"""(operation, what is saved of it, what is given where it stands) -> tensors for its outputs, then
+for what is saved."""
 Level = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 """(results, what is given) -> results, computed by other operations; blocks are not entered."""
 
@@ -42,7 +45,10 @@ def inner_first(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) 
     def inside(wanted: Sequence[Tensor], params: Sequence[Tensor]) -> Sequence[Tensor]:
         return inner_first(wanted, params, rule)
 
-    return _each(results, given, lambda op, saves: rule(*_over_blocks(op, saves, inside)))
+    def run(op: Control, saves: Saves, known: Given) -> Sequence[Tensor]:
+        return rule(*_over_blocks(op, saves, inside), known)
+
+    return _each(results, given, run)
 
 
 def outer_first(results: Sequence[Tensor], given: Sequence[Tensor], level: Level) -> list[Tensor]:
@@ -51,9 +57,10 @@ def outer_first(results: Sequence[Tensor], given: Sequence[Tensor], level: Level
     def inside(wanted: Sequence[Tensor], params: Sequence[Tensor]) -> Sequence[Tensor]:
         return outer_first(wanted, params, level)
 
-    return _each(
-        level(results, given), given, lambda op, saves: values_of(*_over_blocks(op, saves, inside))
-    )
+    def run(op: Control, saves: Saves, known: Given) -> Sequence[Tensor]:
+        return values_of(*_over_blocks(op, saves, inside))
+
+    return _each(level(results, given), given, run)
 
 
 def _each(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) -> list[Tensor]:
@@ -70,7 +77,7 @@ def _each(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) -> lis
         if isinstance(new, Control):
             saves = kept.get(op, []) if isinstance(op, Control) else []
             old += [outputs(s)[0] for s in saves]
-            made = [*rule(new, [(s.block, s.inner) for s in saves])]
+            made = [*rule(new, [(s.block, s.inner) for s in saves], known)]
         pairs = zip(old, made, strict=True)
         image.update({a: b for a, b in pairs if a is not b and a not in known})
     return [image.get(t, t) for t in results]
@@ -94,10 +101,17 @@ def _over_blocks(op: Control, saves: Saves, inside: Level) -> tuple[Control, Sav
     return replace(op, blocks=tuple(blocks)), found
 
 
-def in_place_of(wanted: Sequence[Tensor], image: Image) -> list[Tensor]:
-    """Tensors of a block, computed from others in place of some."""
+def in_place_of(
+    wanted: Sequence[Tensor], image: Image, params: Sequence[Tensor] = ()
+) -> list[Tensor]:
+    """Tensors of a block, computed from others in place of some.
+
+    Args:
+        params: of the block, unless all are in the image: they may be tensors that have been
+            computed from what is replaced, elsewhere.
+    """
     found = dict(image)
-    for op in ops_between(wanted, found):
+    for op in ops_between(wanted, {**found, **dict.fromkeys(params)}):
         new = over_inputs(op, found)
         if new is not op:
             found.update(zip(outputs(op), outputs(new), strict=True))
