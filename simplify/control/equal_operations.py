@@ -26,7 +26,7 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.visit import op_inputs
-from tensorad.simplify.control.levels import in_place_of
+from tensorad.simplify.control.levels import Given, in_place_of
 from tensorad.simplify.control.renew import copied_from
 from tensorad.simplify.formula.dataflow import over_inputs
 
@@ -74,7 +74,7 @@ def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
 class _Values:
     """Numbers of the values of one level: equal formulas of equal tensors have one, and copies."""
 
-    def __init__(self, given: Collection[Tensor]) -> None:
+    def __init__(self, given: Given) -> None:
         self.given = given
         self.numbers: dict[Tensor, int] = {}
         self.known: dict[Key, int] = {}
@@ -86,7 +86,7 @@ class _Values:
             if u in self.numbers:
                 stack.pop()
                 continue
-            formula = isinstance(u.op, (Compute, Scatter, Scan)) and u not in self.given
+            formula = u not in self.given and isinstance(u.op, (Compute, Scatter, Scan))
             inputs = op_inputs(u.op) if formula else ()
             missing = [x for x in inputs if x not in self.numbers]
             if missing:

@@ -21,7 +21,7 @@ def fix_carries(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
     """
     if not isinstance(op, Loop):
         return values_of(op, saves)
-    stays = {**_unchanged(op, saves), **_equal_rows(op)}
+    stays = {**_unchanged(op, saves), **_equal_rows(op, given)}
     return _with_fixed(op, saves, stays, given) if stays else values_of(op, saves)
 
 
@@ -44,12 +44,13 @@ def _unchanged(op: Loop, saves: Saves) -> dict[int, Tensor]:
     return {k: op.operands[k] for k in found}
 
 
-def _equal_rows(op: Loop) -> dict[int, Tensor]:
+def _equal_rows(op: Loop, given: Given) -> dict[int, Tensor]:
     """Scanned tensors whose rows are equal, by number: one of them."""
     found: dict[int, Tensor] = {}
     for k in range(op.carries, op.carries + op.scanned):
-        made = op.operands[k].op
-        if not isinstance(made, Compute) or len(made.bodies) != 1:
+        rows = op.operands[k]
+        made = rows.op
+        if rows in given or not isinstance(made, Compute) or len(made.bodies) != 1:
             continue
         row, *axes = made.axes
         if not any(e is row for e in postorder(*made.bodies)):

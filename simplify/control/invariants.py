@@ -64,6 +64,7 @@ def hoist_invariants(op: Control, saves: Saves, given: Given) -> Sequence[Tensor
 def _invariant(op: Loop, inner: Sequence[Tensor]) -> list[Op]:
     """The operations of a loop's block that read neither carries nor parts nor the counter."""
     block, last = op.blocks[0], op.carries + op.scanned
+    params = dict.fromkeys(block.params)
     fixed = dict.fromkeys(block.params[last:])
     moving = dict.fromkeys(block.params[:last])
     ops = block_ops(block, inner)
@@ -71,8 +72,8 @@ def _invariant(op: Loop, inner: Sequence[Tensor]) -> list[Op]:
     own.update({o.trips: None for o in (*ops, *inner_ops(ops)) if tells_trips(o)})
     found: dict[Op, None] = {}
     for o in ops:
-        stays = all(t in fixed or t.op in found or is_everywhere(t.op) for t in op_inputs(o))
-        moves = any(t in moving for t in op_inputs(o))
-        if stays and not moves and not is_everywhere(o) and not any(s in own for s in op_sizes(o)):
+        made = [t for t in op_inputs(o) if t not in fixed]
+        known = all(t not in params and (t.op in found or is_everywhere(t.op)) for t in made)
+        if known and not is_everywhere(o) and not any(s in own for s in op_sizes(o)):
             found[o] = None
     return list(found)

@@ -26,7 +26,7 @@ Image = Mapping[Tensor, Tensor]
 Saves = Sequence[tuple[int, Tensor]]
 """What is saved of an operation: (block, tensor in it)."""
 Given = Collection[Tensor]
-"""Tensors that are read as they are, whatever they were made of."""
+"""Inputs or params: they stand for themselves, whatever formula they have."""
 Rule = Callable[[Control, Saves, Given], Sequence[Tensor]]
 """(operation, what is saved of it, what is given where it stands) -> tensors for its outputs, then
 for what is saved."""
@@ -45,10 +45,10 @@ def inner_first(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) 
     def inside(wanted: Sequence[Tensor], params: Sequence[Tensor]) -> Sequence[Tensor]:
         return inner_first(wanted, params, rule)
 
-    def run(op: Control, saves: Saves, known: Given) -> Sequence[Tensor]:
-        return rule(*_over_blocks(op, saves, inside), known)
+    def after(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
+        return rule(*_over_blocks(op, saves, inside), given)
 
-    return _each(results, given, run)
+    return _each(results, given, after)
 
 
 def outer_first(results: Sequence[Tensor], given: Sequence[Tensor], level: Level) -> list[Tensor]:
@@ -57,10 +57,10 @@ def outer_first(results: Sequence[Tensor], given: Sequence[Tensor], level: Level
     def inside(wanted: Sequence[Tensor], params: Sequence[Tensor]) -> Sequence[Tensor]:
         return outer_first(wanted, params, level)
 
-    def run(op: Control, saves: Saves, known: Given) -> Sequence[Tensor]:
+    def after(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
         return values_of(*_over_blocks(op, saves, inside))
 
-    return _each(level(results, given), given, run)
+    return _each(level(results, given), given, after)
 
 
 def _each(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) -> list[Tensor]:
@@ -114,7 +114,8 @@ def in_place_of(
     for op in ops_between(wanted, {**found, **dict.fromkeys(params)}):
         new = over_inputs(op, found)
         if new is not op:
-            found.update(zip(outputs(op), outputs(new), strict=True))
+            pairs = zip(outputs(op), outputs(new), strict=True)
+            found.update({a: b for a, b in pairs if a not in image})
     return [found.get(t, t) for t in wanted]
 
 

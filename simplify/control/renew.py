@@ -44,7 +44,7 @@ def without_calls(wanted: Sequence[Tensor], given: Collection[Tensor]) -> list[T
     ops = ops_between(wanted, given)
     if not any(isinstance(op, FunctionCall) for op in ops):
         return list(wanted)
-    image: Image = {}
+    image: Image = {t: t for t in given}
     _copy(ops, image)
     return [image.get(t, t) for t in wanted]
 
@@ -91,7 +91,8 @@ def _close(call: FunctionCall, inside: Image, around: _Open) -> None:
     """The results of a call, and what is saved of it, are tensors of its copy."""
     pairs = [*zip(outputs(call), call.results, strict=True)]
     pairs += [(outputs(s)[0], s.inner) for s in around.saves.get(call, ())]
-    around.image.update({t: inside.get(inner, inner) for t, inner in pairs})
+    for t, inner in pairs:
+        around.image.setdefault(t, inside.get(inner, inner))
 
 
 def is_open(op: FunctionCall, kept: Sequence[Saved]) -> bool:

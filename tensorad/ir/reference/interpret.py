@@ -201,7 +201,8 @@ class _Run:
             case Control():
                 kept = self.kept.get(op, [])
                 found = run_control(op, self.arrays, kept, self.sizes, _INTERPRETER)
-                self.arrays.update(found)
+                for t, array in found.items():
+                    self.arrays.setdefault(t, array)
                 return [found[t] for t in outputs(op)]
         raise InternalError(f"{type(op).__name__} has no meaning")
 

@@ -1,0 +1,63 @@
+"""Programs that passes over branches and loops could get wrong: native values are as written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tensorad as ta
+from tensorad.ir.tensor import Block, FunctionCall, Tensor, outputs
+from tensorad.ir.visit import op_inputs
+from tensorad.simplify.control.levels import in_place_of
+from tests.support.programs.build import branch, loop
+
+X = ta.placeholder((3,), "float64", name="x")
+Y = ta.placeholder((3,), "float64", name="y")
+N = ta.placeholder((), "int64", name="n")
+VALUES: dict[Tensor, Any] = {
+    X: np.array([0.5, -1.0, 2.0]),
+    Y: np.array([1.5, 0.25, -0.5]),
+    N: np.array(2),
+}
+sin, exp = ta.topi.sin, ta.topi.exp
+
+
+def check(results: Sequence[Tensor], values: dict[Tensor, Any]) -> None:
+    """Native values are those of the interpreter."""
+    found = ta.build(list(results), list(values))(*values.values())
+    wanted = ta.interpret(results, values)
+    for a, b in zip(found if isinstance(found, list) else [found], wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_rows_that_are_given_need_not_be_equal() -> None:
+    rows = ta.compute((4, 3), lambda t, i: Y[i], name="rows")
+    op = loop(lambda t, a, r: [a * r + t], [X], scanned=[rows], trips=4)
+    check(outputs(op), {X: VALUES[X], rows: np.arange(12.0).reshape(4, 3)})
+
+
+def test_a_number_that_is_given_may_be_another_one() -> None:
+    one = ta.compute((), lambda: ta.const(1, "int64"), name="one")
+    check(outputs(branch(one, [X], [sin(X)], [exp(X)])), {X: VALUES[X], one: np.array(0)})
+    twos = ta.compute((3,), lambda i: ta.const(2.0, "float64"), name="twos")
+    op = loop(lambda t, a, b: [a * b, b], [X, twos], trips=3)
+    check(outputs(op), {X: VALUES[X], twos: VALUES[Y]})
+
+
+def test_equal_formulas_that_are_given_may_differ() -> None:
+    one, two = [ta.compute((3,), lambda i: X[i] * 2.0, name=name) for name in "ab"]
+    ops = [loop(lambda t, a: [sin(a)], [x], trips=4) for x in (one, two)]
+    check([outputs(op)[0] for op in ops], {one: VALUES[X], two: VALUES[Y]})
+
+
+def test_of_an_operation_one_output_may_be_given() -> None:
+    p = ta.placeholder((3,), "float64", name="p")
+    call = FunctionCall(("a", "b"), (X,), (Block((p,), (sin(p), exp(p))),), function="f")
+    a, b = outputs(call)
+    check([a * b], {X: VALUES[X], a: VALUES[Y]})
+    one, two = ta.compute((3,), lambda i: (X[i] * 2.0, X[i] + 1.0), name="pair")
+    assert in_place_of([one], {X: Y, one: X}) == [X]
+    (total,) = in_place_of([one * two], {X: Y, one: X})
+    assert X in op_inputs(total.op)
