@@ -6,11 +6,17 @@ from collections.abc import Sequence
 
 from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.expr import Cast, Const, Expr, Read
-from tensorad.ir.order import READ
 from tensorad.ir.rebuild import map_op
-from tensorad.ir.tensor import Branch, Compute, Constant, Control, Loop, Tensor, outputs
-from tensorad.ir.visit import op_expressions, reads, rewrite
-from tensorad.simplify.control.levels import Given, Saves, in_place_of, values_of, without_values
+from tensorad.ir.tensor import Branch, Compute, Constant, Control, Loop, Op, Tensor, outputs
+from tensorad.ir.visit import op_expressions, reads, substitute_all
+from tensorad.simplify.bounds.reads import dynamic_dimensions
+from tensorad.simplify.control.levels import (
+    Given,
+    Saves,
+    in_place_of,
+    values_of,
+    without_values,
+)
 from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
 
 
@@ -41,26 +47,26 @@ def known_index(t: Tensor) -> int | None:
 def write_constants(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
     """The results, computed from numbers in place of formulas that are one."""
     known = dict.fromkeys(given)
-
-    def number(e: Expr) -> Expr | None:
-        if not isinstance(e, Read) or not isinstance(e.tensor.op, Compute) or e.tensor in known:
-            return None
-        body = e.tensor.op.bodies[e.tensor.index]
-        return body if isinstance(body, Const) else None
-
-    memo: dict[Expr, Expr] = {}
-
-    def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
-        return tuple([rewrite(e, number, memo, READ) for e in exprs])
-
     image: dict[Tensor, Tensor] = {}
     for op in ops_between(results, known):
-        made = over_inputs(op, image)
-        if any(number(r) is not None for r in reads(*op_expressions(made))):
-            made = on_fresh_axes(map_op(made, new))
+        made = _with_numbers(over_inputs(op, image), known)
         pairs = zip(outputs(op), outputs(made), strict=True)
         image.update({a: b for a, b in pairs if a is not b and a not in known})
     return [image.get(t, t) for t in results]
+
+
+def _with_numbers(op: Op, given: Given) -> Op:
+    """The operation, numbers in place of reads that are in range; a call checks the others."""
+    found: dict[Read, Expr] = {}
+    for r in reads(*op_expressions(op)):
+        if isinstance(r.tensor.op, Compute) and r.tensor not in given:
+            body = r.tensor.op.bodies[r.tensor.index]
+            found.update({r: body} if isinstance(body, Const) else {})
+    unproved = dynamic_dimensions(op, sizes=True) if any(r.tensor.shape for r in found) else {}
+    numbers: dict[Expr, Expr] = {r: body for r, body in found.items() if r not in unproved}
+    if not numbers:
+        return op
+    return on_fresh_axes(map_op(op, lambda exprs: substitute_all(exprs, numbers)))
 
 
 def _arm(op: Branch, saves: Saves, index: int) -> list[Tensor]:

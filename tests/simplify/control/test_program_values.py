@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tensorad as ta
+from tensorad.errors import BoundsError
 from tensorad.ir.tensor import Block, FunctionCall, Tensor, outputs
 from tensorad.ir.visit import op_inputs
 from tensorad.simplify.control.levels import in_place_of
@@ -61,3 +63,13 @@ def test_of_an_operation_one_output_may_be_given() -> None:
     assert in_place_of([one], {X: Y, one: X}) == [X]
     (total,) = in_place_of([one * two], {X: Y, one: X})
     assert X in op_inputs(total.op)
+
+
+def test_reads_of_equal_numbers_are_checked() -> None:
+    index = ta.placeholder((3,), "int64", name="index")
+    twos = ta.compute((5,), lambda i: ta.const(2.0, "float64"), name="twos")
+    first = ta.compute((3,), lambda i: twos[index[i]] * X[i], name="first")
+    f = ta.build(outputs(loop(lambda t, a: [sin(a)], [first], trips=2)), [X, index])
+    with pytest.raises(BoundsError, match="twos is read at index 9 of axis 0, which has extent 5"):
+        f(VALUES[X], np.array([0, 9, 1]))
+    check([first], {X: VALUES[X], index: np.array([4, 0, 1])})
