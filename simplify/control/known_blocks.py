@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tensorad.errors import DTypeError
 from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.expr import Cast, Const, Expr, Read
 from tensorad.ir.rebuild import map_op
@@ -66,7 +67,10 @@ def _with_numbers(op: Op, given: Given) -> Op:
     numbers: dict[Expr, Expr] = {r: body for r, body in found.items() if r not in unproved}
     if not numbers:
         return op
-    return on_fresh_axes(map_op(op, lambda exprs: substitute_all(exprs, numbers)))
+    try:
+        return on_fresh_axes(map_op(op, lambda exprs: substitute_all(exprs, numbers)))
+    except DTypeError:  # a negative power of an integer, refused where it is written so
+        return op
 
 
 def _arm(op: Branch, saves: Saves, index: int) -> list[Tensor]:

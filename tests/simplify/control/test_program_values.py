@@ -73,3 +73,9 @@ def test_reads_of_equal_numbers_are_checked() -> None:
     with pytest.raises(BoundsError, match="twos is read at index 9 of axis 0, which has extent 5"):
         f(VALUES[X], np.array([0, 9, 1]))
     check([first], {X: VALUES[X], index: np.array([4, 0, 1])})
+
+
+def test_a_known_exponent_of_integers_may_be_negative() -> None:
+    less = ta.compute((), lambda: ta.const(-1, "int64"), name="less")
+    power = ta.compute((3,), lambda i: (i + 1) ** less() + 0.5, name="power")
+    check(outputs(loop(lambda t, a: [a * power], [X], fixed=[power], trips=2)), {X: VALUES[X]})
