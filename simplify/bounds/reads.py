@@ -137,9 +137,9 @@ def _classified(op: Op, accesses: Sequence[Read]) -> dict[Read, ReadClass]:
     return found
 
 
-def is_safe(op: Compute) -> bool:
+def is_safe(op: Op) -> bool:
     """Whether no read leaves its tensor, whatever the sizes and the data: it may be computed
-    everywhere."""
+    everywhere. Blocks are not looked into."""
     return "dynamic" not in classify_reads(op).values() and not size_conditions(op)
 
 

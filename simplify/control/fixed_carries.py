@@ -9,7 +9,16 @@ from tensorad.ir.analysis.blocks import is_everywhere, tells_trips
 from tensorad.ir.arrays.elementwise import formula
 from tensorad.ir.tensor import Block, Compute, Control, Loop, Tensor, outputs, saved
 from tensorad.ir.visit import copy_bodies, postorder
-from tensorad.simplify.control.levels import Given, Saves, in_place_of, like, rows_of, values_of
+from tensorad.simplify.bounds.reads import is_safe
+from tensorad.simplify.control.levels import (
+    Given,
+    Saves,
+    in_place_of,
+    like,
+    rows_of,
+    surely_runs,
+    values_of,
+)
 
 
 def fix_carries(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
@@ -47,13 +56,15 @@ def _unchanged(op: Loop, saves: Saves) -> dict[int, Tensor]:
 def _equal_rows(op: Loop, given: Given) -> dict[int, Tensor]:
     """Scanned tensors whose rows are equal, by number: one of them."""
     found: dict[int, Tensor] = {}
+    runs = surely_runs(op)
     for k in range(op.carries, op.carries + op.scanned):
         rows = op.operands[k]
         made = rows.op
         if rows in given or not isinstance(made, Compute) or len(made.bodies) != 1:
             continue
         row, *axes = made.axes
-        if not any(e is row for e in postorder(*made.bodies)):
+        same = not any(e is row for e in postorder(*made.bodies))
+        if same and (runs or is_safe(made)):  # no row may be there to be wrong
             own, bodies = copy_bodies(tuple(axes), made.bodies)
             found[k] = formula(made.name, own, bodies[0], made.source)
     return found

@@ -25,14 +25,24 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.visit import op_inputs
-from tensorad.simplify.control.levels import Given, Saves, in_place_of, like, rows_of, values_of
+from tensorad.simplify.bounds.reads import is_safe
+from tensorad.simplify.control.levels import (
+    Given,
+    Saves,
+    in_place_of,
+    like,
+    rows_of,
+    surely_runs,
+    values_of,
+)
 
 
 def hoist_invariants(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
     """The values of a loop beside what its iterations need not compute again.
 
     Short formulas stay: their readers compute them for less than reading them costs. So do
-    loops that tell how often they ran.
+    loops that tell how often they ran, and indices that may be out of range where the loop may
+    have no iteration.
     """
     if not isinstance(op, Loop):
         return values_of(op, saves)
@@ -71,9 +81,12 @@ def _invariant(op: Loop, inner: Sequence[Tensor]) -> list[Op]:
     own: dict[Expr, None] = {op.counter: None}
     own.update({o.trips: None for o in (*ops, *inner_ops(ops)) if tells_trips(o)})
     found: dict[Op, None] = {}
+    runs = surely_runs(op)
     for o in ops:
         made = [t for t in op_inputs(o) if t not in fixed]
         known = all(t not in params and (t.op in found or is_everywhere(t.op)) for t in made)
-        if known and not is_everywhere(o) and not any(s in own for s in op_sizes(o)):
+        if not known or is_everywhere(o) or any(s in own for s in op_sizes(o)):
+            continue
+        if runs or all(map(is_safe, (o, *inner_ops([o])))):
             found[o] = None
     return list(found)

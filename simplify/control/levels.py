@@ -13,6 +13,7 @@ from tensorad.ir.tensor import (
     Compute,
     Control,
     Dim,
+    Loop,
     Placeholder,
     Saved,
     Tensor,
@@ -21,6 +22,7 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.simplify.formula.dataflow import over_inputs
+from tensorad.simplify.index.intervals import interval
 
 Image = Mapping[Tensor, Tensor]
 Saves = Sequence[tuple[int, Tensor]]
@@ -117,6 +119,12 @@ def in_place_of(
             pairs = zip(outputs(op), outputs(new), strict=True)
             found.update({a: b for a, b in pairs if a not in image})
     return [found.get(t, t) for t in wanted]
+
+
+def surely_runs(op: Loop) -> bool:
+    """Whether a loop has an iteration, whatever the sizes and the data."""
+    least = interval(op.trips).lo
+    return least is not None and least > 0
 
 
 def rows_of(t: Tensor, trips: Expr) -> Tensor:

@@ -10,9 +10,11 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import BoundsError
+from tensorad.ir.analysis.blocks import inner_ops
 from tensorad.ir.tensor import Block, FunctionCall, Tensor, outputs
 from tensorad.ir.visit import op_inputs
 from tensorad.simplify.control.levels import in_place_of
+from tensorad.simplify.control.passes import simplified
 from tests.support.programs.build import branch, loop
 
 X = ta.placeholder((3,), "float64", name="x")
@@ -79,3 +81,32 @@ def test_a_known_exponent_of_integers_may_be_negative() -> None:
     less = ta.compute((), lambda: ta.const(-1, "int64"), name="less")
     power = ta.compute((3,), lambda i: (i + 1) ** less() + 0.5, name="power")
     check(outputs(loop(lambda t, a: [a * power], [X], fixed=[power], trips=2)), {X: VALUES[X]})
+
+
+def test_no_index_is_checked_for_a_loop_that_does_not_run() -> None:
+    index = ta.placeholder((3,), "int64", name="index")
+    size = ta.size("size")
+    z = ta.placeholder((size,), "float64", name="z")
+    rows = ta.compute((size, 3), lambda t, i: Y[index[i]], name="rows")
+    scan = loop(lambda t, a, r: [a * r], [X], scanned=[rows], trips=size)
+
+    def body(t: ta.Expr, a: Tensor) -> list[Tensor]:
+        return [a * ta.compute((3,), lambda i: ta.sin(Y[index[i]]))]
+
+    count = loop(body, [X], fixed=[Y, index], trips=N)
+    nested = loop(
+        lambda t, a: [outputs(loop(body, [Y], fixed=[Y, index], trips=2))[0] + a],
+        [X], fixed=[Y, index], trips=N,
+    )  # fmt: skip
+    for op in (scan, count, nested):
+        f = ta.build([outputs(op)[0]], [X, Y, index, N, z])
+        wrong = VALUES[X], VALUES[Y], np.array([0, 9, 1])
+        assert f(*wrong, np.array(0), np.zeros(0)).tolist() == VALUES[X].tolist()
+        with pytest.raises(BoundsError, match="y is read at index 9"):
+            f(*wrong, np.array(1), np.zeros(1))
+
+
+def test_what_may_be_computed_everywhere_leaves_a_loop_that_may_not_run() -> None:
+    op = loop(lambda t, a: [a * exp(Y)], [X], fixed=[Y], trips=N)
+    (found,) = simplified(outputs(op), [X, Y, N])
+    assert [o.name for o in inner_ops([found.op])] == ["mul"]
