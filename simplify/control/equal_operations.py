@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tensorad.ir.analysis.alike import Key, Numbering, ends, form_of
@@ -26,14 +27,25 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.visit import op_inputs
-from tensorad.simplify.control.levels import Given, in_place_of
+from tensorad.simplify.control.levels import Given
 from tensorad.simplify.control.renew import copied_from
 from tensorad.simplify.formula.dataflow import over_inputs
 
 _MOST_BYTES: Final = 1024
 """Of constants whose elements are compared; larger ones are equal to themselves."""
-Inside = list[list[Tensor]]
-"""By block, its params and the tensors its results are computed by, in order."""
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """What is in a block, in order.
+
+    Attributes:
+        tensors: its params and those that its results are computed by.
+        controls: its operations with blocks, and by block what is in these.
+    """
+
+    tensors: list[Tensor]
+    controls: dict[Control, list[_Inside]]
 
 
 def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
@@ -49,7 +61,7 @@ def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
     kept = saves_of(ops)
     image: dict[Tensor, Tensor] = {}
     values = _Values(known)
-    first: dict[Key, tuple[Control, Inside]] = {}
+    first: dict[Key, tuple[Control, list[_Inside]]] = {}
     for op in ops:
         if isinstance(op, Saved):
             continue
@@ -62,8 +74,8 @@ def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
             other, there = first.setdefault(key, (new, inside))
             made = [*outputs(other)]
             for s in saves:
-                places = dict(zip(inside[s.block], there[s.block], strict=True))
-                (inner,) = [s.inner] if other is new else in_place_of([s.inner], places)
+                blocks = inside[s.block], there[s.block]
+                inner = s.inner if other is new else _there(s.inner, *blocks)
                 made.append(saved(other, inner, s.block))
         image.update(
             {a: b for a, b in zip(old, made, strict=True) if a is not b and a not in known}
@@ -116,9 +128,25 @@ def _constant(t: Tensor) -> Key:
     return (Constant, t.dtype, array.shape, array.tobytes())
 
 
-def _key(op: Control, values: _Values) -> tuple[Key, Inside]:
-    """What tells an operation apart, and the tensors of its blocks."""
-    numbering = _Inside()
+def _there(t: Tensor, here: _Inside, there: _Inside) -> Tensor:
+    """What a tensor of one block is in an equal one."""
+    image = dict(zip(here.tensors, there.tensors, strict=True))
+    controls = dict(zip(here.controls, there.controls, strict=True))
+    for op in ops_between([t], image):
+        if isinstance(op, Saved) and op.control in controls:
+            other = controls[op.control]
+            blocks = here.controls[op.control][op.block], there.controls[other][op.block]
+            made: Op = saved(other, _there(op.inner, *blocks), op.block).op
+        else:
+            made = over_inputs(op, image)
+        if made is not op:
+            image.update(zip(outputs(op), outputs(made), strict=True))
+    return image.get(t, t)
+
+
+def _key(op: Control, values: _Values) -> tuple[Key, list[_Inside]]:
+    """What tells an operation apart, and what is in its blocks."""
+    numbering = _Blocks()
     own = op if _is_alone(op) else None
     operands = tuple([values.of(t) for t in op.inputs])
     inside = numbering.control(op, {})
@@ -130,7 +158,7 @@ def _is_alone(op: Control) -> bool:
     return tells_trips(op) or (isinstance(op, FunctionCall) and op.rule is not None)
 
 
-class _Inside(Numbering):
+class _Blocks(Numbering):
     """The key of blocks: tensors in them by their place, counters by that of their loops."""
 
     def __init__(self) -> None:
@@ -141,7 +169,7 @@ class _Inside(Numbering):
     def leaf(self, e: Expr) -> object:
         return self.sizes.get(e, e)
 
-    def control(self, op: Control, kept: dict[Control, list[Saved]]) -> Inside:
+    def control(self, op: Control, kept: dict[Control, list[Saved]]) -> list[_Inside]:
         """Write down an operation without its operands.
 
         Args:
@@ -159,30 +187,31 @@ class _Inside(Numbering):
             for n, block in enumerate(op.blocks)
         ]
 
-    def block(self, block: Block, extra: Sequence[Tensor]) -> list[Tensor]:
-        found = [*block.params]
-        around = {p: self.numbered[p] for p in found if p in self.numbered}
-        self.define(found)
+    def block(self, block: Block, extra: Sequence[Tensor]) -> _Inside:
+        found = _Inside([*block.params], {})
+        around = {p: self.numbered[p] for p in block.params if p in self.numbered}
+        self.define(block.params)
         ops = block_ops(block, extra)
         kept = saves_of(ops)
         for o in ops:
             if isinstance(o, (Constant, Placeholder)):
                 continue
-            self.operation(o, kept)
+            if isinstance(o, Control):
+                self.parts.append((o if _is_alone(o) else None, *self.tensors(o.inputs)))
+                found.controls[o] = self.control(o, kept)
+            else:
+                self.formula(o)
             self.define(outputs(o))
-            found += outputs(o)
+            found.tensors.extend(outputs(o))
         self.parts.append((Block, *self.tensors(block.results)))
         self.numbered.update(around)
         return found
 
-    def operation(self, o: Op, kept: dict[Control, list[Saved]]) -> None:
+    def formula(self, o: Op) -> None:
         if isinstance(o, (Compute, Scatter, Scan)):
             self.parts.append(ends(o, self))
         elif isinstance(o, Saved):
             self.parts.append((Saved, *self.tensors((outputs(o.control)[0], o.inner)), o.block))
-        elif isinstance(o, Control):
-            self.parts.append((o if _is_alone(o) else None, *self.tensors(o.inputs)))
-            self.control(o, kept)
 
     def define(self, tensors: Sequence[Tensor]) -> None:
         """Number tensors that come next, below those that are read from outside."""

@@ -10,8 +10,8 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import BoundsError
-from tensorad.ir.analysis.blocks import inner_ops
-from tensorad.ir.tensor import Block, FunctionCall, Tensor, outputs
+from tensorad.ir.analysis.blocks import inner_ops, ops_between
+from tensorad.ir.tensor import Block, FunctionCall, Loop, Tensor, outputs, saved
 from tensorad.ir.visit import op_inputs
 from tensorad.simplify.control.levels import in_place_of
 from tensorad.simplify.control.passes import simplified
@@ -110,3 +110,25 @@ def test_what_may_be_computed_everywhere_leaves_a_loop_that_may_not_run() -> Non
     op = loop(lambda t, a: [a * exp(Y)], [X], fixed=[Y], trips=N)
     (found,) = simplified(outputs(op), [X, Y, N])
     assert [o.name for o in inner_ops([found.op])] == ["mul"]
+
+
+def _nested_loops() -> list[Tensor]:
+    """The last carry, and rows of rows of a loop in a loop."""
+    found: list[Tensor] = []
+
+    def body(t: ta.Expr, a: Tensor) -> list[Tensor]:
+        inner = loop(lambda s, b: [sin(b) * (s + 1)], [a], trips=3)
+        found.append(saved(inner, inner.blocks[0].results[0]))
+        found.append(saved(inner, exp(inner.blocks[0].params[0])))
+        return [outputs(inner)[0] + Y]
+
+    op = loop(body, [X], fixed=[Y], trips=2)
+    return [outputs(op)[0], *[saved(op, t) for t in found], saved(op, sin(found[0]))]
+
+
+def test_what_is_saved_of_loops_in_loops_that_are_equal_is_saved_once() -> None:
+    one, two = _nested_loops(), _nested_loops()
+    for results in ([one[0], *two], [*one, *two], [*one, two[0]]):
+        check(results, {X: VALUES[X], Y: VALUES[Y]})
+        found = simplified(results, [X, Y])
+        assert sum([isinstance(op, Loop) for op in ops_between(found, [X, Y])]) == 1
