@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorad.ir.analysis.alike import Key, Numbering, ends, form_of
-from tensorad.ir.analysis.blocks import block_ops, ops_between, saves_of, tells_trips
+from tensorad.ir.analysis.blocks import block_ops, op_sizes, ops_between, saves_of, tells_trips
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import (
     Block,
@@ -42,8 +42,10 @@ class _Inside:
     Attributes:
         tensors: its params and those that its results are computed by.
         controls: its operations with blocks, and by block what is in these.
+        counters: of the loops around.
     """
 
+    counters: dict[Expr, None]
     tensors: list[Tensor]
     controls: dict[Control, list[_Inside]]
 
@@ -72,11 +74,12 @@ def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
             old += [outputs(s)[0] for s in saves]
             key, inside = _key(new, values)
             other, there = first.setdefault(key, (new, inside))
-            made = [*outputs(other)]
-            for s in saves:
-                blocks = inside[s.block], there[s.block]
-                inner = s.inner if other is new else _there(s.inner, *blocks)
-                made.append(saved(other, inner, s.block))
+            moved = [_there(s.inner, inside[s.block], there[s.block]) for s in saves]
+            found = [t for t in moved if t is not None]
+            if other is new or len(found) < len(moved):
+                other, found = new, [s.inner for s in saves]
+            pairs = zip(saves, found, strict=True)
+            made = [*outputs(other), *[saved(other, t, s.block) for s, t in pairs]]
         image.update(
             {a: b for a, b in zip(old, made, strict=True) if a is not b and a not in known}
         )
@@ -128,15 +131,21 @@ def _constant(t: Tensor) -> Key:
     return (Constant, t.dtype, array.shape, array.tobytes())
 
 
-def _there(t: Tensor, here: _Inside, there: _Inside) -> Tensor:
-    """What a tensor of one block is in an equal one."""
+def _there(t: Tensor, here: _Inside, there: _Inside) -> Tensor | None:
+    """What a tensor of one block is in an equal one; None for more formulas with counters."""
     image = dict(zip(here.tensors, there.tensors, strict=True))
     controls = dict(zip(here.controls, there.controls, strict=True))
     for op in ops_between([t], image):
+        made: Op
         if isinstance(op, Saved) and op.control in controls:
             other = controls[op.control]
             blocks = here.controls[op.control][op.block], there.controls[other][op.block]
-            made: Op = saved(other, _there(op.inner, *blocks), op.block).op
+            inner = _there(op.inner, *blocks)
+            if inner is None:
+                return None
+            made = saved(other, inner, op.block).op
+        elif any(s in here.counters for s in op_sizes(op)):
+            return None
         else:
             made = over_inputs(op, image)
         if made is not op:
@@ -165,6 +174,7 @@ class _Blocks(Numbering):
         super().__init__(_known, named=False)
         self.sizes: dict[Expr, object] = {}
         self.defined = 0
+        self.counters: dict[Expr, None] = {}
 
     def leaf(self, e: Expr) -> object:
         return self.sizes.get(e, e)
@@ -180,15 +190,19 @@ class _Blocks(Numbering):
             (trips,) = self.expressions((op.trips,))
             self.parts.append((op.carries, op.scanned, op.reverse, trips, op.count is None))
             self.sizes[op.counter] = ("counter", len(self.sizes))
+            self.counters[op.counter] = None
         if tells_trips(op):
             self.sizes[op.trips] = ("trips", len(self.sizes))
-        return [
+        found = [
             self.block(block, [s.inner for s in kept.get(op, ()) if s.block == n])
             for n, block in enumerate(op.blocks)
         ]
+        if isinstance(op, Loop):
+            del self.counters[op.counter]
+        return found
 
     def block(self, block: Block, extra: Sequence[Tensor]) -> _Inside:
-        found = _Inside([*block.params], {})
+        found = _Inside(dict(self.counters), [*block.params], {})
         around = {p: self.numbered[p] for p in block.params if p in self.numbered}
         self.define(block.params)
         ops = block_ops(block, extra)

@@ -132,3 +132,11 @@ def test_what_is_saved_of_loops_in_loops_that_are_equal_is_saved_once() -> None:
         check(results, {X: VALUES[X], Y: VALUES[Y]})
         found = simplified(results, [X, Y])
         assert sum([isinstance(op, Loop) for op in ops_between(found, [X, Y])]) == 1
+
+
+def test_rows_with_the_counter_that_no_iteration_needs_keep_their_loop() -> None:
+    def rows() -> Tensor:
+        op = loop(lambda t, a: [sin(a) * (t + 1)], [X], trips=3)
+        return saved(op, ta.compute((3,), lambda i: op.blocks[0].params[0][i] * op.counter))
+
+    check([rows(), rows()], {X: VALUES[X]})
