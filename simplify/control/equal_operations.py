@@ -204,6 +204,7 @@ class _Blocks(Numbering):
     def block(self, block: Block, extra: Sequence[Tensor]) -> _Inside:
         found = _Inside(dict(self.counters), [*block.params], {})
         around = {p: self.numbered[p] for p in block.params if p in self.numbered}
+        names, self.names = self.names, {}  # a tensor may be read as another one's param here
         self.define(block.params)
         ops = block_ops(block, extra)
         kept = saves_of(ops)
@@ -219,6 +220,7 @@ class _Blocks(Numbering):
             found.tensors.extend(outputs(o))
         self.parts.append((Block, *self.tensors(block.results)))
         self.numbered.update(around)
+        self.names = names
         return found
 
     def formula(self, o: Op) -> None:

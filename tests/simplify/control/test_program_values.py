@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad.errors import BoundsError
 from tensorad.ir.analysis.blocks import inner_ops, ops_between
-from tensorad.ir.tensor import Block, FunctionCall, Loop, Tensor, outputs, saved
+from tensorad.ir.tensor import Block, Branch, FunctionCall, Loop, Tensor, outputs, saved
 from tensorad.ir.visit import op_inputs
 from tensorad.simplify.control.levels import in_place_of
 from tensorad.simplify.control.passes import simplified
@@ -140,3 +140,15 @@ def test_rows_with_the_counter_that_no_iteration_needs_keep_their_loop() -> None
         return saved(op, ta.compute((3,), lambda i: op.blocks[0].params[0][i] * op.counter))
 
     check([rows(), rows()], {X: VALUES[X]})
+
+
+def test_params_of_blocks_are_told_apart_by_their_places() -> None:
+    c, d = [ta.placeholder((), "float64", name=name) for name in "cd"]
+    p, q = [ta.placeholder((), "float64", name=name) for name in "pq"]
+
+    def chosen(*params: Tensor) -> Tensor:
+        arms = [ta.compute((), lambda n=n: c() * 2 + ta.sin(d()) + n) for n in (0, 1)]
+        blocks = Block((c, d), (arms[0],)), Block(params, (arms[1],))
+        return outputs(Branch(("chosen",), (N, p, q), blocks))[0]
+
+    check([chosen(c, d), chosen(d, c)], {N: VALUES[N], p: np.array(2.0), q: np.array(5.0)})
