@@ -74,10 +74,11 @@ def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
             old += [outputs(s)[0] for s in saves]
             key, inside = _key(new, values)
             other, there = first.setdefault(key, (new, inside))
-            moved = [_there(s.inner, inside[s.block], there[s.block]) for s in saves]
-            found = [t for t in moved if t is not None]
-            if other is new or len(found) < len(moved):
-                other, found = new, [s.inner for s in saves]
+            found = [s.inner for s in saves]
+            if other is not new:
+                images = [_Image(*pair) for pair in zip(inside, there, strict=True)]
+                moved = [t for s in saves if (t := images[s.block].of(s.inner)) is not None]
+                other, found = (other, moved) if len(moved) == len(saves) else (new, found)
             pairs = zip(saves, found, strict=True)
             made = [*outputs(other), *[saved(other, t, s.block) for s, t in pairs]]
         image.update(
@@ -131,26 +132,34 @@ def _constant(t: Tensor) -> Key:
     return (Constant, t.dtype, array.shape, array.tobytes())
 
 
-def _there(t: Tensor, here: _Inside, there: _Inside) -> Tensor | None:
-    """What a tensor of one block is in an equal one; None for more formulas with counters."""
-    image = dict(zip(here.tensors, there.tensors, strict=True))
-    controls = dict(zip(here.controls, there.controls, strict=True))
-    for op in ops_between([t], image):
-        made: Op
-        if isinstance(op, Saved) and op.control in controls:
-            other = controls[op.control]
-            blocks = here.controls[op.control][op.block], there.controls[other][op.block]
-            inner = _there(op.inner, *blocks)
-            if inner is None:
+class _Image:
+    """Tensors of a block -> those of an equal one."""
+
+    def __init__(self, here: _Inside, there: _Inside) -> None:
+        self.here, self.there = here, there
+        self.found = dict(zip(here.tensors, there.tensors, strict=True))
+        self.controls = dict(zip(here.controls, there.controls, strict=True))
+        self.inner: dict[tuple[Control, int], _Image] = {}
+
+    def of(self, t: Tensor) -> Tensor | None:
+        """What a tensor is there; None for one that more formulas of counters compute."""
+        for op in ops_between([t], self.found):
+            made = over_inputs(op, self.found)
+            if isinstance(op, Saved) and op.control in self.controls:
+                inner = self.inside(op.control, op.block).of(op.inner)
+                if inner is None:
+                    return None
+                made = saved(self.controls[op.control], inner, op.block).op
+            elif any(s in self.here.counters for s in op_sizes(op)):
                 return None
-            made = saved(other, inner, op.block).op
-        elif any(s in here.counters for s in op_sizes(op)):
-            return None
-        else:
-            made = over_inputs(op, image)
-        if made is not op:
-            image.update(zip(outputs(op), outputs(made), strict=True))
-    return image.get(t, t)
+            self.found.update(zip(outputs(op), outputs(made), strict=True))
+        return self.found.get(t, t)
+
+    def inside(self, op: Control, block: int) -> _Image:
+        if (op, block) not in self.inner:
+            other = self.there.controls[self.controls[op]]
+            self.inner[op, block] = _Image(self.here.controls[op][block], other[block])
+        return self.inner[op, block]
 
 
 def _key(op: Control, values: _Values) -> tuple[Key, list[_Inside]]:
