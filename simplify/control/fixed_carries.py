@@ -97,7 +97,7 @@ def _with_fixed(op: Loop, saves: Saves, stays: Mapping[int, Tensor], given: Give
             if k in param and fixed.get(t) != k
         }
         wanted = block.results if n else tuple([block.results[k] for k in carries])
-        made = in_place_of((*wanted, *(() if n else inner)), image, block.params)
+        made = in_place_of((*wanted, *(() if n else inner)), image, dict.fromkeys(block.params))
         params = tuple([param[k] for k in places if k in param])
         blocks.append(Block(params, tuple(made[: len(wanted)])))
         inner = inner if n else made[len(wanted) :]

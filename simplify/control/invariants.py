@@ -59,7 +59,7 @@ def hoist_invariants(op: Control, saves: Saves, given: Given) -> Sequence[Tensor
     outside = (*used, *kept)
     before = dict(zip(outside, in_place_of(outside, operand, block.params), strict=True))
     image = {t: like(t) for t in used}
-    made = in_place_of((*block.results, *inner), image, block.params)
+    made = in_place_of((*block.results, *inner), image, dict.fromkeys(block.params))
     results, inside = made[: op.carries], made[op.carries :]
     blocks = [Block((*block.params, *image.values()), tuple(results))]
     blocks += [replace(b, params=(*b.params, *map(like, used))) for b in op.blocks[1:]]

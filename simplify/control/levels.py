@@ -103,21 +103,18 @@ def _over_blocks(op: Control, saves: Saves, inside: Level) -> tuple[Control, Sav
     return replace(op, blocks=tuple(blocks)), found
 
 
-def in_place_of(
-    wanted: Sequence[Tensor], image: Image, params: Sequence[Tensor] = ()
-) -> list[Tensor]:
+def in_place_of(wanted: Sequence[Tensor], image: Image, given: Given = ()) -> list[Tensor]:
     """Tensors of a block, computed from others in place of some.
 
     Args:
-        params: of the block, unless all are in the image: they may be tensors that have been
-            computed from what is replaced, elsewhere.
+        given: params that stay.
     """
     found = dict(image)
-    for op in ops_between(wanted, {**found, **dict.fromkeys(params)}):
+    for op in ops_between(wanted, {**dict.fromkeys(given), **image}):
         new = over_inputs(op, found)
         if new is not op:
             pairs = zip(outputs(op), outputs(new), strict=True)
-            found.update({a: b for a, b in pairs if a not in image})
+            found.update({a: b for a, b in pairs if a not in image and a not in given})
     return [found.get(t, t) for t in wanted]
 
 

@@ -11,6 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad.errors import BoundsError
 from tensorad.ir.analysis.blocks import inner_ops, ops_between
+from tensorad.ir.expr import int_const, local_size
 from tensorad.ir.tensor import Block, Branch, FunctionCall, Loop, Tensor, outputs, saved
 from tensorad.ir.visit import op_inputs
 from tensorad.simplify.control.levels import in_place_of
@@ -152,3 +153,15 @@ def test_params_of_blocks_are_told_apart_by_their_places() -> None:
         return outputs(Branch(("chosen",), (N, p, q), blocks))[0]
 
     check([chosen(c, d), chosen(d, c)], {N: VALUES[N], p: np.array(2.0), q: np.array(5.0)})
+
+
+def test_params_that_are_formulas_of_other_params_stay() -> None:
+    p, r = ta.placeholder((3,), "float64", name="p"), ta.placeholder((3,), "float64", name="r")
+    of_p = p * 2.0
+    equal = ta.compute((4, 3), lambda t, i: ta.const(3.0, "float64"), name="equal")
+    block = Block((r, p, of_p), (sin(r) * p + of_p * exp(of_p),))
+    op = Loop(
+        ("last",), (X, equal, Y), (block,), counter=local_size("t", int_const(4)),
+        trips=int_const(4), carries=1, scanned=1,
+    )  # fmt: skip
+    check(outputs(op), {X: VALUES[X], Y: VALUES[Y]})
