@@ -84,9 +84,10 @@ def _invariant(op: Loop, inner: Sequence[Tensor]) -> list[Op]:
     runs = surely_runs(op)
     for o in ops:
         made = [t for t in op_inputs(o) if t not in fixed]
-        known = all(t not in params and (t.op in found or is_everywhere(t.op)) for t in made)
-        if not known or is_everywhere(o) or any(s in own for s in op_sizes(o)):
+        if any(t in params or t.op not in found for t in made):
+            continue
+        if any(s in own for s in op_sizes(o)):
             continue
         if runs or all(map(is_safe, (o, *inner_ops([o])))):
             found[o] = None
-    return list(found)
+    return [o for o in found if not is_everywhere(o)]

@@ -165,3 +165,11 @@ def test_params_that_are_formulas_of_other_params_stay() -> None:
         trips=int_const(4), carries=1, scanned=1,
     )  # fmt: skip
     check(outputs(op), {X: VALUES[X], Y: VALUES[Y]})
+
+
+def test_what_reads_a_formula_of_the_counter_stays_in_its_loop() -> None:
+    def body(t: ta.Expr, a: Tensor) -> list[Tensor]:
+        index = ta.compute((), lambda: t % 2, name="index")
+        return [a * outputs(branch(index, [Y], [sin(Y)], [exp(Y)]))[0]]
+
+    check(outputs(loop(body, [X], fixed=[Y], trips=3)), {X: VALUES[X], Y: VALUES[Y]})
