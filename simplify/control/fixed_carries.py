@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tensorad.ir.analysis.blocks import is_everywhere, tells_trips
+from tensorad.ir.analysis.blocks import is_everywhere
 from tensorad.ir.arrays.elementwise import formula
 from tensorad.ir.tensor import Block, Compute, Control, Loop, Tensor, outputs, saved
 from tensorad.ir.visit import copy_bodies, postorder
 from tensorad.simplify.bounds.reads import is_safe
 from tensorad.simplify.control.levels import (
+    Around,
     Given,
     Saves,
     in_place_of,
@@ -21,27 +22,26 @@ from tensorad.simplify.control.levels import (
 )
 
 
-def fix_carries(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
+def fix_carries(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
     """The values of a loop whose carries change.
 
     A carry stays as it is if its next value is itself, or another operand that is the same tensor
     and stays; a scanned tensor has equal rows if its formula says so. What is known when the
-    program is written becomes part of the block.
+    program is written becomes part of the block. Where others use how often a loop ran, they come
+    after it because they read its outputs: these stay.
     """
     if not isinstance(op, Loop):
         return values_of(op, saves)
-    stays = {**_unchanged(op, saves), **_equal_rows(op, given)}
-    return _with_fixed(op, saves, stays, given) if stays else values_of(op, saves)
+    stays = {} if around.counts else _unchanged(op)
+    stays |= _equal_rows(op, around.given)
+    return _with_fixed(op, saves, stays, around.given) if stays else values_of(op, saves)
 
 
-def _unchanged(op: Loop, saves: Saves) -> dict[int, Tensor]:
+def _unchanged(op: Loop) -> dict[int, Tensor]:
     """Carries that stay what they begin as, by number; a loop keeps one carry."""
     block, last = op.blocks[0], op.carries + op.scanned
     number = {p: k for k, p in enumerate(block.params) if k < op.carries or k >= last}
     after = {k: number[t] for k, t in enumerate(block.results) if t in number}
-    if tells_trips(op):  # who runs as often reads the first carry, or rows: they stay the loop's
-        for k in [0, *[number[t] for _, t in saves if t in number]]:
-            after.pop(k, None)
     found = {k: j for k, j in after.items() if op.operands[j] is op.operands[k]}
     while True:
         left = {k: j for k, j in found.items() if j >= last or j in found}

@@ -27,7 +27,7 @@ from tensorad.ir.tensor import (
 from tensorad.ir.visit import op_inputs
 from tensorad.simplify.bounds.reads import is_safe
 from tensorad.simplify.control.levels import (
-    Given,
+    Around,
     Saves,
     in_place_of,
     like,
@@ -37,7 +37,7 @@ from tensorad.simplify.control.levels import (
 )
 
 
-def hoist_invariants(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
+def hoist_invariants(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
     """The values of a loop beside what its iterations need not compute again.
 
     Short formulas stay: their readers compute them for less than reading them costs. So do

@@ -12,6 +12,7 @@ from tensorad.ir.tensor import Branch, Compute, Constant, Control, Loop, Op, Ten
 from tensorad.ir.visit import op_expressions, reads, substitute_all
 from tensorad.simplify.bounds.reads import dynamic_dimensions
 from tensorad.simplify.control.levels import (
+    Around,
     Given,
     Saves,
     in_place_of,
@@ -21,11 +22,11 @@ from tensorad.simplify.control.levels import (
 from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
 
 
-def choose_known(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
+def choose_known(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
     """The values of an operation: of a branch by a known index those of the arm, of a loop of no
     iterations the first ones, and operands that every arm of a branch passes on."""
     if isinstance(op, Branch):
-        index = None if op.operands[0] in given else known_index(op.operands[0])
+        index = None if op.operands[0] in around.given else known_index(op.operands[0])
         return _passed_on(op, saves) if index is None else _arm(op, saves, index)
     if isinstance(op, Loop) and isinstance(op.trips, Const) and op.trips.value <= 0:
         empty = [without_values(t, (0, *t.shape)) for _, t in saves]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from tensorad.ir.analysis.blocks import ops_between, saves_of
+from tensorad.ir.analysis.blocks import ops_between, saves_of, sizes_told
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import Expr, const, read
 from tensorad.ir.tensor import (
@@ -29,9 +30,23 @@ Saves = Sequence[tuple[int, Tensor]]
 """What is saved of an operation: (block, tensor in it)."""
 Given = Collection[Tensor]
 """Inputs or params: they stand for themselves, whatever formula they have."""
-Rule = Callable[[Control, Saves, Given], Sequence[Tensor]]
-"""(operation, what is saved of it, what is given where it stands) -> tensors for its outputs, then
-for what is saved."""
+
+
+class Around(NamedTuple):
+    """What a rule is told of the level that an operation stands in.
+
+    Attributes:
+        given: what is given there.
+        counts: whether others use how often the operation, a loop that tells it, ran: they come
+            after the loop because they read it.
+    """
+
+    given: Given
+    counts: bool
+
+
+Rule = Callable[[Control, Saves, Around], Sequence[Tensor]]
+"""(operation, what is saved of it, level) -> tensors for its outputs, then for what is saved."""
 Level = Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 """(results, what is given) -> results, computed by other operations; blocks are not entered."""
 
@@ -47,8 +62,8 @@ def inner_first(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) 
     def inside(wanted: Sequence[Tensor], params: Sequence[Tensor]) -> Sequence[Tensor]:
         return inner_first(wanted, params, rule)
 
-    def after(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
-        return rule(*_over_blocks(op, saves, inside), given)
+    def after(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
+        return rule(*_over_blocks(op, saves, inside), around)
 
     return _each(results, given, after)
 
@@ -59,7 +74,7 @@ def outer_first(results: Sequence[Tensor], given: Sequence[Tensor], level: Level
     def inside(wanted: Sequence[Tensor], params: Sequence[Tensor]) -> Sequence[Tensor]:
         return outer_first(wanted, params, level)
 
-    def after(op: Control, saves: Saves, given: Given) -> Sequence[Tensor]:
+    def after(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
         return values_of(*_over_blocks(op, saves, inside))
 
     return _each(level(results, given), given, after)
@@ -70,6 +85,7 @@ def _each(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) -> lis
     known = dict.fromkeys(given)
     ops = ops_between(results, known)
     kept = saves_of(ops)
+    told = {t.op for loops in sizes_told(ops).values() for t in loops}
     image: dict[Tensor, Tensor] = {}
     for op in ops if any(isinstance(op, Control) for op in ops) else ():
         if isinstance(op, Saved):
@@ -79,7 +95,8 @@ def _each(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) -> lis
         if isinstance(new, Control):
             saves = kept.get(op, []) if isinstance(op, Control) else []
             old += [outputs(s)[0] for s in saves]
-            made = [*rule(new, [(s.block, s.inner) for s in saves], known)]
+            around = Around(known, op in told)
+            made = [*rule(new, [(s.block, s.inner) for s in saves], around)]
         pairs = zip(old, made, strict=True)
         image.update({a: b for a, b in pairs if a is not b and a not in known})
     return [image.get(t, t) for t in results]

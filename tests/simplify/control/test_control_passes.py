@@ -333,7 +333,7 @@ def test_operations_are_left_alone_where_nothing_changes() -> None:
     assert simplified(before, GIVEN) == [*before]
     for p in CONTROL_PASSES:
         assert p.run(GIVEN, before) is before, p.name
-    assert inner_first([X], GIVEN, lambda op, saves, given: values_of(op, saves)) == [X]
+    assert inner_first([X], GIVEN, lambda op, saves, around: values_of(op, saves)) == [X]
 
 
 @pytest.mark.sampled(7)

@@ -173,3 +173,9 @@ def test_what_reads_a_formula_of_the_counter_stays_in_its_loop() -> None:
         return [a * outputs(branch(index, [Y], [sin(Y)], [exp(Y)]))[0]]
 
     check(outputs(loop(body, [X], fixed=[Y], trips=3)), {X: VALUES[X], Y: VALUES[Y]})
+
+
+def test_a_loop_whose_count_others_use_keeps_what_they_read_of_it() -> None:
+    count = loop(lambda t, a, b: [a, sin(b)], [X, Y], trips=N)
+    again = loop(lambda t, c: [c * 2.0], [Y], fixed=[outputs(count)[0]], trips=count.trips)
+    check(outputs(again), {X: VALUES[X], Y: VALUES[Y], N: VALUES[N]})
