@@ -56,8 +56,7 @@ def hoist_invariants(op: Control, saves: Saves, around: Around) -> Sequence[Tens
     if not used and not kept:
         return values_of(op, saves)
     operand = dict(zip(block.params[last:], op.operands[last:], strict=True))
-    outside = (*used, *kept)
-    before = dict(zip(outside, in_place_of(outside, operand, block.params), strict=True))
+    before = dict(zip((*used, *kept), in_place_of((*used, *kept), operand), strict=True))
     image = {t: like(t) for t in used}
     made = in_place_of((*block.results, *inner), image, dict.fromkeys(block.params))
     results, inside = made[: op.carries], made[op.carries :]
@@ -76,7 +75,6 @@ def _invariant(op: Loop, inner: Sequence[Tensor]) -> list[Op]:
     block, last = op.blocks[0], op.carries + op.scanned
     params = dict.fromkeys(block.params)
     fixed = dict.fromkeys(block.params[last:])
-    moving = dict.fromkeys(block.params[:last])
     ops = block_ops(block, inner)
     own: dict[Expr, None] = {op.counter: None}
     own.update({o.trips: None for o in (*ops, *inner_ops(ops)) if tells_trips(o)})
