@@ -206,7 +206,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "certify": {"index", "sets", "domain"},
         "zeros": {"index", "sets", "bounds", "domain", "certify"},
         "formula": {"index", "sets", "bounds", "zeros"},
-        "control": {"formula"},
+        "control": {"index", "bounds", "formula"},
     },
     "tensorad/autodiff": {
         "local": set(),
