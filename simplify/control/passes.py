@@ -9,6 +9,7 @@ from typing import Final
 from tensorad.ir.reference.forms import TENSORS
 from tensorad.ir.tensor import Tensor
 from tensorad.passes import Pass, run_passes
+from tensorad.process import deep_calls
 from tensorad.simplify.control.equal_operations import share_operations
 from tensorad.simplify.control.fixed_carries import fix_carries
 from tensorad.simplify.control.invariants import hoist_invariants
@@ -61,5 +62,6 @@ def simplified(results: Results, given: Results) -> list[Tensor]:
 
     A result may be a given tensor, or another one, afterwards.
     """
-    found = run_passes(CONTROL_PASSES, given, results, TENSORS)
+    with deep_calls.changed():
+        found = run_passes(CONTROL_PASSES, given, results, TENSORS)
     return list(found)

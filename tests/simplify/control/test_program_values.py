@@ -179,3 +179,17 @@ def test_a_loop_whose_count_others_use_keeps_what_they_read_of_it() -> None:
     count = loop(lambda t, a, b: [a, sin(b)], [X, Y], trips=N)
     again = loop(lambda t, c: [c * 2.0], [Y], fixed=[outputs(count)[0]], trips=count.trips)
     check(outputs(again), {X: VALUES[X], Y: VALUES[Y], N: VALUES[N]})
+
+
+def test_blocks_may_be_nested_some_hundred_times() -> None:
+    p = ta.placeholder((3,), "float64", name="p")
+    block = Block((p,), (sin(p),))
+    for _ in range(300):
+        p = ta.placeholder((3,), "float64", name="p")
+        trips = int_const(2)
+        counter = local_size("t", trips)
+        op = Loop(("y",), (p,), (block,), counter=counter, trips=trips, carries=1)
+        block = Block((p,), outputs(op))
+    call = FunctionCall(("y",), (X,), (block,), function="f")
+    (found,) = simplified(outputs(call), [X])
+    assert isinstance(found.op, Loop)
