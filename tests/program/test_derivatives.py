@@ -340,3 +340,12 @@ def test_a_carry_that_is_updated_by_parts_has_a_gradient_by_parts() -> None:
         slopes[t] += np.cos(y[t - 1]) * 0.5 * slopes[t - 1]
     np.testing.assert_allclose(value, y.sum(), rtol=1e-14)
     np.testing.assert_allclose(found, slopes.sum(0), rtol=1e-14)
+
+
+def test_rows_of_a_formula_are_read_as_often_as_data_say() -> None:
+    def total(x: Any, n: Any) -> Any:
+        y = ta.exp(x)
+        return ta.for_loop(0, n, lambda t, c: c + y[t], 0.0 * x[0])
+
+    x, n = np.arange(4.0), np.array(3)
+    np.testing.assert_allclose(ta.grad(total)(x, n), [*np.exp(x[:3]), 0.0], rtol=1e-12)

@@ -18,6 +18,7 @@ from tensorad.ir.expr import (
     Cast,
     Const,
     Expr,
+    LocalSize,
     Read,
     Select,
     Size,
@@ -281,7 +282,8 @@ def _value(e: Expr, args: list[Values], sizes: Mapping[Expr, int]) -> Values:
             return np.asarray(e.value)
         case Size():
             if e not in sizes:
-                raise UserError(
+                error = CountError if isinstance(e, LocalSize) else UserError
+                raise error(
                     f"the count depends on the size {e} in a way that has no polynomial.",
                     hint=f'give its value: work(..., sizes={{"{e.name}": 8}}).',
                 )
