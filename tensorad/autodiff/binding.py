@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from tensorad.autodiff.control.heads import Seed
 from tensorad.autodiff.local.flows import derivation_inputs, derivation_order
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.autodiff.sweep import block_vjp
@@ -41,6 +42,7 @@ def bound_adjoints(
     named = [t for t in dict.fromkeys((*values, *wrt)) if t in moving and t not in passed]
     found = {y: head for y, head in heads.items() if y in moving and y not in inner}
     others = [t for t in named if t not in found]
-    made = block_vjp(list(heads.items()), others, (), rules, passed) if others else []
+    seeds = [Seed(t, h) for t, h in heads.items()]
+    made = block_vjp(seeds, others, (), rules, passed).adjoints if others else []
     found.update({t: a for t, a in zip(others, made, strict=True) if a is not None})
     return found

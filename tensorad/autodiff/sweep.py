@@ -33,8 +33,16 @@ from tensorad.autodiff.adjoints.transposed import (
 )
 from tensorad.autodiff.adjoints.weights import WeightedTarget, with_stored_weights
 from tensorad.autodiff.control.activity import active_tensors
-from tensorad.autodiff.control.adjoints import Given, control_adjoints
-from tensorad.autodiff.control.pieces import with_dtype
+from tensorad.autodiff.control.adjoints import control_adjoints
+from tensorad.autodiff.control.heads import (
+    BlockAdjoints,
+    Given,
+    Head,
+    Seed,
+    seed_adjoints,
+    with_switch,
+)
+from tensorad.autodiff.control.pieces import opened
 from tensorad.autodiff.counting.contribution_points import points_per_contribution
 from tensorad.autodiff.heads import seeds
 from tensorad.autodiff.local.box import Box
@@ -58,8 +66,7 @@ from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.arrays.scan_outputs import last_states
-from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, add, call, read
-from tensorad.ir.order import REDUCE
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, read
 from tensorad.ir.tensor import Compute, Control, Op, Saved, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect
@@ -96,7 +103,7 @@ class Sweep:
         self.active = active_tensors(self.order, self.wrt, rules)
         self.targets: dict[Tensor, Target] = {}
         self.done: dict[Tensor, Adjoint | None] = {}
-        self.inside: dict[Op, dict[Tensor, Tensor]] = {}
+        self.inside: dict[Op, dict[Tensor, Head]] = {}
         """Adjoints of what is saved of the insides of operations not visited yet."""
         self.shifts = Shifts(self.order)
         self.needed: dict[Tensor, None] = {}
@@ -168,6 +175,11 @@ class Sweep:
             None if a is None else store(a, f"d{x.name}")
             for a, x in zip(found, self.wrt, strict=True)
         ]
+
+    def collected(self, x: Tensor) -> Target | None:
+        """What has collected the adjoint of one of `wrt`."""
+        adjoint = self.done.get(x)
+        return self.targets.get(x) if adjoint is None else adjoint.sum_of
 
     def _last(self, x: Tensor) -> Adjoint | None:
         """The adjoint of a tensor once all operations are visited."""
@@ -385,18 +397,14 @@ class Sweep:
     def _visit_control(self, op: Control | Saved, made: Sequence[Tensor]) -> None:
         """One operation for all outputs and all that is saved, visited with its outputs."""
         found = {t: self._finish(t, Uses(1, False)) for t in made}
-        heads = {
-            t: with_dtype(variable(a, f"d{t.name}"), t.dtype)
-            for t, a in found.items()
-            if a is not None
-        }
+        heads = {t: Head.of(a, t, self.batch) for t, a in found.items() if a is not None}
         if isinstance(op, Saved):
             self.inside.setdefault(op.control, {}).update(heads)
             return
         heads.update(self.inside.pop(op, {}))
         given = Given(self.active, heads, self.batch, self.rules, block_vjp)
-        for t, part in control_adjoints(op, given):
-            self._push_seed(t, _opened(part))
+        for t, part, on in control_adjoints(op, given):
+            self._push_seed(t, with_switch(opened(part), t, self.batch, on))
 
     def _flows(self, e: Expr) -> bool:
         return e.dtype.is_float and any(self._wanted(r) for r in reads(e))
@@ -410,14 +418,6 @@ class Sweep:
             self._push(t.read.tensor, received(t, axes, condition, adjoint, place))
 
 
-def _opened(t: Tensor) -> Adjoint:
-    """What an operation sends back, put together by a formula: this formula."""
-    op = t.op
-    if not isinstance(op, Compute) or any(e.kinds & REDUCE for e in op.bodies):
-        return whole(t)
-    return Adjoint(op.axes, op.bodies[t.index])
-
-
 def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:
     """The adjoints of tensors that y is linear in."""
     starts, batch = seeds([(y, head)])
@@ -426,24 +426,21 @@ def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:
 
 
 def block_vjp(
-    seeds: Sequence[tuple[Tensor, Tensor]],
+    seeds: Sequence[Seed],
     wrt: Sequence[Tensor],
     batch: Shape,
     rules: Rules,
     passed: Collection[Tensor] = (),
-) -> list[Tensor | None]:
-    """The adjoints of some params of a block, whose tensors have these heads; None: zero.
+) -> BlockAdjoints:
+    """The adjoints of some params of a block, whose tensors have these heads.
 
     All values of the block count as computed for the gradient: they may be stored.
     """
-    starts: dict[Tensor, Adjoint] = {}
-    for y, head in seeds:
-        axes = compute_axes(head.shape)
-        body: Expr = read(head, axes)
-        starts[y] = Adjoint(axes, add(starts[y].at(axes), body) if y in starts else body)
+    starts = seed_adjoints(seeds, batch)
     sweep = Sweep(list(starts), wrt, batch, rules, passed=passed)
     sweep.needed.update({t: None for op in sweep.order for t in outputs(op)})
     found = sweep.adjoints(starts)
     live = [t for t in found if t is not None]
-    made = iter(sweep.joined(sweep.tidied(live), [h for _, h in seeds]) if live else ())
-    return [None if t is None else next(made) for t in found]
+    made = iter(sweep.joined(sweep.tidied(live), [s.head for s in seeds]) if live else ())
+    adjoints = [None if t is None else next(made) for t in found]
+    return BlockAdjoints.of(adjoints, [sweep.collected(x) for x in wrt])

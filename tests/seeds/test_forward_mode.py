@@ -181,6 +181,25 @@ KINKS: Final[dict[str, Point]] = {
     "asin": (topi.asin, 1.0), "acosh": (topi.acosh, 1.0), "atanh": (topi.atanh, 1.0),
     "loop": (lambda x: ta.for_loop(0, 3, lambda t, c: topi.maximum(c * c, x), x), 0.0),
     "branch": (lambda x: ta.cond(x.sum() > 0, lambda: ta.log(x), lambda: x), 0.0),
+    "guarded call": (lambda x: ta.select(x > 0, ta.function(ta.sqrt)(x), 0.0), 0.0),
+    "guarded branch": (
+        lambda x: ta.select(x > 0, ta.cond(x.sum() < 1, ta.log, ta.sqrt, x), x), 0.0,
+    ),
+    "guarded loop": (
+        lambda x: ta.select(x > 0, ta.for_loop(0, 2, lambda t, c: ta.sqrt(c), x), 0.0), 0.0,
+    ),
+    "guarded scan": (
+        lambda x: ta.select(x > 0, ta.scan(lambda c, r: (c, 1.0 / r), 1.0, x)[1], x), 0.0,
+    ),
+    "guarded while": (
+        lambda x: ta.select(
+            x > 0, ta.while_loop(lambda c: c[0] < 1.0, lambda c: ta.sqrt(c) + 1.0, x), x
+        ),
+        0.0,
+    ),
+    "guarded loop after a root": (
+        lambda x: ta.select(x > 0, ta.for_loop(0, 2, lambda t, c: c * c, ta.sqrt(x)), x), 0.0,
+    ),
 }  # fmt: skip
 
 

@@ -85,6 +85,10 @@ def test_s002_23_complex_arrays_are_refused_and_pairs_are_right() -> None:
         lambda x: topi.maximum(x, 0.0), lambda x: topi.minimum(x, 0.0), lambda x: x**2,
         lambda x: ta.select(x > 0, ta.log(x), 0.0), lambda x: ta.sign(x),
         lambda x: ta.select(x > 0, ta.sqrt(x), x), lambda x: topi.clip(x, 0.0, 1.0),
+        lambda x: ta.select(x > 0, ta.function(ta.log)(x), 0.0),
+        lambda x: ta.select(x > 0, ta.cond(x.sum() < 1.0, ta.sqrt, abs, x), x),
+        lambda x: ta.select(x > 0, ta.for_loop(0, 3, lambda t, c: 1.0 / c, x), x),
+        lambda x: ta.select(x > 0, ta.function(lambda y: y * 2.0)(ta.sqrt(x)), 0.0),
     ],
 )  # fmt: skip
 def test_s002_33_both_modes_agree_at_kinks_and_poles(f: Any) -> None:

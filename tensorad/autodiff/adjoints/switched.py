@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, Target
+from tensorad.autodiff.adjoints.adjoint import Adjoint, Target, store
 from tensorad.autodiff.adjoints.contributions import Contribution, everywhere
 from tensorad.autodiff.adjoints.inlining import Uses
 from tensorad.autodiff.local.linear import any_of, times
@@ -37,6 +37,7 @@ from tensorad.ir.expr import (
     logical_or,
     mul,
     neg,
+    read,
     select,
     sub,
 )
@@ -75,17 +76,17 @@ def _at(adjoint: Adjoint, indices: Sequence[Expr]) -> tuple[Expr, Expr]:
     """(where the adjoint is switched on, its value there)."""
     axes, body = adjoint.formula()
     condition, value = split(body)
-    own, collected = (axes, TRUE) if adjoint.sum_of is None else _collected(adjoint.sum_of)
+    own, reached = (axes, TRUE) if adjoint.sum_of is None else collected(adjoint.sum_of)
     here: Mapping[Expr, Expr] = dict(zip(axes, indices, strict=True))
     around = substitute(condition, here)
-    parts = substitute(collected, dict(zip(own, indices, strict=True)))
+    parts = substitute(reached, dict(zip(own, indices, strict=True)))
     whole = _both(around, parts)
     if condition is TRUE or adjoint.tensor is not None:
         return whole, adjoint.at(indices)
     return whole, Adjoint(axes, value).at(indices)
 
 
-def _collected(target: Target) -> tuple[tuple[Axis, ...], Expr]:
+def collected(target: Target) -> tuple[tuple[Axis, ...], Expr]:
     """(axes, where a contribution reaches an element over them that data have not switched off).
 
     True if no data decide. Whether a sum has any such contribution is counted.
@@ -93,29 +94,45 @@ def _collected(target: Target) -> tuple[tuple[Axis, ...], Expr]:
     known = _known.get(target)
     if known is None:
         axes = compute_axes((*target.batch, *target.of.shape))
-        known = _known[target] = axes, _reaching(target, axes)
+        data = any(depends_on_data(condition) for _, condition in _conditions(target, axes))
+        known = _known[target] = axes, _reaching(target, axes) if data else TRUE
     return known
 
 
+def reached(target: Target) -> tuple[tuple[Axis, ...], Expr]:
+    """As `collected`; where indices alone decide, their condition."""
+    axes = compute_axes((*target.batch, *target.of.shape))
+    return axes, _reaching(target, axes)
+
+
+def number(target: Target, contributions: Sequence[Contribution] | None = None) -> Tensor | None:
+    """How many contributions reach each element, guards being on; None if none ever does."""
+    name = f"d{target.of.name}.reached"
+    of = outputs(Placeholder(name, target.of.shape, target.of.dtype))[0]
+    parts = target.contributions if contributions is None else contributions
+    counted = replace(target, of=of, contributions=[_counting(c, of) for c in parts])
+    found = counted.finish(name, True, Uses(0, False))
+    return None if found is None else store(found, name)
+
+
+def _conditions(target: Target, axes: Sequence[Axis]) -> list[tuple[Contribution, Expr]]:
+    lead = axes[: len(target.batch)]
+    return [(c, _both(c.guard, c.switch(lead))) for c in target.contributions]
+
+
 def _reaching(target: Target, axes: tuple[Axis, ...]) -> Expr:
-    n = len(target.batch)
-    lead, own = axes[:n], axes[n:]
-    parts = [(c, _both(c.guard, c.switch(lead))) for c in target.contributions]
-    if not any(depends_on_data(condition) for _, condition in parts):
-        return TRUE
+    own = axes[len(target.batch) :]
     counted: list[Contribution] = []
     found: list[Expr] = []
-    for c, condition in parts:
+    for c, condition in _conditions(target, axes):
         direct = _without_sum(c, condition, target.of.shape, own)
         if direct is None:
-            counted.append(_counting(c, target.of))
+            counted.append(c)
         else:
             found.append(direct)
     if counted and TRUE not in dict.fromkeys(found):
-        name = f"d{target.of.name}.reached"
-        of = outputs(Placeholder(name, target.of.shape, target.of.dtype))[0]
-        number = replace(target, of=of, contributions=counted).finish(name, True, Uses(0, False))
-        found += [] if number is None else [number.at(axes) > 0]
+        count = number(target, counted)
+        found += [] if count is None else [read(count, axes) > 0]
     return any_of(found)
 
 

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
-from tensorad.autodiff.adjoints.adjoint import zeros
 from tensorad.autodiff.control.activity import (
     Around,
     active_inside,
-    reached,
     reached_in_loop,
     within,
+)
+from tensorad.autodiff.control.branches import BranchAdjoints
+from tensorad.autodiff.control.heads import (
+    BlockAdjoints,
+    Given,
+    Head,
+    Seed,
+    Sent,
+    Switch,
+    read_among,
+    switch_like,
+    switch_tensor,
+    the_same,
 )
 from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import (
     batch_first,
     like,
     rows_first,
+    unread,
     with_dtype,
     zeros_like,
 )
 from tensorad.autodiff.control.residuals import Residuals, note_stored, own_sizes, residuals
-from tensorad.autodiff.control.rows import (
-    Places,
-    Row,
-    added_to,
-    from_parts,
-    from_rows,
-    further_parts,
-    parts_of,
-    rows_of,
-)
-from tensorad.autodiff.local.overrides import Rules
+from tensorad.autodiff.control.rows import Row, added_to, from_rows, further_parts, rows_of
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import block_ops, tells_trips
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import LocalSize, const
+from tensorad.ir.expr import FALSE, TRUE, Expr, LocalSize, const, logical_or, read
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -44,9 +48,6 @@ from tensorad.ir.tensor import (
     Control,
     FunctionCall,
     Loop,
-    Placeholder,
-    Saved,
-    Shape,
     Tensor,
     dim_of,
     outputs,
@@ -54,180 +55,16 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import topological_ops
 
-Seeds = Sequence[tuple[Tensor, Tensor]]
-"""Tensors of a block, each with a head."""
-BlockVjp = Callable[[Seeds, Sequence[Tensor], Shape, Rules], "list[Tensor | None]"]
-"""(seeds, by which tensors, batch, rules) -> adjoints, None: zero everywhere."""
 Pairs = list[tuple[Tensor, Tensor]]
 
 
-@dataclass(frozen=True)
-class Given:
-    """What the adjoints of an operation's operands are made from.
-
-    Attributes:
-        active: tensors outside of the operation that derivatives flow to.
-        heads: adjoints (*batch, ...) of its outputs, and of what is saved of it.
-    """
-
-    active: Mapping[Tensor, None]
-    heads: Mapping[Tensor, Tensor]
-    batch: Shape
-    rules: Rules
-    vjp: BlockVjp
-
-
-def control_adjoints(op: Control, given: Given) -> Pairs:
-    """(operand, part of its adjoint), for operands that receive something."""
+def control_adjoints(op: Control, given: Given) -> list[Sent]:
+    """What operands receive, those that receive something."""
     if isinstance(op, Loop):
         return _LoopAdjoints(op, given).run()
     if isinstance(op, (Branch, FunctionCall)):
-        return _branch(op, given)
+        return BranchAdjoints(op, given).run()
     raise InternalError(f"{type(op).__name__} has no derivative")
-
-
-def _saved_heads(op: Control, n: int, given: Given) -> Pairs:
-    """(inner tensor of block n, adjoint of what is saved of it)"""
-    found = [(t.op, h) for t, h in given.heads.items() if isinstance(t.op, Saved)]
-    return [(s.inner, h) for s, h in found if s.block == n]
-
-
-# -- branches, calls --------------------------------------------------------------------------
-
-Slot = tuple[object, ...]
-"""Which operand of a reversed branch it is, whatever it is in a block."""
-Parts = Mapping[tuple[int, Places], Tensor]
-"""Parts of adjoints, by number of the operand of the branch and places in it."""
-
-
-@dataclass(frozen=True)
-class _Swept:
-    """What the sweep over a block of a branch found.
-
-    Attributes:
-        ends: (tensor of the block, head of it outside) by slot; `heads`: what these are inside.
-        adjoints: by number of the operand of the branch.
-    """
-
-    ends: Mapping[Slot, tuple[Tensor, Tensor]]
-    heads: Mapping[Slot, Tensor]
-    adjoints: Mapping[int, Tensor]
-
-
-@dataclass(frozen=True)
-class _Reversed:
-    """A block of a branch, reversed.
-
-    Attributes:
-        bound: (param, operand) by slot.
-        adjoints: of operands.
-    """
-
-    bound: Mapping[Slot, tuple[Tensor, Tensor]]
-    adjoints: Parts
-
-
-def _branch(op: Control, given: Given) -> Pairs:
-    """A branch of as many blocks, by the same index."""
-    inside = active_inside(op, given.active, given.rules)
-    around = Around.of(op, given.rules)
-    operands = around.operands
-    swept = [_sweep_block(around, n, inside[n], given) for n in range(len(op.blocks))]
-    parts = _in_parts(op, swept, given.batch)
-    made = [_reversed(around, n, found, parts[n]) for n, found in enumerate(swept)]
-    moving = sorted({key: None for m in made for key in m.adjoints}, key=lambda key: key[0])
-    if not moving:
-        return []
-    slots = {slot: operand for m in made for slot, (_, operand) in m.bound.items()}
-    nothing = {key: _nothing_at(operands[key[0]], key[1], given.batch) for key in moving}
-    blocks = []
-    for m in made:
-        params = [m.bound[s][0] if s in m.bound else _unread(t) for s, t in slots.items()]
-        results = [m.adjoints.get(key, nothing[key]) for key in moving]
-        blocks.append(Block(tuple(params), tuple(results)))
-    names = tuple([f"d{operands[k].name}" for k, _ in moving])
-    reverse = like_operation(op, names, tuple(slots.values()), tuple(blocks))
-    pairs = []
-    for (k, at), t in zip(moving, outputs(reverse), strict=True):
-        whole = from_parts(t, at, given.batch, operands[k]) if at else t
-        pairs.append((operands[k], whole))
-    return pairs
-
-
-def _nothing_at(operand: Tensor, at: Places, batch: Shape) -> Tensor:
-    """A part of an adjoint that is 0."""
-    places = dict(at)
-    shape = [n for d, n in enumerate(operand.shape) if d not in places]
-    return zeros(f"d{operand.name}", (*batch, *shape), operand)
-
-
-def _sweep_block(around: Around, n: int, active: Mapping[Tensor, None], given: Given) -> _Swept:
-    op, params = around.op, around.params(n)
-    block = op.blocks[n]
-    ends: dict[Slot, tuple[Tensor, Tensor]] = {}
-    for k, t in enumerate(outputs(op)):
-        if t in given.heads and block.results[k] in active:
-            ends["output", k] = (block.results[k], given.heads[t])
-    for inner, head in _saved_heads(op, n, given):
-        if inner in active:
-            ends["saved", inner, n] = (inner, head)
-    heads = {slot: like(t, given.batch) for slot, (t, _) in ends.items()}
-    seeds = [(t, heads[slot]) for slot, (t, _) in ends.items()]
-    wrt = [p for p in reached(params, [t for t, _ in seeds], given.rules) if p in active]
-    found = given.vjp(seeds, wrt, given.batch, within(params, given.rules)) if wrt else []
-    pairs = [(p, t) for p, t in zip(wrt, found, strict=True) if t is not None]
-    place = {p: k for k, p in enumerate(params)}
-    return _Swept(ends, heads, {place[p]: with_dtype(t, p.dtype) for p, t in pairs})
-
-
-def _in_parts(op: Control, swept: Sequence[_Swept], batch: Shape) -> list[Parts]:
-    """The adjoints of blocks in parts, but those of which some block has a part at all indices."""
-    found: list[Parts] = []
-    for n, block in enumerate(op.blocks):
-        own = own_sizes(op, block_ops(block, [inner for inner, b in op.kept if b == n]))
-        adjoints = swept[n].adjoints.items()
-        split = [(k, part) for k, t in adjoints for part in parts_of(t, batch, own)]
-        found.append({(k, part.at): part.value for k, part in split})
-    whole = {k: None for parts in found for k, at in parts if not at}
-    return [
-        {
-            **{key: t for key, t in parts.items() if key[0] not in whole},
-            **{(k, ()): t for k, t in block.adjoints.items() if k in whole},
-        }
-        for parts, block in zip(found, swept, strict=True)
-    ]
-
-
-def _reversed(around: Around, n: int, swept: _Swept, adjoints: Parts) -> _Reversed:
-    op, params, at = around.op, around.params(n), around.operands
-    heads, place = swept.heads, {p: k for k, p in enumerate(params)}
-    made = list(adjoints.values())
-    needed = residuals(op, n, made, list(heads.values()), op.blocks[n].params)
-    note_stored(op, needed.stored)
-    bound: dict[Slot, tuple[Tensor, Tensor]]
-    bound = {s: (heads[s], h) for s, (_, h) in swept.ends.items()}
-    bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
-    bound.update({("inner", t, n): (t, saved(op, t, n)) for t in needed.stored})
-    bound.update({("outside", t): (t, t) for t in needed.outside})
-    return _Reversed(bound, adjoints)
-
-
-def like_operation(
-    op: Control, names: tuple[str, ...], operands: tuple[Tensor, ...], blocks: tuple[Block, ...]
-) -> Control:
-    """A call or branch of other blocks, by the same index."""
-    if isinstance(op, FunctionCall):
-        name = f"d{op.function}"
-        return FunctionCall(names, operands, blocks, source=op.source, function=name)
-    return Branch(names, (*op.operands[:1], *operands), blocks, source=op.source)
-
-
-def _unread(operand: Tensor) -> Tensor:
-    """A param for an operand that other blocks read."""
-    return outputs(Placeholder(operand.name, operand.shape, operand.dtype))[0]
-
-
-# -- loops ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -241,21 +78,92 @@ class _Params:
 
 
 @dataclass(frozen=True)
+class _On:
+    """A switch that a reversed loop carries."""
+
+    param: Tensor
+    first: Tensor
+    result: Tensor
+
+
+@dataclass(frozen=True)
+class _Swept:
+    """What the sweep over a loop's block found.
+
+    Attributes:
+        heads: adjoints of next carries, by the param of the forward block.
+        rows: (head of what is saved of an iteration, all its rows outside).
+        wrt: params that derivatives flow to, each with an adjoint and a switch in `found`.
+    """
+
+    heads: Mapping[Tensor, Seed]
+    rows: Sequence[tuple[Seed, Head]]
+    wrt: Sequence[Tensor]
+    found: BlockAdjoints
+
+    @cached_property
+    def adjoints(self) -> dict[Tensor, Tensor]:
+        """Those that there are."""
+        pairs = zip(self.wrt, self.found.adjoints, strict=True)
+        return {p: with_dtype(t, p.dtype) for p, t in pairs if t is not None}
+
+    def switch(self, p: Tensor, *, by_indices: bool = False) -> Tensor | None:
+        """Where the adjoint of a param is on; None: everywhere."""
+        found = self.found.reached if by_indices else self.found.switches
+        return found[self.number_of(p)]()
+
+    def number(self, p: Tensor) -> Tensor | None:
+        """How many contributions reach each element of the adjoint of a param."""
+        return self.found.numbers[self.number_of(p)]()
+
+    def number_of(self, p: Tensor) -> int:
+        return next(n for n, q in enumerate(self.wrt) if q is p)
+
+    @property
+    def told(self) -> dict[Tensor, Tensor]:
+        """Params that tell where heads of carries are on -> the carries."""
+        return {s.on: p for p, s in self.heads.items() if s.on is not None}
+
+    @property
+    def told_rows(self) -> dict[Tensor, Head]:
+        """Params that tell where heads of rows are on."""
+        return {s.on: h for s, h in self.rows if s.on is not None}
+
+
+@dataclass
 class _Backwards:
     """The formulas of a reversed block.
 
     Attributes:
         heads: adjoints that it carries, by the param of the forward block; each
             has an adjoint.
-        rows: (inner tensor, head of what is saved of it in this iteration).
+        rows: params for what has rows outside, with these.
         adjoints: of params, after this iteration.
         parts: of adjoints of fixed params, one row in this iteration.
+        switches: that it carries.
     """
 
-    heads: Mapping[Tensor, Tensor]
-    rows: Pairs
-    adjoints: Mapping[Tensor, Tensor]
-    parts: Sequence[tuple[Tensor, Row]]
+    heads: dict[Tensor, Tensor] = field(default_factory=dict)
+    rows: Pairs = field(default_factory=list)
+    adjoints: dict[Tensor, Tensor] = field(default_factory=dict)
+    parts: list[tuple[Tensor, Row]] = field(default_factory=list)
+    switches: list[_On] = field(default_factory=list)
+
+    @property
+    def values(self) -> list[Tensor]:
+        """All that an iteration makes."""
+        parts = [r.value for _, r in self.parts]
+        return [*self.adjoints.values(), *parts, *[s.result for s in self.switches]]
+
+    @property
+    def carries(self) -> list[Tensor]:
+        """The params that it carries."""
+        return [*self.heads.values(), *[s.param for s in self.switches]]
+
+    @property
+    def own(self) -> list[Tensor]:
+        """Params that stand for no tensor of the forward block."""
+        return [*self.carries, *[p for p, _ in self.rows]]
 
 
 class _LoopAdjoints:
@@ -271,16 +179,17 @@ class _LoopAdjoints:
         self.around = Around.of(op, given.rules)
         self.rules = within(self.around.params(), given.rules)
         self.place = {p: k for k, p in enumerate(self.around.params())}
-        self.rows = [(t, h) for t, h in _saved_heads(op, 0, given) if t in self.active]
+        self.rows = [(t, h) for t, h in given.saved_heads(0) if t in self.active]
         self.own = own_sizes(op, block_ops(self.block, [inner for inner, _ in op.kept]))
 
-    def run(self) -> Pairs:
-        found = self.reversed_block()
+    def run(self) -> list[Sent]:
+        """What the operands receive."""
+        swept = self.with_switches if self.may_be_off(self.swept) else self.swept
+        found = self.reversed_block(swept)
         if not found.adjoints and not found.parts:
             return []
-        made = [*found.heads.values(), *[h for _, h in found.rows]]
-        values = [*found.adjoints.values(), *[r.value for _, r in found.parts]]
-        needed = residuals(self.op, 0, values, made, self.block.params[self.op.carries :])
+        made = found.own
+        needed = residuals(self.op, 0, found.values, made, self.block.params[self.op.carries :])
         found, needed = self.in_parts(found, needed, made)
         carried = [p for p in needed.params if self.place[p] < self.op.carries]
         note_stored(self.op, [*carried, *needed.stored])
@@ -288,40 +197,166 @@ class _LoopAdjoints:
         last = dict(zip(found.heads, outputs(reverse), strict=False))
         pairs = []
         for p, t in found.adjoints.items():
-            operand = self.around.operands[self.place[p]]
-            rows = None if p in last else saved(reverse, t)
-            whole = last[p] if rows is None else batch_first(rows, self.batch, operand.shape[0])
-            pairs.append((operand, whole))
+            pairs.append((p, last[p] if p in last else self.all_rows(saved(reverse, t), p)))
         for p, row in found.parts:
-            pairs.append(
-                (
-                    self.around.operands[self.place[p]],
-                    from_rows(saved(reverse, row.value), row, self.batch, p),
-                )
-            )
-        return pairs
+            pairs.append((p, from_rows(saved(reverse, row.value), row, self.batch, p)))
+        operands = self.around.operands
+        return [Sent(operands[self.place[p]], t, partial(self.switch, p)) for p, t in pairs]
 
-    def reversed_block(self) -> _Backwards:
-        wrt = self.received()
-        heads = {p: like(p, self.batch) for p in wrt if self.place[p] < self.op.carries}
-        rows = [(t, like(t, self.batch)) for t, _ in self.rows]
-        seeds = [*[(self.block.results[self.place[p]], h) for p, h in heads.items()], *rows]
-        made = self.given.vjp(seeds, wrt, self.batch, self.rules) if wrt else []
-        adjoints: dict[Tensor, Tensor] = {}
-        parts: list[tuple[Tensor, Row]] = []
-        for p, found in zip(wrt, made, strict=True):
-            t = None if found is None else with_dtype(found, p.dtype)
+    def all_rows(self, t: Tensor, p: Tensor) -> Tensor:
+        """What iterations have saved, as a tensor like the operand that a param is a row of."""
+        return batch_first(t, self.batch, self.around.operands[self.place[p]].shape[0])
+
+    # -- heads that are off -------------------------------------------------------------------
+
+    def switch(self, p: Tensor) -> Tensor | None:
+        """Where what the operand of a param receives is on."""
+        return self.switches.get(p)
+
+    @cached_property
+    def swept(self) -> _Swept:
+        """The sweep over the block, all heads counting as on."""
+        return self.sweep(told=False)
+
+    @cached_property
+    def with_switches(self) -> _Swept:
+        """The sweep that knows where heads are off."""
+        return self.sweep(told=True)
+
+    def head(self, p: Tensor) -> Head | None:
+        """The head of a carry's last value."""
+        return self.given.heads.get(outputs(self.op)[self.place[p]])
+
+    def may_be_off(self, swept: _Swept) -> bool:
+        """Whether one of the heads that a pole asks for is off in some iteration."""
+        if any(s.is_asked and h.on() is not None for s, h in swept.rows):
+            return True
+        done: dict[Tensor, None] = {}
+        while True:
+            asked = [p for p, s in swept.heads.items() if s.is_asked and p not in done]
+            if not asked:
+                return False
+            for p in asked:
+                done[p] = None
+                head = self.head(p)
+                if head is None or head.on() is not None or p not in swept.adjoints:
+                    return True
+                if swept.switch(p) is not None:
+                    return True
+
+    def carried_switches(self, swept: _Swept, made: Sequence[Tensor]) -> list[_On]:
+        """The switches that tensors of the reversed block read, carried."""
+        told = swept.told
+        found: dict[Tensor, _On] = {}
+        todo = list(read_among(made, told))
+        while todo:
+            on = todo.pop(0)
+            if on in found:
+                continue
+            p = told[on]
+            head = self.head(p)
+            first = self.told(p, None if head is None else head.on)
+            result = self.told(p, partial(swept.switch, p) if p in swept.adjoints else None)
+            found[on] = _On(on, first, result)
+            todo += read_among([result], told)
+        return list(found.values())
+
+    def told(self, p: Tensor, on: Switch | None) -> Tensor:
+        """A switch as a tensor; None: off."""
+        return self.same(p, FALSE) if on is None else self.known(p, on())
+
+    def known(self, p: Tensor, on: Tensor | None) -> Tensor:
+        """A switch as a tensor; None: on everywhere."""
+        return self.same(p, TRUE) if on is None else on
+
+    def same(self, p: Tensor, value: Expr) -> Tensor:
+        """A switch that is the same everywhere."""
+        return the_same(p, self.batch, value)
+
+    def row_switches(self, swept: _Swept, made: Sequence[Tensor]) -> Pairs:
+        """Params for the switches of rows that tensors of the reversed block read."""
+        told = swept.told_rows
+        pairs = [(on, told[on].on()) for on in read_among(made, told)]
+        return [(on, t) for on, t in pairs if t is not None]
+
+    @cached_property
+    def switches(self) -> dict[Tensor, Tensor]:
+        """By param, from one more loop; nothing of those that are on everywhere."""
+        by_data = isinstance(self.op.trips, LocalSize)  # it may have no iteration
+        inside = [self.swept.switch(p) for p in self.swept.adjoints]
+        if not by_data and all(on is None for on in inside) and not self.may_be_off(self.swept):
+            return {}
+        swept = self.with_switches
+        made = {p: swept.switch(p, by_indices=by_data) for p in swept.adjoints}
+        results = {p: self.known(p, t) for p, t in made.items() if by_data or t is not None}
+        rows = range(self.op.carries, self.last)
+        scanned = {p: on for p, on in results.items() if self.place[p] in rows}
+        found = _Backwards()
+        for p in results:
+            count = swept.number(p) if self.place[p] >= self.last else None
+            if count is not None:
+                self.add_fixed(p, count, found)
+        heads = [on for on, p in swept.told.items() if p in swept.adjoints]
+        read = [*found.values, *scanned.values()]
+        carried = self.carried_switches(swept, [*read, *heads])
+        read += [s.result for s in carried]
+        found.rows, found.switches = self.row_switches(swept, read), carried
+        needed = residuals(self.op, 0, read, found.own, self.block.params[self.op.carries :])
+        reverse = self.loop(self.params(found, needed))
+        last = dict(zip(found.carries, outputs(reverse), strict=False))
+        counts: dict[Tensor, list[Tensor]] = {p: [last[t]] for p, t in found.heads.items()}
+        for p, row in found.parts:
+            whole = from_rows(saved(reverse, row.value), row, self.batch, p)
+            counts.setdefault(p, []).append(whole)
+        result = {p: where_some(p, own) for p, own in counts.items()}
+        result.update({swept.told[s.param]: last[s.param] for s in carried})
+        result.update({p: self.all_rows(saved(reverse, on), p) for p, on in scanned.items()})
+        return result
+
+    # -- the reversed block -------------------------------------------------------------------
+
+    def sweep(self, *, told: bool) -> _Swept:
+        """The block's own adjoints, from heads of next carries and of what is saved."""
+        wrt, batch = self.received(), self.batch
+        heads = {
+            p: Seed(
+                self.block.results[self.place[p]],
+                like(p, batch),
+                switch_like(p, batch) if told else None,
+            )
+            for p in wrt
+            if self.place[p] < self.op.carries
+        }
+        rows = []
+        for t, head in self.rows:
+            off = told and head.on() is not None
+            rows.append((Seed(t, like(t, batch), switch_like(t, batch) if off else None), head))
+        seeds = [*heads.values(), *[s for s, _ in rows]]
+        made = self.given.vjp(seeds, wrt, batch, self.rules) if wrt else BlockAdjoints(())
+        return _Swept(heads, rows, wrt, made)
+
+    def reversed_block(self, swept: _Swept) -> _Backwards:
+        heads = {p: s.head for p, s in swept.heads.items()}
+        found = _Backwards(heads, [(s.head, h.value) for s, h in swept.rows])
+        for p in swept.wrt:
+            t = swept.adjoints.get(p)
             if self.place[p] >= self.last and t is not None:
-                own, t = rows_of(t, self.batch, self.op.counter, dim_of(self.op.trips))
-                parts += [(p, further_parts(r, self.batch, self.own)) for r in own]
-                if t is not None:
-                    heads[p] = like(p, self.batch)
-                    adjoints[p] = added_to(heads[p], t)
+                self.add_fixed(p, t, found)
             elif t is not None:
-                adjoints[p] = t
-            elif p in heads:
-                adjoints[p] = zeros_like(p, self.batch)
-        return _Backwards(heads, rows, adjoints, parts)
+                found.adjoints[p] = t
+            elif p in found.heads:
+                found.adjoints[p] = zeros_like(p, self.batch)
+        found.switches += self.carried_switches(swept, found.values)
+        found.rows += self.row_switches(swept, found.values)
+        return found
+
+    def add_fixed(self, p: Tensor, t: Tensor, found: _Backwards) -> None:
+        """What an iteration adds to a sum for a fixed operand: rows, and what is carried."""
+        own, rest = rows_of(t, self.batch, self.op.counter, dim_of(self.op.trips))
+        found.parts += [(p, further_parts(r, self.batch, self.own)) for r in own]
+        if rest is not None:
+            found.heads[p] = like(p, self.batch)
+            found.adjoints[p] = added_to(found.heads[p], rest)
 
     def in_parts(
         self, found: _Backwards, needed: Residuals, own: Sequence[Tensor]
@@ -329,16 +364,14 @@ class _LoopAdjoints:
         """The same, with parts in place of what would be stored whole."""
         carried = [p for p in needed.params if self.place[p] < self.op.carries]
         given = dict.fromkeys((*own, *needed.params, *needed.stored, *needed.outside))
-        values = [*found.adjoints.values(), *[r.value for _, r in found.parts]]
         stored = [*carried, *needed.stored]
-        values, parts = in_parts(values, given, stored, self.op.counter)
-        n = len(found.adjoints)
+        values, parts = in_parts(found.values, given, stored, self.op.counter)
+        left_values = iter(values)
         changed = replace(
             found,
-            adjoints=dict(zip(found.adjoints, values[:n], strict=True)),
-            parts=[
-                (p, replace(r, value=t)) for (p, r), t in zip(found.parts, values[n:], strict=True)
-            ],
+            adjoints={p: next(left_values) for p in found.adjoints},
+            parts=[(p, replace(r, value=next(left_values))) for p, r in found.parts],
+            switches=[replace(s, result=next(left_values)) for s in found.switches],
         )
         inner = [part for t in stored for part in parts.get(t, [t] * (t not in self.place))]
         left = [p for p in needed.params if p not in parts]
@@ -354,14 +387,14 @@ class _LoopAdjoints:
     def params(self, block: _Backwards, needed: Residuals) -> _Params:
         """What the reversed block is given."""
         op, found = self.op, _Params()
-        made = outputs(op)
         for p, d in block.heads.items():
-            k = self.place[p]
-            start = self.given.heads.get(made[k]) if k < op.carries else None
-            found.carries.append((d, zeros_like(p, self.batch) if start is None else start))
+            head = self.head(p) if self.place[p] < op.carries else None
+            found.carries.append((d, zeros_like(p, self.batch) if head is None else head.value))
             found.results.append(block.adjoints[p])
-        for (_, d), (_, head) in zip(block.rows, self.rows, strict=True):
-            found.scanned.append((d, rows_first(head, self.batch)))
+        for s in block.switches:
+            found.carries.append((s.param, s.first))
+            found.results.append(s.result)
+        found.scanned += [(d, rows_first(rows, self.batch)) for d, rows in block.rows]
         for p in needed.params:
             k = self.place[p]
             operand = saved(op, p) if k < op.carries else op.operands[k]
@@ -370,7 +403,7 @@ class _LoopAdjoints:
         found.fixed += [(t, t) for t in needed.outside]
         told = _telling(op)
         if told is not None:
-            found.fixed.append((_unread(told), told))  # runs before
+            found.fixed.append((unread(told), told))  # runs before
         if not found.carries:
             found.carries.append(_nothing())
             found.results.append(found.carries[0][0])
@@ -392,6 +425,12 @@ class _LoopAdjoints:
         )
 
 
+def where_some(p: Tensor, counts: Sequence[Tensor]) -> Tensor:
+    """Where one of some numbers is not 0."""
+    axes = compute_axes(counts[0].shape)
+    return switch_tensor(p, axes, logical_or(*[read(t, axes) > 0 for t in counts]))
+
+
 def _telling(op: Loop) -> Tensor | None:
     """An output of the loop that tells how often this one runs."""
     if not isinstance(op.trips, LocalSize):
@@ -404,4 +443,4 @@ def _telling(op: Loop) -> Tensor | None:
 def _nothing() -> tuple[Tensor, Tensor]:
     """A carry of a loop that needs none."""
     zero = outputs(Compute("nothing", (), (const(0, INT64),)))[0]
-    return _unread(zero), zero
+    return unread(zero), zero

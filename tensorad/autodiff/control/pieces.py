@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from tensorad.autodiff.adjoints.adjoint import zeros
+from tensorad.autodiff.adjoints.adjoint import Adjoint, whole, zeros
 from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Expr, cast, const, logical_and, read, select
+from tensorad.ir.expr import FALSE, Expr, cast, const, logical_and, read, select
+from tensorad.ir.order import REDUCE
 from tensorad.ir.tensor import Compute, Dim, Placeholder, Shape, Tensor, dim_expr, outputs
 
 
 def like(t: Tensor, batch: Shape) -> Tensor:
     """A placeholder for a derivative of t."""
     return outputs(Placeholder(f"d{t.name}", (*batch, *t.shape), t.dtype))[0]
+
+
+def unread(operand: Tensor) -> Tensor:
+    """A param for an operand that other blocks read."""
+    return outputs(Placeholder(operand.name, operand.shape, operand.dtype))[0]
 
 
 def zeros_like(t: Tensor, batch: Shape) -> Tensor:
@@ -47,5 +53,13 @@ def batch_first(t: Tensor, batch: Shape, rows: Dim) -> Tensor:
     body: Expr = read(t, (axes[n], *axes[:n], *axes[n + 1 :]))
     if not same_dim(trips, rows):
         inside = logical_and(axes[n] < dim_expr(trips))
-        body = select(inside, body, const(0, t.dtype))
+        body = select(inside, body, const(0, t.dtype) if t.dtype.is_float else FALSE)
     return outputs(Compute(t.name, axes, (body,)))[0]
+
+
+def opened(t: Tensor) -> Adjoint:
+    """What an operation sends back, put together by a formula: this formula."""
+    op = t.op
+    if not isinstance(op, Compute) or any(e.kinds & REDUCE for e in op.bodies):
+        return whole(t)
+    return Adjoint(op.axes, op.bodies[t.index])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorad.autodiff.control.activity import Around, active_inside, within
-from tensorad.autodiff.control.adjoints import like_operation
+from tensorad.autodiff.control.branches import like_operation
 from tensorad.autodiff.control.pieces import (
     batch_first,
     like,

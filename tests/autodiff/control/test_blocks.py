@@ -9,7 +9,9 @@ import numpy as np
 
 import tensorad as ta
 from tensorad.autodiff.control.activity import active_inside, reached
-from tensorad.autodiff.control.adjoints import Given, control_adjoints
+from tensorad.autodiff.control.adjoints import control_adjoints
+from tensorad.autodiff.control.branches import BranchAdjoints
+from tensorad.autodiff.control.heads import Given, Head
 from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import batch_first, rows_first, with_dtype
 from tensorad.autodiff.control.residuals import note_stored, residuals
@@ -71,13 +73,15 @@ def test_a_call_becomes_a_call_of_its_reverse() -> None:
     op = FunctionCall(("y", "z"), (x,), (Block((p,), (ta.topi.exp(p), p)),), function="f")
     y, z = outputs(op)
     head = given("head", 2)
-    for heads, want in (({y: head}, lambda v: np.exp(v)), ({z: head}, lambda v: 1.0 + 0.0 * v)):
-        ((operand, part),) = control_adjoints(op, Given({x: None}, heads, (), {}, block_vjp))
+    for t, want in ((y, lambda v: np.exp(v)), (z, lambda v: 1.0 + 0.0 * v)):
+        heads = {t: Head(head)}
+        ((operand, part, _),) = control_adjoints(op, Given({x: None}, heads, (), {}, block_vjp))
         assert operand is x and isinstance(part.op, FunctionCall) and part.op.function == "df"
         value = np.array([0.3, -2.0])
         found = ta.interpret(part, {x: value, head: np.ones(2)})
         assert np.allclose(found, want(value))
-    assert control_adjoints(op, Given({}, {y: head}, (), {}, block_vjp)) == []
+    given_heads = Given({}, {y: Head(head)}, (), {}, block_vjp)
+    assert control_adjoints(op, given_heads) == BranchAdjoints(op, given_heads).run() == []
 
 
 def test_a_call_becomes_a_call_of_its_tangent() -> None:
