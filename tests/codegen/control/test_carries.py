@@ -155,3 +155,32 @@ def test_what_a_body_may_compute_into_given_memory() -> None:
     moves = lower_program([outputs(op)[0]], [X, Y]).nodes
     (repeat,) = [n for n in moves if isinstance(n, Repeat)]
     assert [type(m) for m in repeat.moves] == [Place, Exchange]
+
+
+@pytest.mark.parametrize("delivered", [(), (0,), (1,), (0, 1, 2)])
+@pytest.mark.parametrize("trips", [0, 1, 3])
+def test_rows_of_a_copy_hold_what_is_copied(trips: int, delivered: tuple[int, ...]) -> None:
+    copies: list[Tensor] = []
+
+    def body(t: ta.Expr, a: Tensor) -> list[Tensor]:
+        copies[:] = [ta.compute((3,), lambda j: a[j], name="copy") for _ in range(2)]
+        return [a * a]
+
+    op = loop(body, [X], trips=trips)
+    rows = [saved(op, t) for t in (op.blocks[0].params[0], *copies)]
+    twice = [ta.compute(r.shape, lambda *i, r=r: r[i] * 2.0, name="twice") for r in rows]
+    _run([*twice, *[rows[k] for k in delivered]])
+
+
+def test_rows_of_a_copy_hold_what_is_copied_as_long_as_a_condition_holds() -> None:
+    def f(x: Tensor) -> Tensor:
+        return ta.while_loop(lambda c: c > 0.5, lambda c: ta.sin(c) * x, x)
+
+    for _ in range(4):
+        f = ta.grad(f)
+    x = ta.placeholder((), "float64", name="x")
+    fourth = f(x)
+    expected = ta.interpret(fourth, {x: np.array(0.8)})
+    (found,), _ = interpret_loops(lower_program([fourth], [x], schedule=False), {x: np.array(0.8)})
+    assert np.isclose(found, expected, rtol=1e-10)
+    assert np.isclose(ta.build(fourth, [x])(np.array(0.8)), expected, rtol=1e-10)
