@@ -27,7 +27,7 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.visit import op_inputs
-from tensorad.simplify.control.levels import Given
+from tensorad.simplify.control.levels import Around, Given, Saves, at_one_level, values_of
 from tensorad.simplify.control.renew import copied_from
 from tensorad.simplify.formula.dataflow import over_inputs
 
@@ -57,34 +57,22 @@ def share_operations(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
     Loops that tell how often they ran stay: shapes are made of what they tell.
     """
     known = dict.fromkeys(given)
-    ops = ops_between(results, known)
-    if sum([isinstance(op, Control) for op in ops]) < 2:
+    if sum([isinstance(op, Control) for op in ops_between(results, known)]) < 2:
         return list(results)
-    kept = saves_of(ops)
-    image: dict[Tensor, Tensor] = {}
     values = _Values(known)
     first: dict[Key, tuple[Control, list[_Inside]]] = {}
-    for op in ops:
-        if isinstance(op, Saved):
-            continue
-        new = over_inputs(op, image)
-        old, made = [*outputs(op)], [*outputs(new)]
-        if isinstance(op, Control) and isinstance(new, Control):
-            saves = kept.get(op, [])
-            old += [outputs(s)[0] for s in saves]
-            key, inside = _key(new, values)
-            other, there = first.setdefault(key, (new, inside))
-            found = [s.inner for s in saves]
-            if other is not new:
-                images = [_Image(*pair) for pair in zip(inside, there, strict=True)]
-                moved = [t for s in saves if (t := images[s.block].of(s.inner)) is not None]
-                other, found = (other, moved) if len(moved) == len(saves) else (new, found)
-            pairs = zip(saves, found, strict=True)
-            made = [*outputs(other), *[saved(other, t, s.block) for s, t in pairs]]
-        image.update(
-            {a: b for a, b in zip(old, made, strict=True) if a is not b and a not in known}
-        )
-    return [image.get(t, t) for t in results]
+
+    def once(op: Control, saves: Saves, around: Around) -> list[Tensor]:
+        key, inside = _key(op, values)
+        other, there = first.setdefault(key, (op, inside))
+        if other is op:
+            return values_of(op, saves)
+        images = [_Image(*pair) for pair in zip(inside, there, strict=True)]
+        found = [(n, images[n].of(t)) for n, t in saves]
+        moved = [(n, t) for n, t in found if t is not None]
+        return values_of(other, moved) if len(moved) == len(saves) else values_of(op, saves)
+
+    return at_one_level(results, given, once)
 
 
 class _Values:

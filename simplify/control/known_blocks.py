@@ -52,6 +52,8 @@ def write_constants(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[
     image: dict[Tensor, Tensor] = {}
     for op in ops_between(results, known):
         made = _with_numbers(over_inputs(op, image), known)
+        if made is op:
+            continue
         pairs = zip(outputs(op), outputs(made), strict=True)
         image.update({a: b for a, b in pairs if a is not b and a not in known})
     return [image.get(t, t) for t in results]

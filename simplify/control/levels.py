@@ -65,7 +65,7 @@ def inner_first(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) 
     def after(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
         return rule(*_over_blocks(op, saves, inside), around)
 
-    return _each(results, given, after)
+    return at_one_level(results, given, after)
 
 
 def outer_first(results: Sequence[Tensor], given: Sequence[Tensor], level: Level) -> list[Tensor]:
@@ -77,10 +77,10 @@ def outer_first(results: Sequence[Tensor], given: Sequence[Tensor], level: Level
     def after(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
         return values_of(*_over_blocks(op, saves, inside))
 
-    return _each(level(results, given), given, after)
+    return at_one_level(level(results, given), given, after)
 
 
-def _each(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) -> list[Tensor]:
+def at_one_level(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) -> list[Tensor]:
     """The results, the operations of their level that have blocks replaced."""
     known = dict.fromkeys(given)
     ops = ops_between(results, known)
@@ -91,9 +91,11 @@ def _each(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) -> lis
         if isinstance(op, Saved):
             continue
         new = over_inputs(op, image)
+        if new is op and not isinstance(op, Control):
+            continue
         old, made = [*outputs(op)], [*outputs(new)]
-        if isinstance(new, Control):
-            saves = kept.get(op, []) if isinstance(op, Control) else []
+        if isinstance(op, Control) and isinstance(new, Control):
+            saves = kept.get(op, [])
             old += [outputs(s)[0] for s in saves]
             around = Around(known, op in told)
             made = [*rule(new, [(s.block, s.inner) for s in saves], around)]

@@ -50,6 +50,8 @@ def drop_unused(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tens
         if isinstance(op, Saved):
             continue
         new = over_inputs(op, image)
+        if new is op and not isinstance(op, Control):
+            continue
         if isinstance(op, Control) and isinstance(new, Control):
             found = _without(op, new, needed[op]) if op in needed else {}
         else:
