@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tensorad.errors import BoundsError
+from tensorad.errors import BindError, BoundsError
 from tensorad.ir.expr import Axis, Expr, Reduce, Size
 from tensorad.ir.reference.interpret import Array, interpret, shape_of
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr, outputs
@@ -47,7 +47,8 @@ def values_differ(
     """In which tensor values differ, "" if in none, for random values of the given tensors.
 
     Raises:
-        NotComparedError: there is too much to evaluate, or random data is out of range.
+        NotComparedError: there is too much to evaluate, random data is out of range, or a size has
+            a value in a loop only.
     """
     known = dict.fromkeys(given)
     if any(_points(found, known) > MOST_POINTS for found in (before, after)):
@@ -57,11 +58,13 @@ def values_differ(
     roots = [*[e for op in ops for e in op_expressions(op)], *shapes]
     sizes = {e.name: SIZE for e in postorder(*roots) if isinstance(e, Size)}
     rng = np.random.default_rng(0)
-    values = {t: _random(t, shape_of(t, {}, sizes), rng) for t in given}
     try:
+        values = {t: _random(t, shape_of(t, {}, sizes), rng) for t in given}
         first = interpret(before, values, sizes)
     except BoundsError as error:
         raise NotComparedError(f"random data is out of range: {error}") from error
+    except BindError as error:  # a counter, or how often a loop runs: only inside of it, or after
+        raise NotComparedError(str(error)) from error
     try:
         second = interpret(after, values, sizes)
     except BoundsError as error:
