@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,25 +10,7 @@ import pytest
 
 import tensorad as ta
 from tensorad import config
-
-
-def seen(call: Callable[[], object]) -> list[tuple[str, str]]:
-    """What a profile hook sees of a call, in all threads."""
-    found: list[tuple[str, str]] = []
-
-    def hook(frame: FrameType, event: str, arg: Any) -> None:
-        name = frame.f_code.co_qualname if event in ("call", "return") else arg.__qualname__
-        found.append((event, name))
-
-    before = sys.getprofile()
-    threading.setprofile(hook)
-    sys.setprofile(hook)
-    try:
-        call()
-    finally:
-        sys.setprofile(before)
-        threading.setprofile(None)
-    return found
+from tests.support.profiled import seen
 
 
 def power(x: Any, n: Any) -> Any:

@@ -7,9 +7,7 @@ import os
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,25 +22,9 @@ from tensorad.compiled import CompiledFunction
 from tensorad.config import override
 from tensorad.errors import BindError, BoundsError, LimitError
 from tests.codegen.threads.test_threads import python
+from tests.support.profiled import python_calls
 
 Array = np.ndarray[Any, Any]
-
-
-def python_calls(act: Callable[[], object]) -> int:
-    """How many Python functions run inside `act`."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        act()
-    finally:
-        sys.setprofile(before)
-    return calls - 1  # `act` itself
 
 
 def adder(*shape: int, dtype: str = "float32") -> CompiledFunction:
