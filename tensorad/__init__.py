@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tensorad.program import Function as Function
     from tensorad.program import Module as Module
     from tensorad.program import Operator as Operator
+    from tensorad.program import checkpoint as checkpoint
+    from tensorad.program import checkpoint_sequential as checkpoint_sequential
     from tensorad.program import cond as cond
     from tensorad.program import for_loop as for_loop
     from tensorad.program import function as function
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from tensorad.program import jacrev as jacrev
     from tensorad.program import jit as jit
     from tensorad.program import jvp as jvp
+    from tensorad.program import keep as keep
     from tensorad.program import linearize as linearize
     from tensorad.program import module as module
     from tensorad.program import no_grad as no_grad
@@ -171,9 +174,9 @@ _HOME: Final = {
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.program": (
-        "Function Module Operator cond for_loop function grad gradient hessian hvp jacfwd jacobian "
-        "jacrev jit jvp linearize module no_grad register_gradient register_tree scan switch "
-        "tree_map value_and_grad vjp while_loop"
+        "Function Module Operator checkpoint checkpoint_sequential cond for_loop function grad "
+        "gradient hessian hvp jacfwd jacobian jacrev jit jvp keep linearize module no_grad "
+        "register_gradient register_tree scan switch tree_map value_and_grad vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -11,6 +11,7 @@ from tensorad.ir.analysis.blocks import block_ops, op_sizes, ops_between, saves_
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import (
     Block,
+    Checkpoint,
     Compute,
     Constant,
     Control,
@@ -183,6 +184,8 @@ class _Blocks(Numbering):
             kept: what is saved of operations of the block that it stands in.
         """
         self.parts.append((type(op), len(op.operands), len(op.names), len(op.blocks)))
+        if isinstance(op, Checkpoint):
+            self.parts.append((op.again, op.keeps))
         if isinstance(op, Loop):
             (trips,) = self.expressions((op.trips,))
             self.parts.append((op.carries, op.scanned, op.reverse, trips, op.count is None))

@@ -13,6 +13,7 @@ from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.expr import Read
 from tensorad.ir.tensor import (
     Block,
+    Checkpoint,
     Compute,
     Constant,
     Control,
@@ -97,7 +98,9 @@ def _close(call: FunctionCall, inside: Image, around: _Open) -> None:
 
 def is_open(op: FunctionCall, kept: Sequence[Saved]) -> bool:
     """Whether a call may stand among other operations as its block: what tells a size runs on its
-    own, for the size is one, however often the function is called."""
+    own, for the size is one, however often the function is called. So does what computes again."""
+    if isinstance(op, Checkpoint) and op.again:
+        return False
     ops = block_ops(op.blocks[0], [s.inner for s in kept])
     return not any(tells_trips(o) for o in ops)
 

@@ -216,6 +216,21 @@ CallRule = Callable[
 
 
 @dataclass(frozen=True, eq=False)
+class Checkpoint(FunctionCall):
+    """A call of whose inside little is stored for its reverse: the rest is computed again there.
+
+    Attributes:
+        keeps: how many of the last results are stored; what else the reverse needs is computed
+            again from these and the operands.
+        again: whether it is such a reverse. It stays a block of its own, since what it computes
+            may be there already, elsewhere.
+    """
+
+    keeps: int = field(default=0, kw_only=True)
+    again: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
 class Branch(Control):
     """The results of block n, n being the first operand (0-d integer or bool, taken into range).
 

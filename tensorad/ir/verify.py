@@ -37,6 +37,7 @@ from tensorad.ir.tensor import (
     Compute,
     Constant,
     Control,
+    Checkpoint,
     FunctionCall,
     Loop,
     Op,
@@ -187,6 +188,8 @@ def _verify_control(op: Control) -> None:
         case FunctionCall():
             _require(len(op.blocks) == 1, "a call has one block")
             _verify_given(op.blocks[0].params, op.operands)
+            if isinstance(op, Checkpoint):
+                _require(0 <= op.keeps <= len(op.results), "a checkpoint keeps what it has not")
         case Branch():
             index, *operands = op.operands
             _require(not index.shape and not index.dtype.is_float, "a branch is chosen by an array")

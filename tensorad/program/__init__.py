@@ -1,6 +1,7 @@
 """Programs: functions of trees of arrays, branches and loops, and their derivatives."""
 
 from tensorad.program.branches import cond, switch
+from tensorad.program.checkpoints import checkpoint, checkpoint_sequential, keep
 from tensorad.program.forms import (
     grad,
     hessian,
@@ -27,6 +28,8 @@ __all__ = [
     "Function",
     "Module",
     "Operator",
+    "checkpoint",
+    "checkpoint_sequential",
     "cond",
     "for_loop",
     "function",
@@ -39,6 +42,7 @@ __all__ = [
     "jacrev",
     "jit",
     "jvp",
+    "keep",
     "linearize",
     "module",
     "no_grad",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from tensorad.autodiff.adjoints.adjoint import zeros
@@ -19,13 +19,14 @@ from tensorad.autodiff.control.heads import (
     the_same,
 )
 from tensorad.autodiff.control.pieces import like, unread, with_dtype
-from tensorad.autodiff.control.residuals import note_stored, own_sizes, residuals
+from tensorad.autodiff.control.residuals import kept_results, note_stored, own_sizes, residuals
 from tensorad.autodiff.control.rows import Places, from_parts, parts_of
 from tensorad.ir.analysis.blocks import block_ops
 from tensorad.ir.expr import FALSE, TRUE
 from tensorad.ir.tensor import (
     Block,
     Branch,
+    Checkpoint,
     Control,
     FunctionCall,
     Shape,
@@ -174,7 +175,7 @@ class BranchAdjoints:
         note_stored(op, needed.stored)
         bound: Bound = {}
         bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
-        bound.update({("inner", t, n): (t, saved(op, t, n)) for t in needed.stored})
+        bound.update({("inner", t, n): (t, _seen(op, t, n)) for t in needed.stored})
         bound.update({("outside", t): (t, t) for t in needed.outside})
         for p in read_among(made, told):
             slot, head = told[p]
@@ -196,7 +197,16 @@ class BranchAdjoints:
             params = [b[s][0] if s in b else unread(t) for s, t in slots.items()]
             blocks.append(Block(tuple(params), tuple(made)))
         operands = tuple(slots.values())
-        return outputs(like_operation(self.op, tuple(names), operands, tuple(blocks), suffix))
+        op = like_operation(self.op, tuple(names), operands, tuple(blocks), suffix)
+        return outputs(replace(op, again=True) if isinstance(op, Checkpoint) else op)
+
+
+def _seen(op: Control, t: Tensor, n: int) -> Tensor:
+    """A tensor of block n from outside; what a checkpoint keeps is an output."""
+    kept = kept_results(op)
+    if kept is not None and t in kept:
+        return outputs(op)[op.results.index(t, len(op.results) - len(kept))]
+    return saved(op, t, n)
 
 
 def _told(t: Tensor, head: Head, batch: Shape) -> Tensor | None:
@@ -242,5 +252,9 @@ def like_operation(
     """A call or branch of other blocks, by the same index."""
     if isinstance(op, FunctionCall):
         name = f"d{op.function}{suffix}"
+        if isinstance(op, Checkpoint):
+            return Checkpoint(
+                names, operands, blocks, source=op.source, function=name, again=op.again
+            )
         return FunctionCall(names, operands, blocks, source=op.source, function=name)
     return Branch(names, (*op.operands[:1], *operands), blocks, source=op.source)

@@ -12,6 +12,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import (
     Block,
+    Checkpoint,
     Constant,
     Control,
     Loop,
@@ -59,6 +60,13 @@ def note_stored(op: Control, tensors: Sequence[Tensor]) -> None:
         note(Decision((outputs(op)[0],), f"{t.name} stored", why))
 
 
+def kept_results(op: Control) -> dict[Tensor, None] | None:
+    """What a checkpoint stores of its inside; None: it is none, and stores what is needed."""
+    if not isinstance(op, Checkpoint):
+        return None
+    return dict.fromkeys(op.results[len(op.results) - op.keeps :])
+
+
 def own_sizes(op: Control, ops: Sequence[Op]) -> dict[Expr, None]:
     """The sizes that have a value only inside of the operation's block."""
     found: dict[Expr, None] = {op.counter: None} if isinstance(op, Loop) else {}
@@ -82,6 +90,7 @@ class _Search:
         self.wanted: dict[Tensor, None] = {}
         self.outside: dict[Tensor, None] = {}
         self.again: dict[Op, None] = {}
+        self.kept = kept_results(op)
         self.tellers: dict[Expr, list[Op]] = {}
         for o in filter(tells_trips, ops):
             self.tellers.setdefault(o.trips, []).append(o)
@@ -140,6 +149,8 @@ class _Search:
         """Why a tensor of the block is computed again; "" if it is stored."""
         if any(s in self.sizes for s in sizes_in(*map(dim_expr, t.shape))):
             return "its shape is known inside of the block only"
+        if self.kept is not None and t not in self.kept:
+            return "the checkpoint does not keep it"
         if is_cheap(t.op) and all(map(self.is_there, op_inputs(t.op))):
             return "a short formula of what is read anyway"
         return ""

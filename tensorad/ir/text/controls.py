@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from tensorad.errors import counted
 from tensorad.ir.expr import Size
-from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
+from tensorad.ir.tensor import Block, Checkpoint, Control, FunctionCall, Tensor, outputs, saved
 from tensorad.ir.text.blocks import Known, another, leaf_names, placeholder_tree, type_of
 from tensorad.ir.text.operations import Operations, Target
 from tensorad.ir.text.program import (
@@ -21,6 +22,7 @@ from tensorad.ir.text.tokens import Token
 from tensorad.ir.text.trampoline import Steps
 from tensorad.ir.text.values import Value
 
+_CALLS: Final = ("call", "checkpoint", "recompute")
 Given = tuple[Operand, Tree]
 """What a block gets, and the value outside."""
 Ends = tuple[Scope, list[Value], dict[str, Tensor]]
@@ -52,8 +54,10 @@ class Controls(Operations):
             yield self.branch(targets)
         elif self.accept("loop"):
             yield self.loop(targets)
-        elif self.accept("call"):
-            yield self.call_of(targets)
+        elif self.next.text in _CALLS and self.next.kind == "word":
+            word = self.next.text
+            self.expect(word)
+            yield self.call_of(targets, word)
             self.end_of_line()
         elif self.is_value(targets):
             yield self.bind(targets[0])
@@ -130,8 +134,8 @@ class Controls(Operations):
         yield self.call_of([Target(token._replace(text=name), None)])
         return name, self.known.values[name]
 
-    def call_of(self, targets: Sequence[Target]) -> Steps[None]:
-        """f(x, y) save h."""
+    def call_of(self, targets: Sequence[Target], word: str = "call") -> Steps[None]:
+        """f(x, y) keep 1 save h."""
         token = self.expect_kind("name", "the name of a function")
         if token.text not in self.program:
             self.refuse(
@@ -151,15 +155,26 @@ class Controls(Operations):
         params = forest_leaves([tree for _, tree in f.params])
         results = forest_leaves([f.results])
         several = isinstance(f.results, tuple) and len(targets) > 1
+        keeps = self.keeps(len(results)) if word == "checkpoint" else 0
         saves = self.saves(f.tensors)
         ends = f.results if several and isinstance(f.results, tuple) else (f.results,)
         names, trees = self.outputs_of(targets, ends, token, len(saves))
-        op = FunctionCall(
-            names, forest_leaves([tree for _, tree in given]), (Block(params, results),),
-            source=self.source(token), function=f.name,
-        )  # fmt: skip
+        bound = names, forest_leaves([tree for _, tree in given]), (Block(params, results),)
+        source, again = self.source(token), word == "recompute"
+        op = FunctionCall(*bound, source=source, function=f.name)
+        if word != "call":
+            op = Checkpoint(*bound, source=source, function=f.name, keeps=keeps, again=again)
         operands = [Operand(None, n, t) for n, t in given]
         yield self.finish(targets, trees, op, operands, [saves], [], None, f.name)
+
+    def keeps(self, results: int) -> int:
+        """keep 1: how many results of a checkpoint are stored for its reverse."""
+        if not self.accept("keep"):
+            return 0
+        token = self.expect_kind("number", "how many results are kept")
+        if not token.text.isdigit() or int(token.text) > results:
+            self.refuse(f"there are {counted(results, 'result')} to keep.", token)
+        return int(token.text)
 
     def saves(self, values: Mapping[str, Tree]) -> dict[str, Tensor]:
         """save h, g: tensors of a block that are seen from outside."""

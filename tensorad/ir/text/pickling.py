@@ -32,6 +32,7 @@ _OPERATIONS: Final = (
     tensors.Scan,
     tensors.Block,
     tensors.FunctionCall,
+    tensors.Checkpoint,
     tensors.Branch,
     tensors.Loop,
     tensors.Saved,
@@ -51,7 +52,7 @@ _NODES: Final = (
     tensors.Tensor,
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
-_CONTROLS: Final = ("FunctionCall", "Branch", "Loop")
+_CONTROLS: Final = ("FunctionCall", "Checkpoint", "Branch", "Loop")
 _Thing = Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block
 
 

@@ -14,6 +14,7 @@ from tensorad.ir.tensor import (
     Branch,
     Compute,
     Constant,
+    Checkpoint,
     FunctionCall,
     Loop,
     Scan,
@@ -211,7 +212,9 @@ class _Writer:
         if isinstance(op, FunctionCall):
             given = ", ".join([name_tree(o.value) for o in b.operands])
             kept = f" save {_listed(b.saves[0])}" if b.saves[0] else ""
-            return [f"{head}call {quoted(b.function or op.function)}({given}){kept}"]
+            if isinstance(op, Checkpoint) and op.keeps:
+                kept = f" keep {op.keeps}{kept}"
+            return [f"{head}{call_word(op)} {quoted(b.function or op.function)}({given}){kept}"]
         lines = []
         blocks = list(zip(b.scopes, b.saves, strict=True))
         if isinstance(op, Branch):
@@ -244,6 +247,13 @@ class _Writer:
         kinds = zip(("carry", "scan", "fixed"), loop_operands(op, b.operands), strict=True)
         text += "".join([_operands(f" {kind}", some) for kind, some in kinds if some])
         return f"{text} while:" if len(op.blocks) > 1 else f"{text}:"
+
+
+def call_word(op: FunctionCall) -> str:
+    """What a text has before the name of the function."""
+    if isinstance(op, Checkpoint):
+        return "recompute" if op.again else "checkpoint"
+    return "call"
 
 
 def loop_operands(op: Loop, operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], ...]:

@@ -9,7 +9,7 @@ from tensorad.errors import ProgramTextError
 
 RESERVED: Final = frozenset(
     "and or not True False inf nan none def call branch case loop do yield save return scatter "
-    "scan constant".split()
+    "scan constant checkpoint recompute".split()
 )
 """Words that are no names, unless they stand in backquotes."""
 BETWEEN: Final = frozenset(
