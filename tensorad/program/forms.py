@@ -270,7 +270,13 @@ def linearize(f: Anything, *primals: Any) -> Any:
 
 @overload
 def scan(
-    source: Anything, init: object, xs: object = None, length: object = None, reverse: bool = False
+    source: Anything,
+    init: object,
+    xs: object = None,
+    length: object = None,
+    reverse: bool = False,
+    *,
+    checkpoint: str | int | None = None,
 ) -> tuple[Any, Any]: ...
 @overload
 def scan(
@@ -287,7 +293,8 @@ def scan(source: Any, *args: Any, **options: Any) -> Any:
     Args:
         source: scan(tensor, axis, combiner="sum", exclusive=False, reverse=False, name="scan"):
             a tensor, or a tuple of tensors, see `tensorad.te.scan`.
-            scan(f, init, xs=None, length=None, reverse=False): f is (carry, x) -> (carry, y).
+            scan(f, init, xs=None, length=None, reverse=False, checkpoint=None): f is
+            (carry, x) -> (carry, y).
     Returns:
         the tensor of folds; of a function (the last carry, all y), see `tensorad.program.loops`.
     """

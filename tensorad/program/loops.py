@@ -12,9 +12,10 @@ from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Const, Expr, call, int_const, local_size, sub
 from tensorad.ir.order import AXIS, READ, occurs
 from tensorad.ir.source import source_line
-from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape, saved
+from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape
 from tensorad.program.calls import check_takes, operand, parameter_names, shape_of
-from tensorad.program.carries import Body, Trips, run_loop
+from tensorad.program.carries import Body, Trips
+from tensorad.program.segments import Iterations, in_segments
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
 from tensorad.te import compute
@@ -24,7 +25,13 @@ _MOST: Final = 1 << 62
 """The difference of two bounds below this is an int64."""
 
 
-def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: object) -> Any:
+def while_loop(
+    cond_fn: Callable[[Any], Any],
+    body_fn: Callable[[Any], Any],
+    init: object,
+    *,
+    checkpoint: str | int | None = None,
+) -> Any:
     """`x = init; while cond_fn(x): x = body_fn(x)`; the last x.
 
     Args:
@@ -33,6 +40,7 @@ def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], ini
             are called once to write down what they do (again where a number of `init` takes the
             dtype of what it meets); they may use tensors from outside.
         init: a tree.
+        checkpoint: what is stored for reverse mode, see `scan`.
     Raises:
         DefinitionError, ShapeError, DTypeError: the body changes the carry's structure, shape or
             dtype; the condition is no 0-d bool.
@@ -43,11 +51,18 @@ def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], ini
     (name,) = parameter_names(body_fn, ("carry",))
     trips = local_size("trips")
     body = Body(where, name, lambda carry, _: (body_fn(carry), None), test=cond_fn)
-    loop = run_loop(body, init, [], Trips(local_size("t", trips), trips))
-    return loop.result
+    loop = Iterations(lambda _: body, Trips(local_size("t", trips), trips))
+    return _run(loop, init, checkpoint)[0]
 
 
-def for_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], init: object) -> Any:
+def for_loop(
+    lower: object,
+    upper: object,
+    body_fn: Callable[[Any, Any], Any],
+    init: object,
+    *,
+    checkpoint: str | int | None = None,
+) -> Any:
     """`x = init; for i in range(lower, upper): x = body_fn(i, x)`; the last x.
 
     Args:
@@ -55,6 +70,7 @@ def for_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], i
         body_fn: (i, carry) -> carry, see `while_loop`. i is a formula that reads of tensors are
             proved with, `X[i, j]`, or a 0-d int64 tensor where `lower` is a tensor.
         init: a tree.
+        checkpoint: what is stored for reverse mode, see `scan`.
     Raises:
         DefinitionError, ShapeError, DTypeError: see `while_loop`; a bound is none.
     """
@@ -72,10 +88,10 @@ def for_loop(lower: object, upper: object, body_fn: Callable[[Any, Any], Any], i
         trips = local_size("trips")
         times = Trips(local_size(counter_name, trips), trips, count=count)
 
-    def step(carry: object, _: object) -> tuple[Any, Any]:
-        return body_fn(_counted(first, times.counter), carry), None
+    def body(counter: Expr) -> Body:
+        return Body(where, name, lambda x, _: (body_fn(_counted(first, counter), x), None))
 
-    return run_loop(Body(where, name, step), init, [], times).result
+    return _run(Iterations(body, times), init, checkpoint)[0]
 
 
 def scan(
@@ -84,6 +100,8 @@ def scan(
     xs: object = None,
     length: object = None,
     reverse: bool = False,
+    *,
+    checkpoint: str | int | None = None,
 ) -> tuple[Any, Any]:
     """`carry = init; for x in xs: carry, y = f(carry, x)`: (the last carry, all y).
 
@@ -94,6 +112,10 @@ def scan(
         length: how many iterations: an integer, a formula of sizes or a 0-d integer tensor; needed
             without `xs`.
         reverse: from the last x to the first; y of x[t] stays at t.
+        checkpoint: what is stored for reverse mode. None: what it needs of each iteration. k: the
+            carry before each k-th iteration, and while a segment of k is gone back, what it needs
+            of these k, which are computed again. "sqrt": about the root of the number of
+            iterations for k. Values and derivatives have the same bits.
     Returns:
         (carry, ys): leaves of ys have a leading axis.
     Raises:
@@ -117,9 +139,20 @@ def scan(
         return made
 
     names = [x_name + p.removeprefix("xs") for p in flat.paths]
-    loop = run_loop(Body(where, carry_name, step, part_names=names), init, scanned, times)
-    ys = [saved(loop.op, y) for y in loop.ys]
-    return loop.result, unflatten(loop.ys_structure, ys)
+    body = Body(where, carry_name, step, part_names=names)
+    return _run(Iterations(lambda _: body, times, scanned), init, checkpoint)
+
+
+def _run(loop: Iterations, init: object, checkpoint: object) -> tuple[Any, Any]:
+    """The last carry, and all that is collected."""
+    if checkpoint is None:
+        return loop.run(init)
+    if checkpoint == "sqrt" or (type(checkpoint) is int and checkpoint >= 1):
+        return in_segments(loop, init, checkpoint)
+    raise DefinitionError(
+        f"checkpoint of {loop.where} is {checkpoint!r}.",
+        hint='pass "sqrt", or how many iterations a segment has: 1 or more.',
+    )
 
 
 def _described(value: object) -> str:
