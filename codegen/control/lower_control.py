@@ -30,6 +30,7 @@ from tensorad.codegen.loops.ir import (
 from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
+from tensorad.ir.analysis.alike import copied_from
 from tensorad.ir.analysis.blocks import ops_between, own_sizes, saves_of
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
@@ -58,7 +59,7 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.verify import verify_control
 from tensorad.ir.visit import op_inputs
-from tensorad.simplify.control.renew import Image, copied_from, renewed
+from tensorad.simplify.control.renew import Image, renewed
 
 Straight = Callable[[Sequence[Tensor], Sequence[Tensor]], LoopProgram]
 """(outputs, inputs) -> the kernels of formulas alone."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tensorad.ir.analysis.alike import Key, Numbering, ends, form_of
+from tensorad.ir.analysis.alike import Key, Numbering, copied_from, ends, form_of
 from tensorad.ir.analysis.blocks import block_ops, op_sizes, ops_between, saves_of, tells_trips
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import (
@@ -29,7 +29,6 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import op_inputs
 from tensorad.simplify.control.levels import Around, Given, Saves, at_one_level, values_of
-from tensorad.simplify.control.renew import copied_from
 from tensorad.simplify.formula.dataflow import over_inputs
 
 _MOST_BYTES: Final = 1024

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from operator import is_
 from typing import NamedTuple
 
+from tensorad.ir.analysis.alike import copied_from
 from tensorad.ir.analysis.blocks import block_ops, ops_between, saves_of, tells_trips
-from tensorad.ir.arrays.elementwise import same_dim
-from tensorad.ir.expr import Read
 from tensorad.ir.tensor import (
     Block,
     Checkpoint,
@@ -41,12 +39,16 @@ def renewed(block: Block, params: Sequence[Tensor], extra: Sequence[Tensor] = ()
 
 
 def without_calls(wanted: Sequence[Tensor], given: Collection[Tensor]) -> list[Tensor]:
-    """The tensors, calls behind them being what their blocks compute."""
+    """The tensors, calls behind them being what their blocks compute.
+
+    What is computed again is opened where it is the only checkpoint: it is not there already.
+    """
     ops = ops_between(wanted, given)
     if not any(isinstance(op, FunctionCall) for op in ops):
         return list(wanted)
     image: Image = {t: t for t in given}
-    _copy(ops, image)
+    points = [op for op in ops if isinstance(op, Checkpoint)]
+    _copy(ops, image, points if len(points) == 1 else ())
     return [image.get(t, t) for t in wanted]
 
 
@@ -59,8 +61,12 @@ class _Open(NamedTuple):
     call: FunctionCall | None
 
 
-def _copy(ops: Sequence[Op], image: Image) -> None:
-    """Add the tensors of copies of the operations, producers first."""
+def _copy(ops: Sequence[Op], image: Image, alone: Collection[Op] = ()) -> None:
+    """Add the tensors of copies of the operations, producers first.
+
+    Args:
+        alone: what may be opened though it computes again.
+    """
     stack = [_opened(ops, image, None)]
     while stack:
         at = stack[-1]
@@ -69,7 +75,7 @@ def _copy(ops: Sequence[Op], image: Image) -> None:
             stack.pop()
             if at.call is not None:
                 _close(at.call, at.image, stack[-1])
-        elif isinstance(op, FunctionCall) and is_open(op, at.saves.get(op, ())):
+        elif isinstance(op, FunctionCall) and is_open(op, at.saves.get(op, ()), op in alone):
             block = op.blocks[0]
             params = [at.image.get(t, t) for t in op.operands]
             inside: Image = dict(zip(block.params, params, strict=True))
@@ -96,23 +102,13 @@ def _close(call: FunctionCall, inside: Image, around: _Open) -> None:
         around.image.setdefault(t, inside.get(inner, inner))
 
 
-def is_open(op: FunctionCall, kept: Sequence[Saved]) -> bool:
+def is_open(op: FunctionCall, kept: Sequence[Saved], alone: bool = False) -> bool:
     """Whether a call may stand among other operations as its block: what tells a size runs on its
     own, for the size is one, however often the function is called. So does what computes again."""
-    if isinstance(op, Checkpoint) and op.again:
+    if isinstance(op, Checkpoint) and op.again and not alone:
         return False
     ops = block_ops(op.blocks[0], [s.inner for s in kept])
     return not any(tells_trips(o) for o in ops)
-
-
-def copied_from(t: Tensor) -> Tensor | None:
-    """The tensor that has all elements of this one at the same places, if it is a copy."""
-    op = t.op
-    body = op.bodies[0] if isinstance(op, Compute) and len(op.bodies) == 1 else None
-    if not isinstance(op, Compute) or not isinstance(body, Read):
-        return None
-    whole = all(map(same_dim, body.tensor.shape, t.shape)) and body.tensor.ndim == t.ndim
-    return body.tensor if whole and all(map(is_, body.indices, op.axes)) else None
 
 
 def again(t: Tensor) -> Tensor:

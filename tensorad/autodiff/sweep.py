@@ -39,6 +39,7 @@ from tensorad.autodiff.control.heads import (
     Given,
     Head,
     Seed,
+    Starts,
     seed_adjoints,
     with_switch,
 )
@@ -87,14 +88,20 @@ class Sweep:
         rules: Rules,
         kind: type[Target] = Target,
         passed: Collection[Tensor] = (),
+        starts: Starts | None = None,
     ) -> None:
-        """`passed`: formulas and sums whose adjoints are not kept but go straight on."""
+        """
+        Args:
+            passed: formulas and sums whose adjoints are not kept but go straight on.
+            starts: see `Given`; those that no operation has used are left.
+        """
         self.ys = dict.fromkeys(ys)
         self.wrt = dict.fromkeys(wrt)
         self.batch = batch
         self.rules = rules
         self.kind = kind
         self.passed = dict.fromkeys(passed)
+        self.starts = dict(starts or {})
         self.order = derivation_order(ys, rules)
         self.forward = topological_ops([*ys, *wrt])
         self.inner = inner_reductions(self.forward)
@@ -402,9 +409,11 @@ class Sweep:
             self.inside.setdefault(op.control, {}).update(heads)
             return
         heads.update(self.inside.pop(op, {}))
-        given = Given(self.active, heads, self.batch, self.rules, block_vjp)
-        for t, part, on in control_adjoints(op, given):
+        given = Given(self.active, heads, self.batch, self.rules, block_vjp, self.starts)
+        for t, part, on, begun in control_adjoints(op, given):
             self._push_seed(t, with_switch(opened(part), t, self.batch, on))
+            if begun:
+                del self.starts[t]
 
     def _flows(self, e: Expr) -> bool:
         return e.dtype.is_float and any(self._wanted(r) for r in reads(e))
@@ -430,17 +439,19 @@ def block_vjp(
     wrt: Sequence[Tensor],
     batch: Shape,
     rules: Rules,
+    starts: Starts | None = None,
     passed: Collection[Tensor] = (),
 ) -> BlockAdjoints:
     """The adjoints of some params of a block, whose tensors have these heads.
 
     All values of the block count as computed for the gradient: they may be stored.
     """
-    starts = seed_adjoints(seeds, batch)
-    sweep = Sweep(list(starts), wrt, batch, rules, passed=passed)
+    heads = seed_adjoints(seeds, batch)
+    sweep = Sweep(list(heads), wrt, batch, rules, passed=passed, starts=starts)
     sweep.needed.update({t: None for op in sweep.order for t in outputs(op)})
-    found = sweep.adjoints(starts)
+    found = sweep.adjoints(heads)
     live = [t for t in found if t is not None]
     made = iter(sweep.joined(sweep.tidied(live), [s.head for s in seeds]) if live else ())
     adjoints = [None if t is None else next(made) for t in found]
-    return BlockAdjoints.of(adjoints, [sweep.collected(x) for x in wrt])
+    begun = [t for t in starts or () if t not in sweep.starts]
+    return BlockAdjoints.of(adjoints, [sweep.collected(x) for x in wrt], begun)

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from tensorad.errors import DefinitionError
+from tensorad.ir.analysis.alike import copied_from
 from tensorad.ir.analysis.blocks import captures, ops_between
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.expr import LocalSize
@@ -30,7 +31,6 @@ from tensorad.ir.tensor import (
 from tensorad.program.calls import check_callable, operand
 from tensorad.program.trees import flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
-from tensorad.simplify.control.renew import copied_from
 from tensorad.te import compute
 
 Function = Callable[..., Any]

@@ -44,6 +44,7 @@ from tensorad.ir.expr import FALSE, TRUE, Expr, LocalSize, const, logical_or, re
 from tensorad.ir.tensor import (
     Block,
     Branch,
+    Checkpoint,
     Compute,
     Control,
     FunctionCall,
@@ -94,12 +95,14 @@ class _Swept:
         heads: adjoints of next carries, by the param of the forward block.
         rows: (head of what is saved of an iteration, all its rows outside).
         wrt: params that derivatives flow to, each with an adjoint and a switch in `found`.
+        starts: what some of the adjoints have been added to.
     """
 
     heads: Mapping[Tensor, Seed]
     rows: Sequence[tuple[Seed, Head]]
     wrt: Sequence[Tensor]
     found: BlockAdjoints
+    starts: Mapping[Tensor, Tensor] = field(default_factory=dict)
 
     @cached_property
     def adjoints(self) -> dict[Tensor, Tensor]:
@@ -193,15 +196,26 @@ class _LoopAdjoints:
         found, needed = self.in_parts(found, needed, made)
         carried = [p for p in needed.params if self.place[p] < self.op.carries]
         note_stored(self.op, [*carried, *needed.stored])
-        reverse = self.loop(self.params(found, needed))
+        reverse = self.loop(self.params(found, needed, self.starts))
         last = dict(zip(found.heads, outputs(reverse), strict=False))
-        pairs = []
+        sent = []
         for p, t in found.adjoints.items():
-            pairs.append((p, last[p] if p in last else self.all_rows(saved(reverse, t), p)))
+            whole = last[p] if p in last else self.all_rows(saved(reverse, t), p)
+            sent.append(self.sent(p, whole, begun=p in self.starts))
         for p, row in found.parts:
-            pairs.append((p, from_rows(saved(reverse, row.value), row, self.batch, p)))
-        operands = self.around.operands
-        return [Sent(operands[self.place[p]], t, partial(self.switch, p)) for p, t in pairs]
+            sent.append(self.sent(p, from_rows(saved(reverse, row.value), row, self.batch, p)))
+        return sent
+
+    def sent(self, p: Tensor, part: Tensor, *, begun: bool = False) -> Sent:
+        """A part of the adjoint of what a param stands for."""
+        return Sent(self.around.operands[self.place[p]], part, partial(self.switch, p), begun)
+
+    @cached_property
+    def starts(self) -> dict[Tensor, Tensor]:
+        """Where the sums for fixed operands begin, each once."""
+        fixed = list(self.place)[self.last :]
+        operand = {self.around.operands[self.place[p]]: p for p in fixed}
+        return {p: self.given.starts[t] for t, p in operand.items() if t in self.given.starts}
 
     def all_rows(self, t: Tensor, p: Tensor) -> Tensor:
         """What iterations have saved, as a tensor like the operand that a param is a row of."""
@@ -302,7 +316,7 @@ class _LoopAdjoints:
         read += [s.result for s in carried]
         found.rows, found.switches = self.row_switches(swept, read), carried
         needed = residuals(self.op, 0, read, found.own, self.block.params[self.op.carries :])
-        reverse = self.loop(self.params(found, needed))
+        reverse = self.loop(self.params(found, needed, {}))
         last = dict(zip(found.carries, outputs(reverse), strict=False))
         counts: dict[Tensor, list[Tensor]] = {p: [last[t]] for p, t in found.heads.items()}
         for p, row in found.parts:
@@ -332,15 +346,24 @@ class _LoopAdjoints:
             off = told and head.on() is not None
             rows.append((Seed(t, like(t, batch), switch_like(t, batch) if off else None), head))
         seeds = [*heads.values(), *[s for s, _ in rows]]
-        made = self.given.vjp(seeds, wrt, batch, self.rules) if wrt else BlockAdjoints(())
-        return _Swept(heads, rows, wrt, made)
+        starts = {p: like(p, batch) for p in wrt if self.place[p] >= self.last and self.in_segments}
+        none = BlockAdjoints(())
+        made = self.given.vjp(seeds, wrt, batch, self.rules, starts) if wrt else none
+        return _Swept(heads, rows, wrt, made, {p: starts[p] for p in made.begun})
+
+    @cached_property
+    def in_segments(self) -> bool:
+        """Whether iterations compute again what theirs do: sums go on from one to the next."""
+        return any(isinstance(o, Checkpoint) for o in block_ops(self.block))
 
     def reversed_block(self, swept: _Swept) -> _Backwards:
         heads = {p: s.head for p, s in swept.heads.items()}
         found = _Backwards(heads, [(s.head, h.value) for s, h in swept.rows])
         for p in swept.wrt:
             t = swept.adjoints.get(p)
-            if self.place[p] >= self.last and t is not None:
+            if p in swept.starts and t is not None:
+                found.heads[p], found.adjoints[p] = swept.starts[p], t
+            elif self.place[p] >= self.last and t is not None:
                 self.add_fixed(p, t, found)
             elif t is not None:
                 found.adjoints[p] = t
@@ -384,12 +407,15 @@ class _LoopAdjoints:
         found = reached_in_loop(self.around, last, [t for t, _ in self.rows], self.given.rules)
         return [p for p in self.place if p in found and p in self.active]
 
-    def params(self, block: _Backwards, needed: Residuals) -> _Params:
+    def params(
+        self, block: _Backwards, needed: Residuals, starts: Mapping[Tensor, Tensor]
+    ) -> _Params:
         """What the reversed block is given."""
         op, found = self.op, _Params()
         for p, d in block.heads.items():
             head = self.head(p) if self.place[p] < op.carries else None
-            found.carries.append((d, zeros_like(p, self.batch) if head is None else head.value))
+            first = starts.get(p) if head is None else head.value
+            found.carries.append((d, zeros_like(p, self.batch) if first is None else first))
             found.results.append(block.adjoints[p])
         for s in block.switches:
             found.carries.append((s.param, s.first))

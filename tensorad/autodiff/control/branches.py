@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from tensorad.autodiff.adjoints.adjoint import zeros
@@ -51,11 +51,13 @@ class _Swept:
         ends: (tensor of the block with its head, this head outside) by slot.
         adjoints: by number of the operand of the branch, and so are `switches`: where they are
             on, of one block of several as far as indices decide, too.
+        starts: params that some adjoints have been added to.
     """
 
     ends: Mapping[Slot, tuple[Seed, Head]]
     adjoints: Mapping[int, Tensor]
     switches: Mapping[int, Switch]
+    starts: Mapping[int, Tensor] = field(default_factory=dict)
 
     @property
     def params(self) -> list[Tensor]:
@@ -106,8 +108,16 @@ class BranchAdjoints:
         found = []
         for (k, at), t in zip(moving, made, strict=True):
             whole = from_parts(t, at, batch, operands[k]) if at else t
-            found.append(Sent(operands[k], whole, partial(self.switch, k)))
+            begun = k in self.starts and any(k in s.starts for s in swept)
+            found.append(Sent(operands[k], whole, partial(self.switch, k), begun))
         return found
+
+    @cached_property
+    def starts(self) -> dict[int, Tensor]:
+        """Where the sums for operands of a checkpoint begin, by number, each once."""
+        operand = {t: k for k, t in enumerate(self.around.operands)}
+        starts = self.given.starts if isinstance(self.op, Checkpoint) else {}
+        return {operand[t]: start for t, start in starts.items() if t in operand}
 
     def switch(self, k: int) -> Tensor | None:
         """Where what operand k receives is on."""
@@ -156,8 +166,9 @@ class BranchAdjoints:
         wrt = [p for p in reached(params, [s.of for s in seeds], given.rules) if p in active]
         if not wrt:
             return _Swept(ends, {}, {})
-        made = given.vjp(seeds, wrt, batch, within(params, given.rules))
         place = {p: k for k, p in enumerate(params)}
+        starts = {p: like(p, batch) for p in wrt if place[p] in self.starts}
+        made = given.vjp(seeds, wrt, batch, within(params, given.rules), starts)
         adjoints: dict[int, Tensor] = {}
         switches: dict[int, Switch] = {}
         on = made.reached if len(op.blocks) > 1 else made.switches
@@ -165,13 +176,14 @@ class BranchAdjoints:
             if part is not None:
                 adjoints[place[p]] = with_dtype(part, p.dtype)
                 switches[place[p]] = switch
-        return _Swept(ends, adjoints, switches)
+        return _Swept(ends, adjoints, switches, {place[p]: starts[p] for p in made.begun})
 
     def _bound(self, n: int, swept: _Swept, made: Sequence[Tensor]) -> Bound:
         """What tensors made in a reversed block read, but heads."""
         op, params, at = self.op, self.around.params(n), self.around.operands
         place, told = {p: k for k, p in enumerate(params)}, swept.told
-        needed = residuals(op, n, made, [*swept.params, *told], op.blocks[n].params)
+        own = [*swept.params, *told, *swept.starts.values()]
+        needed = residuals(op, n, made, own, op.blocks[n].params)
         note_stored(op, needed.stored)
         bound: Bound = {}
         bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
@@ -182,6 +194,9 @@ class BranchAdjoints:
             on = head.on()
             assert on is not None  # it is told
             bound["on", *slot] = (p, on)
+        begun = {p: k for k, p in swept.starts.items()}
+        for p in read_among(made, begun):
+            bound["start", begun[p]] = (p, self.starts[begun[p]])
         return bound
 
     def _operation(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, Target, variable
 from tensorad.autodiff.adjoints.contributions import Contribution
@@ -48,6 +48,8 @@ class Sent(NamedTuple):
     operand: Tensor
     part: Tensor
     on: Switch
+    begun: bool = False
+    """Whether the part has been added to where `Given.starts` lets the sum begin."""
 
 
 @dataclass(eq=False)
@@ -78,23 +80,44 @@ class BlockAdjoints:
         adjoints: None: zero everywhere.
         switches: where these are on as far as data decide; `reached`: also as far as indices do.
         numbers: how many contributions reach each of their elements; None: none ever does.
+        begun: the tensors whose adjoints have been added to where their sums begin.
     """
 
     adjoints: Sequence[Tensor | None]
     switches: Sequence[Switch] = ()
     reached: Sequence[Switch] = ()
     numbers: Sequence[Callable[[], Tensor | None]] = ()
+    begun: Collection[Tensor] = ()
 
     @staticmethod
-    def of(adjoints: Sequence[Tensor | None], sums: Sequence[Target | None]) -> BlockAdjoints:
+    def of(
+        adjoints: Sequence[Tensor | None],
+        sums: Sequence[Target | None],
+        begun: Collection[Tensor] = (),
+    ) -> BlockAdjoints:
         """Adjoints, and what has collected them."""
         reached = [switch_of_sum(s, by_indices=True) for s in sums]
         numbers = [partial(number, s) if s is not None else always for s in sums]
-        return BlockAdjoints(adjoints, [switch_of_sum(s) for s in sums], reached, numbers)
+        return BlockAdjoints(adjoints, [switch_of_sum(s) for s in sums], reached, numbers, begun)
 
 
-BlockVjp = Callable[[Sequence[Seed], Sequence[Tensor], Shape, Rules], BlockAdjoints]
-"""(seeds, by which tensors, batch, rules) -> adjoints."""
+Starts = Mapping[Tensor, Tensor]
+"""Tensors that operations use as they are, and where the sums of their adjoints begin."""
+
+
+class BlockVjp(Protocol):
+    """Reverse mode in a block."""
+
+    def __call__(
+        self,
+        seeds: Sequence[Seed],
+        wrt: Sequence[Tensor],
+        batch: Shape,
+        rules: Rules,
+        starts: Starts = ...,
+    ) -> BlockAdjoints:
+        """The adjoints of some params; a start is used once, by an operation that can."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -104,6 +127,7 @@ class Given:
     Attributes:
         active: tensors outside of the operation that derivatives flow to.
         heads: of its outputs, and of what is saved of it.
+        starts: where the sums of adjoints of some operands may begin, in place of 0.
     """
 
     active: Mapping[Tensor, None]
@@ -111,6 +135,7 @@ class Given:
     batch: Shape
     rules: Rules
     vjp: BlockVjp
+    starts: Starts = field(default_factory=dict)
 
     def saved_heads(self, n: int) -> list[tuple[Tensor, Head]]:
         """(inner tensor of block n, head of what is saved of it)"""
