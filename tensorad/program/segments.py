@@ -127,11 +127,12 @@ class _Segments:
         elif not self.loop.by_run:
             trips = lengths.count(times.trips)
         at = local_size("segment", trips)
-        segment = self.segment(at)
-        first = self.loop.body(times.counter)
-        body = Body(
-            self.loop.where, first.name, lambda carry, _: self.step(segment, carry), test=first.test
-        )
+        plain = self.loop.body(times.counter)
+
+        def step(carry: Any, _: object) -> tuple[Any, Any]:
+            return self.step(self.segment(at), carry)
+
+        body = Body(plain.where, plain.name, step, test=plain.test)
         made = run_loop(body, init, [], Trips(at, trips, count, times.reverse))
         ys = [self.whole(saved(made.op, y)) for y in made.ys]
         assert self.structure is not None, "the body was written down"
