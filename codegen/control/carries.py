@@ -73,6 +73,7 @@ class Around:
         late: those of the operands that are computed where they are used.
         wanted: outputs of the loop that have memory of their own, by the carry's number.
         used: carries whose last value is read.
+        taken: carries that may be changed where their first values lie.
     """
 
     counter: LocalSize
@@ -85,6 +86,7 @@ class Around:
     late: Collection[Tensor]
     wanted: Mapping[int, Tensor]
     used: Collection[int]
+    taken: Collection[int] = ()
 
 
 @dataclass
@@ -124,6 +126,9 @@ class Layouts:
     def in_place(self, carry: int) -> None:
         """A carry that iterations change where it lies."""
         to, p = self.found, self.around.carried[carry]
+        if carry in self.around.taken and carry not in self.around.wanted:
+            to.carries.append(Place(p, self.around.operands[carry]))
+            return
         first = self.own_first(carry)
         if carry in self.around.wanted:
             to.start.append(Place(first, self.around.wanted[carry]))

@@ -14,7 +14,6 @@ from tensorad.codegen.control.carries import (
     copy_of,
     is_dynamic,
 )
-from tensorad.codegen.control.in_place import Updates
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.ir.tensor import (
     Compute,
@@ -130,11 +129,15 @@ class Body:
             if c.result is not None and c.own and len(c.carries) == 1 and not saves
         ]
 
-    def layout(self, around: Around, updates: Updates) -> Layout:
-        """Where carries lie."""
+    def layout(self, around: Around, changed: Collection[Tensor]) -> Layout:
+        """Where carries lie.
+
+        Args:
+            changed: results that are made where the carries lie.
+        """
         to = Layouts(around)
         for c, saves in zip(self.chains, self.saves, strict=True):
-            if c.result is not None and c.result.op in updates:
+            if c.result is not None and c.result in changed:
                 to.in_place(c.carries[0])
             elif not c.own:
                 to.follow(c)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tensorad.codegen.control.carries import Around, copy_of, is_dynamic
@@ -17,6 +17,7 @@ from tensorad.codegen.control.in_place import (
 )
 from tensorad.codegen.control.last_iteration import without_dead_ends
 from tensorad.codegen.control.loop_body import Body, own
+from tensorad.codegen.control.taken_over import Taken, taken_carries, taken_results
 from tensorad.codegen.loops.ir import (
     Choose,
     Kernel,
@@ -103,12 +104,14 @@ class _Lowering:
         late: first values of carries that are computed where the loop begins.
         delivered: tensors that are made in the memory they have.
         used: tensors that are read.
+        taken: carries that loops change where they lie already.
     """
 
     straight: Straight
     late: Collection[Tensor] = ()
     delivered: Collection[Tensor] = ()
     used: Collection[Tensor] = ()
+    taken: Taken = field(default_factory=dict)
 
     def sequence(
         self,
@@ -116,12 +119,14 @@ class _Lowering:
         given: Given,
         updates: Updates | None = None,
         delivered: Collection[Tensor] = (),
+        taken: Taken | None = None,
     ) -> list[Node]:
         """Nodes after which the wanted tensors are there, from the given ones.
 
         Args:
             delivered: those of the wanted that are made in the memory they have; others may lie
                 anywhere.
+            taken: carries of what is around that loops change where they lie.
         """
         updates = updates or {}
         copied = _copied(wanted, delivered, given, updates)
@@ -136,7 +141,11 @@ class _Lowering:
         nodes: list[Node] = [Place(source, t) for t, source in copied.items()]
         readers = [inputs for op, inputs in order.items() if not isinstance(op, Saved)]
         used = dict.fromkeys([*wanted, *[t for inputs in readers for t in inputs]])
-        lowered = replace(self, late=late, delivered=dict.fromkeys(delivered), used=used)
+        results = taken_results(wanted, given, updates, dict.fromkeys(delivered))
+        lowered = replace(
+            self, late=late, delivered=dict.fromkeys(delivered), used=used,
+            taken={op: (*results.get(op, ()), *(taken or {}).get(op, ())) for op in between},
+        )  # fmt: skip
         for n, stretch in enumerate(_stretches(order, given, wanted, updates, len(between))):
             nodes += self.formulas(stretch, known)
             known.update(dict.fromkeys(stretch))
@@ -227,11 +236,12 @@ class _Lowering:
         is_known = op.count is not None or not own_trips
         around = Around(
             op.counter, trips, op.trips, is_known, op.reverse, body.carried,
-            op.operands[: op.carries], self.late, outs, read,
+            op.operands[: op.carries], self.late, outs, read, self.taken.get(op, ()),
         )  # fmt: skip
         wanted = list(dict.fromkeys((*body.made, *[t for t, _ in body.rows])))
         updates = find_updates(body.may_be_in_place, wanted, known)
-        layout = body.layout(around, updates)
+        taken = taken_carries(body, wanted, known, updates)
+        layout = body.layout(around, (*[u.result for u in updates.values()], *taken))
         placed = [
             *layout.each,
             *[Place(t, s, op.counter) for t, s in zip(body.scanned, body.sources, strict=True)],
@@ -239,8 +249,11 @@ class _Lowering:
         ]
         test, condition = self.test(op, body, known)
         count, counted = _count(op, own_trips)
-        delivered = [t for t in wanted if t.op not in updates]
-        inner = self.sequence(wanted, known, updates, delivered)
+        delivered = [t for t in wanted if t.op not in updates and t not in taken]
+        by_loop: dict[Op, list[int]] = {}
+        for t, o in taken.items():
+            by_loop.setdefault(o, []).append(t.index)
+        inner = self.sequence(wanted, known, updates, delivered, by_loop)
         if is_known:
             inner = without_dead_ends(inner, body.left(read), op.counter, trips, op.reverse)
         repeat = Repeat(

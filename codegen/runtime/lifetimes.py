@@ -15,6 +15,7 @@ from tensorad.codegen.loops.ir import (
     Repeat,
     Reserve,
     Settle,
+    inner_nodes,
 )
 from tensorad.codegen.runtime.arena import Lifetime
 from tensorad.ir.expr import LocalSize
@@ -94,7 +95,7 @@ class _Walk:
     def repeat(self, n: Repeat) -> None:
         self.use([*n.stores, *([n.count] if isinstance(n.count, Tensor) else [])])
         self.nodes(n.start)
-        placed = [*[s for s in n.body if isinstance(s, Place)], *n.moves]
+        placed = [*_placed(n.body), *n.moves]
         for _ in range(1 + len(n.moves)):  # what moves on lies in the end where any of them did
             for s in placed:
                 self.move(s)
@@ -126,6 +127,19 @@ class _Walk:
                 self.buffers.constants[owner] = None
             elif owner not in self.given:
                 self.lives.setdefault(owner, Lifetime(owner, self.position)).last = self.position
+
+
+def _placed(nodes: Iterable[Node]) -> list[Place | Exchange]:
+    """What says where tensors lie, in order, also inside of loops and branches."""
+    found: list[Place | Exchange] = []
+    stack = list(nodes)[::-1]
+    while stack:
+        n = stack.pop()
+        if isinstance(n, (Place, Exchange)):
+            found.append(n)
+        else:
+            stack += [*inner_nodes(n)][::-1]
+    return found
 
 
 def _tensors(n: Place | Exchange) -> tuple[Tensor, Tensor]:

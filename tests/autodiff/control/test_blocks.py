@@ -75,7 +75,7 @@ def test_a_call_becomes_a_call_of_its_reverse() -> None:
     head = given("head", 2)
     for t, want in ((y, lambda v: np.exp(v)), (z, lambda v: 1.0 + 0.0 * v)):
         heads = {t: Head(head)}
-        ((operand, part, _),) = control_adjoints(op, Given({x: None}, heads, (), {}, block_vjp))
+        ((operand, part, *_),) = control_adjoints(op, Given({x: None}, heads, (), {}, block_vjp))
         assert operand is x and isinstance(part.op, FunctionCall) and part.op.function == "df"
         value = np.array([0.3, -2.0])
         found = ta.interpret(part, {x: value, head: np.ones(2)})
