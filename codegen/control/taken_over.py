@@ -1,4 +1,4 @@
-"""Carries that a loop takes over: it changes them where they lie already, nobody else reads them."""
+"""Carries that a loop takes over: it changes them where they lie already, for nobody else."""
 
 from __future__ import annotations
 

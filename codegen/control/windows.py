@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from tensorad.ir.combiner import make_combiner
-from tensorad.ir.dtypes import DType
+from tensorad.ir.combiner import set_combiner
 from tensorad.ir.expr import (
     FALSE,
     ONE,
@@ -21,7 +20,6 @@ from tensorad.ir.expr import (
     Select,
     add,
     axis,
-    const,
     logical_and,
     logical_not,
     logical_or,
@@ -29,7 +27,6 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
-from tensorad.ir.nominal import Combiner
 from tensorad.ir.order import READ, REDUCE, occurs, outside_reductions
 from tensorad.ir.tensor import Compute, Scatter, Tensor, Update, outputs
 from tensorad.ir.visit import copy_bodies, free_leaves, reads, rewrite, substitute
@@ -163,7 +160,7 @@ def _update(op: Compute, old: Tensor, piece: Piece, value: Expr) -> Tensor | Non
         body = read(made, tuple([sub(a, a.lower) for a in axes]))
     update = Update(there, body, condition)
     scatter = Scatter(
-        op.name, op.shape, old.dtype, axes, (update,), _set(old.dtype), old, op.source
+        op.name, op.shape, old.dtype, axes, (update,), set_combiner(old.dtype), old, op.source
     )
     return outputs(scatter)[0]
 
@@ -195,8 +192,3 @@ def _own_formula(op: Compute | Scatter, axes: Sequence[Axis], body: Expr) -> Ten
     moved: dict[Expr, Expr] = {a: add(a.lower, b) for a, b in zip(axes, own, strict=True)}
     new_axes, bodies = copy_bodies(tuple(own), (substitute(body, moved),))
     return outputs(Compute(op.name, new_axes, bodies, op.source))[0]
-
-
-def _set(dtype: DType) -> Combiner:
-    """An update in which the new value takes the place of the old one."""
-    return make_combiner("set", lambda x, y: y, (const(0, dtype),))

@@ -35,7 +35,12 @@ LEGEND: Final = (
     "Indices of the gradient's element carry a prime where the forward formula uses their name. "
     "B, the most iterations the gradient may need, is counted on the forward program alone."
 )
-_KINDS: Final = {"Loop": "loop", "Branch": "branch", "FunctionCall": "call", "Checkpoint": "checkpoint"}
+_KINDS: Final = {
+    "Loop": "loop",
+    "Branch": "branch",
+    "FunctionCall": "call",
+    "Checkpoint": "checkpoint",
+}
 _ROUTES: Final = {
     "winner": "through the position of its winner",
     "sweep": "through a sweep back over its steps",

@@ -116,6 +116,12 @@ def all_combiner() -> Combiner:
     return make_combiner("all", lambda x, y: (logical_and(x[0], y[0]),), (true,), associative=True)
 
 
+@cache
+def set_combiner(dtype: DType) -> Combiner:
+    """The second operand: what is stored takes the place of what was there."""
+    return make_combiner("set", lambda x, y: y, (const(0, dtype),))
+
+
 def beats(op: str, y: Expr, x: Expr) -> Expr:
     """Whether a later y replaces x in maximum/minimum: strictly better, or the first NaN."""
     better = call("gt" if op == "maximum" else "lt", y, x)

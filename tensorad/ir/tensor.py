@@ -238,6 +238,26 @@ class Branch(Control):
 
 
 @dataclass(frozen=True, eq=False)
+class Replay:
+    """How the reverse of a loop has the carries of each iteration: from some that the loop stores.
+
+    The first carries of such a loop are states. Then come, for each state, `rows` of its values and
+    one row more that may be written over, and then the numbers of the iterations that these rows
+    are of, in the order in which they run; -1: of none.
+
+    Attributes:
+        states: how many carries are states.
+        advance: (number of an iteration, how many, states, what is fixed) -> the states later.
+        fixed: which operands of the loop the last params of `advance` are.
+    """
+
+    states: int
+    rows: int
+    advance: Block
+    fixed: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Loop(Control):
     """Carries go through the block once for each value of a counter; outputs: the last ones.
 
@@ -247,7 +267,8 @@ class Loop(Control):
     params, scanned ones apart, and one 0-d bool as result: where it is false the loop ends. Without
     it the counter takes the values below `trips`, an expression of sizes, from above if `reverse`.
     With a second block, or a `count` (0-d, integer: how many iterations), `trips` is a `LocalSize`
-    of the loop's own, to which the number of iterations is given.
+    of the loop's own, to which the number of iterations is given. With a `replay` its reverse
+    computes carries again from the rows of some; values do not depend on it.
     """
 
     counter: LocalSize = field(kw_only=True)
@@ -256,6 +277,7 @@ class Loop(Control):
     scanned: int = field(default=0, kw_only=True)
     count: Tensor | None = field(default=None, kw_only=True)
     reverse: bool = field(default=False, kw_only=True)
+    replay: Replay | None = field(default=None, kw_only=True)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

@@ -34,10 +34,10 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import (
     Branch,
+    Checkpoint,
     Compute,
     Constant,
     Control,
-    Checkpoint,
     FunctionCall,
     Loop,
     Op,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 from tensorad.errors import DefinitionError
@@ -90,9 +91,7 @@ def keep(x: Any, name: str) -> Tensor:
     return made
 
 
-def checkpoint_sequential(
-    fs: Sequence[Function], segments: int, *, last: bool = False
-) -> Function:
+def checkpoint_sequential(fs: Sequence[Function], segments: int, *, last: bool = False) -> Function:
     """The functions one after the other, in segments of which the arguments alone are stored.
 
     Args:
@@ -118,7 +117,7 @@ def checkpoint_sequential(
         )
     short, more = divmod(len(fs), segments)
     ends = [n * short + min(n, more) for n in range(segments + 1)]
-    parts = [_chain(fs[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [_chain(fs[a:b]) for a, b in pairwise(ends)]
     inner = parts if last else parts[:-1]
     return _chain([*map(checkpoint, inner), *parts[len(inner) :]])
 

@@ -277,6 +277,7 @@ def scan(
     reverse: bool = False,
     *,
     checkpoint: str | int | None = None,
+    memory: int | None = None,
 ) -> tuple[Any, Any]: ...
 @overload
 def scan(
@@ -293,7 +294,8 @@ def scan(source: Any, *args: Any, **options: Any) -> Any:
     Args:
         source: scan(tensor, axis, combiner="sum", exclusive=False, reverse=False, name="scan"):
             a tensor, or a tuple of tensors, see `tensorad.te.scan`.
-            scan(f, init, xs=None, length=None, reverse=False, checkpoint=None): f is
+            scan(f, init, xs=None, length=None, reverse=False, checkpoint=None,
+            memory=None): f is
             (carry, x) -> (carry, y).
     Returns:
         the tensor of folds; of a function (the last carry, all y), see `tensorad.program.loops`.

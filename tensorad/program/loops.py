@@ -15,6 +15,7 @@ from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape
 from tensorad.program.calls import check_takes, operand, parameter_names, shape_of
 from tensorad.program.carries import Body, Trips
+from tensorad.program.replays import within_memory
 from tensorad.program.segments import Iterations, in_segments
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
@@ -31,6 +32,7 @@ def while_loop(
     init: object,
     *,
     checkpoint: str | int | None = None,
+    memory: int | None = None,
 ) -> Any:
     """`x = init; while cond_fn(x): x = body_fn(x)`; the last x.
 
@@ -40,7 +42,7 @@ def while_loop(
             are called once to write down what they do (again where a number of `init` takes the
             dtype of what it meets); they may use tensors from outside.
         init: a tree.
-        checkpoint: what is stored for reverse mode, see `scan`.
+        checkpoint, memory: what is stored for reverse mode, see `scan`.
     Raises:
         DefinitionError, ShapeError, DTypeError: the body changes the carry's structure, shape or
             dtype; the condition is no 0-d bool.
@@ -52,7 +54,7 @@ def while_loop(
     trips = local_size("trips")
     body = Body(where, name, lambda carry, _: (body_fn(carry), None), test=cond_fn)
     loop = Iterations(lambda _: body, Trips(local_size("t", trips), trips))
-    return _run(loop, init, checkpoint)[0]
+    return _run(loop, init, checkpoint, memory)[0]
 
 
 def for_loop(
@@ -62,6 +64,7 @@ def for_loop(
     init: object,
     *,
     checkpoint: str | int | None = None,
+    memory: int | None = None,
 ) -> Any:
     """`x = init; for i in range(lower, upper): x = body_fn(i, x)`; the last x.
 
@@ -70,7 +73,7 @@ def for_loop(
         body_fn: (i, carry) -> carry, see `while_loop`. i is a formula that reads of tensors are
             proved with, `X[i, j]`, or a 0-d int64 tensor where `lower` is a tensor.
         init: a tree.
-        checkpoint: what is stored for reverse mode, see `scan`.
+        checkpoint, memory: what is stored for reverse mode, see `scan`.
     Raises:
         DefinitionError, ShapeError, DTypeError: see `while_loop`; a bound is none.
     """
@@ -91,7 +94,7 @@ def for_loop(
     def body(counter: Expr) -> Body:
         return Body(where, name, lambda x, _: (body_fn(_counted(first, counter), x), None))
 
-    return _run(Iterations(body, times), init, checkpoint)[0]
+    return _run(Iterations(body, times), init, checkpoint, memory)[0]
 
 
 def scan(
@@ -102,6 +105,7 @@ def scan(
     reverse: bool = False,
     *,
     checkpoint: str | int | None = None,
+    memory: int | None = None,
 ) -> tuple[Any, Any]:
     """`carry = init; for x in xs: carry, y = f(carry, x)`: (the last carry, all y).
 
@@ -116,6 +120,8 @@ def scan(
             carry before each k-th iteration, and while a segment of k is gone back, what it needs
             of these k, which are computed again. "sqrt": about the root of the number of
             iterations for k. Values and derivatives have the same bits.
+        memory: how many bytes may be stored in place of that: as many carries as fit, from where
+            fewest iterations run again.
     Returns:
         (carry, ys): leaves of ys have a leading axis.
     Raises:
@@ -140,13 +146,24 @@ def scan(
 
     names = [x_name + p.removeprefix("xs") for p in flat.paths]
     body = Body(where, carry_name, step, part_names=names)
-    return _run(Iterations(lambda _: body, times, scanned), init, checkpoint)
+    return _run(Iterations(lambda _: body, times, scanned), init, checkpoint, memory)
 
 
-def _run(loop: Iterations, init: object, checkpoint: object) -> tuple[Any, Any]:
+def _run(loop: Iterations, init: object, checkpoint: object, memory: object) -> tuple[Any, Any]:
     """The last carry, and all that is collected."""
-    if checkpoint is None:
+    if memory is None and checkpoint is None:
         return loop.run(init)
+    if memory is not None and checkpoint is not None:
+        raise DefinitionError(
+            f"{loop.where} has checkpoint={checkpoint!r} and memory={memory!r}.",
+            hint="pass one of them: memory tells how much is stored, checkpoint how often.",
+        )
+    if type(memory) is int:
+        return within_memory(loop, init, memory)
+    if memory is not None:
+        raise DefinitionError(
+            f"memory of {loop.where} is {memory!r}.", hint="pass a number of bytes, an integer."
+        )
     if checkpoint == "sqrt" or (type(checkpoint) is int and checkpoint >= 1):
         return in_segments(loop, init, checkpoint)
     raise DefinitionError(

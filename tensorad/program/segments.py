@@ -18,6 +18,9 @@ from tensorad.program.checkpoints import checkpoint
 from tensorad.program.trees import Structure, is_leaf, unflatten
 from tensorad.program.values import as_tensor, outputs_of
 
+Step = Callable[[Any, list[Tensor]], tuple[Any, Any]]
+"""See `Body.step`."""
+
 
 @dataclass(frozen=True)
 class Iterations:
@@ -170,12 +173,9 @@ class _Segments:
         def iterations(carry: Any) -> tuple[Any, Any]:
             at = segment.first + segment.times.counter
             body = replace(self.loop.body(at), test=segment.test)
-            pairs = list(zip(self.loop.scanned, body.part_names, strict=True))
-
-            def step(carry: Any, _: object) -> tuple[Any, Any]:
-                return body.step(carry, [_row(t, name, at) for t, name in pairs])
-
-            made = run_loop(replace(body, step=step, part_names=()), carry, [], segment.times)
+            made = run_loop(
+                replace(body, step=row_step(self.loop, at), part_names=()), carry, [], segment.times
+            )
             self.structure = made.ys_structure
             if made.ys and self.loop.by_run:
                 raise DefinitionError(
@@ -212,6 +212,13 @@ def _within(left: Expr, test: Callable[[Any], Any], carry: Any) -> Any:
     if own.dtype is not BOOL or own.shape:
         return value
     return outputs_of(left, "left", BOOL) & own
+
+
+def row_step(loop: Iterations, at: Expr) -> Step:
+    """What iteration `at` does; it reads the rows of what is scanned itself."""
+    body = loop.body(at)
+    pairs = list(zip(loop.scanned, body.part_names, strict=True))
+    return lambda carry, _: body.step(carry, [_row(t, name, at) for t, name in pairs])
 
 
 def _row(t: Tensor, name: str, at: Expr) -> Tensor:

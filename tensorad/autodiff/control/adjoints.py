@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from tensorad.autodiff.control.activity import (
@@ -12,6 +11,7 @@ from tensorad.autodiff.control.activity import (
     reached_in_loop,
     within,
 )
+from tensorad.autodiff.control.backwards import Backwards, On, Pairs, Params, Swept
 from tensorad.autodiff.control.branches import BranchAdjoints
 from tensorad.autodiff.control.heads import (
     BlockAdjoints,
@@ -31,11 +31,17 @@ from tensorad.autodiff.control.pieces import (
     like,
     rows_first,
     unread,
-    with_dtype,
     zeros_like,
 )
-from tensorad.autodiff.control.residuals import Residuals, note_stored, own_sizes, residuals
-from tensorad.autodiff.control.rows import Row, added_to, from_rows, further_parts, rows_of
+from tensorad.autodiff.control.replayed import Replayed, replayed
+from tensorad.autodiff.control.residuals import (
+    Residuals,
+    note_replayed,
+    note_stored,
+    own_sizes,
+    residuals,
+)
+from tensorad.autodiff.control.rows import added_to, from_rows, further_parts, rows_of
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import block_ops, tells_trips
 from tensorad.ir.arrays.elementwise import compute_axes
@@ -55,8 +61,7 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.visit import topological_ops
-
-Pairs = list[tuple[Tensor, Tensor]]
+from tensorad.simplify.control.levels import in_place_of
 
 
 def control_adjoints(op: Control, given: Given) -> list[Sent]:
@@ -66,107 +71,6 @@ def control_adjoints(op: Control, given: Given) -> list[Sent]:
     if isinstance(op, (Branch, FunctionCall)):
         return BranchAdjoints(op, given).run()
     raise InternalError(f"{type(op).__name__} has no derivative")
-
-
-@dataclass
-class _Params:
-    """Params of a reversed loop, with their operands, and the results of the carries among them."""
-
-    carries: Pairs = field(default_factory=list)
-    results: list[Tensor] = field(default_factory=list)
-    scanned: Pairs = field(default_factory=list)
-    fixed: Pairs = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _On:
-    """A switch that a reversed loop carries."""
-
-    param: Tensor
-    first: Tensor
-    result: Tensor
-
-
-@dataclass(frozen=True)
-class _Swept:
-    """What the sweep over a loop's block found.
-
-    Attributes:
-        heads: adjoints of next carries, by the param of the forward block.
-        rows: (head of what is saved of an iteration, all its rows outside).
-        wrt: params that derivatives flow to, each with an adjoint and a switch in `found`.
-        starts: what some of the adjoints have been added to.
-    """
-
-    heads: Mapping[Tensor, Seed]
-    rows: Sequence[tuple[Seed, Head]]
-    wrt: Sequence[Tensor]
-    found: BlockAdjoints
-    starts: Mapping[Tensor, Tensor] = field(default_factory=dict)
-
-    @cached_property
-    def adjoints(self) -> dict[Tensor, Tensor]:
-        """Those that there are."""
-        pairs = zip(self.wrt, self.found.adjoints, strict=True)
-        return {p: with_dtype(t, p.dtype) for p, t in pairs if t is not None}
-
-    def switch(self, p: Tensor, *, by_indices: bool = False) -> Tensor | None:
-        """Where the adjoint of a param is on; None: everywhere."""
-        found = self.found.reached if by_indices else self.found.switches
-        return found[self.number_of(p)]()
-
-    def number(self, p: Tensor) -> Tensor | None:
-        """How many contributions reach each element of the adjoint of a param."""
-        return self.found.numbers[self.number_of(p)]()
-
-    def number_of(self, p: Tensor) -> int:
-        return next(n for n, q in enumerate(self.wrt) if q is p)
-
-    @property
-    def told(self) -> dict[Tensor, Tensor]:
-        """Params that tell where heads of carries are on -> the carries."""
-        return {s.on: p for p, s in self.heads.items() if s.on is not None}
-
-    @property
-    def told_rows(self) -> dict[Tensor, Head]:
-        """Params that tell where heads of rows are on."""
-        return {s.on: h for s, h in self.rows if s.on is not None}
-
-
-@dataclass
-class _Backwards:
-    """The formulas of a reversed block.
-
-    Attributes:
-        heads: adjoints that it carries, by the param of the forward block; each
-            has an adjoint.
-        rows: params for what has rows outside, with these.
-        adjoints: of params, after this iteration.
-        parts: of adjoints of fixed params, one row in this iteration.
-        switches: that it carries.
-    """
-
-    heads: dict[Tensor, Tensor] = field(default_factory=dict)
-    rows: Pairs = field(default_factory=list)
-    adjoints: dict[Tensor, Tensor] = field(default_factory=dict)
-    parts: list[tuple[Tensor, Row]] = field(default_factory=list)
-    switches: list[_On] = field(default_factory=list)
-
-    @property
-    def values(self) -> list[Tensor]:
-        """All that an iteration makes."""
-        parts = [r.value for _, r in self.parts]
-        return [*self.adjoints.values(), *parts, *[s.result for s in self.switches]]
-
-    @property
-    def carries(self) -> list[Tensor]:
-        """The params that it carries."""
-        return [*self.heads.values(), *[s.param for s in self.switches]]
-
-    @property
-    def own(self) -> list[Tensor]:
-        """Params that stand for no tensor of the forward block."""
-        return [*self.carries, *[p for p, _ in self.rows]]
 
 
 class _LoopAdjoints:
@@ -193,10 +97,14 @@ class _LoopAdjoints:
             return []
         made = found.own
         needed = residuals(self.op, 0, found.values, made, self.block.params[self.op.carries :])
-        found, needed = self.in_parts(found, needed, made)
-        carried = [p for p in needed.params if self.place[p] < self.op.carries]
-        note_stored(self.op, [*carried, *needed.stored])
-        reverse = self.loop(self.params(found, needed, self.starts))
+        again = self.replayed(needed)
+        if again is None:
+            found, needed = self.in_parts(found, needed, made)
+            carried = [p for p in needed.params if self.place[p] < self.op.carries]
+            note_stored(self.op, [*carried, *needed.stored])
+        else:
+            found = found.with_values(self.over(again, found.values))
+        reverse = self.loop(self.params(found, needed, self.starts, again))
         last = dict(zip(found.heads, outputs(reverse), strict=False))
         sent = []
         for p, t in found.adjoints.items():
@@ -205,6 +113,18 @@ class _LoopAdjoints:
         for p, row in found.parts:
             sent.append(self.sent(p, from_rows(saved(reverse, row.value), row, self.batch, p)))
         return sent
+
+    def replayed(self, needed: Residuals) -> Replayed | None:
+        """The carries of an iteration, if the loop stores some of them alone."""
+        n = self.op.carries
+        if self.op.replay is None or not any(self.place[p] < n for p in needed.params):
+            return None
+        note_replayed(self.op, self.op.replay)
+        return replayed(self.op, self.op.replay)
+
+    def over(self, again: Replayed, made: Sequence[Tensor]) -> list[Tensor]:
+        """Tensors of a reversed block, from carries that are computed again."""
+        return in_place_of(made, again.states, dict.fromkeys(self.block.params))
 
     def sent(self, p: Tensor, part: Tensor, *, begun: bool = False) -> Sent:
         """A part of the adjoint of what a param stands for."""
@@ -228,12 +148,12 @@ class _LoopAdjoints:
         return self.switches.get(p)
 
     @cached_property
-    def swept(self) -> _Swept:
+    def swept(self) -> Swept:
         """The sweep over the block, all heads counting as on."""
         return self.sweep(told=False)
 
     @cached_property
-    def with_switches(self) -> _Swept:
+    def with_switches(self) -> Swept:
         """The sweep that knows where heads are off."""
         return self.sweep(told=True)
 
@@ -241,7 +161,7 @@ class _LoopAdjoints:
         """The head of a carry's last value."""
         return self.given.heads.get(outputs(self.op)[self.place[p]])
 
-    def may_be_off(self, swept: _Swept) -> bool:
+    def may_be_off(self, swept: Swept) -> bool:
         """Whether one of the heads that a pole asks for is off in some iteration."""
         if any(s.is_asked and h.on() is not None for s, h in swept.rows):
             return True
@@ -258,10 +178,10 @@ class _LoopAdjoints:
                 if swept.switch(p) is not None:
                     return True
 
-    def carried_switches(self, swept: _Swept, made: Sequence[Tensor]) -> list[_On]:
+    def carried_switches(self, swept: Swept, made: Sequence[Tensor]) -> list[On]:
         """The switches that tensors of the reversed block read, carried."""
         told = swept.told
-        found: dict[Tensor, _On] = {}
+        found: dict[Tensor, On] = {}
         todo = list(read_among(made, told))
         while todo:
             on = todo.pop(0)
@@ -271,7 +191,7 @@ class _LoopAdjoints:
             head = self.head(p)
             first = self.told(p, None if head is None else head.on)
             result = self.told(p, partial(swept.switch, p) if p in swept.adjoints else None)
-            found[on] = _On(on, first, result)
+            found[on] = On(on, first, result)
             todo += read_among([result], told)
         return list(found.values())
 
@@ -287,7 +207,7 @@ class _LoopAdjoints:
         """A switch that is the same everywhere."""
         return the_same(p, self.batch, value)
 
-    def row_switches(self, swept: _Swept, made: Sequence[Tensor]) -> Pairs:
+    def row_switches(self, swept: Swept, made: Sequence[Tensor]) -> Pairs:
         """Params for the switches of rows that tensors of the reversed block read."""
         told = swept.told_rows
         pairs = [(on, told[on].on()) for on in read_among(made, told)]
@@ -305,7 +225,7 @@ class _LoopAdjoints:
         results = {p: self.known(p, t) for p, t in made.items() if by_data or t is not None}
         rows = range(self.op.carries, self.last)
         scanned = {p: on for p, on in results.items() if self.place[p] in rows}
-        found = _Backwards()
+        found = Backwards()
         for p in results:
             count = swept.number(p) if self.place[p] >= self.last else None
             if count is not None:
@@ -316,7 +236,11 @@ class _LoopAdjoints:
         read += [s.result for s in carried]
         found.rows, found.switches = self.row_switches(swept, read), carried
         needed = residuals(self.op, 0, read, found.own, self.block.params[self.op.carries :])
-        reverse = self.loop(self.params(found, needed, {}))
+        again = self.replayed(needed)
+        if again is not None:
+            found = found.with_values(self.over(again, found.values))
+            scanned = dict(zip(scanned, self.over(again, [*scanned.values()]), strict=True))
+        reverse = self.loop(self.params(found, needed, {}, again))
         last = dict(zip(found.carries, outputs(reverse), strict=False))
         counts: dict[Tensor, list[Tensor]] = {p: [last[t]] for p, t in found.heads.items()}
         for p, row in found.parts:
@@ -329,7 +253,7 @@ class _LoopAdjoints:
 
     # -- the reversed block -------------------------------------------------------------------
 
-    def sweep(self, *, told: bool) -> _Swept:
+    def sweep(self, *, told: bool) -> Swept:
         """The block's own adjoints, from heads of next carries and of what is saved."""
         wrt, batch = self.received(), self.batch
         heads = {
@@ -349,16 +273,16 @@ class _LoopAdjoints:
         starts = {p: like(p, batch) for p in wrt if self.place[p] >= self.last and self.in_segments}
         none = BlockAdjoints(())
         made = self.given.vjp(seeds, wrt, batch, self.rules, starts) if wrt else none
-        return _Swept(heads, rows, wrt, made, {p: starts[p] for p in made.begun})
+        return Swept(heads, rows, wrt, made, {p: starts[p] for p in made.begun})
 
     @cached_property
     def in_segments(self) -> bool:
         """Whether iterations compute again what theirs do: sums go on from one to the next."""
         return any(isinstance(o, Checkpoint) for o in block_ops(self.block))
 
-    def reversed_block(self, swept: _Swept) -> _Backwards:
+    def reversed_block(self, swept: Swept) -> Backwards:
         heads = {p: s.head for p, s in swept.heads.items()}
-        found = _Backwards(heads, [(s.head, h.value) for s, h in swept.rows])
+        found = Backwards(heads, [(s.head, h.value) for s, h in swept.rows])
         for p in swept.wrt:
             t = swept.adjoints.get(p)
             if p in swept.starts and t is not None:
@@ -373,7 +297,7 @@ class _LoopAdjoints:
         found.rows += self.row_switches(swept, found.values)
         return found
 
-    def add_fixed(self, p: Tensor, t: Tensor, found: _Backwards) -> None:
+    def add_fixed(self, p: Tensor, t: Tensor, found: Backwards) -> None:
         """What an iteration adds to a sum for a fixed operand: rows, and what is carried."""
         own, rest = rows_of(t, self.batch, self.op.counter, dim_of(self.op.trips))
         found.parts += [(p, further_parts(r, self.batch, self.own)) for r in own]
@@ -382,20 +306,14 @@ class _LoopAdjoints:
             found.adjoints[p] = added_to(found.heads[p], rest)
 
     def in_parts(
-        self, found: _Backwards, needed: Residuals, own: Sequence[Tensor]
-    ) -> tuple[_Backwards, Residuals]:
+        self, found: Backwards, needed: Residuals, own: Sequence[Tensor]
+    ) -> tuple[Backwards, Residuals]:
         """The same, with parts in place of what would be stored whole."""
         carried = [p for p in needed.params if self.place[p] < self.op.carries]
         given = dict.fromkeys((*own, *needed.params, *needed.stored, *needed.outside))
         stored = [*carried, *needed.stored]
         values, parts = in_parts(found.values, given, stored, self.op.counter)
-        left_values = iter(values)
-        changed = replace(
-            found,
-            adjoints={p: next(left_values) for p in found.adjoints},
-            parts=[(p, replace(r, value=next(left_values))) for p, r in found.parts],
-            switches=[replace(s, result=next(left_values)) for s in found.switches],
-        )
+        changed = found.with_values(values)
         inner = [part for t in stored for part in parts.get(t, [t] * (t not in self.place))]
         left = [p for p in needed.params if p not in parts]
         return changed, Residuals(left, inner, needed.outside)
@@ -408,10 +326,14 @@ class _LoopAdjoints:
         return [p for p in self.place if p in found and p in self.active]
 
     def params(
-        self, block: _Backwards, needed: Residuals, starts: Mapping[Tensor, Tensor]
-    ) -> _Params:
+        self,
+        block: Backwards,
+        needed: Residuals,
+        starts: Mapping[Tensor, Tensor],
+        again: Replayed | None,
+    ) -> Params:
         """What the reversed block is given."""
-        op, found = self.op, _Params()
+        op, found = self.op, Params()
         for p, d in block.heads.items():
             head = self.head(p) if self.place[p] < op.carries else None
             first = starts.get(p) if head is None else head.value
@@ -420,9 +342,16 @@ class _LoopAdjoints:
         for s in block.switches:
             found.carries.append((s.param, s.first))
             found.results.append(s.result)
+        if again is not None:
+            found.carries += again.carries
+            found.results += again.results
+            there = dict.fromkeys(needed.params)
+            found.fixed += [(p, t) for p, t in again.fixed if p not in there]
         found.scanned += [(d, rows_first(rows, self.batch)) for d, rows in block.rows]
         for p in needed.params:
             k = self.place[p]
+            if again is not None and p in again.states:
+                continue
             operand = saved(op, p) if k < op.carries else op.operands[k]
             (found.scanned if k < self.last else found.fixed).append((p, operand))
         found.scanned += [(t, saved(op, t)) for t in needed.stored]
@@ -435,7 +364,7 @@ class _LoopAdjoints:
             found.results.append(found.carries[0][0])
         return found
 
-    def loop(self, given: _Params) -> Loop:
+    def loop(self, given: Params) -> Loop:
         op = self.op
         bound = [*given.carries, *given.scanned, *given.fixed]
         return Loop(

@@ -18,6 +18,7 @@ from tensorad.ir.tensor import (
     Loop,
     Op,
     Placeholder,
+    Replay,
     Saved,
     Tensor,
     dim_expr,
@@ -60,8 +61,17 @@ def note_stored(op: Control, tensors: Sequence[Tensor]) -> None:
         note(Decision((outputs(op)[0],), f"{t.name} stored", why))
 
 
+def note_replayed(op: Loop, replay: Replay) -> None:
+    """Tell what a loop stores, and that the rest of its carries is computed again."""
+    for t in op.blocks[0].params[: replay.states]:
+        why = f"from the {replay.rows} values of it that are stored"
+        note(Decision((outputs(op)[0],), f"{t.name} computed again", why))
+
+
 def kept_results(op: Control) -> dict[Tensor, None] | None:
     """What a checkpoint stores of its inside; None: it is none, and stores what is needed."""
+    if isinstance(op, Loop) and op.replay is not None:
+        return {}
     if not isinstance(op, Checkpoint):
         return None
     return dict.fromkeys(op.results[len(op.results) - op.keeps :])

@@ -147,6 +147,7 @@ def _loop(op: Loop, given: Moving) -> dict[Tensor, Tensor]:
         blocks=(Block((*params, *read), tuple(results)), *tests),
         carries=op.carries + len(moving[0]),
         scanned=op.scanned + len(moving[1]),
+        replay=None,
     )
     made = outputs(op)
     result = dict(zip([made[k] for k in moving[0]], outputs(forward)[op.carries :], strict=True))

@@ -31,6 +31,7 @@ _OPERATIONS: Final = (
     tensors.Scatter,
     tensors.Scan,
     tensors.Block,
+    tensors.Replay,
     tensors.FunctionCall,
     tensors.Checkpoint,
     tensors.Branch,
@@ -53,7 +54,7 @@ _NODES: Final = (
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
 _CONTROLS: Final = ("FunctionCall", "Checkpoint", "Branch", "Loop")
-_Thing = Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block
+_Thing = Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block | tensors.Replay
 
 
 class _Entry:

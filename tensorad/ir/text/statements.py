@@ -12,9 +12,9 @@ from tensorad.ir.functions import Function
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.tensor import (
     Branch,
+    Checkpoint,
     Compute,
     Constant,
-    Checkpoint,
     FunctionCall,
     Loop,
     Scan,
