@@ -23,7 +23,6 @@ from tensorad.ir.expr import (
     int_const,
     local_size,
     logical_and,
-    logical_not,
     logical_or,
     read,
     select,
@@ -52,7 +51,7 @@ def within_memory(loop: Iterations, init: object, memory: int) -> tuple[Any, Any
     """The last carry, and all that is collected; the states that are stored fit in the memory.
 
     Where the number of iterations is known, these are the ones of Griewank and Walther (2000,
-    Algorithm 799); otherwise every 2^k-th, with k as small as fits.
+    Algorithm 799); otherwise every 2^k-th, with k as small as fits (for any number, see Stumm and Walther 2010).
 
     Raises:
         DefinitionError: two states do not fit: one that is stored, one that is computed again; or
@@ -134,22 +133,25 @@ def _known(trips: Expr, rows: int, order: Expr) -> Bookkeeping:
 
 
 def _thinned(numbers: Tensor, rows: int, order: Expr) -> Bookkeeping:
-    """Every stride-th state is stored; where no row is left for it, the stride doubles, and every
-    other one may be written over."""
+    """Every stride-th state is stored, in half of the rows: the reverse needs others between them.
+
+    Where no row is left for it, the stride doubles, and every other one may be written over.
+    """
+    used = (rows + 1) // 2
     stride = outputs(Placeholder("stride", (), INT64))[0]
 
     def left_out(by: Expr, n: Expr) -> Expr:
         return logical_or(n < 0, call("ne", n % by, int_const(0)))
 
     old = read(stride, ())
-    empty = first_row(numbers, rows, lambda n: left_out(old, n))
+    empty = first_row(numbers, used, lambda n: left_out(old, n))
     is_due = call("eq", order % old, int_const(0))
-    is_full = logical_and(is_due, call("eq", read(empty, ()), int_const(rows)))
+    is_full = logical_and(is_due, call("eq", read(empty, ()), int_const(used)))
     after = scalar("stride", select(is_full, old * 2, old))
     new = read(after, ())
-    free = first_row(numbers, rows, lambda n: left_out(new, n))
-    stays = logical_not(call("eq", order % new, int_const(0)))
-    row = scalar("row", select(stays, int_const(rows), read(free, ())))
+    free = first_row(numbers, used, lambda n: left_out(new, n))
+    is_stored = logical_and(call("eq", order % new, int_const(0)), read(free, ()) < used)
+    row = scalar("row", select(is_stored, read(free, ()), int_const(rows)))
     return [stride], [scalar("stride", int_const(1))], [after], row
 
 
