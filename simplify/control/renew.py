@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from tensorad.ir.analysis.alike import copied_from
 from tensorad.ir.analysis.blocks import block_ops, ops_between, saves_of, tells_trips
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.tensor import (
     Block,
-    Checkpoint,
     Compute,
     Constant,
     Control,

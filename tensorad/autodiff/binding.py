@@ -43,6 +43,6 @@ def bound_adjoints(
     found = {y: head for y, head in heads.items() if y in moving and y not in inner}
     others = [t for t in named if t not in found]
     seeds = [Seed(t, h) for t, h in heads.items()]
-    made = block_vjp(seeds, others, (), rules, passed).adjoints if others else []
+    made = block_vjp(seeds, others, (), rules, passed=passed).adjoints if others else []
     found.update({t: a for t, a in zip(others, made, strict=True) if a is not None})
     return found

@@ -10,6 +10,7 @@ from tensorad.autodiff.local.views import derivation_order, view
 from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.ir.analysis.decisions import Decision
 from tensorad.ir.analysis.symbolic_points import Count
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
 from tensorad.ir.tensor import (
     Compute,
@@ -159,11 +160,12 @@ def _blocks_card(b: Blocks) -> Card:
     """What a call, branch or loop is, what it stores, and what derivatives compute again."""
     op = b.control
     rows = [Row("runs", _how_often(op))]
-    for n, s in enumerate(b.saved):
-        (t,) = outputs(s)
+    keeps = op.keeps if isinstance(op, Checkpoint) else 0
+    stored = [*[outputs(s)[0] for s in b.saved], *outputs(op)[len(op.names) - keeps :]]
+    for n, t in enumerate(stored):
         shape: Words = joined([[dim_expr(extent)] for extent in t.shape], ", ")
-        rows.append(Row("" if n else "stores", [f"{s.name} : {t.dtype} [", *shape, "]"]))
-    if not b.saved:
+        rows.append(Row("" if n else "stores", [f"{t.name} : {t.dtype} [", *shape, "]"]))
+    if not stored:
         rows.append(Row("stores", ["its results alone"]))
     for n, (name, why) in enumerate(b.again.items()):
         rows.append(Row("" if n else "again", [f"{name}: {why}"]))

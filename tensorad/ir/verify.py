@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between, own_sizes
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import (
@@ -34,7 +35,6 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import (
     Branch,
-    Checkpoint,
     Compute,
     Constant,
     Control,

@@ -12,12 +12,12 @@ from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.alike import copied_from
 from tensorad.ir.analysis.blocks import captures, ops_between
 from tensorad.ir.arrays.tracing import tracing
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import LocalSize
 from tensorad.ir.order import sizes_in
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import (
     Block,
-    Checkpoint,
     Constant,
     Control,
     Loop,

@@ -14,6 +14,7 @@ from tensorad.ir.analysis.blocks import captures
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.arrays.tracing import tracing
+from tensorad.ir.checkpoints import Replay
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Const,
@@ -28,17 +29,7 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.snapshots import first_row, first_stored, scalar, with_row
-from tensorad.ir.tensor import (
-    Block,
-    Compute,
-    Loop,
-    Placeholder,
-    Replay,
-    Tensor,
-    births,
-    outputs,
-    saved,
-)
+from tensorad.ir.tensor import Block, Compute, Loop, Placeholder, Tensor, births, outputs, saved
 from tensorad.program.carries import Trips, run_loop
 from tensorad.program.segments import Iterations, row_step
 from tensorad.program.trees import Structure, flatten, unflatten
@@ -51,7 +42,7 @@ def within_memory(loop: Iterations, init: object, memory: int) -> tuple[Any, Any
     """The last carry, and all that is collected; the states that are stored fit in the memory.
 
     Where the number of iterations is known, these are the ones of Griewank and Walther (2000,
-    Algorithm 799); otherwise every 2^k-th, with k as small as fits (for any number, see Stumm and Walther 2010).
+    Algorithm 799); otherwise every 2^k-th, with k as small as fits (see Stumm and Walther 2010).
 
     Raises:
         DefinitionError: two states do not fit: one that is stored, one that is computed again; or

@@ -124,7 +124,8 @@ class _Segments:
 
     def run(self, init: object) -> tuple[Any, Any]:
         times, lengths = self.loop.times, self.lengths
-        trips, count = local_size("trips"), None
+        trips: Expr = local_size("trips")
+        count: Tensor | None = None
         if times.count is not None:
             count = outputs_of(lengths.count(read(times.count, ())), "segments", INT64)
         elif not self.loop.by_run:
@@ -170,7 +171,7 @@ class _Segments:
     def step(self, segment: _Segment, carry: Any) -> tuple[Any, Any]:
         """One segment of the loop: its last carry, what its iterations collect."""
 
-        def iterations(carry: Any) -> tuple[Any, Any]:
+        def segment_of(carry: Any) -> tuple[Any, Any]:
             at = segment.first + segment.times.counter
             body = replace(self.loop.body(at), test=segment.test)
             made = run_loop(
@@ -185,7 +186,7 @@ class _Segments:
                 )
             return made.result, [saved(made.op, y) for y in made.ys]
 
-        result, rows = checkpoint(iterations)(carry)
+        result, rows = checkpoint(segment_of)(carry)
         return result, rows if self.is_even else [self.padded(t, segment.rows) for t in rows]
 
     def padded(self, t: Tensor, rows: Expr) -> Tensor:

@@ -45,12 +45,12 @@ from tensorad.autodiff.control.rows import added_to, from_rows, further_parts, r
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import block_ops, tells_trips
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import FALSE, TRUE, Expr, LocalSize, const, logical_or, read
 from tensorad.ir.tensor import (
     Block,
     Branch,
-    Checkpoint,
     Compute,
     Control,
     FunctionCall,

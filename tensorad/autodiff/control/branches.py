@@ -22,18 +22,9 @@ from tensorad.autodiff.control.pieces import like, unread, with_dtype
 from tensorad.autodiff.control.residuals import kept_results, note_stored, own_sizes, residuals
 from tensorad.autodiff.control.rows import Places, from_parts, parts_of
 from tensorad.ir.analysis.blocks import block_ops
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import FALSE, TRUE
-from tensorad.ir.tensor import (
-    Block,
-    Branch,
-    Checkpoint,
-    Control,
-    FunctionCall,
-    Shape,
-    Tensor,
-    outputs,
-    saved,
-)
+from tensorad.ir.tensor import Block, Branch, Control, FunctionCall, Shape, Tensor, outputs, saved
 
 Slot = tuple[object, ...]
 """Which operand of a reversed branch it is, whatever it is in a block."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tensorad.autodiff.control.pieces import unread
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.checkpoints import Replay
 from tensorad.ir.expr import call, int_const, local_size, logical_and, read, select
 from tensorad.ir.snapshots import (
     count_free,
@@ -16,16 +17,7 @@ from tensorad.ir.snapshots import (
     scalar,
     with_row,
 )
-from tensorad.ir.tensor import (
-    Block,
-    Compute,
-    FunctionCall,
-    Loop,
-    Placeholder,
-    Replay,
-    Tensor,
-    outputs,
-)
+from tensorad.ir.tensor import Block, Compute, FunctionCall, Loop, Placeholder, Tensor, outputs
 
 Pairs = list[tuple[Tensor, Tensor]]
 

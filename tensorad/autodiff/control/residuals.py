@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from tensorad.ir.analysis.blocks import block_ops, op_sizes, tells_trips
 from tensorad.ir.analysis.cheap import is_cheap
 from tensorad.ir.analysis.decisions import Decision, note
+from tensorad.ir.checkpoints import Checkpoint, Replay
 from tensorad.ir.expr import Expr
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import (
     Block,
-    Checkpoint,
     Constant,
     Control,
     Loop,
     Op,
     Placeholder,
-    Replay,
     Saved,
     Tensor,
     dim_expr,
@@ -160,7 +159,7 @@ class _Search:
         if any(s in self.sizes for s in sizes_in(*map(dim_expr, t.shape))):
             return "its shape is known inside of the block only"
         if self.kept is not None and t not in self.kept:
-            return "the checkpoint does not keep it"
+            return "it is not kept"
         if is_cheap(t.op) and all(map(self.is_there, op_inputs(t.op))):
             return "a short formula of what is read anyway"
         return ""

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tensorad.errors import counted
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import Size
-from tensorad.ir.tensor import Block, Checkpoint, Control, FunctionCall, Tensor, outputs, saved
+from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
 from tensorad.ir.text.blocks import Known, another, leaf_names, placeholder_tree, type_of
 from tensorad.ir.text.operations import Operations, Target
 from tensorad.ir.text.program import (

@@ -14,7 +14,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from tensorad.errors import DefinitionError, InternalError
-from tensorad.ir import leaves, nodes, references
+from tensorad.ir import checkpoints, leaves, nodes, references
 from tensorad.ir import tensor as tensors
 from tensorad.ir.combiner import BY_NAME, Combiner
 from tensorad.ir.elementary.table import FUNCTIONS
@@ -31,9 +31,9 @@ _OPERATIONS: Final = (
     tensors.Scatter,
     tensors.Scan,
     tensors.Block,
-    tensors.Replay,
+    checkpoints.Replay,
     tensors.FunctionCall,
-    tensors.Checkpoint,
+    checkpoints.Checkpoint,
     tensors.Branch,
     tensors.Loop,
     tensors.Saved,
@@ -54,7 +54,9 @@ _NODES: Final = (
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
 _CONTROLS: Final = ("FunctionCall", "Checkpoint", "Branch", "Loop")
-_Thing = Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block | tensors.Replay
+_Thing = (
+    Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block | checkpoints.Replay
+)
 
 
 class _Entry:

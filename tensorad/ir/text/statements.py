@@ -7,12 +7,12 @@ from typing import Final
 
 from tensorad.errors import InternalError
 from tensorad.ir.arrays.scan_outputs import scan_results
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import TRUE, Apply, Expr, LocalSize, Reduce, Size
 from tensorad.ir.functions import Function
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.tensor import (
     Branch,
-    Checkpoint,
     Compute,
     Constant,
     FunctionCall,
