@@ -19,7 +19,7 @@ from tensorad.autodiff.control.heads import (
     the_same,
 )
 from tensorad.autodiff.control.pieces import like, unread, with_dtype
-from tensorad.autodiff.control.residuals import kept_results, note_stored, own_sizes, residuals
+from tensorad.autodiff.control.residuals import note_stored, own_sizes, residuals
 from tensorad.autodiff.control.rows import Places, from_parts, parts_of
 from tensorad.ir.analysis.blocks import block_ops
 from tensorad.ir.checkpoints import Checkpoint
@@ -209,10 +209,9 @@ class BranchAdjoints:
 
 def _seen(op: Control, t: Tensor, n: int) -> Tensor:
     """A tensor of block n from outside; what a checkpoint keeps is an output."""
-    kept = kept_results(op)
-    if kept is not None and t in kept:
-        return outputs(op)[op.results.index(t, len(op.results) - len(kept))]
-    return saved(op, t, n)
+    first = len(op.results) - (op.keeps if isinstance(op, Checkpoint) else 0)
+    kept = dict(zip(op.results[first:], outputs(op)[first:], strict=True))
+    return kept[t] if t in kept else saved(op, t, n)
 
 
 def _told(t: Tensor, head: Head, batch: Shape) -> Tensor | None:

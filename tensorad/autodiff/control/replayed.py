@@ -72,7 +72,8 @@ def _stages(
     goal = unread(target)
     outside = [*fixed, target]
     bound = [unread(t) for t in fixed]
-    steps = _steps(number, free, goal)
+    left = scalar("left", read(goal, ()) + 1 - read(number, ()))
+    steps = split_formula(left, scalar("rows", read(free, ()) + 1))
     now = [row(r, at, p.name) for r, p in zip(rows, replay.advance.params[2:], strict=False)]
     operands = (number, steps, *now, *bound)
     names = tuple([t.name for t in now])
@@ -81,10 +82,10 @@ def _stages(
     stays = call("eq", read(after, ()), read(goal, ()))
     empty = first_row(numbers, replay.rows, lambda k: k < 0)
     to = scalar("row", select(stays, int_const(replay.rows), read(empty, ())))
-    left = read(free, ()) - select(read(to, ()) < replay.rows, int_const(1), int_const(0))
+    used = select(read(to, ()) < replay.rows, int_const(1), int_const(0))
     results = [
         *[with_row(r, to, t) for r, t in zip(rows, later, strict=True)],
-        with_row(numbers, to, after), to, after, scalar("free", left),
+        with_row(numbers, to, after), to, after, scalar("free", read(free, ()) - used),
     ]  # fmt: skip
     test = scalar("on", read(number, ()) < read(goal, ()))
     params = (*own, *bound, goal)
@@ -95,23 +96,20 @@ def _stages(
     )  # fmt: skip
 
 
-def _steps(number: Tensor, free: Tensor, target: Tensor) -> Tensor:
-    """`snapshots.split` of what lies before, as formulas."""
-    left, rows = read(target, ()) + 1 - read(number, ()), read(free, ()) + 1
+def split_formula(steps: Tensor, rows: Tensor) -> Tensor:
+    """`snapshots.split` of 0-d integers that only the run knows."""
     trips = local_size("repetitions")
     start = [scalar("r", int_const(0)), scalar("reach", int_const(1))]
-    sizes = [scalar("left", left), scalar("rows", rows)]
-    own = [unread(t) for t in (*start, *sizes)]
+    own = [unread(t) for t in (*start, steps, rows)]
     r, reach, n, s = [read(t, ()) for t in own]
     results = (scalar("r", r + 1), scalar("reach", reach * (s + r + 1) // (r + 1)))
     test = scalar("on", logical_and(s > 1, reach < n))
     params = tuple(own)
     found = Loop(
-        ("r", "reach"), (*start, *sizes), (Block(params, results), Block(params, (test,))),
+        ("r", "reach"), (*start, steps, rows), (Block(params, results), Block(params, (test,))),
         source="", counter=local_size("repetition", trips), trips=trips, carries=2,
     )  # fmt: skip
-    r, reach = [read(t, ()) for t in outputs(found)]
-    n, s = [read(t, ()) for t in sizes]
+    r, reach, n, s = [read(t, ()) for t in (*outputs(found), steps, rows)]
     before = reach * r // (s + r)
     best = call("minimum", before, n - before * s // call("maximum", s + r - 1, int_const(1)))
     return scalar("steps", select(s > 1, best, n - 1))
