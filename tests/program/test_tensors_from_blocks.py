@@ -126,6 +126,9 @@ CALLS: Final[dict[str, Call]] = {
     "estimate_performance": _text(ta.estimate_performance),
     "explain": _text(lambda y: ta.explain(ta.vjp(y * y, [X], V))),
     # programs
+    "checkpoint": lambda y: ta.checkpoint(lambda a: a * a)(y),
+    "checkpoint_sequential": lambda y: ta.checkpoint_sequential([ta.sin, ta.cos], 2)(y),
+    "keep": lambda y: ta.keep(y, "kept"),
     "cond": lambda y: ta.cond(_cubes(y) > 0.0, lambda a: a * 2.0, lambda a: a, y),
     "switch": lambda y: ta.switch(1, [lambda a: a, lambda a: a * 2.0], y),
     "while_loop": lambda y: ta.while_loop(lambda c: _cubes(c) < 9.0, lambda c: c + y, y),

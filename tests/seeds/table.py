@@ -89,6 +89,7 @@ FIRST_ORDER: Final = {
     "T-01": "adjoint programs are printed, parsed and run",
     "T-02": "cotangents of any structure",
     "T-06": "reverse through a while that data end",
+    "T-09": "checkpoints of functions, loops, unknown counts",
     "T-10": "index formulas differentiate by themselves",
     "T-11": "how adjoints are collected can be seen and chosen",
     "T-12": "both modes agree at kinks by construction",

@@ -159,11 +159,99 @@ def a_scan_of_three() -> None:
 @CASES.refused(
     BindError,
     "the arguments do not fit scan: missing a required argument: 'init'.",
-    "  in: scan(f, init, xs=None, length=None, reverse=False)",
+    "  in: scan(f, init, xs=None, length=None, reverse=False, *, checkpoint=None, memory=None)",
     "  hint: call it as it is defined.",
 )
 def a_scan_without_init() -> None:
     run(lambda x: ta.scan(lambda c, row: (c, row)), V)
+
+
+def stored(x: Any, **way: Any) -> Any:
+    return ta.for_loop(0, 9, lambda i, h: ta.sin(h), x, **way)
+
+
+@CASES.refused(
+    DefinitionError,
+    "checkpoint of for_loop at HERE is 0.",
+    '  hint: pass "sqrt", or how many iterations a segment has: 1 or more.',
+)
+def a_segment_of_no_iterations() -> None:
+    run(lambda x: stored(x, checkpoint=0), V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "checkpoint of for_loop at HERE is 'root'.",
+    '  hint: pass "sqrt", or how many iterations a segment has: 1 or more.',
+)
+def an_unknown_kind_of_segments() -> None:
+    run(lambda x: stored(x, checkpoint="root"), V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "memory of for_loop at HERE is 47 bytes; it needs 48 at least.",
+    "  in: a carry has 24 bytes",
+    "  hint: one carry is stored and one computed again; the more are stored, the fewer iterations "
+    "run again.",
+)
+def memory_for_less_than_two_states() -> None:
+    run(lambda x: stored(x, memory=47), V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "memory of for_loop at HERE is '1 MiB'.",
+    "  hint: pass a number of bytes, an integer.",
+)
+def memory_that_is_no_number() -> None:
+    run(lambda x: stored(x, memory="1 MiB"), V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "for_loop at HERE has checkpoint='sqrt' and memory=1000.",
+    "  hint: pass one of them: memory tells how much is stored, checkpoint how often.",
+)
+def memory_and_segments() -> None:
+    run(lambda x: stored(x, checkpoint="sqrt", memory=1000), V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "scan at HERE collects values in segments, and only its run tells how many.",
+    "  hint: leave out the checkpoint, or return None in place of y.",
+)
+def values_collected_in_segments_of_unknown_number() -> None:
+    run(lambda x, n: ta.scan(lambda c, _: (c, c), x, length=n, checkpoint="sqrt")[0], V, 3)
+
+
+@CASES.refused(
+    DefinitionError,
+    "there is no policy 'dots' of a checkpoint.",
+    '  hint: pass "nothing", "all", a list of names that ta.keep gives, or a function of a tensor.',
+)
+def an_unknown_policy() -> None:
+    ta.checkpoint(lambda x: x, policy="dots")
+
+
+@CASES.refused(
+    DefinitionError,
+    "nothing in the checkpoint of f at HERE is called hidden.",
+    "  in: computed there: h, sin",
+    '  hint: name what is to be stored: ta.keep(x, "hidden").',
+)
+def a_name_that_nothing_keeps() -> None:
+    run(ta.checkpoint(lambda x: ta.keep(ta.sin(x), "h"), policy=["h", "hidden"]), V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "checkpoint_sequential of 2 functions cannot have 3 segments.",
+    "  hint: pass a number from 1 to 2.",
+)
+def more_segments_than_functions() -> None:
+    ta.checkpoint_sequential([ta.sin, ta.cos], 3)
 
 
 @CASES.refused(
