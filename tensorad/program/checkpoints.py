@@ -209,7 +209,9 @@ def _inside(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[tuple[Te
             continue
         for n, b in enumerate(op.blocks[:1] if isinstance(op, Loop) else op.blocks):
             inner = _inside(b.results, b.params)
-            found += [(t, saved(op, _origin(seen), n)) for t, seen in inner]
+            for t, seen in inner:  # a reversed loop or branch reads either
+                both = dict.fromkeys((seen, _origin(seen)))
+                found += [(t, saved(op, s, n)) for s in both]
         found += [(t, t) for t in outputs(op)]
     return found
 

@@ -176,25 +176,6 @@ def by_count(x: Any, n: Any, way: dict[str, Any]) -> Any:
 # memory
 
 
-def test_t_09_the_root_of_10000_steps_is_stored() -> None:
-    steps, n = 10_000, 64
-
-    def f(way: dict[str, Any]) -> Any:
-        def g(x: Any, w: Any) -> Any:
-            h = ta.for_loop(0, steps, lambda t, h: ta.tanh(w * h + h * 0.9), x, **way)
-            return (h * h).sum()
-
-        return ta.function(ta.value_and_grad(g, (0, 1)))
-
-    x, w = RNG.normal(size=n), RNG.normal(size=n)
-    plain = f({})(x, w)
-    assert f({}).memory(x, w).temporaries > steps * n * 8
-    for way in ({"checkpoint": "sqrt"}, {"memory": 100 * n * 8}):
-        again = f(way)
-        assert same_bits(again(x, w), plain) and same_bits(again(x, w), plain)
-        assert again.memory(x, w).peak <= 3 * 100 * n * 8, way
-
-
 @pytest.mark.parametrize("states", [2, 40])
 def test_memory_is_kept(states: int) -> None:
     n = 1000

@@ -199,6 +199,30 @@ def test_t_06_reverse_goes_through_a_while_that_data_end() -> None:
 newton_value = ta.function(newton)
 
 
+def test_t_09_the_root_of_10000_steps_is_stored() -> None:
+    steps, n = 10_000, 64
+
+    def f(way: dict[str, Any]) -> Any:
+        def g(x: Any, w: Any) -> Any:
+            h = ta.for_loop(0, steps, lambda t, h: ta.tanh(w * h + h * 0.9), x, **way)
+            return (h * h).sum()
+
+        return ta.function(ta.value_and_grad(g, (0, 1)))
+
+    x, w = RNG.normal(size=n), RNG.normal(size=n)
+
+    def same(one: Any, two: Any) -> bool:
+        pairs = zip((one[0], *one[1]), (two[0], *two[1]), strict=True)
+        return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+
+    plain = f({})(x, w)
+    assert f({}).memory(x, w).temporaries > steps * n * 8
+    for way in ({"checkpoint": "sqrt"}, {"memory": 100 * n * 8}):
+        again = f(way)
+        assert same(again(x, w), plain) and same(again(x, w), plain)
+        assert again.memory(x, w).peak <= 3 * 100 * n * 8, way
+
+
 def test_t_10_index_formulas_differentiate_by_themselves() -> None:
     def f(x: Any, w: Any) -> Any:
         k = ta.reduce_axis(3, name="k")

@@ -42,15 +42,24 @@ class Residuals:
 
 
 def residuals(
-    op: Control, n: int, made: Sequence[Tensor], own: Collection[Tensor], free: Collection[Tensor]
+    op: Control,
+    n: int,
+    made: Sequence[Tensor],
+    own: Collection[Tensor],
+    free: Collection[Tensor],
+    *,
+    store_all: bool = False,
 ) -> Residuals:
     """What tensors made of block n read of it, once what is cheap is computed again.
 
     Args:
         own: placeholders of the tensors made.
         free: params whose values are there after the operation, nothing having been stored.
+        store_all: whether a checkpoint stores what is needed.
     """
-    return _Search(op, n, own, free).run(made)
+    search = _Search(op, n, own, free)
+    search.kept = None if store_all else search.kept
+    return search.run(made)
 
 
 def note_stored(op: Control, tensors: Sequence[Tensor]) -> None:

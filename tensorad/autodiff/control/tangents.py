@@ -14,9 +14,11 @@ from tensorad.autodiff.control.pieces import (
     with_dtype,
     zeros_like,
 )
+from tensorad.autodiff.control.residuals import residuals
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -83,14 +85,23 @@ def _branch(op: Control, given: Moving) -> dict[Tensor, Tensor]:
         blocks.append(Block(p, tuple(tangents) or b.results))
     names = tuple([f"d{made[k].name}" for k in moved]) or op.names
     read = read_outside(blocks)
-    blocks = [Block((*b.params, *read), b.results) for b in blocks]
-    bound = (*operands, *[given.tangents[operands[k]] for k in moving], *read)
+    kept = _values(op, blocks[0].results, params[0][len(operands) :])
+    blocks = [Block((*b.params, *read, *kept), b.results) for b in blocks]
+    bound = (*operands, *[given.tangents[operands[k]] for k in moving], *read, *kept.values())
     forward = like_operation(op, names, bound, tuple(blocks))
     result = dict(zip([made[k] for k in moved], outputs(forward), strict=False))
     for s in given.kept:
         if s.inner in found[s.block]:
             result[outputs(s)[0]] = saved(forward, found[s.block][s.inner], s.block)
     return result
+
+
+def _values(op: Control, made: Sequence[Tensor], own: Sequence[Tensor]) -> dict[Tensor, Tensor]:
+    """What tangents read of a checkpoint: values that it computes anyway, not computed again."""
+    if not isinstance(op, Checkpoint) or op.again:
+        return {}
+    needed = residuals(op, 0, made, own, op.blocks[0].params, store_all=True)
+    return {t: saved(op, t) for t in needed.stored}
 
 
 def read_outside(blocks: Sequence[Block]) -> list[Tensor]:
