@@ -31,8 +31,8 @@ from tensorad.codegen.loops.ir import (
 from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
-from tensorad.ir.analysis.alike import copied_from
 from tensorad.ir.analysis.blocks import ops_between, own_sizes, saves_of
+from tensorad.ir.arrays.elementwise import copied_from
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Const,

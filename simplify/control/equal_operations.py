@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tensorad.ir.analysis.alike import Key, Numbering, copied_from, ends, form_of
+from tensorad.ir.analysis.alike import Key, Numbering, ends, form_of
 from tensorad.ir.analysis.blocks import block_ops, op_sizes, ops_between, saves_of, tells_trips
+from tensorad.ir.arrays.elementwise import copied_from
 from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import (

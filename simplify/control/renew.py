@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tensorad.ir.analysis.alike import copied_from
 from tensorad.ir.analysis.blocks import block_ops, ops_between, saves_of, tells_trips
+from tensorad.ir.arrays.elementwise import copied_from
 from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.tensor import (
     Block,

@@ -90,18 +90,14 @@ class Sweep:
         passed: Collection[Tensor] = (),
         starts: Starts | None = None,
     ) -> None:
-        """
-        Args:
-            passed: formulas and sums whose adjoints are not kept but go straight on.
-            starts: see `Given`; those that no operation has used are left.
-        """
+        """`passed`: formulas and sums whose adjoints are not kept but go straight on."""
         self.ys = dict.fromkeys(ys)
         self.wrt = dict.fromkeys(wrt)
         self.batch = batch
         self.rules = rules
         self.kind = kind
         self.passed = dict.fromkeys(passed)
-        self.starts = dict(starts or {})
+        self.starts = dict(starts or {})  # that no operation has used
         self.order = derivation_order(ys, rules)
         self.forward = topological_ops([*ys, *wrt])
         self.inner = inner_reductions(self.forward)
@@ -442,10 +438,7 @@ def block_vjp(
     starts: Starts | None = None,
     passed: Collection[Tensor] = (),
 ) -> BlockAdjoints:
-    """The adjoints of some params of a block, whose tensors have these heads.
-
-    All values of the block count as computed for the gradient: they may be stored.
-    """
+    """The adjoints of params of a block whose tensors have heads; all its values may be stored."""
     heads = seed_adjoints(seeds, batch)
     sweep = Sweep(list(heads), wrt, batch, rules, passed=passed, starts=starts)
     sweep.needed.update({t: None for op in sweep.order for t in outputs(op)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Concatenate, Final
+from typing import Concatenate, Final
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from tensorad.ir.node import both_sides
 from tensorad.ir.nodes import Axis, Const, Expr, LocalSize
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.source import source_line
-
-if TYPE_CHECKING:
-    from tensorad.ir.checkpoints import Replay
 
 Dim = int | Expr
 """An extent: an integer >= 0 or an expression of symbolic sizes."""
@@ -223,6 +220,19 @@ class Branch(Control):
     """The results of block n, n being the first operand (0-d integer or bool, taken into range).
 
     The params of each block are the other operands."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """How a loop's reverse has its carries: the first are `states`; then come, for each, `rows` of
+    its values and one to spare, and of which iterations, in order, the rows are; -1: of none.
+    `advance`: (number of an iteration, how many, states, operands `fixed`) -> the states later.
+    """
+
+    states: int
+    rows: int
+    advance: Block
+    fixed: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from tensorad.errors import DefinitionError
-from tensorad.ir.analysis.alike import copied_from
 from tensorad.ir.analysis.blocks import captures, ops_between
+from tensorad.ir.arrays.elementwise import copied_from
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import LocalSize

@@ -13,8 +13,8 @@ from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import captures
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.arrays.snapshots import first_row, first_stored, scalar, with_row
 from tensorad.ir.arrays.tracing import tracing
-from tensorad.ir.checkpoints import Replay
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Const,
@@ -28,8 +28,17 @@ from tensorad.ir.expr import (
     read,
     select,
 )
-from tensorad.ir.snapshots import first_row, first_stored, scalar, with_row
-from tensorad.ir.tensor import Block, Compute, Loop, Placeholder, Tensor, births, outputs, saved
+from tensorad.ir.tensor import (
+    Block,
+    Compute,
+    Loop,
+    Placeholder,
+    Replay,
+    Tensor,
+    births,
+    outputs,
+    saved,
+)
 from tensorad.program.carries import Trips, run_loop
 from tensorad.program.segments import Iterations, row_step
 from tensorad.program.trees import Structure, flatten, unflatten

@@ -9,7 +9,7 @@ import numpy as np
 
 import tensorad as ta
 from tensorad.autodiff.control.replayed import split_formula
-from tensorad.ir.snapshots import first_stored, split
+from tensorad.ir.arrays.snapshots import first_stored, split
 
 STEPS, ROWS = 60, 9
 

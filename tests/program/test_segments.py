@@ -12,8 +12,8 @@ import pytest
 import tensorad as ta
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
-from tensorad.ir.snapshots import first_stored
-from tests.ir.test_snapshots import fewest
+from tensorad.ir.arrays.snapshots import first_stored
+from tests.ir.arrays.test_snapshots import fewest
 from tests.program.test_checkpoints import leaves, same_bits
 
 RNG = np.random.default_rng(1)

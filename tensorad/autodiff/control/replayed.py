@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 from tensorad.autodiff.control.pieces import unread
 from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.checkpoints import Replay
-from tensorad.ir.expr import call, int_const, local_size, logical_and, read, select
-from tensorad.ir.snapshots import (
+from tensorad.ir.arrays.snapshots import (
     count_free,
     first_row,
     last_number,
@@ -17,7 +15,17 @@ from tensorad.ir.snapshots import (
     scalar,
     with_row,
 )
-from tensorad.ir.tensor import Block, Compute, FunctionCall, Loop, Placeholder, Tensor, outputs
+from tensorad.ir.expr import call, int_const, local_size, logical_and, read, select
+from tensorad.ir.tensor import (
+    Block,
+    Compute,
+    FunctionCall,
+    Loop,
+    Placeholder,
+    Replay,
+    Tensor,
+    outputs,
+)
 
 Pairs = list[tuple[Tensor, Tensor]]
 

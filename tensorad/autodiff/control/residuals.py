@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorad.ir.analysis.blocks import block_ops, op_sizes, tells_trips
 from tensorad.ir.analysis.cheap import is_cheap
 from tensorad.ir.analysis.decisions import Decision, note
-from tensorad.ir.checkpoints import Checkpoint, Replay
+from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import Expr
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import (
@@ -18,6 +18,7 @@ from tensorad.ir.tensor import (
     Loop,
     Op,
     Placeholder,
+    Replay,
     Saved,
     Tensor,
     dim_expr,

@@ -8,12 +8,10 @@ that one is the other with these exchanged, one for one: a tensor read twice is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tensorad.errors import InternalError
-from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.expr import (
     Apply,
     Axis,
@@ -206,13 +204,3 @@ def ends(op: Formula, numbering: Numbering) -> Key:
     counts = (len(op.axes), len(op.along), len(op.start), len(op.sources), len(op.indices))
     kind = (op.exclusive, op.reverse, op.cell is None, op.combiner)
     return (Scan, shape, formulas, counts, *kind)
-
-
-def copied_from(t: Tensor) -> Tensor | None:
-    """The tensor that has all elements of this one at the same places, if it is a copy."""
-    op = t.op
-    body = op.bodies[0] if isinstance(op, Compute) and len(op.bodies) == 1 else None
-    if not isinstance(op, Compute) or not isinstance(body, Read):
-        return None
-    whole = all(map(same_dim, body.tensor.shape, t.shape)) and body.tensor.ndim == t.ndim
-    return body.tensor if whole and all(map(is_, body.indices, op.axes)) else None

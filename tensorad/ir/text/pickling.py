@@ -31,7 +31,7 @@ _OPERATIONS: Final = (
     tensors.Scatter,
     tensors.Scan,
     tensors.Block,
-    checkpoints.Replay,
+    tensors.Replay,
     tensors.FunctionCall,
     checkpoints.Checkpoint,
     tensors.Branch,
@@ -54,9 +54,7 @@ _NODES: Final = (
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
 _CONTROLS: Final = ("FunctionCall", "Checkpoint", "Branch", "Loop")
-_Thing = (
-    Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block | checkpoints.Replay
-)
+_Thing = Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block | tensors.Replay
 
 
 class _Entry:

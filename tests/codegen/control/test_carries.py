@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tensorad as ta
 from tensorad.codegen.control.carries import Chain, chains
 from tensorad.codegen.control.loop_body import Body, own
+from tensorad.codegen.control.taken_over import taken_results
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import Exchange, Place, Repeat, Settle
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.tensor import Loop, Saved, Tensor, outputs, saved
+from tensorad.ir.visit import topological_ops
 from tests.support.programs.build import loop
 
 X = ta.placeholder((3,), "float64", name="x")
@@ -184,3 +188,27 @@ def test_rows_of_a_copy_hold_what_is_copied_as_long_as_a_condition_holds() -> No
     (found,), _ = interpret_loops(lower_program([fourth], [x], schedule=False), {x: np.array(0.8)})
     assert np.isclose(found, expected, rtol=1e-10)
     assert np.isclose(ta.build(fourth, [x])(np.array(0.8)), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 4])
+def test_a_loop_changes_what_is_carried_through_it_where_it_lies(trips: int) -> None:
+    """No iteration of the outer loop copies the rows; what a loop before has left is taken, too."""
+    n, rows = 64, 100
+    x = ta.placeholder((n,), "float64", name="x")
+
+    def inner(t: Any, c: Any) -> Any:
+        return c[0] * 1.5, c[1].at[(t * 7) % rows].set(c[0])
+
+    def outer(i: Any, c: Any) -> Any:
+        return ta.for_loop(0, 5, inner, c)
+
+    begin = (x, ta.compute((rows, n), lambda i, j: ta.const(0.0, "float64"), name="rows"))
+    first = ta.for_loop(0, 3, inner, begin)
+    y, kept = ta.for_loop(0, trips, outer, first)
+    result = ta.compute((n,), lambda j: y[j] + kept[14, j], name="result")
+    f = ta.build(result, [x])
+    assert f.memory.temporaries < (rows + 8) * n * 8
+    value = np.linspace(-1.0, 1.0, n)
+    np.testing.assert_allclose(f(value), ta.interpret(result, {x: value}), rtol=1e-12)
+    (loop,) = [op for op in topological_ops([result]) if isinstance(op, Loop) and op is y.op]
+    assert taken_results([kept], {x: None}, {}, {})[loop] == {1: None}
