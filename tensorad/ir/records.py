@@ -2,19 +2,20 @@
 
 A record has one of the variants of its type, and a value for each field of the variant. A 0-d
 tensor of the type is a handle of it; records are never changed, so equal handles are equal values.
+They are told apart by a branch by their tag, whose blocks use the fields of one variant each.
 These operations have no effects: a program with them is data flow like any other. What a definition
 uses are its params, constants, and sizes that are extents of its params.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
 
 from tensorad.errors import DefinitionError, InternalError
-from tensorad.ir.dtypes import DType
+from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Control, Placeholder, Shape, Tensor, outputs
 
@@ -43,11 +44,13 @@ class RecordType(DType):
     """
 
     _variants: tuple[Variant, ...] | None
+    _make: Callable[[], Sequence[Variant]] | None
 
     def __new__(cls, name: str) -> RecordType:
         self = super().__new__(cls, name, "record", 64)
         assert isinstance(self, RecordType)
         self._variants = None
+        self._make = None
         return self
 
     def __reduce__(self) -> str:
@@ -63,18 +66,20 @@ class RecordType(DType):
     @property
     def variants(self) -> tuple[Variant, ...]:
         """The kinds of records, by tag."""
+        if self._variants is None and self._make is not None:
+            self._variants = tuple(self._make())
         if self._variants is None:
             raise InternalError(f"the record type {self} has no variants yet")
         return self._variants
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the variants are known."""
-        return self._variants is not None
+    def later(self, make: Callable[[], Sequence[Variant]]) -> RecordType:
+        """Have the variants made when they are asked for."""
+        self._make = make
+        return self
 
     def complete(self, variants: Sequence[Variant]) -> RecordType:
         """Say what the variants are, once."""
-        if self._variants is not None:
+        if self._variants is not None or self._make is not None:
             raise InternalError(f"the record type {self} has variants already")
         self._variants = tuple(variants)
         return self
@@ -113,22 +118,25 @@ class Inject(Control):
 
 
 @dataclass(frozen=True, eq=False)
-class Match(Control):
-    """The results of block n, n being the variant of the record in the first operand.
-
-    The params of block n are the fields of this variant, and the other operands.
-    """
+class Tag(Control):
+    """The number of a record's variant (0-d int64). A branch by it tells records apart."""
 
     @property
-    def record(self) -> RecordType:
-        """The type that is told apart."""
-        dtype = self.operands[0].dtype
-        assert isinstance(dtype, RecordType), "the first operand is a handle"
-        return dtype
+    def results(self) -> tuple[Tensor, ...]:
+        return stand_ins([Field(self.names[0], (), INT64)])
 
-    def fields(self, n: int) -> tuple[Tensor, ...]:
-        """The params of block n that are fields."""
-        return self.blocks[n].params[: len(self.record.variants[n].fields)]
+
+@dataclass(frozen=True, eq=False)
+class Fields(Control):
+    """The fields of a record that has variant `tag`: known where a branch by its tag says so."""
+
+    tag: int = field(kw_only=True)
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        dtype = self.operands[0].dtype
+        assert isinstance(dtype, RecordType), "the operand is a handle"
+        return stand_ins(dtype.variants[self.tag].fields)
 
 
 class Definition:
@@ -146,6 +154,7 @@ class Definition:
         self.types = tuple(types)
         self.number = next(_numbers)
         self._block: Block | None = None
+        self._make: Callable[[], Sequence[Tensor]] | None = None
 
     def __repr__(self) -> str:
         return f"<Definition {self.name}>"
@@ -153,18 +162,20 @@ class Definition:
     @property
     def block(self) -> Block:
         """What a call does."""
+        if self._block is None and self._make is not None:
+            self._block = Block(self.params, tuple(self._make()))
         if self._block is None:
             raise InternalError(f"the definition of {self.name} is not complete")
         return self._block
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether it is known what a call does."""
-        return self._block is not None
+    def later(self, make: Callable[[], Sequence[Tensor]]) -> Definition:
+        """Have the results made when they are asked for."""
+        self._make = make
+        return self
 
     def complete(self, results: Sequence[Tensor]) -> Definition:
         """Say what a call does, once."""
-        if self._block is not None:
+        if self._block is not None or self._make is not None:
             raise InternalError(f"the definition of {self.name} is complete already")
         self._block = Block(self.params, tuple(results))
         return self
@@ -196,16 +207,16 @@ def recursion(
     return outputs(Recursion(names, tuple(operands), (), source=where, definition=definition))
 
 
-def match(
-    handle: Tensor,
-    blocks: Sequence[Block],
-    operands: Sequence[Tensor],
-    names: Sequence[str],
-    source: str | None = None,
-) -> tuple[Tensor, ...]:
-    """The results of the block of a record's variant."""
-    where = source_line() if source is None else source
-    return outputs(Match(tuple(names), (handle, *operands), tuple(blocks), source=where))
+def tag_of(handle: Tensor) -> Tensor:
+    """The number of a record's variant."""
+    return outputs(Tag((f"{handle.name}.tag",), (handle,), (), source=""))[0]
+
+
+def fields_of(handle: Tensor, tag: int) -> tuple[Tensor, ...]:
+    """The fields of a record of a known variant, to be used in the block of a branch by the tag."""
+    assert isinstance(handle.dtype, RecordType), "the operand is a handle"
+    names = tuple([f.name for f in handle.dtype.variants[tag].fields])
+    return outputs(Fields(names, (handle,), (), source="", tag=tag)) if names else ()
 
 
 def definitions_in(controls: Sequence[Control]) -> list[Definition]:

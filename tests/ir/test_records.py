@@ -16,14 +16,15 @@ from tensorad.ir.records import (
     Field,
     RecordType,
     Variant,
+    fields_of,
     inject,
-    match,
     recursion,
     stand_ins,
+    tag_of,
 )
 from tensorad.ir.reference.records import Record
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Block, Branch, Tensor, outputs
-from tensorad.ir.verify import verify
 from tests.support.records import List, cons_list, list_of
 
 
@@ -53,11 +54,10 @@ def test_a_definition_calls_itself(n: int) -> None:
 def test_lists() -> None:
     xs, w = stand_ins([Field("xs", (), List), Field("w", (), FLOAT64)])
     total = Definition("total", (xs, w), [Field("sum", (), FLOAT64)])
-    head, tail = stand_ins(List.variants[1].fields)
+    head, tail = fields_of(xs, 1)
     (rest,) = recursion(total, (tail, w))
     zero = ta.compute((), lambda: ta.const(0.0, "float64"), "zero")
-    blocks = [Block((w,), (zero,)), Block((head, tail, w), (head * w + rest,))]
-    total.complete(match(xs, blocks, (w,), ["sum"]))
+    total.complete([branch(tag_of(xs), head * w + rest, zero, (xs, w))])
     given, scale = stand_ins([Field("given", (), List), Field("scale", (), FLOAT64)])
     (y,) = recursion(total, (given, scale))
     verify([y])
@@ -81,10 +81,14 @@ def test_the_verifier_knows_fields() -> None:
     x = ta.placeholder((3,), "float64", "x")
     with pytest.raises(InternalError, match="another shape or dtype than the field head"):
         verify([inject(List, 1, (x, inject(List, 0, ())))])
-    with pytest.raises(InternalError, match="a match has not a block for each variant"):
-        (xs,) = stand_ins([Field("xs", (), List)])
-        zero = topi.full((), 0.0, "float64")
-        verify(match(xs, [Block((), (zero,))], (), ["y"]))
+    with pytest.raises(InternalError, match="a tensor that is no record"):
+        verify([tag_of(x)])
+
+
+def test_fields_are_those_of_the_variant() -> None:
+    (xs,) = stand_ins([Field("xs", (), List)])
+    with pytest.raises(InternalError, match="is read as variant 1"):
+        ta.interpret(fields_of(xs, 1)[0], {xs: list_of([])})
 
 
 def test_types_are_completed_once() -> None:
@@ -98,3 +102,24 @@ def test_types_are_completed_once() -> None:
     assert (
         np.dtype(object) == ta.interpret(inject(made, 0, (topi.full((), True, "bool"),)), {}).dtype
     )
+
+
+def test_what_is_made_later_is_made_once() -> None:
+    asked: list[str] = []
+
+    def variants() -> list[Variant]:
+        asked.append("variants")
+        return [Variant("Only", ())]
+
+    def results() -> list[Tensor]:
+        asked.append("results")
+        return [topi.full((), 2.0, "float64")]
+
+    made = RecordType("Later").later(variants)
+    called = Definition("two", (), [Field("y", (), FLOAT64)]).later(results)
+    assert not asked
+    assert made.tag("Only") == 0 == made.tag("Only")
+    assert ta.interpret([*recursion(called, ()), *recursion(called, ())], {}) == [2.0, 2.0]
+    assert asked == ["variants", "results"]
+    with pytest.raises(InternalError, match="complete already"):
+        called.complete([])

@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr
-from tensorad.ir.records import Inject, Match, Recursion
+from tensorad.ir.records import Fields, Inject, Recursion, Tag
 from tensorad.ir.reference.records import Record, handle
 from tensorad.ir.tensor import Branch, Control, FunctionCall, Loop, Saved, Tensor, outputs
 
@@ -51,33 +51,27 @@ def run_control(
         case Branch():
             index, *operands = [arrays[t] for t in op.operands]
             n = min(max(int(index), 0), len(op.blocks) - 1)
-            return _run_arm(op, n, operands, kept, sizes, interpreter)
+            found = _run_block(op, n, operands, kept, sizes, interpreter)
+            missing = [outputs(s)[0] for s in kept if s.block != n]
+            return found | {t: interpreter.unset(t, sizes) for t in missing}
         case Loop():
             return _run_loop(op, arrays, kept, sizes, interpreter)
         case Inject():
             values = tuple([arrays[t] for t in op.operands])
             return {outputs(op)[0]: handle(Record(op.dtype, op.tag, values))}
-        case Match():
-            record, *operands = [arrays[t] for t in op.operands]
-            found = record.item()
-            given = [*found.values, *operands]
-            return _run_arm(op, found.tag, given, kept, sizes, interpreter)
+        case Tag():
+            return {outputs(op)[0]: np.array(arrays[op.operands[0]].item().tag)}
+        case Fields():
+            record = arrays[op.operands[0]].item()
+            if record.tag != op.tag:
+                raise InternalError(f"{record!r} is read as variant {op.tag}")
+            return dict(zip(outputs(op), record.values, strict=True))
         case Recursion():
             block = op.definition.block
             given_to = dict(zip(block.params, [arrays[t] for t in op.operands], strict=True))
             made = interpreter.evaluate(block.results, given_to, sizes)
             return dict(zip(outputs(op), made, strict=True))
     raise InternalError(f"{type(op).__name__} has no meaning")
-
-
-def _run_arm(
-    op: Control, n: int, operands: Sequence[Array], kept: Sequence[Saved], sizes: Scope,
-    interpreter: Interpreter,
-) -> Arrays:  # fmt: skip
-    """One block of several; what is saved of the others has no value."""
-    found = _run_block(op, n, operands, kept, sizes, interpreter)
-    missing = [outputs(s)[0] for s in kept if s.block != n]
-    return found | {t: interpreter.unset(t, sizes) for t in missing}
 
 
 def _run_block(

@@ -33,6 +33,7 @@ from tensorad.ir.expr import (
     Size,
 )
 from tensorad.ir.records import Recursion
+from tensorad.ir.reference.verify_blocks import Broken, require, same_shape, verify_blocks
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -48,7 +49,6 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.text.printer import format_expr, format_tensor, same_fold
-from tensorad.ir.verify_blocks import Broken, require, same_shape, verify_blocks
 from tensorad.ir.visit import free_leaves, op_expressions, postorder
 
 _TWO_OPERANDS = dict.fromkeys((*ARITHMETIC, *COMPARISONS, "and", "or"))

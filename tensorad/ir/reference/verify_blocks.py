@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr, LocalSize
-from tensorad.ir.records import Field, Inject, Match, Recursion, is_record
+from tensorad.ir.records import Field, Fields, Inject, Recursion, Tag, is_record
 from tensorad.ir.tensor import Branch, Control, FunctionCall, Loop, Tensor, dim_expr
 from tensorad.ir.text.printer import format_expr
 
@@ -45,8 +45,9 @@ def verify_blocks(op: Control) -> None:
                 _verify_given(block.results, op.blocks[0].results)
         case Loop():
             _verify_loop(op)
-        case Match():
-            _verify_match(op)
+        case Tag() | Fields():
+            (handle,) = op.operands
+            require(is_record(handle.dtype) and not handle.shape, "a tensor that is no record")
         case Inject():
             _verify_fields(op.operands, op.variant.fields)
         case Recursion():
@@ -59,16 +60,6 @@ def verify_blocks(op: Control) -> None:
     for block in op.blocks:
         distinct = len(dict.fromkeys(block.params)) == len(block.params)
         require(distinct, "a block is given a tensor twice")
-
-
-def _verify_match(op: Match) -> None:
-    handle, *operands = op.operands
-    require(is_record(handle.dtype) and not handle.shape, "a match of what is no record")
-    require(len(op.blocks) == len(op.record.variants), "a match has not a block for each variant")
-    for n, block in enumerate(op.blocks):
-        _verify_fields(op.fields(n), op.record.variants[n].fields)
-        _verify_given(block.params[len(op.fields(n)) :], operands)
-        _verify_given(block.results, op.blocks[0].results)
 
 
 def _verify_fields(values: Sequence[Tensor], fields: Sequence[Field]) -> None:
