@@ -50,6 +50,20 @@ def check_outputs(y: object) -> Tensor | list[Tensor]:
     return list(y)
 
 
+def check_depends(ys: Sequence[Tensor], x: Tensor) -> None:
+    """There are no outputs, since these do not depend on a tensor.
+
+    Raises:
+        GradError: there are some.
+    """
+    if ys:
+        names = " and ".join([y.name for y in ys])
+        raise GradError(
+            f"{names} {'does' if len(ys) == 1 else 'do'} not depend on {x.name}.",
+            hint="remove it from wrt, or leave out strict=True to get zeros.",
+        )
+
+
 def check_wrt(wrt: object) -> list[Tensor]:
     """Distinct float tensors, at least one."""
     if isinstance(wrt, Tensor) or not isinstance(wrt, Iterable):
@@ -61,7 +75,7 @@ def check_wrt(wrt: object) -> list[Tensor]:
                 f"cannot differentiate by a {type(x).__name__}; wrt holds tensors.",
                 hint="pass the placeholders or intermediate tensors themselves.",
             )
-        if not x.dtype.is_float:
+        if not x.dtype.is_differentiable:
             raise DTypeError(
                 f"cannot differentiate by {x.name} of dtype {x.dtype}: "
                 "integers and booleans have no derivative.",

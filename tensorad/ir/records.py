@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Control, Placeholder, Shape, Tensor, outputs
-
-_numbers: Final = count()
 
 
 class Field(NamedTuple):
@@ -45,12 +42,15 @@ class RecordType(DType):
 
     _variants: tuple[Variant, ...] | None
     _make: Callable[[], Sequence[Variant]] | None
+    derived: dict[object, Any]
+    """What is derived of it, by what was asked for."""
 
     def __new__(cls, name: str) -> RecordType:
         self = super().__new__(cls, name, "record", 64)
         assert isinstance(self, RecordType)
         self._variants = None
         self._make = None
+        self.derived = {}
         return self
 
     def __reduce__(self) -> str:
@@ -67,10 +67,30 @@ class RecordType(DType):
     def variants(self) -> tuple[Variant, ...]:
         """The kinds of records, by tag."""
         if self._variants is None and self._make is not None:
-            self._variants = tuple(self._make())
+            made = self._make()  # which may say it by itself, before it ends
+            self._variants = self._variants or tuple(made)
         if self._variants is None:
             raise InternalError(f"the record type {self} has no variants yet")
         return self._variants
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether a record may hold a float; so it is while the variants are not known."""
+        seen: dict[RecordType, None] = {}
+        stack = [self]
+        while stack:
+            dtype = stack.pop()
+            if dtype in seen:
+                continue
+            seen[dtype] = None
+            if dtype._variants is None:
+                return True
+            for f in [f for v in dtype._variants for f in v.fields]:
+                if f.dtype.is_float:
+                    return True
+                if isinstance(f.dtype, RecordType):
+                    stack.append(f.dtype)
+        return False
 
     def later(self, make: Callable[[], Sequence[Variant]]) -> RecordType:
         """Have the variants made when they are asked for."""
@@ -79,7 +99,7 @@ class RecordType(DType):
 
     def complete(self, variants: Sequence[Variant]) -> RecordType:
         """Say what the variants are, once."""
-        if self._variants is not None or self._make is not None:
+        if self._variants is not None:
             raise InternalError(f"the record type {self} has variants already")
         self._variants = tuple(variants)
         return self
@@ -152,7 +172,8 @@ class Definition:
         self.name = name
         self.params = tuple(params)
         self.types = tuple(types)
-        self.number = next(_numbers)
+        self.derived: dict[object, Any] = {}
+        """What is derived of it, by what was asked for."""
         self._block: Block | None = None
         self._make: Callable[[], Sequence[Tensor]] | None = None
 
