@@ -166,10 +166,18 @@ class Definition:
         name: the user's.
         params: stand for the operands of a call.
         types: name, shape and dtype of each result.
+        extends: a definition whose results are the first of these.
     """
 
-    def __init__(self, name: str, params: Sequence[Tensor], types: Sequence[Field]) -> None:
+    def __init__(
+        self,
+        name: str,
+        params: Sequence[Tensor],
+        types: Sequence[Field],
+        extends: Definition | None = None,
+    ) -> None:
         self.name = name
+        self.extends = extends
         self.params = tuple(params)
         self.types = tuple(types)
         self.derived: dict[object, Any] = {}

@@ -182,7 +182,7 @@ class _Derivation(ABC, Generic[Block_]):
         of = [_moved(types[k]) for k in self.smooth]
         own, made = (of, by) if self.is_reverse else (by, of)
         self.given = stand_ins([saved, *own])
-        saving = Definition(f"{name}_saving", self.params, (*types, saved))
+        saving = Definition(f"{name}_saving", self.params, (*types, saved), definition)
         linear = Definition(f"d{name}", self.given, made)
         self.result = Derived(
             saving.later(lambda: self.made.saving), linear.later(lambda: self.made.linear), wanted
