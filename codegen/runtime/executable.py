@@ -345,11 +345,21 @@ class Executable:
                 self._layouts.popitem(last=False)
         return found
 
-    def run(self, layout: Layout, addresses: list[int], now: int | None = None) -> None:
+    @property
+    def all_temporaries(self) -> list[Tensor]:
+        """Those of the call, and of the definitions that it calls."""
+        every = [*self.temporaries, *[life for c in self.routines for life in c.temporaries]]
+        return [life.tensor for life in every]
+
+    def run(
+        self, layout: Layout, addresses: list[int], now: int | None = None,
+        read: Callable[[Frame], None] | None = None,
+    ) -> None:  # fmt: skip
         """Run all steps on arrays at these addresses (inputs, then outputs).
 
         Args:
             now: the version of the settings when the call began, if it began before this.
+            read: looks at the memory of the call before another call may have it.
         Raises:
             BoundsError: a data-dependent index lies outside its tensor.
         """
@@ -363,6 +373,8 @@ class Executable:
         try:
             if self.driver.run(frame.address):
                 self.fail(frame)
+            if read is not None:
+                read(frame)
         finally:  # handlers of signals run in a long call
             layout.give(frame)
 
