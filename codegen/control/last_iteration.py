@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from tensorad.codegen.loops.ir import (
+    Activate,
     ButLast,
-    Call,
     Choose,
     Exchange,
     Inside,
@@ -58,7 +58,7 @@ class Use:
                 case Make():
                     self.reads.update(dict.fromkeys(n.fields))
                     self.writes[n.handle] = None
-                case Call():  # what it does inside may be refused
+                case Activate():  # what it does inside may be refused
                     self.always = True
                     self.reads.update(dict.fromkeys(n.operands))
                     self.writes.update(dict.fromkeys(n.results))

@@ -18,7 +18,7 @@ from tensorad.codegen.control.in_place import (
 from tensorad.codegen.control.last_iteration import without_dead_ends
 from tensorad.codegen.control.loop_body import Body, is_made, own
 from tensorad.codegen.loops.ir import (
-    Call,
+    Activate,
     Choose,
     Inside,
     Kernel,
@@ -47,8 +47,8 @@ from tensorad.ir.expr import (
     local_size,
     read,
 )
-from tensorad.ir.reference.verify import verify_control
 from tensorad.ir.records import Definition, Fields, Inject, Recursion, Tag
+from tensorad.ir.reference.verify import verify_control
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -199,7 +199,7 @@ class _Lowering:
                 return [Inside(t, handle, op.variant, k) for k, t in enumerate(outputs(op))]
             case Recursion():
                 self.called.setdefault(op.definition)
-                return [Call(op.definition, op.operands, outputs(op))]
+                return [Activate(op.definition, op.operands, outputs(op))]
         raise InternalError(f"{type(op).__name__} has no loops")
 
     def block(

@@ -298,7 +298,7 @@ class Inside:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class Activate:
     """The nodes of a definition, run on operands; its results are stored in these tensors."""
 
     definition: Definition
@@ -323,7 +323,7 @@ class Routine:
 
 Node = (
     Kernel | Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat
-    | Make | Inside | Call
+    | Make | Inside | Activate
 )  # fmt: skip
 
 

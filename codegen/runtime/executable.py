@@ -36,6 +36,7 @@ from tensorad.codegen.runtime.routines import (
     word_value,
 )
 from tensorad.codegen.runtime.step_table import StepTable, Word
+from tensorad.codegen.threads.activations_ir import record_step
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import InternalError
@@ -80,6 +81,7 @@ class Frame:
         self.call[block.HEAP] = ctypes.addressof(self.heap)
         if routines is not None:
             self.call[block.ROUTINES] = routines.address
+            self.call[block.RECORD_STEP] = record_step()
         if program.grows:
             weakref.finalize(self, _release, self.heap, self.call)
         self.address = ctypes.addressof(self.call)
@@ -198,9 +200,7 @@ class Layout:
             return self._frame()
 
     def _frame(self) -> Frame:
-        frame = Frame(
-            self._program, self._sizes, self._offsets, self._bytes, self.routines
-        )
+        frame = Frame(self._program, self._sizes, self._offsets, self._bytes, self.routines)
         frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
         frame.call[block.SLICES] = self._points // SLICE_POINTS
         frame.call[block.REPEATS] = int(self._program.repeats)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorad.codegen.loops.ir import Call, Check, Make, Repeat
+from tensorad.codegen.loops.ir import Activate, Check, Make, Repeat
 from tensorad.codegen.runtime.step_table import Reserved, Word
 from tensorad.errors import BoundsError, LimitError
 from tensorad.ir.analysis.sizes import bytes_text
@@ -60,7 +60,7 @@ def too_large(reserved: Reserved, values: Mapping[Word, int], limit: int) -> Lim
     )
 
 
-def too_deep(taking: Call | Make, depth: int, limit: int) -> LimitError:
+def too_deep(taking: Activate | Make, depth: int, limit: int) -> LimitError:
     """Memory for a call of a definition, or for a record, would exceed the limit.
 
     Args:
@@ -72,8 +72,7 @@ def too_deep(taking: Call | Make, depth: int, limit: int) -> LimitError:
             f"what the call makes of {taking.dtype} while it runs exceeds {bytes_text(limit)}.",
             where=f"{variant}({', '.join([t.name for t in taking.fields])}), in {depth:,} calls "
             "that have not ended",
-            hint="make fewer, or raise the limit with the environment variable "
-            "TENSORAD_MAX_BYTES.",
+            hint="make fewer, or raise the limit with the environment variable TENSORAD_MAX_BYTES.",
         )
     name = taking.definition.name
     return LimitError(

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tensorad.codegen.loops.ir import (
+    Activate,
     ButLast,
-    Call,
     Choose,
     Exchange,
     Inside,
@@ -93,13 +93,19 @@ class _Walk:
                         self.nodes(arm)
                 case Repeat():
                     self.repeat(n)
-                case Inside():
-                    self.use([n.handle])
-                    self.sources.setdefault(n.tensor, {})
-                case Make():
-                    self.use((n.handle, *n.fields))
-                case Call():
-                    self.use((*n.operands, *n.results))
+                case _:
+                    self.record(n)
+
+    def record(self, n: Inside | Make | Activate) -> None:
+        """What lies in a record is in nobody else's memory."""
+        match n:
+            case Inside():
+                self.use([n.handle])
+                self.sources.setdefault(n.tensor, {})
+            case Make():
+                self.use((n.handle, *n.fields))
+            case Activate():
+                self.use((*n.operands, *n.results))
 
     def repeat(self, n: Repeat) -> None:
         self.use([*n.stores, *([n.count] if isinstance(n.count, Tensor) else [])])

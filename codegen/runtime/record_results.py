@@ -101,9 +101,7 @@ class _Part(NamedTuple):
 class _Reading:
     """Records on their way out of native memory."""
 
-    def __init__(
-        self, chunks: Sequence[_Chunk], given: _Given, sizes: Mapping[Expr, int]
-    ) -> None:
+    def __init__(self, chunks: Sequence[_Chunk], given: _Given, sizes: Mapping[Expr, int]) -> None:
         self.chunks = chunks
         self.by_start = sorted(range(len(chunks)), key=lambda n: chunks[n].first)
         self.starts = [chunks[n].first for n in self.by_start]
@@ -122,7 +120,8 @@ class _Reading:
 
     def reach(self, stack: list[tuple[int, DType]]) -> None:
         """Find all records that are new, and what they are."""
-        found, made, links = self.found, self.made, {}  # type: ignore[var-annotated]
+        found, made = self.found, self.made
+        links: dict[Kind, list[tuple[int, int, DType]]] = {}
         while stack:
             address, dtype = stack.pop()
             if address in found or address in made:
@@ -136,8 +135,8 @@ class _Reading:
             at = (address - chunk.first) // WORD
             kind = (dtype, chunk.words[at])
             if kind not in links:
-                parts = self.parts_of(kind)
-                links[kind] = [(p.offset // WORD, p.count, p.dtype) for p in parts if is_record(p.dtype)]
+                parts = [p for p in self.parts_of(kind) if is_record(p.dtype)]
+                links[kind] = [(p.offset // WORD, p.count, p.dtype) for p in parts]
             found[address] = kind
             for offset, count, inner in links[kind]:
                 begin = at + offset

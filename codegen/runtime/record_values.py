@@ -237,9 +237,7 @@ class _Encoding:
         return found.reshape(len(values), *shape)
 
 
-def _together(
-    variant: Variant, f: Field, values: Sequence[Array], shape: tuple[int, ...]
-) -> Array:
+def _together(variant: Variant, f: Field, values: Sequence[Array], shape: tuple[int, ...]) -> Array:
     """The values of one field of several records.
 
     Raises:

@@ -11,7 +11,7 @@ from tensorad.codegen.loops.ir import Routine
 from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.runtime.arena import Array, plan_arena
 from tensorad.codegen.runtime.lifetimes import find_buffers
-from tensorad.codegen.runtime.record_layout import RecordPart, field_tensor, value_of
+from tensorad.codegen.runtime.record_layout import RecordPart, value_of
 from tensorad.codegen.runtime.step_table import Scope, Word
 from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.expr import Expr, LocalSize, Size
@@ -117,8 +117,10 @@ def word_sizes(w: Word) -> list[Size]:
     """The symbolic sizes that a word is made of."""
     if isinstance(w, int):
         return []
-    tensors = [w] if isinstance(w, Tensor) else []
-    if isinstance(w, RecordPart):
-        tensors = [field_tensor(f) for f in w.variant.fields]
-    found = [w] if isinstance(w, Size) else sizes_in(*[dim_expr(n) for t in tensors for n in t.shape])
+    if isinstance(w, Size):
+        found = [w]
+    else:
+        fields = w.variant.fields if isinstance(w, RecordPart) else ()
+        shapes = [w.shape] if isinstance(w, Tensor) else [f.shape for f in fields]
+        found = [*sizes_in(*[dim_expr(n) for shape in shapes for n in shape])]
     return [s for s in found if not isinstance(s, LocalSize)]

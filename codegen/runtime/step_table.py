@@ -9,8 +9,8 @@ import numpy as np
 
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import (
+    Activate,
     ButLast,
-    Call,
     Choose,
     Exchange,
     Inside,
@@ -109,7 +109,7 @@ class StepTable:
         """By number of the step, kernels only."""
         self.reserved: dict[int, Reserved] = {}
         """By number of the step, tensors of which only the run tells the size."""
-        self.taking: dict[int, Call | Make] = {}
+        self.taking: dict[int, Activate | Make] = {}
         """By number of the step, calls of definitions and records."""
         self._filled: dict[Tensor, Repeat] = {}
 
@@ -183,7 +183,7 @@ class StepTable:
                 case _:
                     self._record(n)
 
-    def _record(self, n: Inside | Make | Call) -> None:
+    def _record(self, n: Inside | Make | Activate) -> None:
         """Steps of records and definitions."""
         match n:
             case Inside(tensor=t, handle=h):
@@ -198,7 +198,7 @@ class StepTable:
                     self._check_known(t)
                     place, size = self._word(RecordPart(variant, k)), self._word(t)
                     self._step(block.FILL, self._slots[h], place, self._slots[t], size)
-            case Call():
+            case Activate():
                 passed = [self._slots[t] for t in (*n.operands, *n.results)]
                 self.taking[len(self._rows)] = n
                 number = self._definitions[n.definition]

@@ -7,11 +7,13 @@ results are no records. Both are lists of chunks, which are kept for the next ca
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.llvm.call_block import field, loaded, stored
 from tensorad.codegen.loops.scratch import ALIGNMENT
+from tensorad.codegen.target import link
 from tensorad.codegen.threads.control_ir import index_text, word_text
 
 LEAST_CHUNK: Final = 1 << 16
@@ -248,7 +250,7 @@ done:
 """@enter: the first step of a definition, in an activation of its own; @leave: the step behind."""
 
 _RECORDS: Final = f"""
-define internal i64 @record(ptr %call, ptr %slots, ptr %index, ptr %sizes,
+define i64 @record(ptr %call, ptr %slots, ptr %index, ptr %sizes,
                             i64 %kind, i64 %s) nounwind {{
 entry:
   %next = add i64 %s, 1
@@ -257,8 +259,11 @@ entry:
     i64 {block.MAKE}, label %make i64 {block.FILL}, label %fill
     i64 {block.INSIDE_RECORD}, label %inside i64 {block.SWITCH}, label %switch
     i64 {block.CALL}, label %call_step i64 {block.RETURN}, label %return
-    i64 {block.GROW}, label %grow
+    i64 {block.GROW}, label %grow i64 {block.EMPTY}, label %empty
   ]
+empty:
+  call void @emptied(ptr %call)
+  ret i64 0
 call_step:
   %to0 = call i64 @enter(ptr %call, ptr %slots, ptr %index, ptr %sizes, i64 %next)
   ret i64 %to0
@@ -361,4 +366,20 @@ wrong:
 }}"""
 """@record: one such step; the number of the next one, or -1 where there is no memory."""
 
-ACTIVATIONS: Final = "\n".join([_TAKE, _CALL, _RECORDS])
+_DECLARED: Final = """
+declare i32 @posix_memalign(ptr, i64, i64)
+declare ptr @memcpy(ptr, ptr, i64)
+declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)"""
+_SYMBOLS: Final = ("posix_memalign", "memcpy")
+
+
+@lru_cache(maxsize=1)
+def record_step() -> int:
+    """The address of @record, which only some programs need; it is never unloaded."""
+    text = "\n".join([_DECLARED, _TAKE, _CALL, _RECORDS])
+    with link.lock:
+        _kept.append(link.load(text, ("record",), _SYMBOLS, opt=0))
+        return _kept[-1].addresses["record"]
+
+
+_kept: Final[list[link.Library]] = []

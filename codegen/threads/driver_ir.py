@@ -8,7 +8,6 @@ from typing import Final
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.llvm.call_block import field, kernel_call, loaded, stored
 from tensorad.codegen.loops.scratch import ALIGNMENT
-from tensorad.codegen.threads.activations_ir import ACTIVATIONS
 from tensorad.codegen.threads.affinity_ir import MOVE_AWAY
 from tensorad.codegen.threads.control_ir import CONTROL
 from tensorad.codegen.threads.launch_ir import LAUNCH, LAUNCH_ARGUMENTS, SPINS
@@ -52,7 +51,6 @@ define internal void @wake(ptr %word) nounwind {{
 {_WORKER}
 {LAUNCH}
 {CONTROL}
-{ACTIVATIONS}
 {_DRIVER}
 {RELEASED}
 {RESIZE}
@@ -207,11 +205,11 @@ place:
 placed:
   %any = icmp sgt i64 %count, 0
   %several = icmp ne ptr %pool, null
-  {loaded("%routines", "ptr", "%call", 8 * block.ROUTINES)}
-  %plain = icmp eq ptr %routines, null
+  {loaded("%records", "ptr", "%call", 8 * block.RECORD_STEP)}
+  %plain = icmp eq ptr %records, null
   br i1 %plain, label %ready, label %clear
 clear:
-  call void @emptied(ptr %call)
+  %emptied = call i64 %records(ptr %call, ptr null, ptr null, ptr null, i64 {block.EMPTY}, i64 0)
   br label %ready
 ready:
   br i1 %any, label %step, label %fine
@@ -236,7 +234,7 @@ control:
                            i64 %kind, i64 %s, i64 %target)
   br label %went
 record:
-  %to1 = call i64 @record(ptr %call, ptr %slots, ptr %index, ptr %sizes, i64 %kind, i64 %s)
+  %to1 = call i64 %records(ptr %call, ptr %slots, ptr %index, ptr %sizes, i64 %kind, i64 %s)
   br label %went
 went:
   %to2 = phi i64 [%to0, %control], [%to1, %record]
