@@ -306,8 +306,8 @@ class Executable:
         return dict.fromkeys([*own, *[t for c in self.routines for t in c.constants]])
 
     def routine_table(self, sizes: Mapping[Expr, int]) -> RoutineTable | None:
-        """The definitions at these sizes; None if nothing is called and no record made."""
-        if not self._table.taking:
+        """The definitions at these sizes; None where there are none, and no records."""
+        if (self.steps[:, 2] < block.MAKE).all():
             return None
         addresses = {t: a.ctypes.data for t, a in self._constants.items()}
         return RoutineTable(self.routines, self._entries, addresses, sizes)
