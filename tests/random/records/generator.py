@@ -28,7 +28,7 @@ from tensorad.ir.records import (
     tag_of,
 )
 from tensorad.ir.reference.records import Record, handle
-from tensorad.ir.tensor import Block, Branch, Loop, Shape, Tensor, outputs
+from tensorad.ir.tensor import Block, Branch, Loop, Shape, Tensor, outputs, saved
 from tests.support.records import List
 
 Type = tuple[Shape, DType]
@@ -137,7 +137,7 @@ class _Generator:
                 lambda: self.match(pool, depth, fuel),
                 lambda: self.loop(pool, depth, fuel),
             ]
-        if self.definitions:
+        if self.definitions and fuel is None:
             ways += [lambda: self.call(pool, fuel)] * 2
         return self.rng.choice(ways)()
 
@@ -184,10 +184,12 @@ class _Generator:
         params = _params([_type(t) for t in operands])
         inner = None if fuel is None else dict(zip(operands, params, strict=True)).get(fuel)
         found = self.pool([*params, *more(params)], self.rng.randint(0, 3), depth - 1, inner)
-        return Block(params, tuple([self.some(found, t) for t in results]))
+        if inner is not None and self.definitions and self.rng.random() < 0.5:
+            found += self.call(found, inner)
+        return Block(params, tuple([self.some(found[::-1], t) for t in results]))
 
     def operands(self, pool: Sequence[Tensor], fuel: Tensor | None) -> list[Tensor]:
-        chosen = self.rng.sample(list(pool), min(len(pool), self.rng.randint(1, 4)))
+        chosen = self.rng.sample([*pool], min(len(pool), self.rng.randint(1, 4)))
         return list(dict.fromkeys([*chosen, *([] if fuel is None else [fuel])]))
 
     def types(self) -> list[Type]:
@@ -220,14 +222,34 @@ class _Generator:
         carries = [self.some(pool, t) for t in types]
         fixed = [t for t in self.operands(pool, fuel) if t not in dict.fromkeys(carries)]
         body = self.block([*carries, *fixed], types, depth, fuel)
-        count = self.some(pool, COUNT) % 4
+        count = self.some(pool, COUNT) % 3
         trips = local_size("n")
         names = tuple([f"r{k}" for k in range(len(types))])
         op = Loop(
             names, (*carries, *fixed), (body,), counter=local_size("t", trips), trips=trips,
-            carries=len(carries), count=count,
+            carries=len(carries), count=count, reverse=self.rng.random() < 0.3,
         )  # fmt: skip
-        return outputs(op)
+        inner = self.rng.choice([*body.params, *body.results])
+        return outputs(op) if self.rng.random() < 0.6 else [*outputs(op), self.looked_at(op, inner)]
+
+    def looked_at(self, op: Loop, inner: Tensor) -> Tensor:
+        """A number that depends on what a tensor was in all iterations, from the last to the
+        first, as the reverse of a derivative goes."""
+        rows = saved(op, inner)
+        c, row = _params([NUMBER, _type(inner)])
+        if isinstance(inner.dtype, RecordType):
+            part = tag_of(row).astype("float64")
+        elif inner.ndim:
+            k = ta.reduce_axis((0, inner.shape[0]), name="k")
+            part = ta.compute((), lambda: ta.sum(row[k], axis=k), name="part").astype("float64")
+        else:
+            part = row.astype("float64")
+        zero = ta.compute((), lambda: ta.const(0.0, "float64"), name="zero")
+        back = Loop(
+            ("back",), (zero, rows), (Block((c, row), (c * 0.5 + part,)),),
+            counter=local_size("u", op.trips), trips=op.trips, carries=1, scanned=1, reverse=True,
+        )  # fmt: skip
+        return outputs(back)[0]
 
     def declared(self, number: int) -> Definition:
         types = [COUNT, *[self.rng.choice(TYPES) for _ in range(self.rng.randint(1, 3))]]
