@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tensorad.autodiff.control.records import tangent_dtype
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import to_dtype
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Constant, Shape, Tensor, format_shape, outputs
 
 
@@ -103,6 +105,8 @@ def as_direction(
     Raises:
         GradError, ShapeError, DTypeError: anything else.
     """
+    if is_record(t.dtype):
+        return _record_direction(what, t, value)
     if isinstance(value, (int, float, np.number)):
         return float(value)
     if isinstance(value, np.ndarray):
@@ -124,6 +128,17 @@ def as_direction(
         raise DTypeError(
             f"{what} has dtype {value.dtype}; it must be a float.",
             hint="use placeholder(shape, dtype='float32').",
+        )
+    return value
+
+
+def _record_direction(what: str, t: Tensor, value: object) -> Tensor:
+    wanted = tangent_dtype(t.dtype)
+    if not isinstance(value, Tensor) or value.dtype is not wanted or value.shape:
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise DTypeError(
+            f"{what} is of {kind}, but derivatives by {t.name} : {t.dtype} are of {wanted}.",
+            hint=f"use a tensor of {wanted}.",
         )
     return value
 

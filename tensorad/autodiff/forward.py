@@ -47,6 +47,7 @@ from tensorad.ir.expr import (
     reduce_expr,
     summed,
 )
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import (
     Compute,
     Control,
@@ -133,6 +134,8 @@ def directions(tangents: Mapping[Tensor, Direction]) -> tuple[dict[Tensor, Adjoi
 
 
 def _direction(x: Tensor, tangent: Tensor | float, batch: Shape) -> Adjoint:
+    if isinstance(tangent, Tensor) and is_record(x.dtype):
+        return whole(tangent)
     axes = compute_axes((*batch, *x.shape))
     if isinstance(tangent, Tensor):
         return Adjoint(axes, cast(read(tangent, axes), x.dtype))

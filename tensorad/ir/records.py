@@ -42,6 +42,7 @@ class RecordType(DType):
 
     _variants: tuple[Variant, ...] | None
     _make: Callable[[], Sequence[Variant]] | None
+    _holds_floats: bool | None
     derived: dict[object, Any]
     """What is derived of it, by what was asked for."""
 
@@ -50,6 +51,7 @@ class RecordType(DType):
         assert isinstance(self, RecordType)
         self._variants = None
         self._make = None
+        self._holds_floats = None
         self.derived = {}
         return self
 
@@ -75,7 +77,16 @@ class RecordType(DType):
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether a record may hold a float; so it is while the variants are not known."""
+        """Whether a record may hold a float.
+
+        So it is where that is asked before the variants are known, and stays: what was derived
+        since goes by it.
+        """
+        if self._holds_floats is None:
+            self._holds_floats = self._may_hold_floats()
+        return self._holds_floats
+
+    def _may_hold_floats(self) -> bool:
         seen: dict[RecordType, None] = {}
         stack = [self]
         while stack:
@@ -83,8 +94,11 @@ class RecordType(DType):
             if dtype in seen:
                 continue
             seen[dtype] = None
-            if dtype._variants is None:
-                return True
+            if dtype._holds_floats is not None or dtype._variants is None:
+                dtype._holds_floats = dtype._holds_floats is not False
+                if dtype._holds_floats:
+                    return True
+                continue
             for f in [f for v in dtype._variants for f in v.fields]:
                 if f.dtype.is_float:
                     return True
