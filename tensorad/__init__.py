@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tensorad.program import Function as Function
     from tensorad.program import Module as Module
     from tensorad.program import Operator as Operator
+    from tensorad.program import Ref as Ref
     from tensorad.program import cond as cond
     from tensorad.program import for_loop as for_loop
     from tensorad.program import function as function
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from tensorad.program import linearize as linearize
     from tensorad.program import module as module
     from tensorad.program import no_grad as no_grad
+    from tensorad.program import ref as ref
     from tensorad.program import register_gradient as register_gradient
     from tensorad.program import register_tree as register_tree
     from tensorad.program import scan as scan
@@ -171,9 +173,9 @@ _HOME: Final = {
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.program": (
-        "Function Module Operator cond for_loop function grad gradient hessian hvp jacfwd jacobian "
-        "jacrev jit jvp linearize module no_grad register_gradient register_tree scan switch "
-        "tree_map value_and_grad vjp while_loop"
+        "Function Module Operator Ref cond for_loop function grad gradient hessian hvp jacfwd "
+        "jacobian jacrev jit jvp linearize module no_grad ref register_gradient register_tree "
+        "scan switch tree_map value_and_grad vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

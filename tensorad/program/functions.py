@@ -32,7 +32,13 @@ from tensorad.program.arguments import (
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
 from tensorad.program.rules import OperatorRule, Rule, check_captured
-from tensorad.program.traces import Program, check_closed, rests_on_loops, traced
+from tensorad.program.traces import (
+    Program,
+    check_closed,
+    check_no_references,
+    rests_on_loops,
+    traced,
+)
 from tensorad.program.trees import LEAF
 from tensorad.program.values import as_tensor, is_number, parameters
 
@@ -155,6 +161,8 @@ class Function:
         self._quick = Quick(self._caller.positions, self.static_argnames, self._caller.placed)
         self._kinds: dict[object, _Kind] = {}
         self._blocks: dict[object, Program] = {}
+        self._in_callers: set[object] = set()
+        """Kinds of calls that have a part in references of their callers."""
         self.derived: dict[object, Any] = {}
         """Its derivatives, by what was asked for."""
         self.rule: Rule | None = None
@@ -205,7 +213,9 @@ class Function:
         """The program that a call with these arguments runs."""
         given = self._caller.bind(args, options)
         if has_tensors(given.leaves):
-            return self._block(given)
+            program = self._block(given)
+            check_no_references(program)
+            return program
         return self._compiled(given)[0].program
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
@@ -317,7 +327,9 @@ class Function:
         program = self._blocks.get(key)
         if program is None:
             program = self._traced(given, own, dtypes)
-            if not program.reads:  # what is read from outside may be another tensor next time
+            if (
+                not program.reads and not program.references
+            ):  # what is read from outside may be another tensor next time
                 self._blocks[key] = program
         return program
 
@@ -333,9 +345,13 @@ class Function:
 
     def _inside(self, given: Arguments) -> Any:
         """A call of the function, as a part of a program."""
-        if self._is_inline:
+        kind = (given.structures, leaf_dtypes(given.leaves, given.paths), extents(given.leaves))
+        if self._is_inline or kind in self._in_callers:
             return self._in_place(given)
         program = self._block(given)
+        if self.rule is None and program.references:
+            self._in_callers.add(kind)
+            return self._in_place(given)
         if self.rule is None and rests_on_loops(program):  # whose counters no other function has
             return self._in_place(given)
         if not program.results:
@@ -347,6 +363,7 @@ class Function:
         self._is_called = True
         if self.rule is not None:
             check_captured(self.name, program.reads)
+            check_no_references(program)
             arguments = self._caller.by_position(given.structures)
             rule = OperatorRule(self.rule, self.name, arguments, program.structure)
         operands += program.reads
