@@ -15,7 +15,7 @@ from tensorad.building import Lowered, build, lower
 from tensorad.codegen.runtime.memory_report import MemoryUse
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, BoundsError, DefinitionError, ShapeError, UserError
-from tensorad.ir.arrays.tracing import is_tracing
+from tensorad.ir.arrays.tracing import is_tracing, tracing
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
 from tensorad.program.arguments import (
@@ -39,7 +39,7 @@ from tensorad.program.traces import (
     rests_on_loops,
     traced,
 )
-from tensorad.program.trees import LEAF
+from tensorad.program.trees import LEAF, Structure
 from tensorad.program.values import as_tensor, is_number, parameters
 
 _open: Final[ContextVar[frozenset[object]]] = ContextVar("open", default=frozenset())
@@ -321,11 +321,10 @@ class Function:
 
     def _block(self, given: Arguments) -> Program:
         """The program for tensors, shared by calls of the same shapes if it reads nothing else."""
-        dtypes = leaf_dtypes(given.leaves, given.paths)
-        own = extents(given.leaves)
-        key = (given.structures, dtypes, own)
+        key = _block_key(given)
         program = self._blocks.get(key)
         if program is None:
+            _, dtypes, own = key
             program = self._traced(given, own, dtypes)
             if (
                 not program.reads and not program.references
@@ -339,18 +338,18 @@ class Function:
         typed = zip(given.leaves, given.paths, dtypes, strict=True)
         own = fresh.set(())
         try:
-            return self._caller(given.structures, [as_tensor(*three) for three in typed])
+            with tracing():
+                return self._caller(given.structures, [as_tensor(*three) for three in typed])
         finally:
             fresh.reset(own)
 
     def _inside(self, given: Arguments) -> Any:
         """A call of the function, as a part of a program."""
-        kind = (given.structures, leaf_dtypes(given.leaves, given.paths), extents(given.leaves))
-        if self._is_inline or kind in self._in_callers:
+        if self._is_inline or (self._in_callers and _block_key(given) in self._in_callers):
             return self._in_place(given)
         program = self._block(given)
         if self.rule is None and program.references:
-            self._in_callers.add(kind)
+            self._in_callers.add(_block_key(given))
             return self._in_place(given)
         if self.rule is None and rests_on_loops(program):  # whose counters no other function has
             return self._in_place(given)
@@ -369,6 +368,13 @@ class Function:
         operands += program.reads
         op = FunctionCall(program.paths, tuple(operands), (block,), function=self.name, rule=rule)
         return program.tree(outputs(op))
+
+
+def _block_key(
+    given: Arguments,
+) -> tuple[tuple[tuple[str, Structure], ...], tuple[DType, ...], Extents]:
+    """What calls with tensors differ in that are other programs."""
+    return given.structures, leaf_dtypes(given.leaves, given.paths), extents(given.leaves)
 
 
 def function(

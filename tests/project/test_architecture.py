@@ -229,6 +229,14 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "verify.py": {*_LOW, "elementary", ".", "analysis", "text"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text", "verify.py"},
     },
+    "tensorad/program": {
+        "trees.py": set(),
+        "sides.py": {"trees.py"},
+        "values.py": set(),
+        "calls.py": {"trees.py", "values.py"},
+        "references": {"trees.py", "sides.py", "values.py", "calls.py"},
+        ".": {"trees.py", "sides.py", "values.py", "calls.py", "references"},
+    },
     "tensorad/topi": {
         ".": set(),
         "nn": {"."},

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Tensor
+from tensorad.program.references.contents import in_dtype
 from tensorad.program.references.frames import Cell, Frame, Held, check_kept, read, write
-from tensorad.program.references.reference import in_dtype
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Structure
 from tensorad.program.values import promoted
@@ -19,11 +19,11 @@ class Slot(NamedTuple):
     """A leaf of what a reference holds."""
 
     cell: Cell
-    index: int
+    leaf: int
 
     @property
     def path(self) -> str:
-        return self.cell.held.paths[self.index]
+        return self.cell.held.paths[self.leaf]
 
 
 class Joined(NamedTuple):
