@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tests.support.with_references import check_same
+from tests.support.programs.with_references import check_same
 
 X = np.array([0.3, -0.7, 1.2, 0.5])
 
