@@ -43,6 +43,7 @@ from tensorad.ir.expr import (
     local_size,
     read,
 )
+from tensorad.ir.reference.verify import verify_control
 from tensorad.ir.tensor import (
     Branch,
     Compute,
@@ -56,7 +57,6 @@ from tensorad.ir.tensor import (
     Tensor,
     outputs,
 )
-from tensorad.ir.verify import verify_control
 from tensorad.ir.visit import op_inputs
 from tensorad.simplify.control.renew import Image, copied_from, renewed
 
