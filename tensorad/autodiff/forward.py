@@ -123,6 +123,26 @@ def jvp(
     return results if many else results[0]
 
 
+@progress("differentiating")
+@deep_calls.changed()
+def tangents_along(
+    ys: Sequence[Tensor], along: Mapping[Tensor, Tensor], rules: Rules
+) -> dict[Tensor, Tensor]:
+    """The tangents of those float tensors that move, in one pass.
+
+    Args:
+        along: tangents of tensors behind them, of the same shapes.
+        rules: derivatives in place of those of the formulas.
+    """
+    found = block_jvp(along, ys, (), rules)
+
+    def again() -> list[Tensor]:
+        return list(block_jvp(along, ys, (), rules).values())
+
+    remember_along(list(found.values()), list(found), list(along), again)
+    return found
+
+
 def directions(tangents: Mapping[Tensor, Direction]) -> tuple[dict[Tensor, Adjoint], Shape]:
     """The tangents as formulas over (batch axes, tensor axes), and the batch shape."""
     tensors = check_wrt(tangents)
