@@ -9,7 +9,6 @@ from weakref import WeakSet
 import numpy as np
 
 from tensorad.errors import DefinitionError
-from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
 from tensorad.ir.node import Node
 from tensorad.ir.nodes import Expr
@@ -63,9 +62,6 @@ class ArrayMethods(Node):
         @property
         def described(self) -> str:
             """How errors show it."""
-
-        shape: tuple[Any, ...]
-        dtype: DType
 
     @overload
     def __getitem__(self, indices: Expr | tuple[Expr | int | None, ...]) -> Expr: ...
@@ -124,7 +120,7 @@ class ArrayMethods(Node):
                 f"tensor {self.name} has no attribute {name}{hint}", name=name, obj=self
             )
 
-    def _number(self, purpose: str) -> Any:
+    def _number(self: Any, purpose: str) -> Any:
         """The only element; None if it is not known, or there are axes."""
         return None if self.shape else checked_elements.call(self, purpose)
 
@@ -144,8 +140,12 @@ class ArrayMethods(Node):
             "evaluate.",
         )
 
+    def _element(self: Any) -> Any:
+        """The same for a choice of Python's, which has no derivative."""
+        return None if self.shape else elements.call(self)
+
     def __bool__(self) -> bool:
-        found = None if self.shape else elements.call(self)
+        found = self._element()
         if found is not None:
             return bool(found)
         if is_tracing.call():
@@ -163,8 +163,8 @@ class ArrayMethods(Node):
         )
 
     def __index__(self) -> int:
-        found = None if self.shape or self.dtype.is_float else elements.call(self)
-        if found is not None:
+        found = self._element()
+        if found is not None and found.dtype.kind != "f":
             return int(found)
         raise DefinitionError(
             f"a Python index or range() needs a number, but tensor {self.name} is a formula.",

@@ -10,9 +10,9 @@ from tensorad.autodiff.local.flows import derivation_order, stops
 from tensorad.autodiff.local.overrides import Rule
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.array_methods import printed_as_arrays
-from tensorad.ir.arrays.elementwise import compute_axes, elementwise, same_dim
+from tensorad.ir.arrays.elementwise import copy_of, elementwise, same_dim
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import const, read
+from tensorad.ir.expr import const
 from tensorad.ir.tensor import (
     Compute,
     Control,
@@ -74,7 +74,7 @@ def make_dual(x: Any, v: Any, level: Level | int | None = None) -> Any:
     tangents = [as_tensor(p.tangent, p.tangent_path, d) for p, d in given]
     _check_plain(at, [p for p, _ in given], primals, tangents)
     named = zip(given, primals, strict=True)
-    made = iter([_copy(t, _name(p)) for (p, _), t in named])
+    made = iter([copy_of(t, _name(p)) for (p, _), t in named])
     results = [
         as_tensor(p.value, p.path) if d is None else next(made)
         for p, d in zip(pairs, typed, strict=True)
@@ -109,7 +109,7 @@ def unpack_dual(y: Any, level: Level | int | None = None) -> tuple[Any, Any]:
         check_dtype(value, path)
     tensors = [as_tensor(v, path) for v, path in zip(flat.leaves, flat.paths, strict=True)]
     found = tangents_at(at, tensors)
-    values = {t: _copy(t, t.name) for t in found}
+    values = {t: copy_of(t) for t in found}
     at.plain.update(dict.fromkeys((*values.values(), *found.values())))
     primals = [values.get(t, t) for t in tensors]
     if not what_is_traced():
@@ -146,12 +146,6 @@ def _along(t: Tensor, tangent: Tensor, unit: Tensor) -> Rule:
         return None if own is None else elementwise("mul", deps[1], own.astype(t.dtype))
 
     return Rule(t, (unit, tangent), None, moved)
-
-
-def _copy(t: Tensor, name: str) -> Tensor:
-    """The same values as a tensor that nobody else reads."""
-    axes = compute_axes(t.shape)
-    return outputs(Compute(name, axes, (read(t, axes),)))[0]
 
 
 def _name(p: _Pair) -> str:
