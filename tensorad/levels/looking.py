@@ -12,6 +12,7 @@ from tensorad.errors import GradError
 from tensorad.ir import array_methods
 from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.arrays.tracing import in_formula
+from tensorad.ir.expr import LocalSize, Size
 from tensorad.ir.tensor import Constant, Placeholder, Tensor
 from tensorad.ir.visit import topological_ops
 from tensorad.levels.duals import tangents_at
@@ -54,7 +55,12 @@ def checked_elements(t: Tensor, purpose: str) -> np.ndarray | None:
 def _follows(t: Tensor) -> bool:
     """Whether everything behind a tensor is known."""
     ops = topological_ops([t])
-    return not any(isinstance(op, Placeholder) or op_sizes(op) for op in ops)
+    return not any(isinstance(op, Placeholder) or any(map(_is_open, op_sizes(op))) for op in ops)
+
+
+def _is_open(size: Size) -> bool:
+    """Whether neither a loop tells the number, nor is known to end."""
+    return not isinstance(size, LocalSize) or size.extent is not None
 
 
 array_methods.elements.fill(elements)

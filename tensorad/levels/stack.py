@@ -15,7 +15,7 @@ from tensorad.ir.tensor import Tensor, births
 from tensorad.program.functions import what_is_traced
 
 _levels: Final[ContextVar[tuple[Level, ...]]] = ContextVar("levels", default=())
-_LEVEL_HINT: Final = "write `with ta.dual_level() as l:` around what is to be differentiated"
+_LEVEL_HINT: Final = "write `with ta.dual_level() as level:` around what is to be differentiated"
 
 
 class Level:
@@ -144,7 +144,7 @@ def level_for(level: object, title: str) -> Level:
     raise GradError(
         f"{title}: a level is what dual_level gives, or its number, got {type(level).__name__}.",
         where=title,
-        hint="write `with ta.dual_level() as l:` and level=l.",
+        hint="write `with ta.dual_level() as level:` and level=level.",
     )
 
 
@@ -153,7 +153,7 @@ def _not_here(level: Level, title: str) -> GradError:
         return GradError(
             f"{title}: the level was not entered.",
             where=repr(level),
-            hint="write `with ta.dual_level() as l:` and level=l.",
+            hint="write `with ta.dual_level() as level:` and level=level.",
         )
     if level.is_left:
         return GradError(

@@ -123,7 +123,7 @@ def jacobian_of(
     return _by_argnums(f, title, argnums, False, derive, mode)
 
 
-def hessian_of(f: Anything, argnums: Argnums = 0, fw_mode: bool | None = None) -> Function:
+def hessian_of(f: Anything, argnums: Argnums = 0, *, fw_mode: bool | None = None) -> Function:
     """arguments -> a tree like the argument of trees like it, of shapes x.shape + x.shape."""
     check_fw_mode(fw_mode)
 
@@ -228,7 +228,7 @@ def _derived(f: Anything, target: Target, title: str, made: Anything, *more: obj
 
 
 def jvp_of(
-    f: Anything, primals: Sequence[Any], tangents: Sequence[Any], fw_mode: bool | None = None
+    f: Anything, primals: Sequence[Any], tangents: Sequence[Any], *, fw_mode: bool | None = None
 ) -> Any:
     """(result, its derivative along the tangents)."""
     check_fw_mode(fw_mode)
@@ -289,7 +289,7 @@ def linearize_of(f: Anything, *primals: Any) -> Any:
 
 
 def hvp_of(
-    f: Anything, primals: Sequence[Any], vectors: Sequence[Any], fw_mode: bool | None = None
+    f: Anything, primals: Sequence[Any], vectors: Sequence[Any], *, fw_mode: bool | None = None
 ) -> Any:
     """The Hessian by all primals times the vectors: a tuple of trees like the primals."""
     check_fw_mode(fw_mode)

@@ -102,3 +102,21 @@ FIRST_ORDER: Final = {
     "W-11": "rules that were wrong elsewhere",
 }
 """Rows that programs of functions, branches and loops meet."""
+
+LEVELS: Final = {
+    "S002-03": "jvp, hvp and hessian by forward or by reverse mode: equal",
+    "S002-04": "levels, duals and what is unpacked of them; the innermost level is the default",
+    "S002-05": "the example of ten elements",
+    "S002-06": "operators, formulas, functions, branches and loops in between",
+    "S002-07": "tangents are differentiated by reverse mode, by all they depend on",
+    "S002-08": "a tangent inside of the level, none outside, also after an exception",
+    "S002-09": "nothing leaks: a dual that outlives its level is plain",
+    "S002-10": "levels nest: higher orders",
+    "S002-11": "a tangent for each level",
+    "S002-12": "levels are strictly scoped, and each thread has its own",
+    "S002-15": "stop_gradient in either mode, or in both",
+    "S002-28": "one tangent at each level",
+    "T-03": "levels nest outside of functions, too",
+    "W-10": "perturbations are not confused, in twelve forms and every mix of modes",
+}
+"""Rows of levels."""
