@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.tensor import Tensor as Tensor
+    from tensorad.levels import dual_level as dual_level
+    from tensorad.levels import make_dual as make_dual
+    from tensorad.levels import unpack_dual as unpack_dual
     from tensorad.program import Function as Function
     from tensorad.program import Module as Module
     from tensorad.program import Operator as Operator
@@ -172,6 +175,7 @@ _HOME: Final = {
     "tensorad.counting": "Work",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
+    "tensorad.levels": "dual_level make_dual unpack_dual",
     "tensorad.program": (
         "Function Module Operator Ref cond for_loop function grad gradient hessian hvp jacfwd "
         "jacobian jacrev jit jvp linearize module no_grad ref register_gradient register_tree "

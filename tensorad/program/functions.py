@@ -48,6 +48,11 @@ fresh: Final[ContextVar[tuple[Tensor, ...]]] = ContextVar("fresh", default=())
 """Parameters that only the function that was just called has: it may differentiate by them."""
 
 
+def what_is_traced() -> object:
+    """The same object as long as the same function is traced, for the same kind of arguments."""
+    return _open.get()
+
+
 class _Compiled:
     """A program and, when it was called, its machine code."""
 

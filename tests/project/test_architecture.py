@@ -82,6 +82,7 @@ BELOW = {
         "compiled",
         "building",
     },
+    "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
     "sparse": {
         "errors",
         "config",
