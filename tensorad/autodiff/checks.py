@@ -164,3 +164,17 @@ def leading_axes(kind: str, given: Sequence[tuple[Tensor, Tensor | float]]) -> S
             )
         batch = own
     return batch
+
+
+def check_fw_mode(fw_mode: object) -> bool | None:
+    """Whether a derivative along a direction is by forward mode; None: the default.
+
+    Raises:
+        GradError: it is something else.
+    """
+    if fw_mode is None or isinstance(fw_mode, bool):
+        return fw_mode
+    raise GradError(
+        f"fw_mode must be True, False or None, got {fw_mode!r}.",
+        hint="True is forward mode, False reverse mode; leave it out for the one that costs less.",
+    )

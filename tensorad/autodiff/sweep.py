@@ -56,7 +56,7 @@ from tensorad.autodiff.local.flows import (
     rules_at,
     told,
 )
-from tensorad.autodiff.local.linear import Term, body_terms
+from tensorad.autodiff.local.linear import InMode, Term, body_terms
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.autodiff.local.scan_forms import scatter_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
@@ -66,7 +66,7 @@ from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.arrays.scan_outputs import last_states
-from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, read
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Reduce, call, read
 from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Compute, Control, Op, Saved, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
@@ -101,7 +101,8 @@ class Sweep:
         self.inner = inner_reductions(self.forward)
         self.in_place: dict[Op, None] = {}
         """Formulas that store the adjoint of a reduction inside in place of their own."""
-        self.active = active_tensors(self.order, self.wrt, rules)
+        self.active = active = active_tensors(self.order, self.wrt, rules)
+        self.wanted = InMode(lambda e: e.tensor in active, "reverse")
         self.targets: dict[Tensor, Target] = {}
         self.records = RecordSums()
         self.done: dict[Tensor, Adjoint | None] = {}
@@ -186,9 +187,6 @@ class Sweep:
             adjoint = self.targets[x].finish(f"d{x.name}", True, Uses(0, False))
         return adjoint
 
-    def _wanted(self, e: Read) -> bool:
-        return e.tensor in self.active
-
     def _visit(self, op: Op) -> None:
         made = outputs(op)
         reached = any(t in self.targets or t in self.done or t in self.records for t in made)
@@ -214,7 +212,7 @@ class Sweep:
                 self._finish(t, Uses(0, False))
 
     def _visit_element(self, op: Op, viewed: Compute, t: Tensor, flows: bool) -> None:
-        terms = compute_terms(viewed, t.index, self._wanted) if flows else []
+        terms = compute_terms(viewed, t.index, self.wanted) if flows else []
         terms = self._read_back(viewed, t, terms)
         if t in self.passed and t in self.targets:
             for term in terms:
@@ -328,7 +326,7 @@ class Sweep:
             self._visit_folding_scatter(op, adjoint)
             return
         for u in op.updates:
-            for t in body_terms(0, u.value, self._wanted):
+            for t in body_terms(0, u.value, self.wanted):
                 made_of = received(t, op.axes, u.condition, adjoint, u.indices)
                 self._push(t.read.tensor, made_of)
         if op.init is not None and op.init in self.active:
@@ -343,7 +341,7 @@ class Sweep:
             if heads:
                 heads.update(self._fold_heads(made, e, beside))
                 done.update(dict.fromkeys([made[n] for n in beside.values()]))
-                for term in adjoint_terms(op, e, heads, self._wanted):
+                for term in adjoint_terms(op, e, heads, self.wanted):
                     made_of = whole_contribution(op, term, [*heads.values()])
                     self._push(term.read.tensor, made_of)
         return done
@@ -352,7 +350,7 @@ class Sweep:
         self, made: Sequence[Tensor], e: Reduce, components: Mapping[int, int]
     ) -> dict[int, Adjoint]:
         """The adjoints of those components that depend on what is asked for."""
-        moving = [n for n, s in enumerate(e.sources) if any(map(self._wanted, reads(s)))]
+        moving = [n for n, s in enumerate(e.sources) if any(map(self.wanted, reads(s)))]
         adjoints = {
             c: self._finish(made[n], Uses(1, True))
             for c, n in components.items()
@@ -370,7 +368,7 @@ class Sweep:
             return
         position = Box.around(op.axes).position()
         won = TRUE if writers is None else call("eq", read(writers, u.indices), position)
-        for t in body_terms(0, u.value, self._wanted):
+        for t in body_terms(0, u.value, self.wanted):
             made_of = received(t, op.axes, u.condition, adjoint, u.indices, won)
             self._push(t.read.tensor, made_of)
         if op.init is not None and op.init in self.active:
@@ -409,14 +407,14 @@ class Sweep:
             self._push_seed(t, with_switch(opened(part), t, self.batch, on))
 
     def _flows(self, e: Expr) -> bool:
-        return e.dtype.is_float and any(self._wanted(r) for r in reads(e))
+        return e.dtype.is_float and any(self.wanted(r) for r in reads(e))
 
     def _push_terms(
         self, e: Expr, axes: tuple[Axis, ...], condition: Expr, adjoint: Adjoint, place: Indices
     ) -> None:
         """The adjoint of `e`, at (batch, place), flows to what `e` reads."""
 
-        for t in body_terms(0, e, self._wanted):
+        for t in body_terms(0, e, self.wanted):
             self._push(t.read.tensor, received(t, axes, condition, adjoint, place))
 
 
