@@ -188,6 +188,13 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None, kinds:
         memo: carries results over several roots.
         kinds: a node that lacks one of them, here and below, is not asked about.
     """
+    return rewrite_all((root,), rule, memo, kinds)[0]
+
+
+def rewrite_all(
+    roots: Sequence[Expr], rule: Rule, memo: dict[Expr, Expr] | None = None, kinds: int = 0
+) -> tuple[Expr, ...]:
+    """`rewrite` of several roots that share parts (components of one fold stay together)."""
     new: dict[Expr, Expr] = {} if memo is None else memo
     renewed: FreshAxes = {}
 
@@ -196,8 +203,8 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None, kinds:
         changed = rule(rebuilt)
         return rebuilt if changed is None else changed
 
-    _fill_images((root,), new, image, kinds)
-    return new[root]
+    _fill_images(roots, new, image, kinds)
+    return tuple([new[r] for r in roots])
 
 
 def rewriter(rule: Rule, kinds: int = 0) -> Callable[[Expr], Expr]:
