@@ -162,6 +162,8 @@ class StepTable:
             self._filled[t] = n
             self._reserve(t, 0)
         self._nodes(n.start)
+        if n.count is not None and not (n.body or n.moves):
+            return  # it tells a size
         self._loops = (*self._loops, n)
         head = len(self._rows)
         if n.count is not None:

@@ -10,7 +10,7 @@ from tensorad.batching.level import Level
 from tensorad.batching.pieces import iterations_first, rows_first
 from tensorad.batching.rows import like
 from tensorad.batching.rules import RowsRule
-from tensorad.ir.expr import LocalSize, Size, local_size
+from tensorad.ir.expr import Expr, LocalSize, Size, local_size
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -149,7 +149,7 @@ def loop(op: Loop, level: Level, kept: Sequence[Saved], differ: Collection[int])
             level.plain[t] = saved(made, body.level.of(s.inner))
 
 
-def _counted(op: Loop, level: Level) -> tuple[Level, Size, LocalSize]:
+def _counted(op: Loop, level: Level) -> tuple[Level, Expr, LocalSize]:
     """The level around, with the loop's number of iterations and its counter there; a new counter
     where the number is another expression."""
     trips = level.extent(op.trips)
