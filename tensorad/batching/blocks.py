@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from tensorad.batching.dependence import Differing, of_control
+from tensorad.batching.dependence import of_control
 from tensorad.batching.level import Level
 from tensorad.batching.pieces import iterations_first, rows_first
 from tensorad.batching.rows import like
 from tensorad.batching.rules import RowsRule
+from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.expr import Expr, LocalSize, Size, local_size
 from tensorad.ir.tensor import (
     Block,
@@ -55,7 +56,7 @@ def inside(
     Args:
         used: sizes that differ from row to row, of which the block is told.
     """
-    found = Level(level.rows, level.run, most=dict(level.most), calls=level.calls)
+    found = level.empty()
     made: list[Tensor] = []
     for k, p in enumerate(params):
         shape = level.shape(p.shape)
@@ -67,6 +68,7 @@ def inside(
             found.plain[p] = made[-1]
         else:
             made.append(p)
+            found.plain[p] = p
     for s in used:
         found.each[s] = like(level.each[s], (level.rows,))
     return Inside(found, tuple(made), tuple(found.each.values()))
@@ -75,23 +77,30 @@ def inside(
 def through(op: Control, level: Level, kept: Sequence[Saved]) -> None:
     """Images of the outputs of a call or branch, and of what is saved of it, where all rows take
     the same arm."""
-    moved = _moved(op, level, kept)
+    moved = of_control(op, kept, level.moving())
     first = isinstance(op, Branch)
     operands = op.operands[first:]
     differ = [k for k, t in enumerate(operands) if t in level.image]
     used = level.used(op)
     with_axis = [k for k, t in enumerate(outputs(op)) if t in moved]
-    blocks: list[Block] = []
+    key = (op.blocks, tuple(differ), level.rows)
+    again = not kept and not any(s in level.most for s in op_sizes(op))
+    blocks = level.calls.get(key) if again else None
     levels: list[Level] = []
-    for n, block in enumerate(op.blocks):
-        own = inside(block.params, differ, used, level)
-        own.level.run(own.level, (*block.results, *[s.inner for s in kept if s.block == n]))
-        blocks.append(own.block(block.results, with_axis))
-        levels.append(own.level)
+    if blocks is None:
+        made_blocks = []
+        for n, block in enumerate(op.blocks):
+            own = inside(block.params, differ, used, level)
+            own.level.run(own.level, (*block.results, *[s.inner for s in kept if s.block == n]))
+            made_blocks.append(own.block(block.results, with_axis))
+            levels.append(own.level)
+        blocks = tuple(made_blocks)
+        if again:
+            level.calls[key] = blocks
     given = [*map(level.of, op.operands), *[level.each[s] for s in used]]
-    made = replace(op, operands=tuple(given), blocks=tuple(blocks))
+    made = replace(op, operands=tuple(given), blocks=blocks)
     if isinstance(made, FunctionCall) and isinstance(op, FunctionCall) and op.rule is not None:
-        made = replace(made, rule=RowsRule(op, dict.fromkeys(differ), level))
+        made = replace(made, rule=RowsRule(op, tuple(differ), level.empty()))
     keep_outputs(op, made, with_axis, level)
     for s in kept:
         t, own_level = outputs(s)[0], levels[s.block]
@@ -108,10 +117,6 @@ def keep_outputs(op: Control, made: Control, with_axis: Collection[int], level: 
         images.setdefault(old, new)
 
 
-def _moved(op: Control, level: Level, kept: Sequence[Saved]) -> Differing:
-    return of_control(op, kept, level.moving())
-
-
 def loop(op: Loop, level: Level, kept: Sequence[Saved], differ: Collection[int]) -> None:
     """Images of the outputs of a loop in which all rows have as many iterations, and of what is
     saved of it.
@@ -119,7 +124,7 @@ def loop(op: Loop, level: Level, kept: Sequence[Saved], differ: Collection[int])
     Args:
         differ: the carries that have the axis.
     """
-    moved = _moved(op, level, kept)
+    moved = of_control(op, kept, level.moving())
     last = op.carries + op.scanned
     own = {k: None for k in range(op.carries, len(op.operands)) if op.operands[k] in level.image}
     own |= dict.fromkeys(differ)

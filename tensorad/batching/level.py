@@ -24,7 +24,8 @@ class Level:
         rows: how many rows there are.
         run: gives images to tensors, and to all that they are computed from.
         image: tensors that differ from row to row -> all rows of them, (rows, *shape).
-        plain: other tensors that have another one in their place.
+        plain: other tensors that have another one in their place, and those that stay: nothing
+            behind them is looked at.
         most: sizes that have another one in their place; of a size that differs from row to row
             one that is as large as the largest, and that all rows are stored with.
         each: sizes that differ from row to row -> (rows,) their values.
@@ -41,7 +42,13 @@ class Level:
     most: dict[Size, Expr] = field(default_factory=dict)
     each: dict[Size, Tensor] = field(default_factory=dict)
     stacked: dict[Tensor, Tensor] = field(default_factory=dict)
-    calls: dict[object, Block] = field(default_factory=dict)
+    calls: dict[object, tuple[Block, ...]] = field(default_factory=dict)
+
+    def empty(self, rows: Dim | None = None) -> Level:
+        """A level of as many rows, or of others, without tensors, that knows the sizes which are
+        the same for all."""
+        count = self.rows if rows is None else rows
+        return Level(count, self.run, most=dict(self.most), calls=self.calls)
 
     def row(self) -> Axis:
         """A loop over the rows."""
@@ -99,7 +106,7 @@ class Level:
 
     def changes(self, op: Op) -> bool:
         """Whether an operation that is the same in all rows reads what others stand for."""
-        own = any(t in self.plain for t in op_inputs(op))
+        own = any(self.plain.get(t, t) is not t for t in op_inputs(op))
         return own or any(s in self.most for s in op_sizes(op))
 
     def used(self, op: Op) -> list[Size]:

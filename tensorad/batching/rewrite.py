@@ -50,8 +50,7 @@ def _formula(op: Compute | Scatter | Scan, level: Level) -> None:
 
 
 def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
-    differs = level.differs(op)
-    if not differs and not level.changes(op) and not any(t in level.plain for t in op.inputs):
+    if not level.differs(op) and not level.changes(op):
         return
     if isinstance(op, Branch) and op.operands[0] in level.image:
         uneven.branch(op, level, kept)

@@ -96,10 +96,9 @@ class Rows:
 
     def level(self, around: Level) -> Level:
         """A level of these rows: what tensors from around it are there is to be filled in."""
-        each = {s: self.gathered(t) for s, t in around.each.items()}
-        return Level(
-            dim_of(self.size), around.run, most=dict(around.most), each=each, calls=around.calls
-        )
+        found = around.empty(dim_of(self.size))
+        found.each = {s: self.gathered(t) for s, t in around.each.items()}
+        return found
 
 
 def listed(numbers: Tensor, count: Tensor) -> Rows:

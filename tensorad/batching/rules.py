@@ -21,7 +21,7 @@ class RowsRule:
     Attributes:
         call: of one row, which has a rule.
         differ: the operands that have the axis, by number.
-        level: the level of the call.
+        level: an empty one of these rows.
     """
 
     call: FunctionCall
@@ -40,9 +40,7 @@ class RowsRule:
         count = len(self.call.operands)
         params = [like(t, t.shape) for t in self.call.operands]
         one = replace(self.call, operands=tuple(params))
-        own = replace(
-            self.level, image={}, plain={}, stacked={}, each={},
-        )  # fmt: skip
+        own = self.level.empty()
         for k, (p, t) in enumerate(zip(params, op.operands, strict=False)):
             images = own.image if k in self.differ else own.plain
             images[p] = t

@@ -109,7 +109,7 @@ def _give(inner: Level, p: Tensor, t: Tensor, rows: Rows, level: Level) -> None:
     """A param of a block that runs for some rows, by the operand."""
     if t in level.image:
         inner.image[p] = rows.gathered(level.image[t])
-    elif level.of(t) is not p:
+    else:
         inner.plain[p] = level.of(t)
 
 
@@ -254,7 +254,8 @@ class _Testing(_Uneven):
 
     def run(self, kept: Sequence[Saved]) -> None:
         op, level = self.op, self.level
-        begin = replace(level, image={}, plain={}, stacked={})
+        begin = level.empty()
+        begin.each = dict(level.each)
         first = self.test(begin, self.starts, None)
         started = numbers_of(first, None, None, level.rows)
         zero = formula("trips", (level.row(),), const(0, INT64), "")
@@ -263,7 +264,8 @@ class _Testing(_Uneven):
         inner = self.inner(rows)
         inner.run(inner, self.wanted(kept))
         results = [self.next(k, inner, rows) for k in range(op.carries)]
-        after = Level(inner.rows, level.run, most=inner.most, each=inner.each, calls=level.calls)
+        after = inner.empty()
+        after.each = dict(inner.each)
         goes_on = self.test(after, [inner.spread(t) for t in self.body.results], rows)
         left = numbers_of(goes_on, numbers, rows, level.rows)
         (r,) = compute_axes(rows.at.shape)
