@@ -60,7 +60,7 @@ def vmap(f: Anything, in_axes: Axes = 0, out_axes: Axes = 0) -> Function:
 
     def mapped(*args: Any, **options: Any) -> Any:
         call = _Call(target, args, options, in_axes)
-        own = fresh.set(tuple(call.params) if is_inline else ())
+        own = fresh.set((*call.params, *fresh.get()) if is_inline else ())
         try:
             with tracing():
                 made = target.function(*call.args, **call.options)
