@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.batching import blocks, uneven
+from tensorad.batching import arms, blocks, uneven
 from tensorad.batching.dependence import of_loop
 from tensorad.batching.formulas import with_rows
 from tensorad.batching.level import Level
@@ -53,7 +53,7 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
     if not level.differs(op) and not level.changes(op):
         return
     if isinstance(op, Branch) and op.operands[0] in level.image:
-        uneven.branch(op, level, kept)
+        arms.branch(op, level, kept)
     elif isinstance(op, (Branch, FunctionCall)):
         blocks.through(op, level, kept)
     elif isinstance(op, Loop):

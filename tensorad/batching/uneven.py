@@ -1,14 +1,13 @@
-"""Branches and loops in which rows differ: blocks run for lists of rows, not for all of them."""
+"""Loops whose rows have different numbers of iterations: each runs for the rows that have it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorad.batching.level import Level
 from tensorad.batching.pieces import rows_first
 from tensorad.batching.rows import (
-    Chosen,
     Order,
     Rows,
     bounded,
@@ -28,17 +27,13 @@ from tensorad.ir.expr import (
     Size,
     add,
     call,
-    cast,
     const,
-    int_const,
     local_size,
     read,
-    select,
 )
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import (
     Block,
-    Branch,
     Loop,
     Saved,
     Tensor,
@@ -46,74 +41,6 @@ from tensorad.ir.tensor import (
     outputs,
     saved,
 )
-
-# -- branches ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Arm:
-    """The rows that take an arm, and what they find there."""
-
-    chosen: Chosen
-    rows: Rows
-    level: Level
-
-    def at(self, t: Tensor, axes: Sequence[Expr]) -> Expr:
-        """An element of a tensor of the block, at a row that takes the arm."""
-        if t not in self.level.image:
-            return read(self.level.of(t), tuple(axes[1:]))
-        return read(self.level.image[t], (read(self.chosen.before, (axes[0],)), *axes[1:]))
-
-
-def branch(op: Branch, level: Level, kept: Sequence[Saved]) -> None:
-    """Images of the outputs of a branch that rows take different arms of, and of what is saved of
-    it: each arm runs for the rows that take it."""
-    index, *operands = op.operands
-    last = len(op.blocks) - 1
-    arm = _arm_of(level.image[index], last)
-    arms: list[_Arm] = []
-    for n, block in enumerate(op.blocks):
-        (i,) = compute_axes(arm.shape)
-        taken = formula("taken", (i,), call("eq", read(arm, (i,)), int_const(n)), "")
-        chosen = numbers_of(taken, None, None, level.rows)
-        rows = listed(chosen.numbers, chosen.count)
-        inner = rows.level(level)
-        for p, t in zip(block.params, operands, strict=True):
-            _give(inner, p, t, rows, level)
-        inner.run(inner, (*block.results, *[s.inner for s in kept if s.block == n]))
-        arms.append(_Arm(chosen, rows, inner))
-    for k, t in enumerate(outputs(op)):
-        axes = compute_axes((level.rows, *level.shape(t.shape)))
-        own = read(arm, (axes[0],))
-        body = arms[last].at(op.blocks[last].results[k], axes)
-        for n in reversed(range(last)):
-            value = arms[n].at(op.blocks[n].results[k], axes)
-            body = select(call("eq", own, int_const(n)), value, body)
-        level.image[t] = formula(t.name, axes, body, op.source)
-    for s in kept:
-        (t,) = outputs(s)
-        axes = compute_axes((level.rows, *level.shape(t.shape)))
-        there = call("eq", read(arm, (axes[0],)), int_const(s.block))
-        body = select(there, arms[s.block].at(s.inner, axes), const(0, t.dtype))
-        level.image[t] = formula(t.name, axes, body, op.source)
-
-
-def _arm_of(index: Tensor, last: int) -> Tensor:
-    """(rows,) the number of the arm that each row takes."""
-    (i,) = compute_axes(index.shape)
-    number = call("maximum", cast(read(index, (i,)), INT64), ZERO)
-    return formula("arm", (i,), call("minimum", number, int_const(last)), "")
-
-
-def _give(inner: Level, p: Tensor, t: Tensor, rows: Rows, level: Level) -> None:
-    """A param of a block that runs for some rows, by the operand."""
-    if t in level.image:
-        inner.image[p] = rows.gathered(level.image[t])
-    else:
-        inner.plain[p] = level.of(t)
-
-
-# -- loops ------------------------------------------------------------------------------------
 
 
 def loop(op: Loop, level: Level, kept: Sequence[Saved]) -> None:
