@@ -71,11 +71,13 @@ BELOW = {
         "codegen",
         "compiled",
     },
+    "batching": {"errors", "process", "ir"},
     "program": {
         "errors",
         "process",
         "passes",
         "ir",
+        "batching",
         "autodiff",
         "te",
         "codegen",
