@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tensorad.autodiff import deriv as deriv
     from tensorad.autodiff import generalized_matmul as generalized_matmul
     from tensorad.batching import batched as batched
+    from tensorad.batching.functions import vmap as vmap
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
     from tensorad.checking import GradReport as GradReport
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from tensorad.program import tree_map as tree_map
     from tensorad.program import value_and_grad as value_and_grad
     from tensorad.program import vjp as vjp
-    from tensorad.program import vmap as vmap
     from tensorad.program import while_loop as while_loop
     from tensorad.sparse import SparseJacobian as SparseJacobian
     from tensorad.te import abs as abs
@@ -165,6 +165,7 @@ _HOME: Final = {
         "PrintTensorRecursively Simplify deriv generalized_matmul"
     ),
     "tensorad.batching": "batched",
+    "tensorad.batching.functions": "vmap",
     "tensorad.building": "build evaluate",
     "tensorad.compiled": "CompiledFunction",
     "tensorad.checking": "GradReport",
@@ -176,7 +177,7 @@ _HOME: Final = {
     "tensorad.program": (
         "Function Module Operator cond for_loop function grad gradient hessian hvp jacfwd jacobian "
         "jacrev jit jvp linearize module no_grad register_gradient register_tree scan switch "
-        "tree_map value_and_grad vjp vmap while_loop"
+        "tree_map value_and_grad vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -135,14 +135,9 @@ def rebuild(e: Expr, new: Mapping[Expr, Expr], renewed: FreshAxes | None = None)
 
 
 _FOLDS: Final[Mapping[str, Callable[..., Expr]]] = {
-    "add": add,
-    "sub": sub,
-    "mul": mul,
-    "div": div,
-    "and": logical_and,
-    "or": logical_or,
+    "add": add, "sub": sub, "mul": mul, "div": div, "and": logical_and, "or": logical_or,
     "not": logical_not,
-}
+}  # fmt: skip
 
 
 def fold_call(e: Call, args: tuple[Expr, ...]) -> Expr:
@@ -399,10 +394,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
 
 def loop_bounds(op: Op) -> tuple[Expr, ...]:
     """The bounds of an operation's own loops that come from data."""
-    if isinstance(op, Scatter):
-        axes: tuple[Axis, ...] = op.axes
-    else:
-        axes = op.scope if isinstance(op, Scan) else ()
+    axes = op.axes if isinstance(op, Scatter) else op.scope if isinstance(op, Scan) else ()
     return tuple([b for a in axes for b in (a.lower, a.upper, a.step) if b.kinds & READ])
 
 

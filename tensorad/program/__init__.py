@@ -22,7 +22,6 @@ from tensorad.program.modules import Module, module
 from tensorad.program.operators import Operator, register_gradient
 from tensorad.program.rules import no_grad
 from tensorad.program.trees import register_tree
-from tensorad.program.vmap import vmap
 
 __all__ = [
     "Function",
@@ -50,6 +49,5 @@ __all__ = [
     "tree_map",
     "value_and_grad",
     "vjp",
-    "vmap",
     "while_loop",
 ]

@@ -49,7 +49,7 @@ def target_of(f: Anything, title: str) -> Target:
     return Target(own, name, names, f.static_argnames if isinstance(f, Function) else ())
 
 
-def kept(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
+def derived_once(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
     """What is derived of a `Function` is made once."""
     if not isinstance(f, Function):
         return make()
@@ -75,7 +75,7 @@ def _by_argnums(
     key = (title, positions, isinstance(argnums, int), has_aux, *more)
     name = f"{title}_{target.name}"
     made = wraps(target.function)(derived)
-    return kept(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
+    return derived_once(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
 
 
 def _one_or_all(trees: Sequence[Any], is_one: bool) -> Any:
@@ -221,7 +221,7 @@ def _forward(f: Anything, target: Target) -> Anything:
 def _derived(f: Anything, target: Target, title: str, made: Anything, *more: object) -> Anything:
     name = f"{target.name}_{title}"
     key = (title, *more)
-    found: Anything = kept(f, key, lambda: Function(made, (), name, is_inline=True))
+    found: Anything = derived_once(f, key, lambda: Function(made, (), name, is_inline=True))
     return found
 
 

@@ -118,9 +118,7 @@ def test_loops_of_one_count_go_together() -> None:
     w = ta.const(W)
     check_slopes(lambda x: ta.for_loop(0, 3, lambda i, c: ta.tanh(c @ w) + i, x), X)
     check_slopes(lambda x: ta.scan(lambda c, v: (c + v, c * v), np.float64(0), x)[1], X)
-    check_slopes(
-        lambda x: ta.scan(lambda c, v: (c * v, c), np.float64(1), x, reverse=True)[1], X
-    )
+    check_slopes(lambda x: ta.scan(lambda c, v: (c * v, c), np.float64(1), x, reverse=True)[1], X)
     check_slopes(
         lambda x: ta.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, c[1] * x), (0, x))[1], X
     )

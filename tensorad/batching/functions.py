@@ -12,7 +12,7 @@ from tensorad.ir.arrays.elementwise import compute_axes, formula, same_dim
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.expr import read
 from tensorad.ir.tensor import Dim, Shape, Tensor, format_shape
-from tensorad.program.derivatives import Anything, kept, target_of
+from tensorad.program.derivatives import Anything, derived_once, target_of
 from tensorad.program.functions import Function, fresh
 from tensorad.program.points import Target
 from tensorad.program.trees import (
@@ -71,7 +71,7 @@ def vmap(f: Anything, in_axes: Axes = 0, out_axes: Axes = 0) -> Function:
     made = wraps(target.function)(mapped)
     key = ("vmap", _written(in_axes), _written(out_axes))
     name = f"vmap_{target.name}"
-    return kept(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
+    return derived_once(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
 
 
 def _written(axes: Axes) -> object:
