@@ -101,13 +101,13 @@ class StepTable:
                     self._step(block.PLACE, self._slots[t], self._slots[source])
                 case Place(tensor=t, source=source):
                     one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
-                    self._check_known(one)
-                    words = self._word(_as_word(n.row)), self._word(one)
+                    own, times = self._apart(one)
+                    words = self._word(_as_word(n.row)), self._word(own)
                     slots = self._slots[t], self._slots[source]
                     stays = []
                     if n.below is not None:
                         stays = [self._step(block.WITHIN, words[0], self._word(n.below), n.offset)]
-                    self._step(block.ROW, *slots, *words, n.offset)
+                    self._step(block.ROW, *slots, *words, n.offset, self._word(times))
                     self._land(*stays)
                 case ButLast():
                     words = self._word(n.counter), self._word(n.trips)
@@ -197,6 +197,15 @@ class StepTable:
         whole = self._word(buffer(t.name, rest, t.dtype))
         self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t))
         self._step(block.RESERVE, self._slots[t], self._heap[t], whole, first, more, second)
+
+    def _apart(self, t: Tensor) -> tuple[Tensor, Dim]:
+        """A tensor as large as one without the extent that only the run tells, and this."""
+        local = [n for n in t.shape if isinstance(n, LocalSize)]
+        if len(local) > 1:
+            raise _unknown(t)
+        own = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
+        self._check_known(own)
+        return own, (local or [1])[0]
 
     def _check_known(self, t: Tensor) -> None:
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):

@@ -59,8 +59,10 @@ row:
   {_word("rc", 2, "sizes")}
   {_word("rb", 3, "sizes")}
   {_index("more", 4)}
+  {_word("rm", 5, "sizes")}
   %rn = add i64 %rc, %more
-  %offset = mul i64 %rn, %rb
+  %bytes = mul i64 %rb, %rm
+  %offset = mul i64 %rn, %bytes
   %moved = add i64 %rs, %offset
   store i64 %moved, ptr %rtp
   ret i64 %next

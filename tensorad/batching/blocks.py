@@ -57,6 +57,7 @@ def inside(
         used: sizes that differ from row to row, of which the block is told.
     """
     found = level.empty()
+    found.told = None  # what is in the block comes after it
     made: list[Tensor] = []
     for k, p in enumerate(params):
         shape = level.shape(p.shape)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tensorad.batching.dependence import Moving
 from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.arrays.elementwise import compute_axes, formula
-from tensorad.ir.expr import Axis, Expr, Read, Size, axis, read
+from tensorad.ir.expr import Axis, Expr, Read, Size, axis, const, read, select
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Block, Control, Dim, Op, Shape, Tensor, dim_expr, dim_of
 from tensorad.ir.visit import op_inputs, rewrite_all, substitute
@@ -33,6 +33,7 @@ class Level:
             (rows, iterations, *shape).
         calls: blocks of functions with the axis, by block and params that have it; one for all
             levels.
+        told: the number of rows as a tensor, where only the run tells it.
     """
 
     rows: Dim
@@ -43,12 +44,14 @@ class Level:
     each: dict[Size, Tensor] = field(default_factory=dict)
     stacked: dict[Tensor, Tensor] = field(default_factory=dict)
     calls: dict[object, tuple[Block, ...]] = field(default_factory=dict)
+    told: Tensor | None = None
 
     def empty(self, rows: Dim | None = None) -> Level:
         """A level of as many rows, or of others, without tensors, that knows the sizes which are
         the same for all."""
         count = self.rows if rows is None else rows
-        return Level(count, self.run, most=dict(self.most), calls=self.calls)
+        told = self.told if rows is None else None
+        return Level(count, self.run, most=dict(self.most), calls=self.calls, told=told)
 
     def row(self) -> Axis:
         """A loop over the rows."""
@@ -66,7 +69,10 @@ class Level:
             return found
         own = self.plain.get(t, t)
         axes = compute_axes((self.rows, *own.shape))
-        return formula(t.name, axes, read(own, axes[1:]))
+        body: Expr = read(own, axes[1:])
+        if self.told is not None:  # comes after what tells how many rows there are
+            body = select(axes[0] < read(self.told, ()), body, const(0, t.dtype))
+        return formula(t.name, axes, body)
 
     def extent(self, n: Dim) -> Dim:
         """An extent that all rows are stored with."""

@@ -69,11 +69,12 @@ class Rows:
     """Some of the rows of a level.
 
     Attributes:
-        size: how many.
+        size: how many, as a size and as a tensor.
         at: (size,) which.
     """
 
     size: Expr
+    told: Tensor
     at: Tensor
 
     def gathered(self, t: Tensor) -> Tensor:
@@ -97,6 +98,7 @@ class Rows:
     def level(self, around: Level) -> Level:
         """A level of these rows: what tensors from around it are there is to be filled in."""
         found = around.empty(dim_of(self.size))
+        found.told = self.told
         found.each = {s: self.gathered(t) for s, t in around.each.items()}
         return found
 
@@ -106,7 +108,7 @@ def listed(numbers: Tensor, count: Tensor) -> Rows:
     size, again = told(count, "rows")
     (r,) = compute_axes((size,))
     number = select(r < read(again, ()), read(numbers, (r,)), ZERO)
-    return Rows(size, formula("rows", (r,), number, ""))
+    return Rows(size, again, formula("rows", (r,), number, ""))
 
 
 def number_before(chosen: Tensor) -> tuple[Tensor, Tensor]:
