@@ -181,7 +181,8 @@ def _by_argument(in_axes: Axes, count: int, owner: str) -> Sequence[Axes]:
         )
     if len(in_axes) != count:
         raise DefinitionError(
-            f"in_axes of {owner} has {len(in_axes)} entries for {count} positional arguments.",
+            f"in_axes of {owner} is a tuple of {len(in_axes)}, but the call has {count} positional "
+            "arguments.",
             where=f"in_axes={in_axes!r}",
             hint="a tuple has an entry for each positional argument: in_axes=(0, None).",
         )
@@ -252,11 +253,12 @@ def _placed(found: tuple[Tensor, bool], at: int | None, path: str, rows: Dim, ow
             where=f"{path} : {t.dtype} {format_shape(t.shape)}",
             hint="give the number of the axis that the examples are along.",
         )
-    ndim = t.ndim if differs else t.ndim + 1
+    whole = t.shape if differs else (rows, *t.shape)
+    ndim = len(whole)
     if not -ndim <= at < ndim:
         raise ShapeError(
-            f"axis {at} of out_axes of {owner} is out of range for {path}, which has {ndim} axes "
-            "with that of the examples.",
+            f"axis {at} of out_axes of {owner} is out of range for {path}, which has shape "
+            f"{format_shape(whole)} with all examples.",
             hint=f"use an axis from {-ndim} to {ndim - 1}.",
         )
     if differs:
