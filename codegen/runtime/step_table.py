@@ -32,6 +32,10 @@ Word = Size | Tensor | int
 """A word beside the slots: a size, the bytes of a tensor, a number."""
 
 
+Told = Mapping[LocalSize, None]
+"""Sizes that have their value where a step runs."""
+
+
 class Where(NamedTuple):
     """What a step runs, and the loops around it, outermost first."""
 
@@ -69,6 +73,9 @@ class StepTable:
         self.reserved: dict[int, Reserved] = {}
         """By number of the step, tensors of which only the run tells the size."""
         self._filled: dict[Tensor, Repeat] = {}
+        self._told: Told = {}
+        self._known: dict[Tensor, Told] = {}
+        """By store what is told before the loop that fills it."""
 
     def tables(self, nodes: Sequence[Node]) -> tuple[Array, Array]:
         """The steps, three words each, and their operands."""
@@ -101,7 +108,7 @@ class StepTable:
                     self._step(block.PLACE, self._slots[t], self._slots[source])
                 case Place(tensor=t, source=source):
                     one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
-                    own, times = self._apart(one)
+                    own, times = self._apart(one, self._known.get(source))
                     words = self._word(_as_word(n.row)), self._word(own)
                     slots = self._slots[t], self._slots[source]
                     stays = []
@@ -158,12 +165,14 @@ class StepTable:
         else:
             self._step(block.ASSIGN, trips, self._word(0 if n.count is None else _as_word(n.count)))
         self._step(block.BEGIN, counter, trips, int(n.reverse))
+        before = self._told
         for t in n.stores:
-            self._filled[t] = n
+            self._filled[t], self._known[t] = n, before
             self._reserve(t, 0)
         self._nodes(n.start)
         if n.count is not None and not (n.body or n.moves):
-            return  # it tells a size
+            self._told = {**before, n.trips: None}  # that is what it is for
+            return
         self._loops = (*self._loops, n)
         head = len(self._rows)
         if n.count is not None:
@@ -181,6 +190,7 @@ class StepTable:
         self._step(block.ADVANCE, counter, -1 if n.reverse else 1, target=head)
         self._land(*leave)
         self._loops = self._loops[:-1]
+        self._told = {**before, n.trips: None}
 
     def _reserve(self, t: Tensor, more: int) -> None:
         """Memory for a dynamic tensor; `more` rows than its first extent says so far."""
@@ -198,14 +208,20 @@ class StepTable:
         self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t))
         self._step(block.RESERVE, self._slots[t], self._heap[t], whole, first, more, second)
 
-    def _apart(self, t: Tensor) -> tuple[Tensor, Dim]:
-        """A tensor as large as one without the extent that only the run tells, and this."""
-        local = [n for n in t.shape if isinstance(n, LocalSize)]
-        if len(local) > 1:
+    def _apart(self, t: Tensor, known: Told | None) -> tuple[Tensor, Dim]:
+        """A tensor as large as a row without the extent that only the run tells, and this.
+
+        Args:
+            known: the sizes that are there before the loop that fills the rows; None: it is over.
+        """
+        own = [n for n in t.shape if isinstance(n, LocalSize)]
+        if len(own) > 1 or any(n.extent is not None for n in own):
             raise _unknown(t)
-        own = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
-        self._check_known(own)
-        return own, (local or [1])[0]
+        if known is not None and any(n not in known for n in own):
+            raise _unknown(t)
+        rest = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
+        self._check_known(rest)
+        return rest, (own or [1])[0]
 
     def _check_known(self, t: Tensor) -> None:
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
