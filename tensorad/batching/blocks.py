@@ -84,7 +84,7 @@ def through(op: Control, level: Level, kept: Sequence[Saved]) -> None:
     differ = [k for k, t in enumerate(operands) if t in level.image]
     used = level.used(op)
     with_axis = [k for k, t in enumerate(outputs(op)) if t in moved]
-    key = (op.blocks, tuple(differ), level.rows)
+    key = (*[(b.params, b.results) for b in op.blocks], tuple(differ), level.rows)
     again = not kept and not any(s in level.most for s in op_sizes(op))
     blocks = level.calls.get(key) if again else None
     levels: list[Level] = []
