@@ -108,7 +108,7 @@ class StepTable:
                     self._step(block.PLACE, self._slots[t], self._slots[source])
                 case Place(tensor=t, source=source):
                     one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
-                    own, times = self._apart(one, self._known.get(source))
+                    own, times = self._apart(one, self._known.get(source, self._told))
                     words = self._word(_as_word(n.row)), self._word(own)
                     slots = self._slots[t], self._slots[source]
                     stays = []
@@ -208,16 +208,14 @@ class StepTable:
         self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t))
         self._step(block.RESERVE, self._slots[t], self._heap[t], whole, first, more, second)
 
-    def _apart(self, t: Tensor, known: Told | None) -> tuple[Tensor, Dim]:
+    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, Dim]:
         """A tensor as large as a row without the extent that only the run tells, and this.
 
         Args:
-            known: the sizes that are there before the loop that fills the rows; None: it is over.
+            known: the sizes that are told before the rows are filled.
         """
         own = [n for n in t.shape if isinstance(n, LocalSize)]
-        if len(own) > 1 or any(n.extent is not None for n in own):
-            raise _unknown(t)
-        if known is not None and any(n not in known for n in own):
+        if len(own) > 1 or any(n not in known for n in own):
             raise _unknown(t)
         rest = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
         self._check_known(rest)
