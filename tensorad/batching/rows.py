@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tensorad.batching.level import Level
 from tensorad.ir.arrays.elementwise import compute_axes, formula
 from tensorad.ir.arrays.prefix import prefix_scan
-from tensorad.ir.arrays.scan_outputs import scan_results
+from tensorad.ir.arrays.scan_outputs import last_states, scan_results
 from tensorad.ir.combiner import max_combiner, set_combiner, sum_combiner
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
@@ -34,6 +34,7 @@ from tensorad.ir.tensor import (
     Shape,
     Tensor,
     Update,
+    dim_expr,
     dim_of,
     outputs,
 )
@@ -71,16 +72,21 @@ class Rows:
     Attributes:
         size: how many, as a size and as a tensor.
         at: (size,) which.
+        known: what was gathered.
     """
 
     size: Expr
     told: Tensor
     at: Tensor
+    known: dict[Tensor, Tensor] = field(default_factory=dict)
 
     def gathered(self, t: Tensor) -> Tensor:
         """(rows, *shape) -> (size, *shape): these rows."""
-        axes = compute_axes((dim_of(self.size), *t.shape[1:]))
-        return formula(t.name, axes, read(t, (self.number(axes[0]), *axes[1:])), "")
+        if t not in self.known:
+            axes = compute_axes((dim_of(self.size), *t.shape[1:]))
+            body = read(t, (self.number(axes[0]), *axes[1:]))
+            self.known[t] = formula(t.name, axes, body, "")
+        return self.known[t]
 
     def number(self, r: Expr) -> Expr:
         """Which row the one at a place of the list is."""
@@ -103,11 +109,19 @@ class Rows:
         return found
 
 
+def within(index: Expr, extent: Dim) -> Expr:
+    """An index that is below an extent, so that this is known, too: it is not checked again."""
+    last = sub(dim_expr(extent), ONE)
+    return call("minimum", call("maximum", index, ZERO), last)
+
+
 def listed(numbers: Tensor, count: Tensor) -> Rows:
     """The rows whose numbers are the first `count` of a list."""
     size, again = told(count, "rows")
     (r,) = compute_axes((size,))
-    number = select(r < read(again, ()), read(numbers, (r,)), ZERO)
+    place = call("minimum", r, sub(dim_expr(numbers.shape[0]), ONE))
+    number = within(read(numbers, (place,)), numbers.shape[0])
+    number = select(r < read(again, ()), number, ZERO)
     return Rows(size, again, formula("rows", (r,), number, ""))
 
 
@@ -115,15 +129,8 @@ def number_before(chosen: Tensor) -> tuple[Tensor, Tensor]:
     """How many elements of (rows,) bool are true before each one, and how many in all."""
     (i,) = compute_axes(chosen.shape)
     ones = formula("chosen", (i,), cast(read(chosen, (i,)), INT64), "")
-    before = scan_results(prefix_scan("before", [ones], 0, sum_combiner(INT64), exclusive=True))[0]
-    return before, scalar("count", _folded("sum", ones))
-
-
-def _folded(kind: str, t: Tensor) -> Expr:
-    """The sum or the maximum of the elements of (rows,) int64."""
-    (k,) = compute_axes(t.shape)
-    combiner = sum_combiner(INT64) if kind == "sum" else max_combiner(INT64)
-    return reduce_expr(combiner, (read(t, (k,)),), (k,), TRUE)
+    scan = prefix_scan("before", [ones], 0, sum_combiner(INT64), exclusive=True)
+    return scan_results(scan)[0], last_states(scan)[0]
 
 
 def numbers_of(chosen: Tensor, into: Tensor | None, own: Rows | None, rows: Dim) -> Chosen:
@@ -137,7 +144,8 @@ def numbers_of(chosen: Tensor, into: Tensor | None, own: Rows | None, rows: Dim)
     before, count = number_before(chosen)
     (r,) = compute_axes(chosen.shape)
     value = r if own is None else own.number(r)
-    update = Update((read(before, (r,)),), value, read(chosen, (r,)))
+    place = within(read(before, (r,)), rows)
+    update = Update((place,), value, read(chosen, (r,)))
     fold = set_combiner(INT64)
     op = Scatter("list", (rows,), INT64, (r,), (update,), fold, into, source="")
     return Chosen(outputs(op)[0], count, before)
@@ -207,7 +215,9 @@ def bounded(counts: Tensor) -> tuple[Tensor, LocalSize]:
     (i,) = compute_axes(counts.shape)
     body = call("maximum", cast(read(counts, (i,)), INT64), ZERO)
     trips = formula("trips", (i,), body, "")
-    most, again = told(scalar("most", call("maximum", _folded("max", trips), ZERO)), "trips")
+    (k,) = compute_axes(counts.shape)
+    largest = reduce_expr(max_combiner(INT64), (read(trips, (k,)),), (k,), TRUE)
+    most, again = told(scalar("most", call("maximum", largest, ZERO)), "trips")
     (i,) = compute_axes(counts.shape)
     below = call("minimum", read(trips, (i,)), read(again, ()))
     return formula("trips", (i,), below, ""), most

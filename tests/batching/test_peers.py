@@ -9,6 +9,7 @@ import pytest
 
 import tensorad as ta
 
+pytestmark = pytest.mark.slow  # importing them takes longer than all else here
 RNG = np.random.default_rng(5)
 WEIGHTS = {
     "hidden": RNG.standard_normal((6, 8)) / 2,
