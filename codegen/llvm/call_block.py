@@ -35,6 +35,7 @@ DEPTH: Final = 26
 STACK, RECORDS = 27, 31
 """Memory that is taken in order: of activations, and of records. First chunk, the one in use, where
 its free bytes begin, where they end."""
+REGION_WORDS: Final = 4
 RECORD_STEP: Final = 35
 """Where `codegen/threads/activations_ir.py` is, for calls that take memory in order, or null."""
 CALL_WORDS: Final = 38

@@ -7,6 +7,7 @@ results are no records. Both are lists of chunks, which are kept for the next ca
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Final
 
@@ -20,6 +21,10 @@ LEAST_CHUNK: Final = 1 << 16
 """Bytes of the first chunk; each further one has twice as many."""
 MOST_CHUNK: Final = 1 << 28
 """Bytes from which on chunks do not grow."""
+LARGE_CHUNK: Final = 1 << 24
+"""Bytes from which on a chunk has to be at most half of what the machine has left."""
+_READ: Final = 256
+"""Bytes of /proc/meminfo that are read."""
 FIRST, NOW, TOP, END = (8 * n for n in range(4))
 """Words of memory that is taken in order, in bytes."""
 
@@ -80,7 +85,15 @@ wish:
   %roomy = icmp sle i64 %wish1, %room
   %bytes = select i1 %roomy, i64 %wish1, i64 %least
   %allowed = icmp sle i64 %bytes, %room
-  br i1 %allowed, label %make, label %none
+  br i1 %allowed, label %ask, label %none
+ask:
+  %small = icmp ult i64 %bytes, {LARGE_CHUNK}
+  br i1 %small, label %make, label %left
+left:
+  %machine = call i64 @available()
+  %half = lshr i64 %machine, 1
+  %there1 = icmp ule i64 %bytes, %half
+  br i1 %there1, label %make, label %none
 make:
   %failed = call i32 @posix_memalign(ptr %place, i64 {ALIGNMENT}, i64 %bytes)
   %made = icmp eq i32 %failed, 0
@@ -142,6 +155,61 @@ define internal void @emptied(ptr %call) nounwind {{
 }}"""
 """@bump: the address of so many bytes, 0 where there is no memory; @chunk: go on to a chunk with so
 many bytes; @restore: what was taken since is free; @emptied: all is."""
+
+_AVAILABLE: Final = f"""
+@meminfo = private constant [14 x i8] c"/proc/meminfo\\00"
+declare i32 @open(ptr, i32, ...)
+declare i64 @read(i32, ptr, i64)
+declare i32 @close(i32)
+define internal i64 @available() nounwind {{
+entry:
+  %text = alloca [{_READ} x i8]
+  %file = call i32 (ptr, i32, ...) @open(ptr @meminfo, i32 {os.O_RDONLY | os.O_CLOEXEC})
+  %opened = icmp sge i32 %file, 0
+  br i1 %opened, label %get, label %unknown
+get:
+  %bytes = call i64 @read(i32 %file, ptr %text, i64 {_READ})
+  %closed = call i32 @close(i32 %file)
+  br label %next
+next:
+  %n = phi i64 [0, %get], [%n1, %more]
+  %line = phi i64 [0, %get], [%line1, %more]
+  %value = phi i64 [0, %get], [%value1, %more]
+  %inside = icmp slt i64 %n, %bytes
+  %before = icmp slt i64 %line, 3
+  %go = and i1 %inside, %before
+  br i1 %go, label %look, label %done
+look:
+  {field("%at", "%text", "%n")}
+  %letter = load i8, ptr %at
+  %ends = icmp eq i8 %letter, 10
+  %step = zext i1 %ends to i64
+  %line1 = add i64 %line, %step
+  %digit = sub i8 %letter, 48
+  %isdigit = icmp ult i8 %digit, 10
+  %third = icmp eq i64 %line, 2
+  %counts = and i1 %isdigit, %third
+  %ten = mul i64 %value, 10
+  %wide = zext i8 %digit to i64
+  %longer = add i64 %ten, %wide
+  %value1 = select i1 %counts, i64 %longer, i64 %value
+  br label %more
+more:
+  %n1 = add i64 %n, 1
+  br label %next
+done:
+  %whole = icmp eq i64 %line, 3
+  %some = icmp ne i64 %value, 0
+  %known = and i1 %whole, %some
+  br i1 %known, label %found, label %unknown
+found:
+  %all = shl i64 %value, 10
+  ret i64 %all
+unknown:
+  ret i64 {(1 << 63) - 1}
+}}"""
+"""@available: bytes that the machine has left, the third line of /proc/meminfo; without such a file
+as many as can be asked for."""
 
 _CALL: Final = f"""
 define internal i64 @enter(ptr %call, ptr %slots, ptr %index, ptr %sizes, i64 %next) nounwind {{
@@ -370,13 +438,13 @@ _DECLARED: Final = """
 declare i32 @posix_memalign(ptr, i64, i64)
 declare ptr @memcpy(ptr, ptr, i64)
 declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)"""
-_SYMBOLS: Final = ("posix_memalign", "memcpy")
+_SYMBOLS: Final = ("posix_memalign", "memcpy", "open", "read", "close")
 
 
 @lru_cache(maxsize=1)
 def record_step() -> int:
     """The address of @record, which only some programs need; it is never unloaded."""
-    text = "\n".join([_DECLARED, _TAKE, _CALL, _RECORDS])
+    text = "\n".join([_DECLARED, _AVAILABLE, _TAKE, _CALL, _RECORDS])
     with link.lock:
         _kept.append(link.load(text, ("record",), _SYMBOLS, opt=0))
         return _kept[-1].addresses["record"]

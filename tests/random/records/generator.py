@@ -38,7 +38,9 @@ Tree: Final = RecordType("Tree")
 Tree.complete(
     [
         Variant("Leaf", (Field("row", (N,), FLOAT64), Field("k", (), INT64))),
-        Variant("Node", (Field("left", (), Tree), Field("w", (), FLOAT64), Field("right", (), Tree))),
+        Variant(
+            "Node", (Field("left", (), Tree), Field("w", (), FLOAT64), Field("right", (), Tree))
+        ),
         Variant("Tagged", (Field("of", (), Tree), Field("wide", (20,), FLOAT32))),
     ]
 )
@@ -195,9 +197,7 @@ class _Generator:
     def types(self) -> list[Type]:
         return [self.rng.choice(TYPES) for _ in range(self.rng.randint(1, 2))]
 
-    def branch(
-        self, pool: Sequence[Tensor], depth: int, fuel: Tensor | None
-    ) -> Sequence[Tensor]:
+    def branch(self, pool: Sequence[Tensor], depth: int, fuel: Tensor | None) -> Sequence[Tensor]:
         results = self.types()
         operands = self.operands(pool, fuel)
         blocks = [self.block(operands, results, depth, fuel) for _ in range(2)]
@@ -210,9 +210,7 @@ class _Generator:
         results = self.types()
         operands = [of, *[t for t in self.operands(pool, fuel) if t is not of]]
         blocks = [
-            self.block(
-                operands, results, depth, fuel, lambda params, n=n: fields_of(params[0], n)
-            )
+            self.block(operands, results, depth, fuel, lambda params, n=n: fields_of(params[0], n))
             for n in range(len(dtype.variants))
         ]
         return outputs(_branch(tag_of(of), operands, blocks, results))
