@@ -36,7 +36,7 @@ from tensorad.codegen.runtime.routines import (
     word_value,
 )
 from tensorad.codegen.runtime.step_table import StepTable, Word
-from tensorad.codegen.threads.activations_ir import record_step
+from tensorad.codegen.threads.activations_ir import record_library
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import InternalError
@@ -44,7 +44,6 @@ from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.process import Guard
-from tensorad.process_memory import bytes_left
 
 KEPT_LAYOUTS: Final = 16
 """Bindings of symbolic sizes whose memory plans are kept."""
@@ -82,7 +81,7 @@ class Frame:
         self.call[block.HEAP] = ctypes.addressof(self.heap)
         if routines is not None:
             self.call[block.ROUTINES] = routines.address
-            self.call[block.RECORD_STEP] = record_step()
+            self.call[block.RECORD_STEP] = record_library().addresses["record"]
         if program.grows:
             weakref.finalize(self, _release, self.heap, self.call)
         self.address = ctypes.addressof(self.call)
@@ -394,7 +393,7 @@ class Executable:
         if scratch_bytes:
             frame.reserve(max(1, threads) * scratch_bytes)
         if self.grows:
-            frame.heap[0] = bytes_left(config.current().max_bytes)
+            frame.heap[0] = config.bytes_left()
         frame.call[block.VERSION] = now
 
     def fail(self, frame: Frame) -> None:
