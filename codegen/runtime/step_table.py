@@ -22,20 +22,31 @@ from tensorad.codegen.loops.ir import (
     Reserve,
     Routine,
     Settle,
+    all_nodes,
 )
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.runtime.record_layout import RecordPart, alignment_of
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.expr import Const, Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
-from tensorad.ir.records import Definition
+from tensorad.ir.records import Definition, is_record
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.simplify.index.extremes import extremes_in_loops
 from tensorad.simplify.index.linear import linear_form
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Word = Size | Tensor | RecordPart | int
-"""A word beside the slots: a size, the bytes of a tensor or of a part of a record, a number."""
+
+
+class Mark(NamedTuple):
+    """Where the memory of records was taken up to when an iteration began: one of two words."""
+
+    loop: Repeat
+    part: int
+
+
+Word = Size | Tensor | RecordPart | Mark | int
+"""A word beside the slots: a size, the bytes of a tensor or of a part of a record, a place in the
+memory of records, a number."""
 
 _FEW_ARMS: Final = 3
 """So many are asked one after the other; more have a table."""
@@ -50,7 +61,7 @@ class Where(NamedTuple):
 
     kernel: Kernel
     loops: tuple[Repeat, ...]
-    words: Sequence[Word]
+    words: Sequence[Word] = ()
 
 
 class Reserved(NamedTuple):
@@ -58,7 +69,7 @@ class Reserved(NamedTuple):
 
     tensor: Tensor
     loop: Repeat | None
-    words: Sequence[Word]
+    words: Sequence[Word] = ()
 
 
 class Scope:
@@ -258,6 +269,9 @@ class StepTable:
             return
         self._loops = (*self._loops, n)
         head = len(self._rows)
+        marks = self._marks(n)
+        if marks:
+            self._step(block.MARK, *marks)
         if n.count is not None:
             leave.append(self._step(block.UNTIL, counter, trips))
         else:
@@ -270,10 +284,20 @@ class StepTable:
                 self._reserve(t, 1)
         self._nodes(n.body)
         self._nodes(n.moves)
+        if marks:
+            self._step(block.RELEASE, *marks)
         self._step(block.ADVANCE, counter, -1 if n.reverse else 1, target=head)
         self._land(*leave)
         self._loops = self._loops[:-1]
         self._told = {**before, n.trips: None}
+
+    def _marks(self, n: Repeat) -> tuple[int, ...]:
+        """The words of a loop whose iterations give back the memory of records."""
+        if not n.releases or (self._scope.reserve == block.GROW and self._scope.heap):
+            return ()  # there, arrays that go on lie in it as well
+        inside = all_nodes((*n.test, *n.body))
+        takes = any(isinstance(i, Make) or _gives_records(i) for i in inside)
+        return (self._word(Mark(n, 0)), self._word(Mark(n, 1))) if takes else ()
 
     def _reserve(self, t: Tensor, more: int) -> None:
         """Memory for a dynamic tensor; `more` rows than its first extent says so far."""
@@ -327,6 +351,10 @@ def _at_most(extent: Dim) -> Dim:
         return extent
     most = extremes_in_loops(extent).hi
     return extent if most is None else dim_of(most)
+
+
+def _gives_records(n: Node) -> bool:
+    return isinstance(n, Activate) and any(is_record(t.dtype) for t in n.results)
 
 
 def _as_word(e: Expr | None) -> Word:

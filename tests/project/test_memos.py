@@ -77,6 +77,7 @@ NOT_EMPTIED: Final = {
         "codegen/entry/native_type.py": "_kept",
         "codegen/target/link.py": "_linker",
         "codegen/target/object_code.py": "_local",
+        "codegen/threads/activations_ir.py": "record_library",
         "codegen/threads/pool.py": "driver _pool _ends",
         "simplify/sets/space.py": "_thread",
     },
