@@ -222,7 +222,7 @@ def _check_plain(
     Raises:
         GradError: one has.
     """
-    found = tangents_at(at, [*primals, *tangents]) if at.duals else {}
+    found = tangents_at(at, [*primals, *tangents])
     for p, value, tangent in zip(pairs, primals, tangents, strict=True):
         for t, path in ((value, p.path), (tangent, p.tangent_path)):
             if t in found:
@@ -236,7 +236,7 @@ def _check_plain(
 
 def _check_carries(level: Level, order: Sequence[Op]) -> None:
     """No tensor of a loop is asked for that goes round in it since the level was opened."""
-    for op in order if level.duals else ():
+    for op in order:
         if isinstance(op, Placeholder) and op.owner and op.number > level.since:
             raise GradError(
                 f"whether {op.name} has a tangent at level {level.number} is not known before "
