@@ -15,7 +15,7 @@ import tensorad as ta
 from tensorad import topi
 from tensorad.errors import GradError
 from tensorad.process import forget
-from tests.seeds.ways import pushed
+from tests.levels.ways import pushed
 
 RNG = np.random.default_rng(0)
 X, V = RNG.uniform(0.3, 1.3, 10), RNG.standard_normal(10)

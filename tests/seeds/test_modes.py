@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad import topi
 from tensorad.ir.visit import placeholders
-from tests.seeds.ways import ONE, pushed
+from tests.levels.ways import ONE, pushed
 from tests.support.programs.differentiated import PROGRAMS
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tests.levels.ways import WAYS, Derive, pushed
 from tests.seeds.test_forward_mode import KINKS
-from tests.seeds.ways import WAYS, Derive, pushed
 
 
 @pytest.mark.sampled(8)
@@ -96,3 +96,63 @@ def test_w_10_and_s002_10_perturbations_are_not_confused(name: str) -> None:
     with ta.dual_level():
         outside = float(f(WAYS["level"], WAYS["level"], np.float64(1.5)))
     np.testing.assert_allclose(outside, wanted, rtol=1e-14)
+
+
+# what other libraries do
+
+
+@pytest.mark.slow
+def test_t_03_peers_torch_has_one_level() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    fw = torch.autograd.forward_ad
+    with fw.dual_level(), pytest.raises(RuntimeError, match=r"[Nn]ested"):
+        fw.enter_dual_level()
+    with ta.dual_level(), ta.dual_level() as inner:
+        assert inner.number == 1
+
+
+@pytest.mark.slow
+def test_w_08_peers_torch_modes_differ_at_a_guarded_logarithm() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    fw = torch.autograd.forward_ad
+
+    def guarded(x: object) -> object:
+        return torch.where(x > 0, torch.log(x), x)
+
+    x = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    reverse = torch.autograd.grad(guarded(x), x)[0]
+    with fw.dual_level():
+        zero, one = (torch.tensor(v, dtype=torch.float64) for v in (0.0, 1.0))
+        forward = fw.unpack_dual(guarded(fw.make_dual(zero, one))).tangent
+    assert torch.isnan(reverse) and float(forward) == 1.0
+
+    def own(x: object) -> object:
+        return ta.select(x > 0, ta.log(x), x)
+
+    zero, one = np.float64(0), np.float64(1)
+    with ta.dual_level():
+        tangent = ta.unpack_dual(own(ta.make_dual(zero, one)))[1]
+        assert float(tangent) == 1.0
+    assert ta.grad(own)(zero) == 1.0
+
+
+@pytest.mark.slow
+def test_s002_10_peers_jax_derives_by_functions_alone() -> None:
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    jax.config.update("jax_enable_x64", True)
+    x, one = np.float64(0.7), np.float64(1)
+
+    def pushed(f: object) -> object:
+        return lambda x: jax.jvp(f, (x,), (one,))[1]
+
+    third = float(pushed(pushed(pushed(jax.numpy.sin)))(x))
+
+    @ta.function
+    def own(x: object) -> object:
+        with ta.dual_level(), ta.dual_level(), ta.dual_level():
+            y = ta.sin(ta.make_dual(ta.make_dual(ta.make_dual(x, 1.0, 0), 1.0, 1), 1.0, 2))
+            for level in (2, 1, 0):
+                _, y = ta.unpack_dual(y, level)
+            return y
+
+    assert abs(float(own(x)) - third) <= 1e-15
