@@ -227,8 +227,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "analysis": {*_LOW, "elementary", "."},
         "arrays": {*_LOW, "elementary", ".", "analysis"},
         "text": {*_LOW, "elementary", ".", "analysis", "arrays"},
-        "verify.py": {*_LOW, "elementary", ".", "analysis", "text"},
-        "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text", "verify.py"},
+        "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text"},
     },
     "tensorad/topi": {
         ".": set(),
