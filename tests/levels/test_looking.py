@@ -83,3 +83,16 @@ def test_formulas_are_printed_as_formulas() -> None:
     assert str(ta.const(X) * 2.0).startswith("tensor mul")
     value, _ = unpacked()
     assert str(value + 1).startswith("tensor add")
+
+
+def test_what_is_unpacked_together_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+
+    def evaluate(ts: Any, given: Any) -> Any:
+        built.append(len(ts))
+        return ta.evaluate(ts, given)
+
+    monkeypatch.setattr("tensorad.levels.looking.evaluate", evaluate)
+    value, tangent = unpacked()
+    assert not built
+    assert float(tangent) and float(value) and np.asarray(value) and built == [2]
