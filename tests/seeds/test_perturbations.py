@@ -112,6 +112,7 @@ def test_t_03_peers_torch_has_one_level() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_w_08_peers_torch_modes_differ_at_a_guarded_logarithm() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     fw = torch.autograd.forward_ad
