@@ -189,3 +189,25 @@ def test_steps_outside_of_functions_keep_nothing() -> None:
             gc.collect()
             counts.append(len(gc.get_objects()))
     assert counts[1] <= counts[0] + 100
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_nothing_is_left_of_levels_in_what_runs(order: int) -> None:
+    """As many kernels as by `jvp`, and the same bits."""
+
+    def f(x: Any) -> Any:
+        return topi.nn.softmax(topi.sin(x) * x, axis=0)
+
+    def by_levels(x: Any, n: int = order) -> Any:
+        if not n:
+            return f(x)
+        with ta.dual_level():
+            return ta.unpack_dual(by_levels(ta.make_dual(x, V), n - 1))[1]
+
+    def by_jvp(x: Any, n: int = order) -> Any:
+        return f(x) if not n else ta.jvp(lambda x: by_jvp(x, n - 1), (x,), (V,))[1]
+
+    one, other = ta.function(lambda x: by_levels(x)), ta.function(lambda x: by_jvp(x))
+    np.testing.assert_array_equal(one(X), other(X))
+    kernels = [len(g.lower(X).program.kernels) for g in (one, other)]
+    assert kernels[0] == kernels[1]

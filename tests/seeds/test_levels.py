@@ -72,6 +72,11 @@ def computes(x: Any) -> Any:
     return topi.scatter_add(topi.full((3,), 0.0, "float64"), place, total * total)
 
 
+def places(x: Any) -> Any:
+    y = x.at[2].set(x[0] * x[1]).at[3:5].add(x[:2])
+    return y.at[::2].mul(x[::2]).at[topi.argmax(x, 0)].set(x[9])
+
+
 def control(x: Any) -> Any:
     @ta.function
     def grown(c: Any) -> Any:
@@ -82,7 +87,7 @@ def control(x: Any) -> Any:
     return ta.scan(lambda c, row: (c + row * c, c * row), 1.0, z)[1]
 
 
-@pytest.mark.parametrize("f", [operators, from_topi, computes, control])
+@pytest.mark.parametrize("f", [operators, from_topi, computes, places, control])
 def test_s002_06_ordinary_code_in_between(f: Callable[[Any], Any]) -> None:
     wanted = ta.jvp(f, (X,), (V,))[1]
     with ta.dual_level():
