@@ -213,9 +213,9 @@ class Push:
         """Formulas over (batch axes, tensor axes), or stored tensors of these."""
         self.order: list[Op] = []
         self.ends: dict[Tensor, None] = {}
-        self.wanted = InMode(lambda e: e.tensor in tangents, "forward")
         self.read: dict[Tensor, None] = {}
         """What has its tangent used."""
+        self.wanted = InMode(lambda e: e.tensor in tangents, "forward")
 
     def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
         """The tangents of the outputs, stored."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.seeds.table import FIRST_ORDER, LEVELS
+from tests.seeds.table import FIRST_ORDER, LEVELS, REFERENCES
 
 HERE = Path(__file__).resolve().parent
-ROWS = {**FIRST_ORDER, **LEVELS}
+ROWS = {**FIRST_ORDER, **LEVELS, **REFERENCES}
 _NUMBER = re.compile(r"(?:test|and)_(s\d{3}|t|w)_(\d{2})_")
 
 

@@ -120,3 +120,24 @@ LEVELS: Final = {
     "W-10": "perturbations are not confused, in twelve forms and every mix of modes",
 }
 """Rows of levels."""
+
+REFERENCES: Final = {
+    "S002-16": "views made before and after make_dual: each mode reaches its own base",
+    "S002-17": "a view of a dual has a tangent that is a view of the tangent",
+    "S002-18": "a change in place changes the tangent in place",
+    "S002-19": "what is plain becomes dual by a write through a view, zero elsewhere",
+    "S002-20": "a view is dual when its base became dual later",
+    "S002-25": "the laws of lenses, for every view and composition",
+    "S002-26": "the pair of a lens on both parts keeps the laws",
+    "S002-27": "make_dual, primal and tangent as lenses: six functions",
+    "S002-29": "put into make_dual: zeros for what is missing, tangents of both targets kept",
+    "S002-30": "put into a primal keeps the tangent",
+    "S002-31": "an element becomes dual: four cases",
+    "S002-32": "two perturbations of one memory",
+    "S004-10": "mutability for free",
+    "S004-25": "a store that is known at each point",
+    "S004-29": "dead code loses no write, and leaves none",
+    "T-07": "references with reverse mode, views as lenses",
+    "W-09": "gradients through writes that look dead",
+}
+"""Rows of references and lenses."""
