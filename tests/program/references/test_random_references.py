@@ -45,6 +45,8 @@ def _check_differences(
     def at(s: float) -> float:
         return expected(block, x + s * along[0], y + s * along[1])[0]
 
+    if scale > 1e5:  # too steep for differences
+        return
     quotients = [(at(h) - at(-h)) / (2 * h) for h in (1e-5, 1e-6)]
     close = [abs(q - slope) < 1e-4 * scale for q in quotients]
     jump = abs(at(1e-6) - at(-1e-6)) > 1e-4 * scale  # another branch is taken
