@@ -7,7 +7,7 @@ from typing import Final, overload
 
 import numpy as np
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, variable, whole, zeros
+from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, variable, whole
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
 from tensorad.autodiff.checks import (
     as_direction,
@@ -16,8 +16,9 @@ from tensorad.autodiff.checks import (
     check_wrt,
     leading_axes,
 )
-from tensorad.autodiff.control.pieces import with_dtype
-from tensorad.autodiff.control.tangents import Moving, control_tangents
+from tensorad.autodiff.control.pieces import with_dtype, zeros_like
+from tensorad.autodiff.control.recursion import Moving
+from tensorad.autodiff.control.tangents import control_tangents
 from tensorad.autodiff.local.flows import (
     AnyRule,
     derivation_inputs,
@@ -52,6 +53,7 @@ from tensorad.ir.expr import (
     reduce_expr,
     summed,
 )
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import (
     Compute,
     Control,
@@ -186,6 +188,8 @@ def directions(tangents: Mapping[Tensor, Direction]) -> tuple[dict[Tensor, Adjoi
 
 
 def _direction(x: Tensor, tangent: Tensor | float, batch: Shape) -> Adjoint:
+    if isinstance(tangent, Tensor) and is_record(x.dtype):
+        return whole(tangent)
     axes = compute_axes((*batch, *x.shape))
     if isinstance(tangent, Tensor):
         return Adjoint(axes, cast(read(tangent, axes), x.dtype))
@@ -209,6 +213,8 @@ class Push:
         """Formulas over (batch axes, tensor axes), or stored tensors of these."""
         self.order: list[Op] = []
         self.ends: dict[Tensor, None] = {}
+        self.read: dict[Tensor, None] = {}
+        """What has its tangent used."""
         self.wanted = InMode(lambda e: e.tensor in tangents, "forward")
 
     def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
@@ -226,6 +232,8 @@ class Push:
         self.ends = dict.fromkeys(ys)
         self.order = derivation_order(ys, self.rules)
         saves = saves_of(self.order)
+        inputs = [t for op in self.order for t in derivation_inputs(op, self.rules)]
+        self.read = {**self.ends, **dict.fromkeys(inputs)}
         expect(len(self.order))
         for op in self.order:
             advance()
@@ -248,7 +256,8 @@ class Push:
         if isinstance(op, Saved) or not moved or is_told:
             return
         stored = {t: with_dtype(variable(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
-        given = Moving(stored, saves.get(op, ()), self.batch, self.rules, block_jvp)
+        kept = saves.get(op, ())
+        given = Moving(stored, kept, self.batch, self.rules, block_jvp, self.read)
         for t, tangent in control_tangents(op, given).items():
             if not is_ruled(t, self.rules):
                 self.tangents[t] = self._joined(t, whole(tangent))
@@ -265,7 +274,7 @@ class Push:
         name = f"d{y.name}"
         if y in self.tangents:
             return store(self.tangents[y], name)
-        return zeros(name, (*self.batch, *y.shape), y)
+        return zeros_like(y, self.batch)
 
     def _push_rule(self, rule: AnyRule) -> None:
         """The tangent as the rule says."""

@@ -175,7 +175,7 @@ def derivation_inputs(op: Op, rules: Rules) -> Sequence[Tensor]:
     made = outputs(op)
     ruled = [t for t in made if t in rules]
     found: dict[Tensor, None] = {}
-    if not ruled or any(t not in rules for t in made if t.dtype.is_float):
+    if not ruled or any(t not in rules for t in made if t.dtype.is_differentiable):
         found.update(dict.fromkeys(differentiable_inputs(view(op))))
         if isinstance(op, Control):
             found.update(dict.fromkeys(outer_deps(op, rules)))
