@@ -18,7 +18,9 @@ N = size_var("n")
 
 
 def test_small_fields_follow_the_number_of_the_variant() -> None:
-    flags = Variant("Flags", (Field("a", (), BOOL), Field("b", (3,), FLOAT32), Field("c", (), List)))
+    flags = Variant(
+        "Flags", (Field("a", (), BOOL), Field("b", (3,), FLOAT32), Field("c", (), List))
+    )
     assert layout_of(flags, {}) == ((8, 16, 32), 40)
     assert alignment_of(flags) == 8
     assert layout_of(List.variants[0], {}) == ((), 8)

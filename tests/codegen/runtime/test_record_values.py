@@ -9,7 +9,12 @@ import pytest
 
 import tensorad as ta
 from tensorad import config
-from tensorad.codegen.runtime.record_values import RecordParameter, encoded, native_dtype, refuse_out
+from tensorad.codegen.runtime.record_values import (
+    RecordParameter,
+    encoded,
+    native_dtype,
+    refuse_out,
+)
 from tensorad.errors import BindError, DTypeError, LimitError, ShapeError
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT64
 from tensorad.ir.expr import size_var
@@ -87,7 +92,7 @@ def test_values_that_do_not_fit_are_refused() -> None:
     )
     other[1] = 3.5
     assert "a field that is a record has float" in message(DTypeError, x, k, other)
-    with pytest.raises(LimitError, match="a value of List takes 2.4 KiB"):
+    with pytest.raises(LimitError, match=r"a value of List takes 2\.4 KiB"):
         encoded(handle(list_of(range(100))), {}, 2000)
 
 

@@ -134,7 +134,6 @@ def test_iterations_that_leave_no_record_give_their_memory_back() -> None:
 
 
 def test_threads_give_the_same_bits() -> None:
-    (tree,) = given(("tree", (), doubled().params[0].dtype))
     x, n = given(("x", (40_000,), FLOAT64), ("n", (), INT64))
     made = Definition("waves", (x, n), [Field("y", (40_000,), FLOAT64)])
     (y,) = recursion(made, (ta.sin(x) * 1.01, n - 1))
