@@ -70,7 +70,7 @@ def of_control(op: Control, kept: Sequence[Saved], moving: Moving) -> Differing:
         return {}
     if isinstance(op, Branch) and op.operands[0] in moving.tensors:
         return dict.fromkeys([*outputs(op), *saves.values()])
-    if isinstance(op, FunctionCall) and op.rule is not None:
+    if not isinstance(op, (Branch, FunctionCall)) or _has_rule(op):
         return dict.fromkeys([*outputs(op), *saves.values()])
     found = {}
     for n, block in enumerate(op.blocks):
@@ -79,6 +79,12 @@ def of_control(op: Control, kept: Sequence[Saved], moving: Moving) -> Differing:
         found.update({t: None for t, r in pairs if r in inner})
         found.update({t: None for s, t in saves.items() if s.block == n and s.inner in inner})
     return found
+
+
+def _has_rule(op: Control) -> bool:
+    """Whether a call has a derivative of its own: then all that it returns differs, so that heads
+    do."""
+    return isinstance(op, FunctionCall) and op.rule is not None
 
 
 def of_block(op: Control, n: int, more: Sequence[Tensor], moving: Moving) -> Differing:

@@ -13,10 +13,12 @@ from tensorad.ir.analysis.blocks import ops_between, saves_of
 from tensorad.ir.tensor import (
     Branch,
     Compute,
+    Constant,
     Control,
     FunctionCall,
     Loop,
     Op,
+    Placeholder,
     Saved,
     Scan,
     Scatter,
@@ -31,10 +33,15 @@ def give_images(level: Level, wanted: Sequence[Tensor]) -> None:
     ops = ops_between([t for t in wanted if t not in known], known)
     kept = saves_of(ops)
     for op in ops:
-        if isinstance(op, Control):
-            _control(op, level, kept.get(op, ()))
-        elif isinstance(op, (Compute, Scatter, Scan)):
-            _formula(op, level)
+        match op:
+            case Control():
+                _control(op, level, kept.get(op, ()))
+            case Compute() | Scatter() | Scan():
+                _formula(op, level)
+            case Placeholder() | Constant() | Saved():
+                continue  # what is saved has its image with the operation
+            case _:
+                _refuse_if_mapped(op, level)
 
 
 def _formula(op: Compute | Scatter | Scan, level: Level) -> None:
@@ -63,14 +70,18 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
         else:
             blocks.loop(op, level, kept, carries)
     else:
-        raise unknown(op)
+        _refuse_if_mapped(op, level)
 
 
-def unknown(op: Op) -> DefinitionError:
-    """An operation that no axis can be given to."""
-    kind = type(op).__name__
-    return DefinitionError(
-        f"vmap cannot map {op.name}, an operation of kind {kind}.",
-        where=outputs(op)[0].described,
-        hint="map what is around it: compute it for one example at a time, outside of vmap.",
-    )
+def _refuse_if_mapped(op: Op, level: Level) -> None:
+    """An operation of a kind that no axis can be given to stays as it is, where it may.
+
+    Raises:
+        DefinitionError: it reads what differs from row to row.
+    """
+    if level.differs(op) or level.changes(op):
+        raise DefinitionError(
+            f"vmap cannot map {op.name}, an operation of kind {type(op).__name__}.",
+            where=outputs(op)[0].described,
+            hint="compute it for one example at a time, outside of vmap.",
+        )
