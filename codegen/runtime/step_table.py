@@ -208,7 +208,7 @@ class StepTable:
         self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t))
         self._step(block.RESERVE, self._slots[t], self._heap[t], whole, first, more, second)
 
-    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, Dim]:
+    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, Word]:
         """A tensor as large as a row without the extent that only the run tells, and this.
 
         Args:
@@ -219,7 +219,7 @@ class StepTable:
             raise _unknown(t)
         rest = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
         self._check_known(rest)
-        return rest, (own or [1])[0]
+        return rest, own[0] if own else 1
 
     def _check_known(self, t: Tensor) -> None:
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):

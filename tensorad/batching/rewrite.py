@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tensorad.batching import arms, blocks, uneven
 from tensorad.batching.dependence import of_loop
@@ -27,21 +28,22 @@ from tensorad.ir.tensor import (
 )
 
 
+_LEFT_OUT: Final = (Placeholder, Constant, Saved)
+"""Inputs; what is saved of an operation has its image with this."""
+
+
 def give_images(level: Level, wanted: Sequence[Tensor]) -> None:
     """Fill in the images of tensors, and of all that they are computed from."""
     known = {**level.image, **level.plain}
     ops = ops_between([t for t in wanted if t not in known], known)
     kept = saves_of(ops)
     for op in ops:
-        match op:
-            case Control():
-                _control(op, level, kept.get(op, ()))
-            case Compute() | Scatter() | Scan():
-                _formula(op, level)
-            case Placeholder() | Constant() | Saved():
-                continue  # what is saved has its image with the operation
-            case _:
-                _refuse_if_mapped(op, level)
+        if isinstance(op, Control):
+            _control(op, level, kept.get(op, ()))
+        elif isinstance(op, (Compute, Scatter, Scan)):
+            _formula(op, level)
+        elif type(op) not in _LEFT_OUT:
+            _refuse_if_mapped(op, level)
 
 
 def _formula(op: Compute | Scatter | Scan, level: Level) -> None:
