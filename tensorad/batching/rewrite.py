@@ -27,7 +27,6 @@ from tensorad.ir.tensor import (
     outputs,
 )
 
-
 _LEFT_OUT: Final = (Placeholder, Constant, Saved)
 """Inputs; what is saved of an operation has its image with this."""
 
