@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tensorad.batching import arms, blocks, uneven
 from tensorad.batching.dependence import of_loop
@@ -13,16 +14,21 @@ from tensorad.ir.analysis.blocks import ops_between, saves_of
 from tensorad.ir.tensor import (
     Branch,
     Compute,
+    Constant,
     Control,
     FunctionCall,
     Loop,
     Op,
+    Placeholder,
     Saved,
     Scan,
     Scatter,
     Tensor,
     outputs,
 )
+
+_LEFT_OUT: Final = (Placeholder, Constant, Saved)
+"""Inputs; what is saved of an operation has its image with this."""
 
 
 def give_images(level: Level, wanted: Sequence[Tensor]) -> None:
@@ -35,6 +41,8 @@ def give_images(level: Level, wanted: Sequence[Tensor]) -> None:
             _control(op, level, kept.get(op, ()))
         elif isinstance(op, (Compute, Scatter, Scan)):
             _formula(op, level)
+        elif type(op) not in _LEFT_OUT:
+            _refuse_if_mapped(op, level)
 
 
 def _formula(op: Compute | Scatter | Scan, level: Level) -> None:
@@ -63,14 +71,18 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
         else:
             blocks.loop(op, level, kept, carries)
     else:
-        raise unknown(op)
+        _refuse_if_mapped(op, level)
 
 
-def unknown(op: Op) -> DefinitionError:
-    """An operation that no axis can be given to."""
-    kind = type(op).__name__
-    return DefinitionError(
-        f"vmap cannot map {op.name}, an operation of kind {kind}.",
-        where=outputs(op)[0].described,
-        hint="map what is around it: compute it for one example at a time, outside of vmap.",
-    )
+def _refuse_if_mapped(op: Op, level: Level) -> None:
+    """An operation of a kind that no axis can be given to stays as it is, where it may.
+
+    Raises:
+        DefinitionError: it reads what differs from row to row.
+    """
+    if level.differs(op) or level.changes(op):
+        raise DefinitionError(
+            f"vmap cannot map {op.name}, an operation of kind {type(op).__name__}.",
+            where=outputs(op)[0].described,
+            hint="compute it for one example at a time, outside of vmap.",
+        )
