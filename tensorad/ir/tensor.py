@@ -200,9 +200,7 @@ class FunctionCall(Control):
     """The results of a function's block on the operands.
 
     Attributes:
-        rule: its derivative, if that is not the block's: (call, adjoints of the outputs without
-            extra axes, what is collected so far of another tensor's) -> adjoints of the
-            operands; None: zero.
+        rule: its derivative, if that is not the block's.
     """
 
     function: str = field(kw_only=True)
@@ -210,9 +208,27 @@ class FunctionCall(Control):
 
 
 MaybeTensors = Sequence["Tensor | None"]
-CallRule = Callable[
-    [FunctionCall, MaybeTensors, Callable[["Tensor"], "Tensor | None"]], MaybeTensors
-]
+
+
+@dataclass(frozen=True, eq=False)
+class CallRule:
+    """The derivative of a call in one direction or both; None among tensors is zero.
+
+    Attributes:
+        adjoints: (call, adjoints of the outputs, what is collected so far of another tensor's) ->
+            adjoints of the operands.
+        tangents: (call, tangents of the operands) -> tangents of the outputs.
+        takes_batches: whether what they are given may have leading axes, all the same ones, which
+            then lead what they return.
+    """
+
+    adjoints: Callable[[FunctionCall, MaybeTensors, SoFar], MaybeTensors] | None = None
+    tangents: Callable[[FunctionCall, MaybeTensors], MaybeTensors] | None = None
+    takes_batches: bool = False
+
+
+SoFar = Callable[["Tensor"], "Tensor | None"]
+"""What is collected so far of a tensor's adjoint."""
 
 
 @dataclass(frozen=True, eq=False)

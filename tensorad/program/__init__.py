@@ -1,6 +1,7 @@
 """Programs: functions of trees of arrays, branches and loops, and their derivatives."""
 
 from tensorad.program.branches import cond, switch
+from tensorad.program.custom_rules import custom_rule
 from tensorad.program.forms import (
     grad,
     hessian,
@@ -28,6 +29,7 @@ __all__ = [
     "Module",
     "Operator",
     "cond",
+    "custom_rule",
     "for_loop",
     "function",
     "grad",

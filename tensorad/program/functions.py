@@ -31,7 +31,7 @@ from tensorad.program.arguments import (
 )
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
-from tensorad.program.rules import OperatorRule, Rule, check_captured
+from tensorad.program.rules import Derivative, OperatorRule, check_captured
 from tensorad.program.traces import Program, check_closed, rests_on_loops, traced
 from tensorad.program.trees import LEAF
 from tensorad.program.values import as_tensor, is_number, parameters
@@ -157,7 +157,7 @@ class Function:
         self._blocks: dict[object, Program] = {}
         self.derived: dict[object, Any] = {}
         """Its derivatives, by what was asked for."""
-        self.rule: Rule | None = None
+        self.rule: Derivative | None = None
         """Its derivative, if that is not its formulas'."""
         self._is_called = False
         """Whether a program calls it."""
@@ -187,7 +187,7 @@ class Function:
             self._quick.learn(quick[0], compiled.of_numbers(given.leaves))
         return result
 
-    def give_rule(self, rule: Rule) -> None:
+    def give_rule(self, rule: Derivative) -> None:
         """Say what its derivative is, before anything is derived.
 
         Raises:
@@ -348,7 +348,7 @@ class Function:
         if self.rule is not None:
             check_captured(self.name, program.reads)
             arguments = self._caller.by_position(given.structures)
-            rule = OperatorRule(self.rule, self.name, arguments, program.structure)
+            rule = OperatorRule(self.rule, self.name, arguments, program.structure).rule
         operands += program.reads
         op = FunctionCall(program.paths, tuple(operands), (block,), function=self.name, rule=rule)
         return program.tree(outputs(op))

@@ -10,14 +10,24 @@ from typing import Any, Final
 from tensorad.autodiff.control.pieces import zeros_like
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, counted
 from tensorad.ir.arrays.elementwise import same_dim
-from tensorad.ir.tensor import FunctionCall, Tensor, format_shape, outputs
+from tensorad.ir.tensor import (
+    CallRule,
+    FunctionCall,
+    MaybeTensors,
+    SoFar,
+    Tensor,
+    format_shape,
+    outputs,
+)
 from tensorad.ir.visit import placeholders
 from tensorad.program.trees import (
+    Fixed,
     Leaf,
     Static,
     Structure,
     children_like,
     n_leaves,
+    static,
     unflatten,
 )
 
@@ -34,8 +44,12 @@ class _NoGrad:
 
 no_grad: Final = _NoGrad()
 """In the place of a partial derivative: nothing flows to this argument."""
-
-SoFar = Callable[[Tensor], "Tensor | None"]
+_ARTICLE: Final = {"adjoint": "an", "tangent": "a"}
+_VERB: Final = {"adjoint": "flows", "tangent": "moves"}
+_SHAPES: Final = {
+    "adjoint": "an argument that is broadcast has the sum over its copies as adjoint.",
+    "tangent": "a tangent has the shape of its tensor.",
+}
 
 
 @dataclass(frozen=True)
@@ -47,12 +61,14 @@ class OperatorCall:
         args: its arguments, tensors and trees of them, by position; static ones left out.
         attrs: the static arguments by name.
         result: what it returned.
+        every: all arguments by position, static ones among them.
     """
 
     op: str
     args: tuple[Any, ...]
     attrs: Mapping[str, Any]
     result: Any
+    every: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -64,38 +80,64 @@ class Asked:
     so_far: SoFar
 
 
-Rule = Callable[[Asked], Any]
-"""-> a list with one tree for each of the call's `args`."""
+@dataclass(frozen=True)
+class Moving:
+    """What a rule is asked: the tangent of a call's result, given those of all its arguments."""
+
+    call: OperatorCall
+    tangents: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """The derivative that is given for a function, in one direction or both.
+
+    Attributes:
+        adjoints: -> a list with one tree for each of the call's `args`.
+        tangents: -> a tree like the result.
+        counts_static: whether there is something in the list for static arguments, too.
+    """
+
+    adjoints: Callable[[Asked], Any] | None = None
+    tangents: Callable[[Moving], Any] | None = None
+    counts_static: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorRule:
-    """The rule of one call, by the leaves of its arguments (`FunctionCall.rule`).
+    """The derivative of one call, by the leaves of its arguments.
 
     Attributes:
         name: the operator's.
         arguments: name and structure of each argument; `result`: the structure of the result.
     """
 
-    rule: Rule
+    given: Derivative
     name: str
     arguments: tuple[tuple[str, Structure], ...]
     result: Structure
 
-    def __call__(
-        self, op: FunctionCall, heads: Sequence[Tensor | None], so_far: SoFar
-    ) -> list[Tensor | None]:
+    @property
+    def rule(self) -> CallRule:
+        """What the call carries."""
+        adjoints = None if self.given.adjoints is None else self.adjoints
+        tangents = None if self.given.tangents is None else self.tangents
+        return CallRule(adjoints, tangents)
+
+    def adjoints(self, op: FunctionCall, heads: MaybeTensors, so_far: SoFar) -> MaybeTensors:
         """The adjoints of the operands, None where nothing flows.
 
         Raises:
             GradError: the rule returns something else than one adjoint for each argument.
             ShapeError, DTypeError: one is not like its argument.
         """
+        assert self.given.adjoints is not None, "the call has no such rule otherwise"
         pairs = zip(outputs(op), heads, strict=True)
         whole = [zeros_like(t, ()) if h is None and t.dtype.is_float else h for t, h in pairs]
         call = self.call(op)
-        found = self.rule(Asked(call, unflatten(self.result, whole), so_far))
-        own = [(n, s) for n, s in self.arguments if not isinstance(s, Static)]
+        found = self.given.adjoints(Asked(call, unflatten(self.result, whole), so_far))
+        every = self.given.counts_static
+        own = [(n, s) for n, s in self.arguments if every or not isinstance(s, Static)]
         if not isinstance(found, (list, tuple)) or len(found) != len(own):
             given = f"{len(found)}" if isinstance(found, (list, tuple)) else type(found).__name__
             raise GradError(
@@ -106,9 +148,24 @@ class OperatorRule:
                 "flows.",
             )
         parts: list[Tensor | None] = []
-        for value, arg, (name, structure) in zip(found, call.args, own, strict=True):
-            parts += self.leaves(value, arg, name, structure)
+        args = call.every if every else call.args
+        for value, arg, (name, structure) in zip(found, args, own, strict=True):
+            parts += self.leaves(value, arg, name, structure, "adjoint")
         return [*parts, *[None] * (len(op.operands) - len(parts))]
+
+    def tangents(self, op: FunctionCall, tangents: MaybeTensors) -> MaybeTensors:
+        """The tangents of the outputs, None where nothing moves.
+
+        Raises:
+            GradError, ShapeError, DTypeError: what the rule returns is not like the result.
+        """
+        assert self.given.tangents is not None, "the call has no such rule otherwise"
+        pairs = zip(op.operands, tangents, strict=True)
+        rest = iter([zeros_like(t, ()) if d is None and t.dtype.is_float else d for t, d in pairs])
+        moved = [None if isinstance(s, Static) else unflatten(s, rest) for _, s in self.arguments]
+        call = self.call(op)
+        found = self.given.tangents(Moving(call, tuple(moved)))
+        return self.leaves(found, call.result, self.name, self.result, "tangent")
 
     @property
     def written(self) -> str:
@@ -118,66 +175,86 @@ class OperatorRule:
     def call(self, op: FunctionCall) -> OperatorCall:
         """The call by its arguments."""
         rest = iter(op.operands)
-        args = [unflatten(s, rest) for _, s in self.arguments if not isinstance(s, Static)]
+        every = tuple([unflatten(s, rest) for _, s in self.arguments])
+        pairs = zip(every, self.arguments, strict=True)
+        args = tuple([v for v, (_, s) in pairs if not isinstance(s, Static)])
         fixed = {n: s.value for n, s in self.arguments if isinstance(s, Static)}
         result = unflatten(self.result, outputs(op))
-        return OperatorCall(self.name, tuple(args), MappingProxyType(fixed), result)
+        return OperatorCall(self.name, args, MappingProxyType(fixed), result, every)
 
     def leaves(
-        self, value: object, arg: object, path: str, structure: Structure
+        self, value: object, like: object, path: str, structure: Structure, kind: str
     ) -> list[Tensor | None]:
-        """The adjoints of an argument's leaves."""
+        """The adjoints of an argument's leaves, or the tangents of the result's.
+
+        Args:
+            like: what they belong to; `path`: how errors call it; `kind`: "adjoint" or "tangent".
+        """
         found: list[Tensor | None] = []
-        stack = [(value, arg, path, structure)]
+        stack = [(value, like, path, structure)]
         while stack:
-            value, arg, path, structure = stack.pop()
+            value, like, path, structure = stack.pop()
             if value is None or value is no_grad:
                 found += [None] * n_leaves(structure)
             elif isinstance(structure, Leaf):
-                assert isinstance(arg, Tensor), "leaves of calls are tensors"
-                found.append(self.checked(value, arg, path))
-            elif not isinstance(structure, Static):
-                own, given = children_like(arg, structure), children_like(value, structure)
+                assert isinstance(like, Tensor), "leaves of calls are tensors"
+                found.append(self.checked(value, like, path, kind))
+            elif isinstance(structure, Static):
+                self._check_static(value, path, structure, kind)
+            else:
+                own, given = children_like(like, structure), children_like(value, structure)
                 if own is None or given is None:
                     raise GradError(
-                        f"the rule of {self.name} returns {type(value).__name__} as adjoint of "
+                        f"the rule of {self.name} returns {type(value).__name__} as {kind} of "
                         f"{path}, which is another structure than that of {path}.",
                         where=self.written,
-                        hint="the adjoint of a tree is a tree like it; ta.no_grad may stand for "
+                        hint=f"the {kind} of a tree is a tree like it; ta.no_grad may stand for "
                         "any part.",
                     )
                 paths = [path + key for key in structure.keys]
                 stack += list(zip(given, own, paths, structure.children, strict=True))[::-1]
         return found
 
-    def checked(self, value: object, arg: Tensor, path: str) -> Tensor:
-        """An adjoint of one tensor."""
+    def _check_static(self, value: object, path: str, structure: Static, kind: str) -> None:
+        """What stands in the place of a static part is that part, or nothing."""
+        own = value.value if isinstance(value, Fixed) else value
+        if static(own) != structure:
+            raise GradError(
+                f"the rule of {self.name} returns {type(value).__name__} as {kind} of {path}, "
+                "which is static.",
+                where=self.written,
+                hint="a static argument has no derivative: return ta.no_grad for it.",
+            )
+
+    def checked(self, value: object, like: Tensor, path: str, kind: str) -> Tensor:
+        """An adjoint or tangent of one tensor."""
         if not isinstance(value, Tensor):
             raise GradError(
-                f"the rule of {self.name} returns {type(value).__name__} as adjoint of {path}.",
+                f"the rule of {self.name} returns {type(value).__name__} as {kind} of {path}.",
                 where=self.written,
-                hint="return tensors: topi and compute make them; ta.no_grad where nothing flows.",
+                hint="return tensors: topi and compute make them; ta.no_grad where nothing "
+                f"{_VERB[kind]}.",
             )
-        if not arg.dtype.is_float:
+        if not like.dtype.is_float:
             raise GradError(
-                f"the rule of {self.name} returns an adjoint of {path}, which has dtype "
-                f"{arg.dtype}.",
+                f"the rule of {self.name} returns {_ARTICLE[kind]} {kind} of {path}, which has "
+                f"dtype {like.dtype}.",
                 where=self.written,
                 hint="integers and booleans have no derivative: return ta.no_grad for it.",
             )
-        if value.ndim != arg.ndim or not all(map(same_dim, value.shape, arg.shape)):
+        if value.ndim != like.ndim or not all(map(same_dim, value.shape, like.shape)):
             raise ShapeError(
-                f"the rule of {self.name} returns shape {format_shape(value.shape)} as adjoint of "
-                f"{path}; it must be {format_shape(arg.shape)}.",
+                f"the rule of {self.name} returns shape {format_shape(value.shape)} as {kind} of "
+                f"{path}; it must be {format_shape(like.shape)}.",
                 where=self.written,
-                hint="an argument that is broadcast has the sum over its copies as adjoint.",
+                hint=_SHAPES[kind],
             )
-        if value.dtype is not arg.dtype:
+        if value.dtype is not like.dtype:
             raise DTypeError(
-                f"the rule of {self.name} returns dtype {value.dtype} as adjoint of {path}; it "
-                f"must be {arg.dtype}.",
+                f"the rule of {self.name} returns dtype {value.dtype} as {kind} of {path}; it "
+                f"must be {like.dtype}.",
                 where=self.written,
-                hint=f"convert it: .astype('{arg.dtype}').",
+                hint=f"convert it: .astype('{like.dtype}').",
             )
         return value
 
