@@ -1,7 +1,6 @@
 """Programs: functions of trees of arrays, branches and loops, and their derivatives."""
 
 from tensorad.program.branches import cond, switch
-from tensorad.program.custom_rules import custom_rule
 from tensorad.program.forms import (
     grad,
     hessian,
@@ -20,8 +19,10 @@ from tensorad.program.gradients import gradient
 from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
-from tensorad.program.operators import Operator, register_gradient
-from tensorad.program.rules import no_grad
+from tensorad.program.rules.custom import custom_rule
+from tensorad.program.rules.operators import Operator, register_gradient
+from tensorad.program.rules.records import no_grad
+from tensorad.program.rules.transposing import linear_transpose
 from tensorad.program.trees import register_tree
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "jacrev",
     "jit",
     "jvp",
+    "linear_transpose",
     "linearize",
     "module",
     "no_grad",

@@ -13,7 +13,7 @@ from tensorad.ir.arrays.elementwise import elementwise, same_dim
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Compute, SoFar, Tensor, format_shape, outputs
 from tensorad.program.functions import Function
-from tensorad.program.rules import Asked, Derivative, no_grad
+from tensorad.program.rules.records import Asked, Derivative, no_grad
 from tensorad.program.trees import flatten, unflatten
 from tensorad.program.values import as_tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 from tensorad.errors import DefinitionError
 from tensorad.program.calls import check_callable
 from tensorad.program.functions import Function
-from tensorad.program.rules import Asked, Derivative, Moving
+from tensorad.program.rules.records import Asked, Derivative, Moving
 
 Anything = Callable[..., Any]
 
