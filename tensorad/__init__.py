@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tensorad.program import cond as cond
     from tensorad.program import custom_rule as custom_rule
     from tensorad.program import for_loop as for_loop
+    from tensorad.program import foreign as foreign
     from tensorad.program import function as function
     from tensorad.program import grad as grad
     from tensorad.program import gradient as gradient
@@ -178,8 +179,8 @@ _HOME: Final = {
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.program": (
-        "Function Module Operator cond custom_rule for_loop function grad gradient hessian hvp "
-        "jacfwd jacobian jacrev jit jvp linear_transpose linearize module no_grad "
+        "Function Module Operator cond custom_rule for_loop foreign function grad gradient "
+        "hessian hvp jacfwd jacobian jacrev jit jvp linear_transpose linearize module no_grad "
         "register_gradient register_tree scan switch tree_map value_and_grad vjp while_loop"
     ),
     "tensorad.upstream": (

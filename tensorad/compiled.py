@@ -189,7 +189,9 @@ class CompiledFunction:
         native = self._native
         ranks = [t.ndim for t in (*self.inputs, *self.outputs)]
         outputs = [b.dtype for b in self._blocks]
-        if native is None or len(outputs) > MAX_OUTPUTS:
+        too_many = len(outputs) > MAX_OUTPUTS
+        # a native call that fails is called again to be explained, which Python's code would see
+        if native is None or too_many or self._executable.calls_python:
             return None
         record = Record([p.dtype for p in self._parameters], outputs, ranks)
         native.connect(self, record)

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from tensorad.codegen.loops.ir import (
     ButLast,
+    CallPython,
     Choose,
     Exchange,
     Kernel,
@@ -39,7 +40,7 @@ class Use:
         while stack:
             n = stack.pop()
             match n:
-                case Kernel():
+                case Kernel() | CallPython():
                     self.reads.update(dict.fromkeys(n.reads))
                     self.writes.update(dict.fromkeys(n.writes))
                     self.always = self.always or not n.writes

@@ -11,6 +11,7 @@ import numpy as np
 from tensorad.codegen.loops.ir import (
     Assign,
     ButLast,
+    CallPython,
     Check,
     Choose,
     Exchange,
@@ -144,6 +145,8 @@ class _Run:
             match n:
                 case Kernel():
                     self.kernel(n)
+                case CallPython():
+                    self.call(n)
                 case Place():
                     self.place(n)
                 case Exchange():
@@ -159,6 +162,13 @@ class _Run:
                     self.nodes(n.arms[int(self.buffer(n.index))])
                 case Repeat():
                     self.repeat(n)
+
+    def call(self, n: CallPython) -> None:
+        given = [np.array(self.buffer(t), dtype=str(t.dtype)) for t in n.reads]
+        self.clear(n.writes)
+        made = [self.buffer(t) for t in n.writes]
+        for whole, result in zip(made, n.run(given, [a.shape for a in made]), strict=True):
+            whole[...] = result
 
     def place(self, n: Place) -> None:
         if n.source not in self.buffers and not isinstance(n.source.op, Constant):

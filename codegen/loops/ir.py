@@ -13,6 +13,7 @@ from typing import Literal
 from tensorad.ir.cached import cached_property
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Axis, Expr, LocalSize, Param, Read
+from tensorad.ir.foreign import Run
 from tensorad.ir.tensor import Tensor
 
 LoopKind = Literal["serial", "parallel", "vector"]
@@ -272,7 +273,17 @@ class Repeat:
     source: str
 
 
-Node = Kernel | Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat
+@dataclass(frozen=True, eq=False)
+class CallPython:
+    """A function of Python on copies of some tensors, its results stored in others."""
+
+    name: str
+    run: Run
+    reads: tuple[Tensor, ...]
+    writes: tuple[Tensor, ...]
+
+
+Node = Kernel | Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat | CallPython
 
 
 def inner_nodes(n: Node) -> tuple[Node, ...]:

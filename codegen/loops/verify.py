@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tensorad.codegen.loops.ir import (
     Assign,
+    CallPython,
     Check,
     Fold,
     For,
@@ -46,6 +47,8 @@ def verify_loops(program: LoopProgram) -> None:
                 if t in written:
                     raise _problem(n, f"{t.name} is written by two kernels")
                 written[t] = ready[t] = None
+        elif isinstance(n, CallPython):
+            ready.update(dict.fromkeys(n.writes))
         elif isinstance(n, Place):
             ready[n.tensor] = ready[n.source] = None
         elif isinstance(n, Repeat):

@@ -270,6 +270,7 @@ class Executable:
         )
         self.steps, self.indices = table.tables(program.nodes)
         self.words, self._where, self._reserved = table.words, table.where, table.reserved
+        self._python = table.python
         self.sizes = [
             w for w in table.words if isinstance(w, Size) and not isinstance(w, LocalSize)
         ]
@@ -286,6 +287,11 @@ class Executable:
             words += [self._slots.setdefault(t, len(self._slots)), self._slots[place.output]]
             words.append(place.offset)
         return np.array(words, np.int64)
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether functions of Python are among the steps."""
+        return bool(self._python)
 
     @property
     def threads(self) -> int:
@@ -349,6 +355,8 @@ class Executable:
         call = frame.call
         step, code = call[block.STEP], call[block.CODE]
         values = dict(zip(self.words, frame.sizes, strict=False))
+        if code == block.RAISED:
+            raise self._python[step].raised()
         if code == block.OUT_OF_MEMORY:
             raise too_large(self._reserved[step], values, frame.heap[0])
         kernel, loops = self._where[step]

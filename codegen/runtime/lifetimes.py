@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tensorad.codegen.loops.ir import (
     ButLast,
+    CallPython,
     Choose,
     Exchange,
     Kernel,
@@ -70,7 +71,7 @@ class _Walk:
         for n in nodes:
             self.position += 1
             match n:
-                case Kernel():
+                case Kernel() | CallPython():
                     self.use((*n.reads, *n.writes))
                 case Place():
                     self.use([n.source])

@@ -15,6 +15,7 @@ from tensorad.ir.analysis.blocks import (
 )
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Expr, const
+from tensorad.ir.foreign import Foreign
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -86,6 +87,8 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
 
 
 def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
+    if isinstance(op, Foreign):
+        return _Needed(range(len(op.names)), range(len(op.operands)), saves)
     linked = _linked(op)
     if isinstance(op, Loop):
         linked_carries = [k for k in linked if k < op.carries]

@@ -10,6 +10,7 @@ import numpy as np
 from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, variable, whole, zeros
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
 from tensorad.autodiff.checks import as_direction, check_outputs, check_wrt, leading_axes
+from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import with_dtype
 from tensorad.autodiff.control.tangents import Moving, control_tangents
 from tensorad.autodiff.local.flows import (
@@ -170,6 +171,7 @@ class Push:
         """Fill `tangents` up to the outputs."""
         self.ends = dict.fromkeys(ys)
         self.order = derivation_order(ys, self.rules)
+        check_complete(self.order, self.given, self.rules)
         saves = saves_of(self.order)
         expect(len(self.order))
         for op in self.order:

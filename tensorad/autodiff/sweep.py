@@ -42,6 +42,7 @@ from tensorad.autodiff.control.heads import (
     seed_adjoints,
     with_switch,
 )
+from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import opened
 from tensorad.autodiff.counting.contribution_points import points_per_contribution
 from tensorad.autodiff.heads import seeds
@@ -101,6 +102,7 @@ class Sweep:
         self.in_place: dict[Op, None] = {}
         """Formulas that store the adjoint of a reduction inside in place of their own."""
         self.active = active_tensors(self.order, self.wrt, rules)
+        check_complete(self.order, self.active, rules)
         self.targets: dict[Tensor, Target] = {}
         self.done: dict[Tensor, Adjoint | None] = {}
         self.inside: dict[Op, dict[Tensor, Head]] = {}

@@ -20,6 +20,7 @@ from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
 from tensorad.program.rules.custom import custom_rule
+from tensorad.program.rules.foreign import foreign
 from tensorad.program.rules.operators import Operator, register_gradient
 from tensorad.program.rules.records import no_grad
 from tensorad.program.rules.transposing import linear_transpose
@@ -32,6 +33,7 @@ __all__ = [
     "cond",
     "custom_rule",
     "for_loop",
+    "foreign",
     "function",
     "grad",
     "gradient",
