@@ -69,4 +69,4 @@ def _view(t: Tensor, address: int, values: Mapping[Expr, int]) -> Array:
     if not count:
         return np.empty(shape, dtype)
     memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    return np.ndarray(shape, dtype, memory)
+    return np.ndarray(shape, dtype, memory)  # type: ignore[arg-type]  # a buffer, too

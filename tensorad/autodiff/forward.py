@@ -159,6 +159,7 @@ class Push:
 
     def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
         """The tangents of the outputs, stored."""
+        check_complete(ys, self.given, self.rules)
         self.run_order(ys)
         return self.tidied([self._result(y) for y in ys])
 
@@ -171,7 +172,6 @@ class Push:
         """Fill `tangents` up to the outputs."""
         self.ends = dict.fromkeys(ys)
         self.order = derivation_order(ys, self.rules)
-        check_complete(self.order, self.given, self.rules)
         saves = saves_of(self.order)
         expect(len(self.order))
         for op in self.order:

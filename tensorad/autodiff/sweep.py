@@ -102,7 +102,6 @@ class Sweep:
         self.in_place: dict[Op, None] = {}
         """Formulas that store the adjoint of a reduction inside in place of their own."""
         self.active = active_tensors(self.order, self.wrt, rules)
-        check_complete(self.order, self.active, rules)
         self.targets: dict[Tensor, Target] = {}
         self.done: dict[Tensor, Adjoint | None] = {}
         self.inside: dict[Op, dict[Tensor, Head]] = {}
@@ -422,6 +421,7 @@ class Sweep:
 
 def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:
     """The adjoints of tensors that y is linear in."""
+    check_complete([y], wrt, {})
     starts, batch = seeds([(y, head)])
     sweep = Sweep([y], wrt, batch, {})
     return sweep.joined(sweep.tidied(sweep.run(starts, strict=False)), [head])

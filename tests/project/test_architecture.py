@@ -82,6 +82,7 @@ BELOW = {
         "compiled",
         "building",
     },
+    "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "sparse": {
         "errors",
         "config",

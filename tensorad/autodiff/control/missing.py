@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tensorad.autodiff.control.activity import active_inside, active_tensors, within
+from tensorad.autodiff.control.activity import active_inside, active_tensors, flowing, within
 from tensorad.autodiff.local.flows import derivation_order
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import GradError
@@ -13,18 +13,17 @@ from tensorad.ir.foreign import Foreign
 from tensorad.ir.tensor import Control, FunctionCall, Loop, Op, Tensor, outputs
 
 
-def check_complete(order: Sequence[Op], start: Collection[Tensor], rules: Rules) -> None:
-    """All functions that derivatives flow through have some.
+def check_complete(ys: Sequence[Tensor], wrt: Collection[Tensor], rules: Rules) -> None:
+    """All functions that derivatives of some tensors by others flow through have some.
 
-    Args:
-        order: operations, producers first; `start`: what is differentiated by.
     Raises:
         GradError: foreign functions have none; it lists them all.
     """
+    order = derivation_order(ys, rules)
     calls = [op for op in order if isinstance(op, Control)]
     if not any(isinstance(op, Foreign) for op in (*calls, *inner_ops(calls))):
         return
-    found = dict.fromkeys([f"{c.function} at {c.source}" for c in _missing(order, start, rules)])
+    found = dict.fromkeys([f"{c.function} at {c.source}" for c in _missing(order, wrt, rules)])
     if found:
         one = len(found) == 1
         raise GradError(
@@ -37,7 +36,7 @@ def check_complete(order: Sequence[Op], start: Collection[Tensor], rules: Rules)
 
 
 def _missing(order: Sequence[Op], start: Collection[Tensor], rules: Rules) -> list[Foreign]:
-    active = active_tensors(order, start, rules)
+    active = active_tensors(order, start, rules, flowing)
     found: list[Foreign] = []
     for op in order:
         moves = any(t in active and t not in rules for t in outputs(op))

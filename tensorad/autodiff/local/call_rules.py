@@ -54,7 +54,12 @@ class RuleOfCall:
     def all_adjoints(
         self, heads: MaybeTensors, batch: Shape, vjp: Transpose, so_far: SoFar
     ) -> MaybeTensors:
-        """The adjoints of the deps, for heads of what is made."""
+        """The adjoints of the deps, for heads of what is made.
+
+        A rule without directions (`Foreign`) is asked where what is given to it is stopped later.
+        """
+        if self.rule.adjoints is None and self.rule.tangents is None:
+            return [None] * len(self.deps)
         if self.rule.adjoints is None:
             return self._transposed_tangents(heads, vjp)
         if not batch or self.rule.takes_batches:
@@ -67,6 +72,8 @@ class RuleOfCall:
 
     def all_tangents(self, tangents: MaybeTensors, batch: Shape, vjp: Transpose) -> MaybeTensors:
         """The tangents of what is made."""
+        if self.rule.adjoints is None and self.rule.tangents is None:
+            return [None] * len(self.made)
         if self.rule.tangents is None:
             return self._transposed_adjoints(tangents, vjp)
         if not batch or self.rule.takes_batches:
