@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tensorad.autodiff import jacobian, vjp
-from tensorad.autodiff.local.linearity import vanish
-from tensorad.autodiff.local.overrides import input_like, is_free
+from tensorad.autodiff.local.linearity import freed, vanish
+from tensorad.autodiff.local.overrides import input_like
 from tensorad.errors import DefinitionError, GradError
 from tensorad.implicit.calls import Packing, Tensors, applied
 from tensorad.ir.arrays.elementwise import same_dim
@@ -80,8 +80,8 @@ class LinearMap:
 
         def transposed(c: Sequence[Tensor]) -> Any:
             made = applied(program, (*inputs, *program.reads))
-            found = vjp(list(made), inputs, list(c))
-            if not is_free(found, inputs) or not vanish(made, inputs):
+            found = freed(vjp(list(made), inputs, list(c)), inputs)
+            if found is None or not vanish(made, inputs):
                 raise GradError(
                     f"the function of {title} is not linear in x.",
                     hint="write sums of elements of x times what does not depend on x; ta.root "

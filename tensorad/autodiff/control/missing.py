@@ -23,7 +23,8 @@ def check_complete(ys: Sequence[Tensor], wrt: Collection[Tensor], rules: Rules) 
     calls = [op for op in order if isinstance(op, Control)]
     if not any(isinstance(op, Foreign) for op in (*calls, *inner_ops(calls))):
         return
-    found = dict.fromkeys([f"{c.function} at {c.source}" for c in _missing(order, wrt, rules)])
+    missing = sorted(_missing(order, wrt, rules), key=lambda op: op.born)
+    found = dict.fromkeys([f"{op.function} at {op.source}" for op in missing])
     if found:
         one = len(found) == 1
         raise GradError(

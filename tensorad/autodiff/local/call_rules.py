@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorad.autodiff.local.linearity import freed
 from tensorad.autodiff.local.overrides import Transpose, input_like, is_free
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between
@@ -17,6 +18,7 @@ from tensorad.ir.tensor import (
     Compute,
     FunctionCall,
     Loop,
+    MaybeTensors,
     Op,
     Placeholder,
     Shape,
@@ -27,8 +29,6 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.visit import op_inputs
-
-MaybeTensors = Sequence["Tensor | None"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,7 @@ class RuleOfCall:
         plain = self._like_made(heads)
         found = self._adjoints(plain, so_far)
         made = at_each(found, plain, heads, batch, vjp)
-        self._check_linear(made, plain, "vjp")
-        return made
+        return self._freed(made, plain, "vjp")
 
     def all_tangents(self, tangents: MaybeTensors, batch: Shape, vjp: Transpose) -> MaybeTensors:
         """The tangents of what is made."""
@@ -81,8 +80,7 @@ class RuleOfCall:
         plain = self._like_deps(tangents)
         found = self._tangents(plain)
         made = at_each(found, plain, tangents, batch, vjp)
-        self._check_linear(made, plain, "jvp")
-        return made
+        return self._freed(made, plain, "jvp")
 
     def _transposed_tangents(self, heads: MaybeTensors, vjp: Transpose) -> MaybeTensors:
         plain = self._like_deps(self.deps)
@@ -94,8 +92,7 @@ class RuleOfCall:
                 parts = vjp(tangent, [directions[n] for n in live], head) if live else ()
                 for n, part in zip(live, parts, strict=True):
                     total[n] = _plus(total[n], part)
-        self._check_linear(total, plain, "jvp")
-        return total
+        return self._freed(total, plain, "jvp")
 
     def _transposed_adjoints(self, tangents: MaybeTensors, vjp: Transpose) -> MaybeTensors:
         heads = self._like_made(self.made)
@@ -107,8 +104,7 @@ class RuleOfCall:
                 if head is not None and not is_free([adjoint], [head]):
                     (part,) = vjp(adjoint, [head], tangent)
                     found[k] = _plus(found[k], part)
-        self._check_linear(found, heads, "vjp")
-        return found
+        return self._freed(found, heads, "vjp")
 
     def _adjoints(self, heads: MaybeTensors, so_far: SoFar) -> list[Tensor | None]:
         assert self.rule.adjoints is not None, "the caller has looked"
@@ -133,9 +129,15 @@ class RuleOfCall:
         pairs = zip(self.deps, tangents, strict=True)
         return [None if t is None else input_like(f"d{d.name}", d) for d, t in pairs]
 
-    def _check_linear(self, made: MaybeTensors, inputs: MaybeTensors, given: str) -> None:
-        if is_free(made, [t for t in inputs if t is not None]):
-            return
+    def _freed(self, made: MaybeTensors, inputs: MaybeTensors, given: str) -> MaybeTensors:
+        """What is made, which does not depend on the inputs of a linear rule.
+
+        Raises:
+            GradError: it does.
+        """
+        found = freed(made, [t for t in inputs if t is not None])
+        if found is not None:
+            return found
         what = "adjoint" if given == "vjp" else "tangents"
         it = "it" if given == "vjp" else "them"
         raise GradError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from tensorad.autodiff.local.overrides import is_free
 from tensorad.ir.analysis.blocks import block_ops, ops_between
 from tensorad.ir.expr import Apply, Call, Cast, Const, Expr, Param, Read, Reduce, Select
 from tensorad.ir.order import postorder
@@ -14,6 +15,7 @@ from tensorad.ir.tensor import (
     Constant,
     Control,
     Loop,
+    MaybeTensors,
     Op,
     Placeholder,
     Saved,
@@ -22,6 +24,8 @@ from tensorad.ir.tensor import (
     Tensor,
     outputs,
 )
+from tensorad.ir.visit import op_inputs, topological_ops
+from tensorad.simplify.control.unused import drop_unused
 
 Tensors = dict[Tensor, None]
 Inside = dict[Control, list[Tensors]]
@@ -35,6 +39,25 @@ def vanish(tensors: Sequence[Tensor], inputs: Collection[Tensor]) -> bool:
     """
     zero = _zero_among(ops_between(tensors, dict.fromkeys(inputs)), dict.fromkeys(inputs))
     return all(t in zero for t in tensors)
+
+
+def freed(made: MaybeTensors, inputs: Sequence[Tensor]) -> MaybeTensors | None:
+    """Tensors that follow from the values of linear formulas, computed without their inputs; None
+    where that cannot be.
+
+    A loop that carries values beside what is linear in the inputs is one of the values alone.
+    """
+    if is_free(made, inputs):
+        return made
+    live = [t for t in made if t is not None]
+    moving: Tensors = dict.fromkeys(inputs)
+    fixed: Tensors = {}
+    for op in topological_ops(live):
+        moves = any(t in moving for t in (*outputs(op), *op_inputs(op)))
+        (moving if moves else fixed).update(dict.fromkeys(outputs(op)))
+    found = iter(drop_unused(live, list(fixed)))
+    again = [None if t is None else next(found) for t in made]
+    return again if is_free(again, inputs) else None
 
 
 def _zero_among(ops: Sequence[Op], given: Tensors) -> Tensors:

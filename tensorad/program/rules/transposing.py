@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tensorad.autodiff.local.linearity import vanish
-from tensorad.autodiff.local.overrides import is_free
+from tensorad.autodiff.local.linearity import freed, vanish
 from tensorad.errors import GradError
 from tensorad.program.arguments import extents, leaf_dtypes
 from tensorad.program.derivatives import pulled, target_of
@@ -47,9 +46,8 @@ def linear_transpose(f: Callable[..., Any], *example: Any) -> Function:
 
     def transposed(cotangent: Any) -> Any:
         point = _at_any(target, flat, len(example))
-        found = pulled(point, cotangent, _TITLE)
-        _check_linear(point, flatten(found).leaves)
-        return found
+        found = flatten(pulled(point, cotangent, _TITLE))
+        return unflatten(found.structure, _linear(point, found.leaves))
 
     return Function(transposed, (), f"{target.name}_transpose", is_inline=True)
 
@@ -72,22 +70,22 @@ def _written(path: str, names: list[str]) -> str:
     return names[int(number)] + rest
 
 
-def _check_linear(point: Point, adjoints: list[Any]) -> None:
-    paths = [
-        p for f in point.wanted for p, t in zip(f.paths, f.leaves, strict=True) if t.dtype.is_float
-    ]
-    what = None
-    for adjoint, path in zip(adjoints, paths, strict=True):
-        if not is_free([adjoint], point.leaves):
-            what = f"its derivative by {path} depends on its arguments"
-            break
+def _linear(point: Point, adjoints: list[Any]) -> Sequence[Any]:
+    """The adjoints of the arguments of a linear function, which do not depend on these."""
+    found = freed(adjoints, point.leaves)
     floats = [y for y in point.result.leaves if y.dtype.is_float]
-    if what is None and not vanish(floats, point.leaves):
-        what = "it is not 0 where its arguments are"
-    if what is not None:
-        raise GradError(
-            f"{point.target.name} is not linear: {what}.",
-            where=f"{_TITLE} of {point.target.name}",
-            hint="write sums of arguments times what does not depend on them; ta.vjp transposes "
-            "the derivative of any function at a point.",
-        )
+    if found is not None and vanish(floats, point.leaves):
+        return found
+    what = "it is not 0 where its arguments are"
+    if found is None:
+        every = [p for f in point.wanted for p in zip(f.paths, f.leaves, strict=True)]
+        pairs = [p for p in every if p[1].dtype.is_float]
+        each = zip(adjoints, pairs, strict=True)
+        path = next(p for a, (p, _) in each if freed([a], point.leaves) is None)
+        what = f"its derivative by {path} depends on its arguments"
+    raise GradError(
+        f"{point.target.name} is not linear: {what}.",
+        where=f"{_TITLE} of {point.target.name}",
+        hint="write sums of arguments times what does not depend on them; ta.vjp transposes the "
+        "derivative of any function at a point.",
+    )
