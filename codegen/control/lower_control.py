@@ -32,6 +32,7 @@ from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between, own_sizes, saves_of
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Const,
@@ -44,7 +45,6 @@ from tensorad.ir.expr import (
     local_size,
     read,
 )
-from tensorad.ir.foreign import Foreign
 from tensorad.ir.tensor import (
     Branch,
     Compute,

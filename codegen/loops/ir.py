@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tensorad.ir.arrays.foreign import Run
 from tensorad.ir.cached import cached_property
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Axis, Expr, LocalSize, Param, Read
-from tensorad.ir.foreign import Run
 from tensorad.ir.tensor import Tensor
 
 LoopKind = Literal["serial", "parallel", "vector"]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from tensorad.ir.analysis.blocks import block_ops, ops_between, saves_of, tells_trips
 from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Read
-from tensorad.ir.foreign import Foreign
 from tensorad.ir.tensor import (
     Block,
     Compute,

@@ -13,9 +13,9 @@ from tensorad.ir.analysis.blocks import (
     saves_of,
     tells_trips,
 )
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Expr, const
-from tensorad.ir.foreign import Foreign
 from tensorad.ir.tensor import (
     Block,
     Branch,

@@ -1,6 +1,7 @@
 """Programs: functions of trees of arrays, branches and loops, and their derivatives."""
 
 from tensorad.program.branches import cond, switch
+from tensorad.program.call_rules import no_grad
 from tensorad.program.forms import (
     grad,
     hessian,
@@ -22,7 +23,6 @@ from tensorad.program.modules import Module, module
 from tensorad.program.rules.custom import custom_rule
 from tensorad.program.rules.foreign import foreign
 from tensorad.program.rules.operators import Operator, register_gradient
-from tensorad.program.rules.records import no_grad
 from tensorad.program.rules.transposing import linear_transpose
 from tensorad.program.trees import register_tree
 

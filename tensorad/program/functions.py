@@ -29,9 +29,9 @@ from tensorad.program.arguments import (
     has_tensors,
     leaf_dtypes,
 )
+from tensorad.program.call_rules import Derivative, OperatorRule, check_captured
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
-from tensorad.program.rules.records import Derivative, OperatorRule, check_captured
 from tensorad.program.traces import Program, check_closed, rests_on_loops, traced
 from tensorad.program.trees import LEAF
 from tensorad.program.values import as_tensor, is_number, parameters

@@ -230,6 +230,11 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "verify.py": {*_LOW, "elementary", ".", "analysis", "text"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text", "verify.py"},
     },
+    "tensorad/program": {
+        ".": set(),
+        "rules": {"."},
+        "__init__.py": {".", "rules"},
+    },
     "tensorad/topi": {
         ".": set(),
         "nn": {"."},

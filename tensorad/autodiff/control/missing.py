@@ -9,7 +9,7 @@ from tensorad.autodiff.local.flows import derivation_order
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import inner_ops
-from tensorad.ir.foreign import Foreign
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.tensor import Control, FunctionCall, Loop, Op, Tensor, outputs
 
 

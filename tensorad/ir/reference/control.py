@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import InternalError
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Expr
-from tensorad.ir.foreign import Foreign
 from tensorad.ir.tensor import Branch, Control, FunctionCall, Loop, Saved, Tensor, outputs
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -8,8 +8,8 @@ from itertools import repeat
 from operator import is_
 
 from tensorad.ir.analysis.blocks import ops_between
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Read, Size
-from tensorad.ir.foreign import Foreign
 from tensorad.ir.tensor import Compute, FunctionCall, Placeholder, Tensor, outputs, saved
 from tensorad.ir.text.listing import Lister, Own, name_fields, saves_behind, shaped, signature_of
 from tensorad.ir.text.names import Names

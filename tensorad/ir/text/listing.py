@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import op_sizes, ops_between
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Expr, LocalSize, Size
-from tensorad.ir.foreign import Foreign
 from tensorad.ir.tensor import (
     Branch,
     Constant,

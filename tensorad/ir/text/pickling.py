@@ -16,9 +16,9 @@ from weakref import WeakValueDictionary
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir import leaves, nodes, references
 from tensorad.ir import tensor as tensors
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.combiner import BY_NAME, Combiner
 from tensorad.ir.elementary.table import FUNCTIONS
-from tensorad.ir.foreign import Foreign
 from tensorad.ir.functions import Function, is_stop, stop_function
 from tensorad.ir.leaves import bound_axes, reduce_axes
 from tensorad.ir.node import Node, reduced_node

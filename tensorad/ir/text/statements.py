@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.errors import InternalError
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.arrays.scan_outputs import scan_results
 from tensorad.ir.expr import TRUE, Apply, Expr, LocalSize, Reduce, Size
-from tensorad.ir.foreign import Foreign
 from tensorad.ir.functions import Function
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.tensor import (

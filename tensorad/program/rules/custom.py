@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorad.errors import DefinitionError
+from tensorad.program.call_rules import Asked, Derivative, Moving
 from tensorad.program.calls import check_callable
 from tensorad.program.functions import Function
-from tensorad.program.rules.records import Asked, Derivative, Moving
 
 Anything = Callable[..., Any]
 
@@ -73,21 +73,7 @@ def custom_rule(
     Source: the decorators `custom_vjp` and `custom_jvp` of JAX; `deriv_handler` of nGraph for
         composites.
     """
-    given = {"vjp": vjp, "jvp": jvp, "save": save}
-    for name, rule in given.items():
-        if rule is not None:
-            check_callable(rule, f"{name} of custom_rule")
-    if vjp is None and (jvp is None or save is not None):
-        what = "neither vjp nor jvp" if jvp is None else "save, but no vjp"
-        raise DefinitionError(
-            f"custom_rule is given {what}.",
-            hint="write @ta.custom_rule(vjp=...) or (jvp=...); the other direction follows.",
-        )
-    derivative = Derivative(
-        None if vjp is None else SavingVjp(vjp, save),
-        None if jvp is None else AlongTangents(jvp),
-        counts_static=True,
-    )
+    derivative = _derivative(vjp, jvp, save)
 
     def decorate(wrapped: Anything) -> Function:
         check_callable(wrapped, "what custom_rule decorates")
@@ -101,3 +87,20 @@ def custom_rule(
         return made
 
     return decorate
+
+
+def _derivative(vjp: Anything | None, jvp: Anything | None, save: Anything | None) -> Derivative:
+    for name, rule in (("vjp", vjp), ("jvp", jvp), ("save", save)):
+        if rule is not None:
+            check_callable(rule, f"{name} of custom_rule")
+    if vjp is None and (jvp is None or save is not None):
+        what = "neither vjp nor jvp" if jvp is None else "save, but no vjp"
+        raise DefinitionError(
+            f"custom_rule is given {what}.",
+            hint="write @ta.custom_rule(vjp=...) or (jvp=...); the other direction follows.",
+        )
+    return Derivative(
+        None if vjp is None else SavingVjp(vjp, save),
+        None if jvp is None else AlongTangents(jvp),
+        counts_static=True,
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
-from tensorad.ir.foreign import Array, Foreign
+from tensorad.ir.arrays.foreign import Array, Foreign
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, CallRule, Placeholder, Tensor, outputs
 from tensorad.program.calls import check_callable

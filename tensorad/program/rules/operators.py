@@ -12,8 +12,8 @@ from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import elementwise, same_dim
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Compute, SoFar, Tensor, format_shape, outputs
+from tensorad.program.call_rules import Asked, Derivative, no_grad
 from tensorad.program.functions import Function
-from tensorad.program.rules.records import Asked, Derivative, no_grad
 from tensorad.program.trees import flatten, unflatten
 from tensorad.program.values import as_tensor
 
