@@ -10,7 +10,7 @@ from typing import Concatenate, Final
 import numpy as np
 
 from tensorad.errors import ShapeError
-from tensorad.ir.array_methods import ArrayMethods, read_at
+from tensorad.ir.array_methods import ArrayMethods, elements, printed_as_arrays, read_at
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
@@ -35,6 +35,8 @@ class Placeholder:
     dtype: DType
     owner: str = ""
     """What has it as a parameter of a block, for errors: "the body of scan at model.py:12"."""
+    number: int = field(default_factory=_births.__next__, init=False, repr=False)
+    """Later inputs, and operations (`born`), have larger numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +217,9 @@ class CallRule:
     """The derivative of a call in one direction or both; None among tensors is zero.
 
     Attributes:
-        adjoints: (call, adjoints of the outputs, what is collected so far of another tensor's) ->
-            adjoints of the operands.
+        adjoints: (call, those of the outputs, what is collected so far) -> those of the operands.
         tangents: (call, tangents of the operands) -> tangents of the outputs.
-        takes_batches: whether what they are given may have leading axes, all the same ones, which
-            then lead what they return.
+        takes_batches: whether these may have leading axes, which then lead what is returned.
     """
 
     adjoints: Callable[[FunctionCall, MaybeTensors, SoFar], MaybeTensors] | None = None
@@ -228,7 +228,7 @@ class CallRule:
 
 
 SoFar = Callable[["Tensor"], "Tensor | None"]
-"""What is collected so far of a tensor's adjoint."""
+"""What is collected of a tensor's adjoint."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,7 +392,8 @@ class Tensor(ArrayMethods):
         return astype.call(self, dtype)
 
     def __str__(self) -> str:
-        return format_tensor.call(self)
+        found = elements.call(self) if self in printed_as_arrays else None
+        return format_tensor.call(self) if found is None else str(found)
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={format_shape(self.shape)}, dtype={self.dtype})"

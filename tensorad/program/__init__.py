@@ -20,6 +20,7 @@ from tensorad.program.gradients import gradient
 from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
+from tensorad.program.references.reference import Ref, ref
 from tensorad.program.rules.custom import custom_rule
 from tensorad.program.rules.foreign import foreign
 from tensorad.program.rules.operators import Operator, register_gradient
@@ -30,6 +31,7 @@ __all__ = [
     "Function",
     "Module",
     "Operator",
+    "Ref",
     "cond",
     "custom_rule",
     "for_loop",
@@ -48,6 +50,7 @@ __all__ = [
     "linearize",
     "module",
     "no_grad",
+    "ref",
     "register_gradient",
     "register_tree",
     "scan",

@@ -20,6 +20,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import placeholders
+from tensorad.program.references.frames import frame
 from tensorad.program.trees import (
     Fixed,
     Leaf,
@@ -135,7 +136,8 @@ class OperatorRule:
         pairs = zip(outputs(op), heads, strict=True)
         whole = [zeros_like(t, ()) if h is None and t.dtype.is_float else h for t, h in pairs]
         call = self.call(op)
-        found = self.given.adjoints(Asked(call, unflatten(self.result, whole), so_far))
+        with frame(f"the rule of {self.name}", refuses=True):
+            found = self.given.adjoints(Asked(call, unflatten(self.result, whole), so_far))
         every = self.given.counts_static
         own = [(n, s) for n, s in self.arguments if every or not isinstance(s, Static)]
         if not isinstance(found, (list, tuple)) or len(found) != len(own):
@@ -164,7 +166,8 @@ class OperatorRule:
         rest = iter([zeros_like(t, ()) if d is None and t.dtype.is_float else d for t, d in pairs])
         moved = [None if isinstance(s, Static) else unflatten(s, rest) for _, s in self.arguments]
         call = self.call(op)
-        found = self.given.tangents(Moving(call, tuple(moved)))
+        with frame(f"the rule of {self.name}", refuses=True):
+            found = self.given.tangents(Moving(call, tuple(moved)))
         return self.leaves(found, call.result, self.name, self.result, "tangent")
 
     @property

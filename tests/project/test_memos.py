@@ -33,7 +33,7 @@ NOT_EMPTIED: Final = {
     },
     "functions and combiners, of which two are never equal: what one is made into is its own": {
         "tensorad/ir/combiner.py": "arg_combiner max_combiner min_combiner prod_combiner "
-        "sum_combiner any_combiner all_combiner known",
+        "set_combiner sum_combiner any_combiner all_combiner known",
         "tensorad/ir/functions.py": "stop_function _plain_combiners",
         "tensorad/autodiff/local/folds.py": "_restricted",
         "tensorad/autodiff/local/steps.py": "derived_steps",
@@ -77,6 +77,7 @@ NOT_EMPTIED: Final = {
         "codegen/entry/native_type.py": "_kept",
         "codegen/target/link.py": "_linker",
         "codegen/target/object_code.py": "_local",
+        "codegen/threads/activations_ir.py": "record_library",
         "codegen/threads/pool.py": "driver _pool _ends",
         "simplify/sets/space.py": "_thread",
     },

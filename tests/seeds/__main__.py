@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.seeds.table import FIRST_ORDER
+from tests.seeds.table import FIRST_ORDER, LEVELS, REFERENCES
 
 HERE = Path(__file__).resolve().parent
+ROWS = {**FIRST_ORDER, **LEVELS, **REFERENCES}
 _NUMBER = re.compile(r"test_(s\d{3}|t|w)_(\d{2})_")
 
 
@@ -24,7 +25,7 @@ class Outcomes:
     """What ran, as pytest tells it."""
 
     def __init__(self) -> None:
-        self.of: dict[str, dict[str, str]] = {row: {} for row in FIRST_ORDER}
+        self.of: dict[str, dict[str, str]] = {row: {} for row in ROWS}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the outcome of a test's call, or of what went wrong before or after it."""
@@ -39,14 +40,14 @@ def main() -> int:
     outcomes = Outcomes()
     code = pytest.main(["-q", "-m", "slow or not slow", str(HERE)], plugins=[outcomes])
     missing = []
-    for row, asked in FIRST_ORDER.items():
+    for row, asked in ROWS.items():
         tests = outcomes.of[row]
         passed = sum(o == "passed" for o in tests.values())
         good = bool(tests) and passed == len(tests)
         if not good:
             missing.append(row)
         sys.stdout.write(f"{row}  {passed:3} of {len(tests):3}  {asked}\n")
-    sys.stdout.write(f"{len(FIRST_ORDER) - len(missing)} of {len(FIRST_ORDER)} rows are met")
+    sys.stdout.write(f"{len(ROWS) - len(missing)} of {len(ROWS)} rows are met")
     sys.stdout.write(f"; not: {', '.join(missing)}\n" if missing else "\n")
     return int(bool(missing)) or int(code)
 

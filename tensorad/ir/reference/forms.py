@@ -11,9 +11,9 @@ import numpy as np
 from tensorad.errors import BindError, BoundsError
 from tensorad.ir.expr import Axis, Expr, Reduce, Size
 from tensorad.ir.reference.interpret import Array, interpret, shape_of
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr, outputs
 from tensorad.ir.text.printer import format_tensor, format_tensor_recursively
-from tensorad.ir.verify import verify
 from tensorad.ir.visit import copy_bodies, op_expressions, op_inputs, postorder, topological_ops
 from tensorad.passes import Form, NotComparedError
 
