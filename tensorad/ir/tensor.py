@@ -214,10 +214,10 @@ MaybeTensors = Sequence["Tensor | None"]
 
 @dataclass(frozen=True, eq=False)
 class CallRule:
-    """The derivative of a call in one direction or both; None among tensors is zero.
+    """The derivative of a call, in one direction or both; None among tensors is zero.
 
     Attributes:
-        adjoints: (call, those of the outputs, what is collected so far) -> those of the operands.
+        adjoints: (call, those of the outputs, collected so far) -> those of the operands.
         tangents: (call, tangents of the operands) -> tangents of the outputs.
         takes_batches: whether these may have leading axes, which then lead what is returned.
     """
@@ -228,7 +228,6 @@ class CallRule:
 
 
 SoFar = Callable[["Tensor"], "Tensor | None"]
-"""What is collected of a tensor's adjoint."""
 
 
 @dataclass(frozen=True, eq=False)
