@@ -336,7 +336,7 @@ class StepTable:
         kind = self._scope.reserve
         self._step(kind, self._slots[t], heap[t], whole, first, more, second)
 
-    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, Word]:
+    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, LocalSize | int]:
         """A tensor as large as a row without the extent that only the run tells, and this.
 
         Args:
