@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tensorad.batching import arms, blocks, uneven
+from tensorad.batching import arms, blocks, python, uneven
 from tensorad.batching.dependence import of_loop
 from tensorad.batching.formulas import with_rows
 from tensorad.batching.level import Level
 from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import ops_between, saves_of
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.tensor import (
     Branch,
     Compute,
@@ -62,6 +63,10 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
         return
     if isinstance(op, Branch) and op.operands[0] in level.image:
         arms.branch(op, level, kept)
+    elif isinstance(op, Foreign) and level.used(op):
+        raise unknown(op)
+    elif isinstance(op, Foreign):
+        python.through(op, level)
     elif isinstance(op, (Branch, FunctionCall)):
         blocks.through(op, level, kept)
     elif isinstance(op, Loop):
