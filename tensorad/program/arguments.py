@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -126,6 +127,12 @@ class Caller:
         arguments = {name: unflatten(s, rest) for name, s in structures}
         bound = inspect.BoundArguments(self.signature, arguments)
         return self.function(*bound.args, **bound.kwargs)
+
+    def of(self, function: Callable[..., Any]) -> Caller:
+        """How another function of the same arguments is called."""
+        made = copy(self)
+        made.function = function
+        return made
 
 
 def _unhashable(name: str, structures: Sequence[tuple[str, Structure]]) -> DefinitionError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
@@ -13,6 +13,7 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
 from tensorad.program.calls import check_takes, operand, shape_of
+from tensorad.program.recursion import Awaited
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, promoted
@@ -100,27 +101,55 @@ def _branch(
 ) -> Any:
     given = [operand(o, f"operand {n} of {where}") for n, o in enumerate(operands)]
     names = [f"operand_{n}" for n in range(len(given))]
-    starts: list[int] = []
-    found: dict[str, Flat] = {}
     for title, function in branches.items():
         check_takes(function, f"{title} of {where}", names)
-        starts.append(births())
-        with tracing():
-            found[title] = flatten(function(*given), name)
-    first, *others = branches
+    starts, found = sides(branches, given, name)
+    first, *others = found
     for other in others:
         _check_structures(where, (first, other), found[first], found[other], name)
     results = _joined(where, found)
+    if len(found) < len(branches):
+        return _of_those_known(found)
     if not results[first]:
         return unflatten(found[first].structure, ())
-    since = dict(zip(branches, starts, strict=True))
     read: dict[Tensor, None] = {}
     for title, tensors in results.items():
-        found_reads = captures(tensors, (), lambda op: True, since=since[title])
+        found_reads = captures(tensors, (), lambda op: True, since=starts[title])
         read.update(dict.fromkeys(found_reads))
     blocks = tuple([Block(tuple(read), tuple(results[title])) for title in order])
     op = Branch(tuple(found[first].paths), (index, *read), blocks)
     return unflatten(found[first].structure, outputs(op))
+
+
+def sides(
+    branches: Mapping[str, Callable[..., Any]], given: Sequence[object], name: str
+) -> tuple[dict[str, int], dict[str, Flat]]:
+    """When each branch began, and what it returns; those that await a type are left out.
+
+    Raises:
+        Awaited: all of them do.
+    """
+    starts: dict[str, int] = {}
+    found: dict[str, Flat] = {}
+    last: Awaited | None = None
+    for title, function in branches.items():
+        starts[title] = births()
+        try:
+            with tracing():
+                found[title] = flatten(function(*given), name)
+        except Awaited as awaited:
+            last = awaited
+    if last is not None and not found:
+        raise last
+    return starts, found
+
+
+def _of_those_known(found: Mapping[str, Flat]) -> Any:
+    """What stands for a result while a branch awaits a type: leaves of the type of the others'."""
+    first = next(iter(found.values()))
+    columns = zip(*[flat.leaves for flat in found.values()], strict=True)
+    leaves = [next((v for v in c if not dtype_of(v).is_weak), c[0]) for c in columns]
+    return unflatten(first.structure, leaves)
 
 
 def _check_structures(

@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 
 from tensorad.errors import DefinitionError, DTypeError, InternalError, ShapeError, UserError
 from tensorad.ir.analysis.blocks import captures, op_sizes
-from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.tensor import Block, Loop, Op, Tensor, births, format_shape, outputs
-from tensorad.program.calls import operand, shape_of
+from tensorad.program.calls import operand
+from tensorad.program.leaf_types import LeafTypes
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, Structure, flatten, is_leaf, unflatten
-from tensorad.program.values import alone, as_tensor, dtype_of, parameters, promoted, weak
+from tensorad.program.values import alone, as_tensor, dtype_of, parameters, weak
 
 _MOST_ROUNDS: Final = 8
 """A number is promoted to another dtype and that one to a float, for one leaf after the other."""
@@ -57,37 +57,16 @@ class Looped(NamedTuple):
     ys_structure: Structure
 
 
-class _Carry:
+class _Carry(LeafTypes):
     """The carry before the first iteration, and what each leaf is inside."""
 
     def __init__(self, body: Body, init: object) -> None:
+        super().__init__(flatten(operand(init, body.name), body.name))
         self.body = body
-        self.flat = flatten(operand(init, body.name), body.name)
-        self.own = [dtype_of(v) for v in self.flat.leaves]
-        self.dtypes = [alone(d) for d in self.own]
-        self.shapes = [shape_of(v) for v in self.flat.leaves]
-
-    def parameters(self) -> list[Tensor]:
-        owner = f"the body of {self.body.where}"
-        return parameters(self.flat.paths, self.shapes, self.dtypes, owner)
 
     def numbers(self, params: Sequence[Tensor]) -> list[Tensor]:
         """The parameters that stand for Python numbers, and have met nothing else so far."""
-        known = zip(params, self.own, self.dtypes, strict=True)
-        return [p for p, own, dtype in known if own.is_weak and dtype is alone(own)]
-
-    def promote(self, after: Flat) -> bool:
-        """Let numbers take the dtypes of what the body makes of them; whether one did."""
-        changed = False
-        for n, value in enumerate(after.leaves):
-            joined = promoted([self.own[n], dtype_of(value)])
-            if joined is None or not self.own[n].is_weak:
-                continue
-            dtype = promoted([self.own[n], self.dtypes[n], alone(joined)])
-            dtype = alone(joined) if dtype is None else alone(dtype)
-            changed |= dtype is not self.dtypes[n]
-            self.dtypes[n] = dtype
-        return changed
+        return [p for n, p in enumerate(params) if self.is_number(n)]
 
     def check_structure(self, after: Flat) -> None:
         path = first_difference(self.flat, after, self.body.name)
@@ -102,14 +81,13 @@ class _Carry:
         """The carry after the body, as tensors."""
         made: list[Tensor] = []
         for n, value in enumerate(after.leaves):
-            path, before, now = self.flat.paths[n], self.shapes[n], shape_of(value)
-            if len(before) != len(now) or not all(map(same_dim, before, now)):
+            if not self.same_shape(n, value):
                 raise self._changed(ShapeError, "shape", n, value, self._shape_hint(n))
-            if promoted([self.dtypes[n], dtype_of(value)]) is not self.dtypes[n]:
+            if not self.takes(n, value):
                 hint = f"convert the result with .astype('{self.dtypes[n]}'), or start with "
                 hint += f"{alone(dtype_of(value))}."
                 raise self._changed(DTypeError, "dtype", n, value, hint)
-            made.append(as_tensor(value, path, self.dtypes[n]))
+            made.append(as_tensor(value, self.flat.paths[n], self.dtypes[n]))
         return made
 
     def _shape_hint(self, n: int) -> str:
@@ -142,12 +120,12 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     parts = parameters(body.part_names, inner, [t.dtype for t in scanned], owner)
     for _ in range(_MOST_ROUNDS + 2 * len(carry.own)):
         start = births()
-        params = carry.parameters()
+        params = carry.parameters(owner)
         with weak(carry.numbers(params)), tracing():
             after, collected = body.step(unflatten(carry.flat.structure, params), parts)
             flat = flatten(after, body.name)
             carry.check_structure(flat)
-            if carry.promote(flat):
+            if carry.promote(flat.leaves):
                 continue
             results = carry.results(flat)
             break

@@ -17,6 +17,7 @@ from tensorad.ir.analysis.blocks import (
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.expr import LocalSize
 from tensorad.ir.order import sizes_in
+from tensorad.ir.records import Definition
 from tensorad.ir.tensor import (
     Op,
     Placeholder,
@@ -34,6 +35,19 @@ from tensorad.program.trees import LEAF, Structure, flatten, unflatten
 from tensorad.program.values import as_tensor
 
 
+class Round:
+    """One time that a function is written down.
+
+    Attributes:
+        definition: what calls inside are calls of; None while their type is not known.
+        is_complete: whether it is known what the definition does.
+    """
+
+    def __init__(self, definition: Definition | None) -> None:
+        self.definition = definition
+        self.is_complete = False
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """What a function does, as tensors.
@@ -46,6 +60,8 @@ class Program:
         structure: of the result.
         reads: what the results need beside the parameters: older tensors.
         arguments: the name and the structure of each argument.
+        definition: what the results are calls of, if the function calls itself.
+        rests_on: functions that are being written down around it, whose calls are in it.
     """
 
     name: str
@@ -55,6 +71,8 @@ class Program:
     structure: Structure
     reads: tuple[Tensor, ...]
     arguments: tuple[tuple[str, Structure], ...] = ()
+    definition: Definition | None = None
+    rests_on: tuple[Round, ...] = ()
 
     def tree(self, leaves: Sequence[object]) -> Any:
         """The result with these leaves."""

@@ -25,12 +25,15 @@ from tensorad.ir.dtypes import (
 )
 from tensorad.ir.expr import Expr
 from tensorad.ir.order import AXIS, occurs
+from tensorad.ir.records import Definition, Recursion
 from tensorad.ir.tensor import Constant, Placeholder, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs
 from tensorad.te import compute, const
 
-_weak: Final[ContextVar[dict[Tensor, None]]] = ContextVar("weak", default={})  # noqa: B039  # never changed
-"""Parameters that stand for Python numbers, so far of the dtype that these have alone."""
+Number = Tensor | tuple[Definition, int]
+"""What stands for a Python number: a parameter, or a result of calls of a definition."""
+_weak: Final[ContextVar[dict[Number, None]]] = ContextVar("weak", default={})  # noqa: B039  # never changed
+"""What stands for Python numbers, so far of the dtype that these have alone."""
 
 
 def is_number(value: object) -> bool:
@@ -88,7 +91,7 @@ def _is_weak(t: Tensor) -> bool:
     found = False
     while stack:
         at = stack.pop()
-        if at in numbers:
+        if at in numbers or _called(at) in numbers:
             found = True
         elif isinstance(at.op, (Placeholder, Constant)):
             return False
@@ -102,6 +105,11 @@ def _is_weak(t: Tensor) -> bool:
     return found
 
 
+def _called(t: Tensor) -> Number:
+    """The result of a definition that a tensor is."""
+    return (t.op.definition, t.index) if isinstance(t.op, Recursion) else t
+
+
 def _is_chosen(t: Tensor, inputs: Sequence[Tensor]) -> bool:
     """Whether a tensor's dtype comes from none of its inputs, nor from numbers."""
     known = {BOOL, INT64, FLOAT32, *[i.dtype for i in inputs]}
@@ -111,9 +119,9 @@ def _is_chosen(t: Tensor, inputs: Sequence[Tensor]) -> bool:
 
 
 @contextmanager
-def weak(tensors: Iterable[Tensor]) -> Iterator[None]:
-    """Within: these parameters stand for Python numbers."""
-    token = _weak.set({**_weak.get(), **dict.fromkeys(tensors)})
+def weak(numbers: Iterable[Number]) -> Iterator[None]:
+    """Within: these stand for Python numbers."""
+    token = _weak.set({**_weak.get(), **dict.fromkeys(numbers)})
     try:
         yield
     finally:
