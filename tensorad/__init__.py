@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tensorad.program import jit as jit
     from tensorad.program import jvp as jvp
     from tensorad.program import linearize as linearize
+    from tensorad.program import match as match
     from tensorad.program import module as module
     from tensorad.program import no_grad as no_grad
     from tensorad.program import register_gradient as register_gradient
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from tensorad.program import switch as switch
     from tensorad.program import tree_map as tree_map
     from tensorad.program import value_and_grad as value_and_grad
+    from tensorad.program import variant as variant
     from tensorad.program import vjp as vjp
     from tensorad.program import while_loop as while_loop
     from tensorad.sparse import SparseJacobian as SparseJacobian
@@ -172,8 +174,8 @@ _HOME: Final = {
     "tensorad.ir.tensor": "Tensor",
     "tensorad.program": (
         "Function Module Operator cond for_loop function grad gradient hessian hvp jacfwd jacobian "
-        "jacrev jit jvp linearize module no_grad register_gradient register_tree scan switch "
-        "tree_map value_and_grad vjp while_loop"
+        "jacrev jit jvp linearize match module no_grad register_gradient register_tree scan "
+        "switch tree_map value_and_grad variant vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -13,7 +13,7 @@ class DType(str):
     """A dtype's name (it *is* the string, e.g. "float32") with its kind and width."""
 
     kind: str
-    """One of "bool", "uint", "int", "float"."""
+    """One of "bool", "uint", "int", "float", "record"."""
     bits: int
     is_float: bool
     is_integer: bool
@@ -104,6 +104,8 @@ def result_type(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
+    if "record" in (a.kind, b.kind):
+        raise no_number(a if a.kind == "record" else b, "a value")
     if a.is_weak or b.is_weak:
         return _beside_weak(a, b) if a.is_weak else _beside_weak(b, a)
     if a.kind == b.kind:
@@ -112,6 +114,15 @@ def result_type(a: DType, b: DType) -> DType:
     if low is UINT8 and high is INT8:
         return INT16
     return high
+
+
+def no_number(dtype: DType, name: str) -> DTypeError:
+    """What to say where a value of a data type is used as a number."""
+    return DTypeError(
+        f"{name} of the data type {dtype} is no number: it has no elements, and formulas cannot "
+        "use it.",
+        hint="take it apart with ta.match: its arms are functions of the fields.",
+    )
 
 
 def _beside_weak(weak: DType, other: DType) -> DType:

@@ -18,6 +18,7 @@ from tensorad.ir.dtypes import (
     WEAK_INT,
     DType,
     float_type,
+    no_number,
     result_type,
     to_dtype,
     wrap,
@@ -417,7 +418,13 @@ def select(cond: Expr, then: Expr, orelse: Expr) -> Expr:
 
 
 def read(tensor: Tensor, indices: tuple[Expr, ...]) -> Read:
-    """tensor[indices]; ranks and index dtypes are checked by `Tensor.__getitem__`."""
+    """tensor[indices]; ranks and index dtypes are checked by `Tensor.__getitem__`.
+
+    Raises:
+        DTypeError: the tensor is a value of a data type.
+    """
+    if tensor.dtype.kind == "record":
+        raise no_number(tensor.dtype, tensor.name)
     return Read(tensor.dtype, tensor, indices)
 
 

@@ -16,6 +16,8 @@ from tensorad.program.forms import (
 )
 from tensorad.program.functions import Function, function, jit
 from tensorad.program.gradients import gradient
+from tensorad.program.kinds.matching import match
+from tensorad.program.kinds.variants import variant
 from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
@@ -40,6 +42,7 @@ __all__ = [
     "jit",
     "jvp",
     "linearize",
+    "match",
     "module",
     "no_grad",
     "register_gradient",
@@ -48,6 +51,7 @@ __all__ = [
     "switch",
     "tree_map",
     "value_and_grad",
+    "variant",
     "vjp",
     "while_loop",
 ]

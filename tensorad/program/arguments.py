@@ -13,8 +13,10 @@ import numpy as np
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import FLOAT32, DType
 from tensorad.ir.expr import Expr, size_var
+from tensorad.ir.reference.records import Record
 from tensorad.ir.tensor import Dim, Shape, Tensor
 from tensorad.program.calls import bound_call, shape_of, signature_of
+from tensorad.program.data.instances import Instance, instance_of
 from tensorad.program.trees import (
     Branching,
     Structure,
@@ -177,6 +179,8 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
     Raises:
         DTypeError: a number is too large.
     """
+    if isinstance(value, Instance):
+        return value.as_record()
     if not is_number(value) or not (dtype.is_float or (dtype.is_integer and type(value) is int)):
         return value  # others are checked as arrays are
     if dtype.is_float and dtype.bits == 32 and _LARGEST < abs(value) < inf:
@@ -185,6 +189,12 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
         return np.asarray(value, str(dtype))
     except OverflowError:
         raise _too_large(value, path, dtype) from None
+
+
+def as_result(value: Any) -> Any:
+    """A result of a compiled function as callers get it: of records, the values."""
+    made = value.item() if getattr(value, "dtype", None) == object else value
+    return instance_of(made) if isinstance(made, Record) else value
 
 
 def _too_large(value: float, path: str, dtype: DType) -> DTypeError:
@@ -201,7 +211,9 @@ def extents(leaves: Sequence[Any]) -> Extents:
 
 def has_tensors(leaves: Sequence[object]) -> bool:
     """Whether a leaf has no value yet."""
-    return any(isinstance(v, (Tensor, Expr)) for v in leaves)
+    return any(
+        v.is_open if isinstance(v, Instance) else isinstance(v, (Tensor, Expr)) for v in leaves
+    )
 
 
 class Shapes:

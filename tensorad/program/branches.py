@@ -13,6 +13,7 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
 from tensorad.program.calls import check_takes, operand, shape_of
+from tensorad.program.data.instances import is_value
 from tensorad.program.recursion import Awaited
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
@@ -44,7 +45,7 @@ def cond(
             hint="a condition is a bool: compare, e.g. x > 0; ta.switch takes an integer.",
         )
     branches = {"true_fn": true_fn, "false_fn": false_fn}
-    return _branch("cond", where, index, branches, operands, order=("false_fn", "true_fn"))
+    return branched("cond", where, index, branches, operands, order=("false_fn", "true_fn"))
 
 
 def switch(index: object, branches: Sequence[Callable[..., Any]], *operands: object) -> Any:
@@ -71,7 +72,7 @@ def switch(index: object, branches: Sequence[Callable[..., Any]], *operands: obj
             hint="pass one function for each value of the index, from 0 on.",
         )
     named = {f"branches[{n}]": f for n, f in enumerate(branches)}
-    return _branch("switch", where, at, named, operands, order=tuple(named))
+    return branched("switch", where, at, named, operands, order=tuple(named))
 
 
 def _scalar(value: object, where: str, what: str) -> Tensor:
@@ -91,14 +92,20 @@ def _scalar(value: object, where: str, what: str) -> Tensor:
     return made
 
 
-def _branch(
+def branched(
     name: str,
     where: str,
     index: Tensor,
-    branches: dict[str, Callable[..., Any]],
+    branches: Mapping[str, Callable[..., Any]],
     operands: Sequence[object],
     order: Sequence[str],
 ) -> Any:
+    """The operation of a branch.
+
+    Args:
+        name: what results are called; `where` the construct and its line.
+        branches: functions by what errors call them; `order` that of the blocks.
+    """
     given = [operand(o, f"operand {n} of {where}") for n, o in enumerate(operands)]
     names = [f"operand_{n}" for n in range(len(given))]
     for title, function in branches.items():
@@ -178,6 +185,8 @@ def _joined(where: str, found: dict[str, Flat]) -> dict[str, list[Tensor]]:
                 raise _unlike(ShapeError, "shapes", where, path, (first, other), pair, hint)
             if dtype is None and promoted(map(dtype_of, pair)) is None:
                 hint = "convert one with .astype(dtype)."
+                if any(map(is_value, pair)):
+                    hint = "return values of one data type."
                 raise _unlike(DTypeError, "dtypes", where, path, (first, other), pair, hint)
         for title, value in leaves.items():
             made[title].append(as_tensor(value, path, None if dtype is None else alone(dtype)))

@@ -11,6 +11,7 @@ import numpy as np
 from tensorad.errors import BindError, DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Shape, Tensor
+from tensorad.program.data.instances import Instance
 from tensorad.program.trees import flatten, unflatten
 from tensorad.program.values import as_tensor, check_dtype
 
@@ -89,7 +90,7 @@ def operand(tree: object, name: str) -> Any:
 
 
 def _as_operand(value: object, name: str) -> object:
-    if isinstance(value, (Tensor, Expr)) or type(value) in (bool, int, float):
+    if isinstance(value, (Tensor, Expr, Instance)) or type(value) in (bool, int, float):
         return value
     return as_tensor(value, name)
 
@@ -98,7 +99,7 @@ def shape_of(value: object) -> Shape:
     """The shape of a leaf."""
     if isinstance(value, Tensor):
         return value.shape
-    return () if isinstance(value, Expr) else np.asarray(value).shape
+    return () if isinstance(value, (Expr, Instance)) else np.asarray(value).shape
 
 
 def parameter_names(function: Callable[..., Any], defaults: tuple[str, ...]) -> tuple[str, ...]:

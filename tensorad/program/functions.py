@@ -17,7 +17,7 @@ from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, BoundsError, DefinitionError, ShapeError, UserError
 from tensorad.ir.arrays.tracing import is_tracing, tracing
 from tensorad.ir.dtypes import DType
-from tensorad.ir.records import recursion
+from tensorad.ir.records import is_record, recursion
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
 from tensorad.program.arguments import (
     Arguments,
@@ -25,6 +25,7 @@ from tensorad.program.arguments import (
     Extents,
     Shapes,
     as_argument,
+    as_result,
     covers,
     extents,
     has_tensors,
@@ -60,6 +61,9 @@ class _Compiled:
         if not self.program.results:
             return self.program.tree(())
         found = self.function(*leaves)
+        if any(is_record(t.dtype) for t in self.program.results):
+            several = found if len(self.program.results) > 1 else [found]
+            return self.program.tree([as_result(v) for v in several])
         if self.program.structure is LEAF:
             return found
         return self.program.tree([found] if isinstance(found, np.ndarray) else found)

@@ -317,10 +317,10 @@ def check_nesting(function: object, name: str, given: Arguments) -> None:
     is_large = any(isinstance(n, int) and n > _LARGE for s in extents(given.leaves) for n in s)
     if len(own) < MOST_OPEN and not (own and is_large):
         return
-    sides = [_signature(own[-1].given), _signature(given)]
+    before, now = _signature(own[-1].given), _signature(given)
     raise LimitError(
         f"{name} calls itself {len(own)} times, each time with arguments of another kind.",
-        where=side_by_side(("a call", "the call inside"), *sides, ""),
+        where=side_by_side(("a call", "the call inside"), before, now, ""),
         hint="a call of the same kind stays a call: let shapes, dtypes and static arguments be "
         "the same in each; a count that is static ends the calls by a Python if.",
     )

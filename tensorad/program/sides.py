@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 
 from tensorad.ir.expr import Expr
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.program.data.instances import Instance
 from tensorad.program.trees import Branching, Flat, Leaf, Static, Structure
 
 MOST_ROWS: Final = 12
@@ -18,10 +20,14 @@ _NOTHING: Final = "-"
 
 def leaf_text(value: object) -> str:
     """ "float32 (3, 4)", "number 0.5"."""
+    if isinstance(value, Tensor) and is_record(value.dtype):
+        return str(value.dtype)
     if isinstance(value, Tensor):
         return f"{value.dtype} {format_shape(value.shape)}"
     if isinstance(value, Expr):
         return f"{value.dtype} ()"
+    if isinstance(value, Instance):
+        return str(value.record_type)
     if type(value) in (bool, int, float):
         return f"number {value!r}"
     array = np.asarray(value)

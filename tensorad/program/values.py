@@ -25,9 +25,10 @@ from tensorad.ir.dtypes import (
 )
 from tensorad.ir.expr import Expr
 from tensorad.ir.order import AXIS, occurs
-from tensorad.ir.records import Definition, Recursion
+from tensorad.ir.records import Definition, Recursion, is_record
 from tensorad.ir.tensor import Constant, Placeholder, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs
+from tensorad.program.data.instances import Instance, injected
 from tensorad.te import compute, const
 
 Number = Tensor | tuple[Definition, int]
@@ -51,6 +52,8 @@ def dtype_of(value: object) -> DType:
         return value.dtype
     if isinstance(value, Expr):
         return value.dtype
+    if isinstance(value, Instance):
+        return value.record_type
     return BOOL if isinstance(value, bool) else to_dtype(np.asarray(value).dtype)
 
 
@@ -67,6 +70,8 @@ def promoted(dtypes: Iterable[DType]) -> DType | None:
     for d in dtypes:
         if found is None or found is d:
             found = d
+        elif is_record(found) or is_record(d):
+            return None
         elif not found.is_weak and not d.is_weak:
             return None
         else:
@@ -140,7 +145,9 @@ def as_tensor(value: object, name: str, dtype: DType | None = None) -> Tensor:
     """
     own = alone(dtype_of(value)) if dtype is None else dtype
     if isinstance(value, Tensor):
-        return astype(value, own)
+        return value if value.dtype is own else astype(value, own)
+    if isinstance(value, Instance):
+        return injected(value, lambda v, f: as_tensor(v, f.name, f.dtype))
     if isinstance(value, Expr):
         if occurs(AXIS, value):
             raise DefinitionError(
