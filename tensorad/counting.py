@@ -320,7 +320,7 @@ def _plain_nodes(roots: Sequence[Tensor]) -> Sequence[Node]:
         return _plain_kernels(roots, given).nodes
     found = simplified(roots, given)
     wanted = [t for t in found if not isinstance(t.op, (Placeholder, Constant))]
-    return lower_tree(list(dict.fromkeys(wanted)), given, _plain_kernels)[1]
+    return lower_tree(list(dict.fromkeys(wanted)), given, _plain_kernels).nodes
 
 
 def _plain_kernels(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> LoopProgram:

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 
 from tensorad.codegen.loops.ir import (
     ButLast,
+    Call,
     Choose,
     Exchange,
+    Inside,
     Kernel,
+    Make,
     Node,
     Place,
     Repeat,
@@ -90,6 +93,13 @@ class _Walk:
                         self.nodes(arm)
                 case Repeat():
                     self.repeat(n)
+                case Inside():
+                    self.use([n.handle])
+                    self.sources.setdefault(n.tensor, {})
+                case Make():
+                    self.use((n.handle, *n.fields))
+                case Call():
+                    self.use((*n.operands, *n.results))
 
     def repeat(self, n: Repeat) -> None:
         self.use([*n.stores, *([n.count] if isinstance(n.count, Tensor) else [])])

@@ -122,6 +122,13 @@ class Tag(Control):
     """The number of a record's variant (0-d int64). A branch by it tells records apart."""
 
     @property
+    def record(self) -> RecordType:
+        """The type of the record."""
+        dtype = self.operands[0].dtype
+        assert isinstance(dtype, RecordType), "the operand is a handle"
+        return dtype
+
+    @property
     def results(self) -> tuple[Tensor, ...]:
         return stand_ins([Field(self.names[0], (), INT64)])
 
@@ -134,9 +141,14 @@ class Fields(Control):
 
     @property
     def results(self) -> tuple[Tensor, ...]:
+        return stand_ins(self.variant.fields)
+
+    @property
+    def variant(self) -> Variant:
+        """The variant of the record."""
         dtype = self.operands[0].dtype
         assert isinstance(dtype, RecordType), "the operand is a handle"
-        return stand_ins(dtype.variants[self.tag].fields)
+        return dtype.variants[self.tag]
 
 
 class Definition:

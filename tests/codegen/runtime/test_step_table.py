@@ -28,7 +28,7 @@ T = local_size("t", TRIPS)
 
 def _kinds(table: StepTable, *nodes: object) -> list[tuple[int, int]]:
     """The kind of each step, and where it jumps to."""
-    rows, _ = table.tables(nodes)  # type: ignore[arg-type]
+    rows, _, _ = table.tables(nodes)  # type: ignore[arg-type]
     return [(int(kind), int(to)) for to, _, kind in rows]
 
 
