@@ -418,14 +418,19 @@ def select(cond: Expr, then: Expr, orelse: Expr) -> Expr:
 
 
 def read(tensor: Tensor, indices: tuple[Expr, ...]) -> Read:
-    """tensor[indices]; ranks and index dtypes are checked by `Tensor.__getitem__`.
+    """tensor[indices]; ranks and index dtypes are checked by `Tensor.__getitem__`."""
+    return Read(tensor.dtype, tensor, indices)
+
+
+def checked_read(tensor: Tensor, indices: tuple[Expr, ...]) -> Read:
+    """tensor[indices] in a formula of users.
 
     Raises:
         DTypeError: the tensor is a value of a data type.
     """
     if tensor.dtype.kind == "record":
         raise no_number(tensor.dtype, tensor.name)
-    return Read(tensor.dtype, tensor, indices)
+    return read(tensor, indices)
 
 
 def reduce_expr(

@@ -193,7 +193,8 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
 
 def as_result(value: Any) -> Any:
     """A result of a compiled function as callers get it: of records, the values."""
-    made = value.item() if getattr(value, "dtype", None) == object else value
+    is_handle = isinstance(value, np.ndarray) and value.dtype.hasobject
+    made = value.item() if is_handle else value
     return instance_of(made) if isinstance(made, Record) else value
 
 

@@ -70,9 +70,7 @@ def promoted(dtypes: Iterable[DType]) -> DType | None:
     for d in dtypes:
         if found is None or found is d:
             found = d
-        elif is_record(found) or is_record(d):
-            return None
-        elif not found.is_weak and not d.is_weak:
+        elif is_record(found) or is_record(d) or (not found.is_weak and not d.is_weak):
             return None
         else:
             joined = result_type(found, d)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, get_annotations
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -122,13 +122,13 @@ def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
     """
     where = sys._getframe(1)
     known = {**vars(np), **where.f_globals, **where.f_locals}
+    owner: Any = declared
     if isinstance(declared, str):
         owner = type(declared, (), {"__module__": where.f_globals.get("__name__", "")})
         own = {name: (dict(a), type(name, (), {})) for name, a in alternatives.items()}
     else:
-        owner = declared
         inner = [(n, c) for n, c in vars(declared).items() if isinstance(c, type)]
-        own = {n: (dict(c.__dict__.get("__annotations__", {})), c) for n, c in inner}
+        own = {n: (get_annotations(c), c) for n, c in inner}
     if not own:
         raise DefinitionError(
             f"the data type {owner.__name__} has no alternatives.",
@@ -137,8 +137,8 @@ def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
     globals_of = _Late({owner.__name__: owner}, where.f_globals, known)
     made = DataType(owner.__name__, Names(globals_of, _record_type_of))
     _types[made.record_type] = made
-    for name, (annotations, kind) in own.items():
-        a = _alternative(made, name, annotations, kind)
+    for name, (of_fields, kind) in own.items():
+        a = _alternative(made, name, of_fields, kind)
         a.kind.__qualname__ = f"{owner.__qualname__}.{name}"
         a.kind.__module__ = owner.__module__
         setattr(owner, name, a.kind)
