@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tensorad.program import Module as Module
     from tensorad.program import Operator as Operator
     from tensorad.program import cond as cond
+    from tensorad.program import fn as fn
     from tensorad.program import for_loop as for_loop
     from tensorad.program import function as function
     from tensorad.program import grad as grad
@@ -173,9 +174,9 @@ _HOME: Final = {
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.program": (
-        "Function Module Operator cond for_loop function grad gradient hessian hvp jacfwd jacobian "
-        "jacrev jit jvp linearize match module no_grad register_gradient register_tree scan "
-        "switch tree_map value_and_grad variant vjp while_loop"
+        "Function Module Operator cond fn for_loop function grad gradient hessian hvp jacfwd "
+        "jacobian jacrev jit jvp linearize match module no_grad register_gradient register_tree "
+        "scan switch tree_map value_and_grad variant vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -20,6 +20,8 @@ class DType(str):
     is_weak: bool
     """Of Python numbers and what is made of them alone: any other dtype of the kind wins."""
     size_bytes: int
+    is_function = False
+    """Of what stands for a function."""
 
     def __new__(cls, name: str, kind: str, bits: int, is_weak: bool = False) -> DType:
         self = super().__new__(cls, name)
@@ -35,6 +37,14 @@ class DType(str):
         if self.is_weak:
             return "WEAK_FLOAT" if self.is_float else "WEAK_INT"
         return self.upper()  # the constant of this module
+
+    def no_number(self, name: str) -> DTypeError:
+        """What to say where a value of a data type is used as a number."""
+        return DTypeError(
+            f"{name} of the data type {self} is no number: it has no elements, and formulas cannot "
+            "use it.",
+            hint="take it apart with ta.match: its arms are functions of the fields.",
+        )
 
     @property
     def lowest(self) -> int | float:
@@ -105,7 +115,7 @@ def result_type(a: DType, b: DType) -> DType:
     if a is b:
         return a
     if "record" in (a.kind, b.kind):
-        raise no_number(a if a.kind == "record" else b, "a value")
+        raise (a if a.kind == "record" else b).no_number("a value")
     if a.is_weak or b.is_weak:
         return _beside_weak(a, b) if a.is_weak else _beside_weak(b, a)
     if a.kind == b.kind:
@@ -114,15 +124,6 @@ def result_type(a: DType, b: DType) -> DType:
     if low is UINT8 and high is INT8:
         return INT16
     return high
-
-
-def no_number(dtype: DType, name: str) -> DTypeError:
-    """What to say where a value of a data type is used as a number."""
-    return DTypeError(
-        f"{name} of the data type {dtype} is no number: it has no elements, and formulas cannot "
-        "use it.",
-        hint="take it apart with ta.match: its arms are functions of the fields.",
-    )
 
 
 def _beside_weak(weak: DType, other: DType) -> DType:

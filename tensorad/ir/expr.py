@@ -18,7 +18,6 @@ from tensorad.ir.dtypes import (
     WEAK_INT,
     DType,
     float_type,
-    no_number,
     result_type,
     to_dtype,
     wrap,
@@ -429,7 +428,7 @@ def checked_read(tensor: Tensor, indices: tuple[Expr, ...]) -> Read:
         DTypeError: the tensor is a value of a data type.
     """
     if tensor.dtype.kind == "record":
-        raise no_number(tensor.dtype, tensor.name)
+        raise tensor.dtype.no_number(tensor.name)
     return read(tensor, indices)
 
 

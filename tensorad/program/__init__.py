@@ -16,6 +16,7 @@ from tensorad.program.forms import (
 )
 from tensorad.program.functions import Function, function, jit
 from tensorad.program.gradients import gradient
+from tensorad.program.kinds.applying import fn
 from tensorad.program.kinds.matching import match
 from tensorad.program.kinds.variants import variant
 from tensorad.program.loops import for_loop, while_loop
@@ -30,6 +31,7 @@ __all__ = [
     "Module",
     "Operator",
     "cond",
+    "fn",
     "for_loop",
     "function",
     "grad",

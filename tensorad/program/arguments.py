@@ -17,10 +17,13 @@ from tensorad.ir.reference.records import Record
 from tensorad.ir.tensor import Dim, Shape, Tensor
 from tensorad.program.calls import bound_call, shape_of, signature_of
 from tensorad.program.data.instances import Instance, instance_of
+from tensorad.program.leaf_types import with_leaves
 from tensorad.program.trees import (
     Branching,
+    Flat,
     Structure,
     flatten,
+    n_leaves,
     static,
     statics,
     unflatten,
@@ -156,6 +159,23 @@ def _unhashable(name: str, structures: Sequence[tuple[str, Structure]]) -> Defin
         where=parameter,
         hint="let the flatten of ta.register_tree return tuples.",
     )
+
+
+def with_function_leaves(given: Arguments, places: Collection[str]) -> Arguments:
+    """The arguments with leaves at these paths, where functions are parts of their structures."""
+    if not places:
+        return given
+    rest = iter(given.leaves)
+    leaves: list[Any] = []
+    paths: list[str] = []
+    structures: list[tuple[str, Structure]] = []
+    for name, structure in given.structures:
+        own = Flat([next(rest) for _ in range(n_leaves(structure))], [], structure)
+        flat = with_leaves(own, name, places)
+        leaves += flat.leaves
+        paths += flat.paths
+        structures.append((name, flat.structure))
+    return Arguments(leaves, paths, tuple(structures))
 
 
 def leaf_dtypes(leaves: Sequence[object], paths: Sequence[str]) -> tuple[DType, ...]:

@@ -13,7 +13,9 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
 from tensorad.program.calls import check_takes, operand, shape_of
+from tensorad.program.data.function_types import is_function, joined, written_inside
 from tensorad.program.data.instances import is_value
+from tensorad.program.leaf_types import opened
 from tensorad.program.recursion import Awaited
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
@@ -111,6 +113,7 @@ def branched(
     for title, function in branches.items():
         check_takes(function, f"{title} of {where}", names)
     starts, found = sides(branches, given, name)
+    found = dict(zip(found, opened(list(found.values()), name), strict=True))
     first, *others = found
     for other in others:
         _check_structures(where, (first, other), found[first], found[other], name)
@@ -142,7 +145,7 @@ def sides(
     for title, function in branches.items():
         starts[title] = births()
         try:
-            with tracing():
+            with tracing(), written_inside():
                 found[title] = flatten(function(*given), name)
         except Awaited as awaited:
             last = awaited
@@ -155,8 +158,13 @@ def _of_those_known(found: Mapping[str, Flat]) -> Any:
     """What stands for a result while a branch awaits a type: leaves of the type of the others'."""
     first = next(iter(found.values()))
     columns = zip(*[flat.leaves for flat in found.values()], strict=True)
-    leaves = [next((v for v in c if not dtype_of(v).is_weak), c[0]) for c in columns]
+    leaves = [next((v for v in c if not is_weak(v)), c[0]) for c in columns]
     return unflatten(first.structure, leaves)
+
+
+def is_weak(value: object) -> bool:
+    """Whether a leaf takes the dtype of what it meets."""
+    return not is_function(value) and dtype_of(value).is_weak
 
 
 def _check_structures(
@@ -177,6 +185,10 @@ def _joined(where: str, found: dict[str, Flat]) -> dict[str, list[Tensor]]:
     made: dict[str, list[Tensor]] = {title: [] for title in found}
     for n, path in enumerate(found[first].paths):
         leaves = {title: flat.leaves[n] for title, flat in found.items()}
+        if all(map(is_function, leaves.values())):
+            for title, t in zip(leaves, joined(list(leaves.values()), path), strict=True):
+                made[title].append(t)
+            continue
         dtype = promoted([dtype_of(v) for v in leaves.values()])
         for other in others:
             pair = (leaves[first], leaves[other])

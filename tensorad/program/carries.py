@@ -13,6 +13,7 @@ from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.tensor import Block, Loop, Op, Tensor, births, format_shape, outputs
 from tensorad.program.calls import operand
+from tensorad.program.data.function_types import written_inside
 from tensorad.program.leaf_types import LeafTypes
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, Structure, flatten, is_leaf, unflatten
@@ -61,7 +62,7 @@ class _Carry(LeafTypes):
     """The carry before the first iteration, and what each leaf is inside."""
 
     def __init__(self, body: Body, init: object) -> None:
-        super().__init__(flatten(operand(init, body.name), body.name))
+        super().__init__(flatten(operand(init, body.name), body.name), body.name)
         self.body = body
 
     def numbers(self, params: Sequence[Tensor]) -> list[Tensor]:
@@ -119,23 +120,25 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     inner = [t.shape[1:] for t in scanned]
     parts = parameters(body.part_names, inner, [t.dtype for t in scanned], owner)
     for _ in range(_MOST_ROUNDS + 2 * len(carry.own)):
+        starts = carry.tensors(carry.flat.leaves)
         start = births()
         params = carry.parameters(owner)
-        with weak(carry.numbers(params)), tracing():
+        n_functions = carry.n_functions
+        with weak(carry.numbers(params)), tracing(), written_inside():
             after, collected = body.step(unflatten(carry.flat.structure, params), parts)
-            flat = flatten(after, body.name)
+            flat, is_new = carry.meet(flatten(after, body.name))
             carry.check_structure(flat)
-            if carry.promote(flat.leaves):
+            if is_new or carry.join(flat.leaves) or carry.promote(flat.leaves):
                 continue
             results = carry.results(flat)
-            break
+            if carry.n_functions == n_functions:
+                break
     else:
         raise InternalError(f"the carry of {body.where} has no dtype")
-    firsts = zip(carry.flat.leaves, carry.flat.paths, carry.dtypes, strict=True)
-    starts = [as_tensor(v, path, dtype) for v, path, dtype in firsts]
     ys = flatten(collected, "y")
     inside = [as_tensor(v, p) for v, p in zip(ys.leaves, ys.paths, strict=True)]
     tests = _test(body, carry, params)
+    carry.close()
     op = _loop(
         carry.flat.paths, params, starts, results, inside, tests, parts, scanned, times, start
     )

@@ -30,10 +30,19 @@ from tensorad.program.arguments import (
     extents,
     has_tensors,
     leaf_dtypes,
+    with_function_leaves,
 )
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
-from tensorad.program.recursion import Frame, check_nesting, is_valid, note_rests, open_frame
+from tensorad.program.recursion import (
+    Frame,
+    check_nesting,
+    frames_of,
+    function_types,
+    is_valid,
+    note_rests,
+    without_functions,
+)
 from tensorad.program.rules import OperatorRule, Rule, check_captured
 from tensorad.program.traces import Program, check_closed, rests_on_loops
 from tensorad.program.trees import LEAF
@@ -148,8 +157,14 @@ class Function:
         name: str | None = None,
         is_inline: bool = False,
         returns: Any = None,
+        is_fixed: bool = False,
     ) -> None:
-        """`is_inline`: called with tensors, it writes down what it does where it is called."""
+        """
+        Args:
+            is_inline: called with tensors, it writes down what it does where it is called.
+            is_fixed: what it reads from outside is the same each time, and functions among its
+                arguments are those of their types.
+        """
         check_callable(wrapped, "the argument of function")
         update_wrapper(self, wrapped, updated=())
         self.name: str = name or str(getattr(wrapped, "__name__", type(wrapped).__name__))
@@ -157,6 +172,7 @@ class Function:
         self.static_argnames = tuple(static_argnames)
         self._caller = Caller(wrapped, self.name, static_argnames)
         self._is_inline = is_inline
+        self._is_fixed = is_fixed
         self.returns = returns
         """An example of the result, or a function of the arguments that makes one."""
         self._quick = Quick(self._caller.positions, self.static_argnames, self._caller.placed)
@@ -298,19 +314,21 @@ class Function:
     def _traced(
         self, given: Arguments, shapes: Sequence[Shape], dtypes: Sequence[DType]
     ) -> Program:
-        key = (self, given.structures, tuple(shapes), tuple(dtypes))
+        alike = tuple(dtypes) if self._is_fixed else without_functions(dtypes)
+        key = (self, given.structures, tuple(shapes), alike)
         check_nesting(self, self.name, given)
-        params = parameters(given.paths, shapes, dtypes, self.name)
+        own = dtypes if self._is_fixed else function_types(given.paths, dtypes)
+        params = parameters(given.paths, shapes, own, self.name)
         frame = Frame(key, self.name, given, params)
         if self.returns is not None:
             frame.declare(self._declared(given, params))
-        own = fresh.set(tuple(params) if self._is_inline else ())
+        token = fresh.set(tuple(params) if self._is_inline else ())
         try:
             made = frame.written(lambda p: self._caller(given.structures, p))
             rests = tuple(frame.rests_on)
             return replace(made, arguments=given.structures, rests_on=rests)
         finally:
-            fresh.reset(own)
+            fresh.reset(token)
 
     def _declared(self, given: Arguments, params: Sequence[Tensor]) -> Any:
         """An example of the result for these arguments."""
@@ -327,15 +345,26 @@ class Function:
         program = self._blocks.get(key)
         if program is None or not is_valid(program.rests_on):
             program = self._traced(given, own, dtypes)
-            if not program.reads:  # what is read from outside may be another tensor next time
+            if (
+                self._is_fixed or not program.reads
+            ):  # what is read from outside may be another tensor next time
                 self._blocks[key] = program
         note_rests(program.rests_on)
         return program
 
-    def _recurs(self, given: Arguments) -> Frame | None:
-        """The same function, for arguments of the same kind, that is being written down."""
-        dtypes = leaf_dtypes(given.leaves, given.paths)
-        return open_frame((self, given.structures, extents(given.leaves), dtypes))
+    def _recurs(self, given: Arguments) -> tuple[Frame, Arguments] | None:
+        """The same function, for arguments of the same kind, that is being written down; and the
+        arguments as it takes them."""
+        for frame in frames_of(self):
+            places = [
+                p for p, t in zip(frame.given.paths, frame.params, strict=True) if t.is_function
+            ]
+            own = with_function_leaves(given, places)
+            dtypes = leaf_dtypes(own.leaves, own.paths)
+            dtypes = dtypes if self._is_fixed else without_functions(dtypes)
+            if frame.key == (self, own.structures, extents(own.leaves), dtypes):
+                return frame, own
+        return None
 
     def _in_place(self, given: Arguments) -> Any:
         """What the function does, as statements of the program that calls it."""
@@ -351,9 +380,10 @@ class Function:
         """A call of the function, as a part of a program."""
         if self._is_inline:
             return self._in_place(given)
-        frame = self._recurs(given)
-        if frame is not None:
-            return frame.call(_operands(given, frame.params))
+        again = self._recurs(given)
+        if again is not None:
+            frame, own = again
+            return frame.call(_operands(own, frame.params))
         program = self._block(given)
         if self.rule is None and rests_on_loops(program):  # whose counters no other function has
             return self._in_place(given)

@@ -12,18 +12,25 @@ from types import CodeType
 from typing import Any, Final
 
 from tensorad.errors import DefinitionError, DTypeError, InternalError, LimitError, ShapeError
-from tensorad.ir.analysis.blocks import inner_ops, op_sizes, ops_between, tells_trips
+from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between, tells_trips
+from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Definition, Field, recursion
 from tensorad.ir.source import is_own
-from tensorad.ir.tensor import Op, Tensor, dim_expr
+from tensorad.ir.tensor import Op, Tensor, births, dim_expr
 from tensorad.program.arguments import Arguments, extents
-from tensorad.program.leaf_types import LeafTypes
+from tensorad.program.data.function_types import (
+    ANY_FUNCTION,
+    FunctionsType,
+    inner_functions,
+    written_inside,
+)
+from tensorad.program.leaf_types import LeafTypes, with_leaves
 from tensorad.program.sides import first_difference, side_by_side
-from tensorad.program.traces import Program, Round, traced
-from tensorad.program.trees import Branching, Flat, flatten, unflatten
-from tensorad.program.values import as_tensor, parameters, weak
+from tensorad.program.traces import Program, Round, traced, with_values
+from tensorad.program.trees import Branching, Flat, flatten, statics, unflatten
+from tensorad.program.values import as_tensor, parameter, parameters, weak
 
 MOST_OPEN: Final = 500
 """A function that is called for other and other kinds of arguments is nested no deeper."""
@@ -54,7 +61,9 @@ class Frame:
         rests_on: functions around that are called.
     """
 
-    def __init__(self, key: object, name: str, given: Arguments, params: list[Tensor]) -> None:
+    def __init__(
+        self, key: tuple[object, ...], name: str, given: Arguments, params: list[Tensor]
+    ) -> None:
         self.key = key
         self.name = name
         self.given = given
@@ -65,10 +74,13 @@ class Frame:
         self.round = Round(None)
         self.is_called = False
         self.rests_on: dict[Round, None] = {}
+        self._results: list[Tensor] = []
+        self._n_functions: list[int] = []
+        self._start = 0
 
     def declare(self, tree: object) -> None:
         """Say what type the result has."""
-        self.type = LeafTypes(flatten(tree, self.name))
+        self.type = LeafTypes(flatten(tree, self.name), self.name)
         self.is_declared = True
 
     def written(self, write: Callable[[Sequence[Tensor]], Any]) -> Program:
@@ -80,15 +92,23 @@ class Frame:
         """
         for _ in range(_MOST_ROUNDS):
             self._begin()
-            with _opened(self), weak(self._numbers()):
+            around = not _open.get()
+            own = written_inside(self.params, is_outermost=around)
+            with _opened(self), weak(self._numbers()), own:
                 program, result = self._once(write)
                 if not self.is_called and not self.is_declared:
-                    return program
+                    return program if around else self._with_values(result, program)
                 if self._is_settled(result, program):
-                    return self._completed(result, program)
+                    return self._completed(program)
         raise InternalError(f"the result of {self.name} has no type")
 
+    @property
+    def _functions(self) -> list[FunctionsType]:
+        """Types of parameters that are functions."""
+        return [t.dtype for t in self.params if isinstance(t.dtype, FunctionsType)]
+
     def _begin(self) -> None:
+        self._n_functions = [len(t.chosen) for t in self._functions]
         self.is_called, self.rests_on, self.round = False, {}, Round(None)
         if self.type is not None:
             kinds = zip(self.type.flat.paths, self.type.shapes, self.type.dtypes, strict=True)
@@ -111,6 +131,7 @@ class Frame:
             kept.append(flatten(result, self.name))
             return result
 
+        self._start = births()
         try:
             program = traced(self.name, noted, self.params)
         except Awaited as awaited:
@@ -135,18 +156,43 @@ class Frame:
     def _is_settled(self, result: Flat, program: Program) -> bool:
         """Whether types and captured tensors are those that calls inside had."""
         if self.type is None:
-            self.type = LeafTypes(result)
+            self.type = LeafTypes(self._opened(result), self.name)
             return False
+        before = self.type.n_functions
+        result = self._opened(result)
+        result, is_new = self.type.meet(result)
         self._check_structure(result)
-        if self.type.promote(result.leaves):
+        if is_new or self.type.join(result.leaves) or self.type.promote(result.leaves):
             return False
         self._check_leaves(result)
+        self._results = self.type.tensors(result.leaves)
+        if self.type.n_functions > before or self._n_functions != [
+            len(t.chosen) for t in self._functions
+        ]:
+            return False
         if not self.is_called:
             return True
         reads = self._captured(program)
         same = dict.fromkeys(reads) == dict.fromkeys(self.captured)
         self.captured = self.captured if same else reads
         return same
+
+    def _opened(self, result: Flat) -> Flat:
+        """The result with leaves where functions capture what a call computes."""
+        places = inner_functions(dict(statics(result.structure, self.name)))
+        return with_leaves(result, self.name, places) if places else result
+
+    def _with_values(self, result: Flat, program: Program) -> Program:
+        """The program, functions among its results being values with what they capture."""
+        flat = with_values(result, self.name)
+        if flat is result:
+            return program
+        results = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
+        reads = captures(results, self.params, lambda op: True, since=self._start)
+        return replace(
+            program, results=tuple(results), paths=tuple(flat.paths), structure=flat.structure,
+            reads=tuple(reads),
+        )  # fmt: skip
 
     def _wanted(self) -> Flat:
         assert self.type is not None, "what is compared is known"
@@ -221,12 +267,14 @@ class Frame:
                     "of all rows.",
                 )
 
-    def _completed(self, result: Flat, program: Program) -> Program:
+    def _completed(self, program: Program) -> Program:
         """The program: a call of the definition, if there is a call inside."""
         definition = self.round.definition
         assert self.type is not None and definition is not None, "both are known"
-        triples = zip(result.leaves, result.paths, self.type.dtypes, strict=True)
-        results = [as_tensor(*three) for three in triples]
+        self.type.close()
+        for t in self._functions:
+            t.is_open = False
+        results = self._results
         if not self.is_called or not results:
             return replace(program, results=tuple(results))
         definition.complete(results)
@@ -287,9 +335,26 @@ def _opened(frame: Frame) -> Iterator[None]:
         _open.reset(token)
 
 
-def open_frame(key: object) -> Frame | None:
-    """What is being written down under a key."""
-    return next((f for f in reversed(_open.get()) if f.key == key), None)
+def frames_of(function: object) -> list[Frame]:
+    """Where a function is being written down, the innermost first."""
+    return [f for f in reversed(_open.get()) if f.key[0] is function]
+
+
+def function_types(paths: Sequence[str], dtypes: Sequence[DType]) -> list[DType]:
+    """The dtypes of parameters, functions being of types to which others may be added."""
+    found: list[DType] = []
+    for path, dtype in zip(paths, dtypes, strict=True):
+        own = dtype
+        if isinstance(dtype, FunctionsType):
+            own = FunctionsType(path)
+            own.tensor_of(parameter(path, (), dtype, path))
+        found.append(own)
+    return found
+
+
+def without_functions(dtypes: Sequence[DType]) -> tuple[DType, ...]:
+    """The dtypes, functions being alike."""
+    return tuple([ANY_FUNCTION if d.is_function else d for d in dtypes])
 
 
 def note_rests(rests: Sequence[Round]) -> None:
@@ -313,7 +378,7 @@ def check_nesting(function: object, name: str, given: Arguments) -> None:
     Raises:
         LimitError: it is nested too deep in itself.
     """
-    own = [f for f in _open.get() if isinstance(f.key, tuple) and f.key[0] is function]
+    own = frames_of(function)[::-1]
     is_large = any(isinstance(n, int) and n > _LARGE for s in extents(given.leaves) for n in s)
     if len(own) < MOST_OPEN and not (own and is_large):
         return
@@ -322,7 +387,8 @@ def check_nesting(function: object, name: str, given: Arguments) -> None:
         f"{name} calls itself {len(own)} times, each time with arguments of another kind.",
         where=side_by_side(("a call", "the call inside"), before, now, ""),
         hint="a call of the same kind stays a call: let shapes, dtypes and static arguments be "
-        "the same in each; a count that is static ends the calls by a Python if.",
+        "the same in each (functions are, given as ta.fn(f)); a count that is static ends the "
+        "calls by a Python if.",
     )
 
 

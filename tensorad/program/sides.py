@@ -10,6 +10,7 @@ import numpy as np
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.program.data.function_types import function_name
 from tensorad.program.data.instances import Instance
 from tensorad.program.trees import Branching, Flat, Leaf, Static, Structure
 
@@ -45,7 +46,8 @@ def rows(flat: Flat, name: str) -> dict[str, str]:
             case Leaf():
                 found[path] = leaf_text(next(leaves))
             case Static(value=value):
-                found[path] = repr(value)
+                is_known = callable(value) and not isinstance(value, type)
+                found[path] = f"function {function_name(value)}" if is_known else repr(value)
             case Branching(children=()):
                 found[path] = "None" if at.kind is type(None) else f"empty {at.kind.__name__}"
             case Branching():

@@ -31,7 +31,9 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import program_of
 from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
-from tensorad.program.trees import LEAF, Structure, flatten, unflatten
+from tensorad.program.data.function_types import inner_functions, joined
+from tensorad.program.leaf_types import with_leaves
+from tensorad.program.trees import LEAF, Flat, Structure, flatten, statics, unflatten
 from tensorad.program.values import as_tensor
 
 
@@ -92,23 +94,37 @@ class Program:
 
 
 def traced(
-    name: str, function: Callable[[Sequence[Tensor]], Any], parameters: Sequence[Tensor]
-) -> Program:
+    name: str, function: Callable[[Sequence[Tensor]], Any], parameters: Sequence[Tensor],
+    is_closed: bool = False,
+) -> Program:  # fmt: skip
     """The function of the parameters written down.
 
     Args:
         function: called once, with the parameters.
+        is_closed: functions that are returned become values, with what they capture.
     """
     start = births()
     with deep_calls.changed(), tracing():
         result = function(parameters)
     flat = flatten(result, name)
+    if is_closed:
+        flat = with_values(flat, name)
     pairs = zip(flat.leaves, flat.paths, strict=True)
     results = tuple([as_tensor(v, path) for v, path in pairs])
     reads = captures(results, parameters, lambda op: True, since=start)
     return Program(
         name, tuple(parameters), results, tuple(flat.paths), flat.structure, tuple(reads)
     )
+
+
+def with_values(flat: Flat, name: str) -> Flat:
+    """A result with tensors in the place of functions that capture what is computed inside."""
+    places = inner_functions(dict(statics(flat.structure, name)))
+    if not places:
+        return flat
+    made = with_leaves(flat, name, places)
+    leaves = [joined([v], p)[0] if p in places else v for v, p in zip(*made[:2], strict=True)]
+    return made._replace(leaves=leaves)
 
 
 def check_closed(program: Program) -> None:
@@ -143,6 +159,12 @@ def check_closed(program: Program) -> None:
             hint="return what is needed from the loop: as a carry, or as y of a scan.",
         )
     for t, path in zip(program.results, program.paths, strict=True):
+        if t.is_function:
+            raise DefinitionError(
+                f"{path} is a function that data choose, which no call returns.",
+                where=f"the result of {program.name}",
+                hint="call it inside, and return what it gives.",
+            )
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
             raise DefinitionError(
                 f"{path} has a row for each iteration of a loop, and only its run tells how many.",

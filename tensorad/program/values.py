@@ -28,6 +28,7 @@ from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.records import Definition, Recursion, is_record
 from tensorad.ir.tensor import Constant, Placeholder, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs
+from tensorad.program.data.function_types import ANY_FUNCTION, FunctionsType, is_function
 from tensorad.program.data.instances import Instance, injected
 from tensorad.te import compute, const
 
@@ -54,6 +55,8 @@ def dtype_of(value: object) -> DType:
         return value.dtype
     if isinstance(value, Instance):
         return value.record_type
+    if is_function(value):
+        return ANY_FUNCTION
     return BOOL if isinstance(value, bool) else to_dtype(np.asarray(value).dtype)
 
 
@@ -141,6 +144,8 @@ def as_tensor(value: object, name: str, dtype: DType | None = None) -> Tensor:
         DTypeError: there are no tensors of its dtype.
         DefinitionError: a formula of an index.
     """
+    if isinstance(dtype, FunctionsType) and is_function(value):
+        return dtype.tensor_of(value)
     own = alone(dtype_of(value)) if dtype is None else dtype
     if isinstance(value, Tensor):
         return value if value.dtype is own else astype(value, own)
