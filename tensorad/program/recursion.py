@@ -36,6 +36,8 @@ MOST_OPEN: Final = 500
 """A function that is called for other and other kinds of arguments is nested no deeper."""
 _MOST_ROUNDS: Final = 64
 """A number is promoted twice at the most, and what is captured is known a round later."""
+_MOST_COMPOSED: Final = 8
+"""A function that is given other functions of the same code each time is nested no deeper."""
 _LARGE: Final = 1 << 40
 """No array has this extent."""
 _open: Final[ContextVar[tuple[Frame, ...]]] = ContextVar("open", default=())
@@ -380,7 +382,9 @@ def check_nesting(function: object, name: str, given: Arguments) -> None:
     """
     own = frames_of(function)[::-1]
     is_large = any(isinstance(n, int) and n > _LARGE for s in extents(given.leaves) for n in s)
-    if len(own) < MOST_OPEN and not (own and is_large):
+    kind = _by_code(given)
+    composed = [f for f in own if _by_code(f.given) == kind]
+    if len(own) < MOST_OPEN and len(composed) < _MOST_COMPOSED and not (own and is_large):
         return
     before, now = _signature(own[-1].given), _signature(given)
     raise LimitError(
@@ -390,6 +394,15 @@ def check_nesting(function: object, name: str, given: Arguments) -> None:
         "the same in each (functions are, given as ta.fn(f)); a count that is static ends the "
         "calls by a Python if.",
     )
+
+
+def _by_code(given: Arguments) -> object:
+    """What tells arguments apart, functions by their code alone."""
+    found: list[object] = [extents(given.leaves)]
+    for name, structure in given.structures:
+        for path, value in statics(structure, name):
+            found.append((path, getattr(value, "__code__", value)))
+    return found
 
 
 def _endless(name: str, error: RecursionError) -> DefinitionError:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import BOOL, DTYPES, INT64, DType, to_dtype
-from tensorad.ir.records import Field, RecordType
+from tensorad.ir.records import Field, RecordType, stand_ins
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.trees import Flat, flatten, unflatten
 
@@ -50,16 +50,16 @@ def fields_of_annotation(annotation: object, path: str, names: Names) -> tuple[F
     tree = _read(annotation, path, names)
     kinds: list[Kind] = []
 
-    def leaf(kind: Kind) -> float:
+    def leaf(kind: Kind) -> Tensor:
         kinds.append(kind)
-        return 0.0
+        return stand_ins([Field(path, kind.shape, kind.dtype)])[0]
 
     flat = flatten(_mapped(tree, leaf), path.rpartition(".")[2])
     pairs = zip(flat.paths, kinds, strict=True)
     return flat, [Field(p, k.shape, k.dtype) for p, k in pairs]
 
 
-def _mapped(tree: Any, leaf: Callable[[Kind], float]) -> Any:
+def _mapped(tree: Any, leaf: Callable[[Kind], Tensor]) -> Any:
     if isinstance(tree, Kind):
         return leaf(tree)
     if isinstance(tree, dict):

@@ -12,7 +12,7 @@ from tensorad.ir.records import fields_of, tag_of
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, FunctionCall, Tensor, outputs
 from tensorad.program.branches import branched
-from tensorad.program.calls import check_callable
+from tensorad.program.calls import bound_call, check_callable, signature_of
 from tensorad.program.data.function_types import (
     Chosen,
     FunctionsType,
@@ -65,6 +65,7 @@ def _applied(own: FunctionsType, where: str, function: Tensor, *args: Any) -> An
 
 def _body(c: Chosen, n: int, function: Tensor, args: Sequence[Any]) -> Any:
     """What one of the functions does, its fields in the place of what it captures."""
+    bound_call(c.name, signature_of(c.function), args, {})
     flat = flatten(tuple(args), "args")
     tensors = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
     shapes, dtypes = [t.shape for t in tensors], [t.dtype for t in tensors]
