@@ -10,7 +10,7 @@ import pytest
 import tensorad as ta
 from tensorad.ir.analysis.blocks import inner_ops, ops_between
 from tensorad.ir.records import Definition, Recursion
-from tests.support.programs.higher.kit import check
+from tests.support.programs.higher.kit import TRACED, check
 from tests.support.programs.higher.recursive import RECURSIVE
 
 
@@ -71,10 +71,9 @@ def test_captured_tensors_are_given_to_each_call() -> None:
 
 def test_mutual_recursion_is_one_definition_with_the_others_inside() -> None:
     even = RECURSIVE["three_in_turn"].make
-    from tests.support.programs.higher.kit import TRACED
 
     found = definitions(even(TRACED), np.float64(1.0), np.int64(2))
-    assert [d.name for d in found][0] == "a"
+    assert found[0].name == "a"
 
 
 def test_extents_may_be_sizes() -> None:

@@ -134,8 +134,9 @@ class Controls(Operations):
             made = Recursion(names, self.flat(given), (), source=source, definition=d)
         else:
             made, given = self.read_record(word, names, source)
-        if len(names) != len(outputs(made)):
-            self.refuse(f"there are {len(names)} names, but {len(outputs(made))} results.", token)
+        if len(names) != len(made.results):
+            called = f"{counted(len(names), 'name')} for {counted(len(made.results), 'result')}."
+            self.refuse(called, token)
         function = made.definition.name if isinstance(made, Recursion) else None
         operands = [Operand(None, n, t) for n, t in given]
         yield self.finish(targets, outputs(made), made, operands, [], [], None, function)

@@ -77,20 +77,20 @@ def _read(a: object, path: str, names: Names) -> Any:
         return {k: _read(t, path, names) for k, t in a.items()}
     if isinstance(a, str) and not isinstance(a, DType):
         return _parsed(a, path, names)
-    found = None if isinstance(a, np.ndarray) else names.type_of(a)
+    if isinstance(a, (Tensor, np.ndarray)):
+        return Kind(to_dtype(a.dtype), tuple(a.shape))
+    found = names.type_of(a)
     if found is not None:
         return Kind(found)
     if a is None:
         return None
-    if a in (int, bool):
+    if a is int or a is bool:
         return Kind(INT64 if a is int else BOOL)
     if a is float:
         raise DTypeError(
             f"{path} is annotated as float, which may be float32 or float64.",
             hint=f"write {path.rpartition('.')[2]}: 'float64'.",
         )
-    if isinstance(a, (Tensor, np.ndarray)):
-        return Kind(to_dtype(a.dtype), tuple(a.shape))
     if isinstance(a, (DType, np.dtype)) or (isinstance(a, type) and issubclass(a, np.generic)):
         return Kind(to_dtype(a))
     raise _unclear(path, repr(a))

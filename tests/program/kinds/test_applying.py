@@ -39,7 +39,7 @@ def test_functions_may_be_in_data_of_a_loop_beside_numbers() -> None:
             return {"f": lambda y: c["f"](y) + c["x"], "x": c["x"] * 2}
 
         end = ta.for_loop(0, n, step, {"f": lambda y: y, "x": x})
-        return end["f"](0.0) + 0 * end["x"]
+        return end["f"](0 * x) + 0 * end["x"]
 
     assert ta.function(program)(np.float64(1.0), np.int64(4)) == 15.0
 

@@ -12,7 +12,7 @@ from tensorad.ir.records import Field, Inject, RecordType, Variant
 from tensorad.ir.reference.records import Record
 from tensorad.program.data.instances import instance_of
 from tests.support.programs.higher.data import DATA, Cons, List, Nil, Tree, listed
-from tests.support.programs.higher.kit import check
+from tests.support.programs.higher.kit import TRACED, check
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -64,7 +64,6 @@ def test_types_without_a_declaration_have_classes_too() -> None:
 def test_long_lists_need_no_stack() -> None:
     n = 20_000
     made = DATA["made_in_a_loop"].make
-    from tests.support.programs.higher.kit import TRACED
 
     f = ta.function(made(TRACED))
     found = f(np.int64(n), Nil())
