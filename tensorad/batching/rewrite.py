@@ -64,7 +64,7 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
     if isinstance(op, Branch) and op.operands[0] in level.image:
         arms.branch(op, level, kept)
     elif isinstance(op, Foreign) and level.used(op):
-        raise unknown(op)
+        _refuse_if_mapped(op, level)
     elif isinstance(op, Foreign):
         python.through(op, level)
     elif isinstance(op, (Branch, FunctionCall)):

@@ -18,16 +18,20 @@ from tests.program import test_branches, test_derivatives, test_functions, test_
 from tests.support.bad import (
     derivatives,
     examples,
+    kinds,
     lenses,
     levels,
     loops,
     modules,
     programs,
+    recursion,
     references,
 )
 from tests.support.refusals import Case, check
 
-PARTS = (programs, loops, derivatives, modules, references, lenses, levels, examples)
+PARTS = (
+    programs, loops, derivatives, modules, references, lenses, levels, examples, recursion, kinds,
+)  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [
     m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)
