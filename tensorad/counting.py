@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
@@ -324,8 +325,9 @@ def _call_sizes(routines: Sequence[Routine]) -> list[Expr]:
     names: dict[str, None] = {}
     for r in routines:
         own = name = f"{r.definition.name}_calls"
+        others = itertools.count(1)
         while name in names:
-            name = f"{own}_{len(names)}"
+            name = f"{own}_{next(others)}"
         names[name] = None
     return [size_var(n) for n in names]
 

@@ -317,7 +317,7 @@ class StepTable:
         kind = self._scope.reserve
         self._step(kind, self._slots[t], heap[t], whole, first, more, second)
 
-    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, Dim]:
+    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, LocalSize | int]:
         """A tensor as large as a row without the extent that only the run tells, and this.
 
         Args:
@@ -328,7 +328,7 @@ class StepTable:
             raise _unknown(t)
         rest = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
         self._check_known(rest)
-        return rest, (own or [1])[0]
+        return rest, own[0] if own else 1
 
     def _check_known(self, t: Tensor) -> None:
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):

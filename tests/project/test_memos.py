@@ -51,6 +51,8 @@ NOT_EMPTIED: Final = {
         "tensorad/autodiff/provenance.py": "_derivations",
         "tensorad/ir/leaves.py": "reduce_axes bound_axes",
         "simplify/formula/product_order.py": "_written",
+        "tensorad/ir/array_methods.py": "looked_at",
+        "tensorad/levels/duals.py": "every",
     },
     "said by the user, or by modules when they are loaded": {
         "tensorad/config.py": "_current _watchers",

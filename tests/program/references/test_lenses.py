@@ -129,7 +129,7 @@ def check_laws(seed: int) -> None:
     np.testing.assert_array_equal(values[6], total.reshape(shape), told)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(10))
 def test_laws(seed: int) -> None:
     check_laws(seed)
 
@@ -142,7 +142,7 @@ def test_laws_of_a_thousand_compositions(part: int) -> None:
 
 
 def test_compiled_views_are_the_interpreters() -> None:
-    for seed in range(200, 212):
+    for seed in range(200, 205):
         rng = np.random.default_rng(seed)
 
         def f(s: Any, rng: np.random.Generator = rng) -> Any:
