@@ -28,7 +28,7 @@ from tensorad.program.calls import shape_of
 from tensorad.program.recursion import what_is_traced
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, unflatten
-from tensorad.program.values import alone, as_tensor, check_dtype, dtype_of, promoted
+from tensorad.program.values import alone, as_tensor, check_dtype, dtype_of, parameter, promoted
 
 _TANGENT_HINT: Final = "a tangent is a tree like what it belongs to; None stands for integers."
 
@@ -99,7 +99,7 @@ def unpack_dual(y: Any, level: Level | int | None = None) -> tuple[Any, Any]:
     Returns:
         (value, tangent), trees like y; the tangent is None where there is none.
     Raises:
-        GradError: the level is not open; y is part of a loop's carry that may have a tangent.
+        GradError: the level is not open.
     """
     flat = flatten(y, "y")
     nothing = unflatten(flat.structure, [None] * len(flat.leaves))
@@ -121,17 +121,14 @@ def unpack_dual(y: Any, level: Level | int | None = None) -> tuple[Any, Any]:
 
 
 def tangents_at(level: Level, ys: Sequence[Tensor]) -> dict[Tensor, Tensor]:
-    """The tangents of those that have one.
-
-    Raises:
-        GradError: whether one has a tangent is not known before a loop around is written down.
-    """
+    """The tangents of those that have one, and of those that go round in a loop: there they may be
+    zeros."""
     floats = [t for t in dict.fromkeys(ys) if t.dtype.is_float]
     rules = stops(level.plain)
     order = derivation_order(floats, rules)
-    _check_carries(level, order)
     behind = {t: None for op in order for t in outputs(op)}
     given = {t: v for t, v in level.duals.items() if t in behind}
+    given.update({t: _asked(level, t) for t in _carried(level, order)})
     inside = [t for t in level.duals if t not in behind]
     if inside and any(isinstance(op, Control) for op in order):
         unit = outputs(Compute("unit", (), (const(1.0, inside[0].dtype),)))[0]
@@ -224,6 +221,7 @@ def _check_plain(
     Raises:
         GradError: one has.
     """
+    _check_carries(at, [*primals, *tangents])
     found = tangents_at(at, [*primals, *tangents])
     for p, value, tangent in zip(pairs, primals, tangents, strict=True):
         for t, path in ((value, p.path), (tangent, p.tangent_path)):
@@ -236,13 +234,34 @@ def _check_plain(
                 )
 
 
-def _check_carries(level: Level, order: Sequence[Op]) -> None:
-    """No tensor of a loop is asked for that goes round in it since the level was opened."""
-    for op in order:
-        if isinstance(op, Placeholder) and op.owner and op.number > level.since:
-            raise GradError(
-                f"whether {op.name} has a tangent at level {level.number} is not known before "
-                f"{op.owner} is written down.",
-                where=outputs(op)[0].described,
-                hint="unpack what the loop returns; or open a level inside of the loop.",
-            )
+def _check_carries(level: Level, ts: Sequence[Tensor]) -> None:
+    """Nothing goes round in a loop that has been entered since the level was opened.
+
+    Raises:
+        GradError: it does, so that it may have a tangent.
+    """
+    for t in _carried(level, derivation_order(ts, stops(level.plain))):
+        owner = getattr(t.op, "owner", "a loop")
+        raise GradError(
+            f"make_dual: whether {t.name} has a tangent at level {level.number} is not known "
+            f"before {owner} is written down.",
+            where=t.described,
+            hint="open a level inside of the loop; or pass unpack_dual(...)[0].",
+        )
+
+
+def _carried(level: Level, order: Sequence[Op]) -> list[Tensor]:
+    """Parameters of bodies of loops around, which have been entered since the level was opened."""
+    params = [op for op in order if isinstance(op, Placeholder) and op.owner]
+    found = [outputs(op)[0] for op in params if op.number > level.since]
+    return [t for t in found if t not in level.plain]
+
+
+def _asked(level: Level, t: Tensor) -> Tensor:
+    """The tangent of what goes round in a loop, to go round beside it."""
+    if t not in level.asked:
+        owner = t.op.owner if isinstance(t.op, Placeholder) else ""
+        made = parameter(f"d{t.name}", t.shape, t.dtype, owner)
+        level.asked[t] = made
+        level.plain[made] = None
+    return level.asked[t]

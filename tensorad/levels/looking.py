@@ -45,7 +45,7 @@ def checked_elements(t: Tensor, purpose: str) -> np.ndarray | None:
     Raises:
         GradError: the tensor has a tangent at an open level.
     """
-    for level in levels():
+    for level in levels() if _follows(t) else ():
         if tangents_at(level, [t]):
             raise GradError(
                 f"{purpose} would lose the tangent that {t.name} has at level {level.number}.",

@@ -25,6 +25,7 @@ class Level:
         number: how many levels are open around it.
         duals: the tangent of each tensor that `make_dual` gave one at this level.
         plain: the tensors that have none, whatever they are made of.
+        asked: the tangents of what goes round in loops that bodies ask for.
         since: operations and inputs made later have larger numbers.
     """
 
@@ -32,6 +33,7 @@ class Level:
         self.number = -1
         self.duals: dict[Tensor, Tensor] = {}
         self.plain: dict[Tensor, None] = {}
+        self.asked: dict[Tensor, Tensor] = {}
         self.since = 0
         self.is_left = False
         self._traced: object = None
@@ -80,6 +82,7 @@ class Level:
         self.is_left = True
         self.duals.clear()
         self.plain.clear()
+        self.asked.clear()
         self._arrays.__exit__(None, None, None)
 
     @property

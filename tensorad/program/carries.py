@@ -11,6 +11,7 @@ from tensorad.ir.analysis.blocks import captures, op_sizes
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Expr, LocalSize
+from tensorad.ir.hooks import Hook
 from tensorad.ir.tensor import Block, Loop, Op, Shape, Tensor, births, format_shape, outputs
 from tensorad.program.calls import operand
 from tensorad.program.data.function_types import written_inside
@@ -47,6 +48,20 @@ class Body:
     """(carry, parts of what is scanned) -> (carry, what is collected)"""
     test: Callable[[Any], Any] | None = None
     part_names: Sequence[str] = field(default=())
+
+
+class Beside(NamedTuple):
+    """A value of a loop: a carry, or a part of what is scanned."""
+
+    param: Tensor
+    first: Tensor
+    """Before the first iteration; of a part all of what is scanned."""
+    result: Tensor | None
+    """After an iteration; None of a part."""
+
+
+tangents: Final[Hook[[Sequence[Beside]], list[Beside]]] = Hook("tensorad.levels.carried")
+"""What else goes round, since the body asks for tangents of values."""
 
 
 class Looped(NamedTuple):
@@ -202,7 +217,13 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     inside = [as_tensor(v, p) for v, p in zip(ys.leaves, ys.paths, strict=True)]
     tests = _test(body, carry, params)
     carry.close()
-    op = _loop(carry.paths, params, starts, results, inside, tests, parts, scanned, times, start)
+    values = [Beside(*three) for three in zip(params, starts, results, strict=True)]
+    rows = [Beside(p, t, None) for p, t in zip(parts, scanned, strict=True)]
+    with tracing():
+        more = tangents.call([*values, *rows])
+    values += [b for b in more if b.result is not None]
+    rows += [b for b in more if b.result is None]
+    op = _loop(carry.paths, values, rows, inside, tests, times, start)
     last = outputs(op)[: len(carry.paths)]
     carry.store(last)
     return Looped(op, carry.tree(last), inside, ys.structure)
@@ -255,11 +276,13 @@ def _test(body: Body, carry: _Carry, params: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _loop(
-    paths: Sequence[str], params: list[Tensor], starts: list[Tensor], results: list[Tensor],
-    inside: list[Tensor], tests: list[Tensor], parts: list[Tensor], scanned: Sequence[Tensor],
-    times: Trips, start: int,
+    paths: Sequence[str], carried: Sequence[Beside], rows: Sequence[Beside], inside: list[Tensor],
+    tests: list[Tensor], times: Trips, start: int,
 ) -> Loop:  # fmt: skip
-    names = list(paths)
+    params, starts = [b.param for b in carried], [b.first for b in carried]
+    results = [b.result for b in carried if b.result is not None]
+    parts, scanned = [b.param for b in rows], [b.first for b in rows]
+    names = [*paths, *[p.name for p in params[len(paths) :]]]
     if not params:  # a loop has a carry
         names, params = ["nothing"], parameters(["nothing"], [()], [INT64], "a loop")
         starts, results = [as_tensor(0, "nothing", INT64)], list(params)

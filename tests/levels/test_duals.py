@@ -122,6 +122,78 @@ def test_a_carry_cannot_be_given_a_tangent_of_a_level_around() -> None:
     with ta.dual_level(), pytest.raises(GradError, match="whether c has a tangent at level 0"):
         ta.for_loop(0, 2, lambda t, c: ta.make_dual(c, X), ta.const(X))
 
+    def again(t: Any, c: Any) -> Any:
+        return ta.make_dual(ta.unpack_dual(c)[0], V) * 2.0
+
+    with ta.dual_level():
+        y = ta.for_loop(0, 2, again, ta.const(X))
+        np.testing.assert_allclose(ta.unpack_dual(y)[1], 2 * V)
+
+
+def test_tangents_of_carries_are_asked_for_inside() -> None:
+    """They go round beside them."""
+
+    def f(x: Any, v: Any) -> Any:
+        def body(t: Any, c: Any) -> Any:
+            a, total = c
+            return topi.sin(a) * d, total + ta.unpack_dual(a * d)[1]
+
+        with ta.dual_level():
+            d = ta.make_dual(x, v)
+            (last, total) = ta.for_loop(0, 3, body, (d, topi.full_like(x, 0.0)))
+            assert ta.unpack_dual(total)[1] is None
+            return total, ta.unpack_dual(last)[1]
+
+    a, da, wanted = X, V, 0 * X
+    for _ in range(3):
+        wanted = wanted + da * X + a * V
+        a, da = np.sin(a) * X, np.cos(a) * da * X + np.sin(a) * V
+    total, tangent = ta.function(f)(X, V)
+    np.testing.assert_allclose(total, wanted, rtol=1e-13)
+    np.testing.assert_allclose(tangent, da, rtol=1e-13)
+    assert ta.gradcheck(lambda x: f(x, V)[0].sum(), X)
+
+
+def test_tangents_of_rows_and_in_conditions() -> None:
+    def f(x: Any, v: Any) -> Any:
+        with ta.dual_level():
+            d = ta.make_dual(x, v)
+            ys = ta.scan(lambda c, r: (c * r, ta.unpack_dual(c * r)[1]), np.float64(2), d)[1]
+            end = ta.while_loop(
+                lambda c: ta.unpack_dual(c)[1].sum() < 10.0, lambda c: c * 2.0 + d, d * 1.0
+            )
+            return ys, end
+
+    ys, end = ta.function(f)(X, V + 2)
+    c, dc, wanted = 2.0, 0.0, []
+    for r, dr in zip(X, V + 2, strict=True):
+        c, dc = c * r, dc * r + c * dr
+        wanted.append(dc)
+    np.testing.assert_allclose(ys, wanted)
+    y, dy = X, V + 2
+    while dy.sum() < 10:
+        y, dy = y * 2 + X, dy * 2 + V + 2
+    np.testing.assert_allclose(end, y)
+
+
+def test_tangents_of_carries_at_two_levels() -> None:
+    @ta.function
+    def f(x: Any) -> Any:
+        with ta.dual_level(), ta.dual_level():
+            d = ta.make_dual(ta.make_dual(x, 1.0, level=0), 1.0, level=1)
+
+            def body(t: Any, c: Any) -> Any:
+                y, total = c
+                one = ta.unpack_dual(ta.unpack_dual(y * d, level=1)[1], level=0)[1]
+                other = ta.unpack_dual(ta.unpack_dual(y, level=0)[1], level=1)[1]
+                return y * d, total + one + other
+
+            return ta.for_loop(0, 3, body, (d, np.float64(0)))[1]
+
+    x = 1.5
+    wanted = 2 + (6 * x + 2) + (12 * x**2 + 6 * x)
+    np.testing.assert_allclose(f(np.float64(x)), wanted, rtol=1e-14)
+
 
 def test_functions_move_with_their_arguments_and_with_what_they_read() -> None:
     @ta.function

@@ -73,6 +73,13 @@ def _through_a_reference(y: Tensor) -> Tensor:
     return found
 
 
+def _at_levels(y: Tensor) -> list[Tensor]:
+    with ta.dual_level(), ta.dual_level():
+        d = ta.make_dual(ta.make_dual(y, V, level=0), V)
+        value, tangent = ta.unpack_dual(d * d, level=1)
+        return [tangent, *ta.unpack_dual(value, level=0), *ta.unpack_dual(tangent, level=0)]
+
+
 CALLS: Final[dict[str, Call]] = {
     **{name: _of_one(name) for name in (*ONE, "abs", "sign", "floor", "ceil", "round", "trunc")},
     **{name: _of_one(name) for name in ("isnan", "isfinite", "stop_gradient")},
@@ -93,6 +100,7 @@ CALLS: Final[dict[str, Call]] = {
     "scatter": lambda y: ta.scatter((2,), (N,), lambda i: ((i // 2,), y[i])),
     "generalized_matmul": lambda y: ta.generalized_matmul(y, y, 1),
     # derivatives
+    **dict.fromkeys(("dual_level", "make_dual", "unpack_dual"), _at_levels),
     "vjp": lambda y: ta.vjp(y * y, [X], V),
     "jvp": lambda y: ta.jvp(y * y, {X: V}),
     "deriv": lambda y: [ta.deriv(y * y, X, V), ta.deriv([y, _cubes(y)], X, [V, None])],

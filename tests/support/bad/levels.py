@@ -255,14 +255,14 @@ def another_tree() -> None:
 
 @CASES.refused(
     GradError,
-    "whether c has a tangent at level 0 is not known before the body of for_loop at HERE is "
-    "written down.",
+    "make_dual: whether c has a tangent at level 0 is not known before the body of for_loop at "
+    "HERE is written down.",
     "  in: c : float64 (3,)",
-    "  hint: unpack what the loop returns; or open a level inside of the loop.",
+    "  hint: open a level inside of the loop; or pass unpack_dual(...)[0].",
 )
-def the_tangent_of_a_carry() -> None:
+def a_tangent_for_a_carry() -> None:
     with ta.dual_level():
-        ta.for_loop(0, 2, lambda t, c: ta.unpack_dual(c)[0], ta.make_dual(V, V))
+        ta.for_loop(0, 2, lambda t, c: ta.make_dual(c, V), ta.const(V))
 
 
 @CASES.refused(
