@@ -31,6 +31,7 @@ from tensorad.program.arguments import (
 )
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
+from tensorad.program.references.frames import cells_of
 from tensorad.program.rules import OperatorRule, Rule, check_captured
 from tensorad.program.traces import (
     Program,
@@ -352,6 +353,8 @@ class Function:
         """A call of the function, as a part of a program."""
         if self._is_inline or (self._in_callers and _block_key(given) in self._in_callers):
             return self._in_place(given)
+        if self.rule is None and any(cells_of(s, name) for name, s in given.structures):
+            return self._in_place(given)  # what is kept by what is called would keep references
         program = self._block(given)
         if self.rule is None and program.references:
             self._in_callers.add(_block_key(given))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -281,21 +283,39 @@ def test_functions_with_their_own_references_stay_calls() -> None:
 def test_calls_that_write_are_written_down_a_bounded_number_of_times() -> None:
     calls = []
 
-    def nested(depth: int) -> Any:
+    def nested(depth: int, own: Any = None) -> Any:
         if depth == 0:
-            return lambda r: (calls.append(1), r.mul(2.0))[1]
-        inner = ta.function(nested(depth - 1))
+            return lambda r: (calls.append(1), (own or r).mul(2.0))[1]
+        inner = ta.function(nested(depth - 1, own))
         return lambda r: inner(r)
 
-    f = ta.function(nested(12))
+    def by_argument(x: Any) -> Any:
+        r = ta.ref(x, "r")
+        ta.function(nested(12))(r)
+        return r.get()
+
+    def by_closure(x: Any) -> Any:
+        r = ta.ref(x, "r")
+        ta.function(nested(12, r))(x)
+        return r.get()
+
+    np.testing.assert_array_equal(ta.function(by_argument)(X), 2 * X)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(ta.function(by_closure)(X), 2 * X)
+    assert len(calls) <= 1 + 14
+
+
+def test_calls_keep_no_references() -> None:
+    made = []
 
     def whole(x: Any) -> Any:
         r = ta.ref(x, "r")
-        f(r)
-        return r.get()
+        made.append(weakref.ref(r))
+        return scaled(r, x)
 
-    np.testing.assert_array_equal(ta.function(whole)(X), 2 * X)
-    assert len(calls) <= 14
+    ta.function(whole)(X)
+    gc.collect()
+    assert made[0]() is None
 
 
 def test_inside_of_functions_that_are_differentiated() -> None:
@@ -313,7 +333,10 @@ def test_inside_of_functions_that_are_differentiated() -> None:
     check_same(with_refs, lambda x: 2 * x[1] * x[0] * (x[1] * x[0]), X, second=True)
 
 
-@pytest.mark.parametrize("form", ["grad", "value_and_grad", "vjp", "jvp", "linearize", "jacobian"])
+FORMS = ["grad", "value_and_grad", "vjp", "jvp", "linearize", "jacobian", "jacfwd", "jacrev"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_the_run_of_a_derived_function_writes_once(form: str) -> None:
     def with_refs(x: Any) -> Any:
         count = ta.ref(0, "count")
