@@ -285,7 +285,7 @@ def test_calls_that_write_are_written_down_a_bounded_number_of_times() -> None:
 
     def nested(depth: int, own: Any = None) -> Any:
         if depth == 0:
-            return lambda r: (calls.append(1), (own or r).mul(2.0))[1]
+            return lambda r: (calls.append(1), (r if own is None else own).mul(2.0))[1]
         inner = ta.function(nested(depth - 1, own))
         return lambda r: inner(r)
 
