@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tensorad.autodiff import Simplify as Simplify
     from tensorad.autodiff import deriv as deriv
     from tensorad.autodiff import generalized_matmul as generalized_matmul
+    from tensorad.batching import batched as batched
+    from tensorad.batching.functions import vmap as vmap
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
     from tensorad.checking import GradReport as GradReport
@@ -167,6 +169,8 @@ _HOME: Final = {
         "OptimizeAndLiftNonzeronessConditions "
         "PrintTensorRecursively Simplify deriv generalized_matmul"
     ),
+    "tensorad.batching": "batched",
+    "tensorad.batching.functions": "vmap",
     "tensorad.building": "build evaluate",
     "tensorad.compiled": "CompiledFunction",
     "tensorad.checking": "GradReport",

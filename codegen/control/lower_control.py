@@ -47,7 +47,7 @@ from tensorad.ir.expr import (
     local_size,
     read,
 )
-from tensorad.ir.records import Definition, Fields, Inject, Recursion, Tag
+from tensorad.ir.records import Definition, Fields, Inject, Recursion, Tag, is_record
 from tensorad.ir.reference.verify import verify_control
 from tensorad.ir.tensor import (
     Block,
@@ -286,6 +286,7 @@ class _Lowering:
             (*placed, *inner),
             tuple(layout.moves), (*layout.stores, *[s for _, s in body.rows]),
             op.reverse, op.source,
+            not any(is_record(t.dtype) for t in (*body.carried, *[s.inner for s in kept])),
         )  # fmt: skip
         nodes: list[Node] = [*self.formulas(counted, given), repeat, *layout.after]
         for k in [k for c in body.chains for k in c.carries[::-1]]:  # others may lie in the first's

@@ -35,6 +35,7 @@ DEPTH: Final = 26
 STACK, RECORDS = 27, 31
 """Memory that is taken in order: of activations, and of records. First chunk, the one in use, where
 its free bytes begin, where they end."""
+REGION_WORDS: Final = 4
 RECORD_STEP: Final = 35
 """Where `codegen/threads/activations_ir.py` is, for calls that take memory in order, or null."""
 CALL_WORDS: Final = 38
@@ -47,7 +48,7 @@ OUT_OF_MEMORY: Final = -1
 SERIAL, PARALLEL = 0, 1
 PLACE, ROW, EXCHANGE, LOAD, BEGIN, UNTIL, ADVANCE, UNLESS, ASSIGN = range(2, 11)
 JUMP, ARM, SAME, ODD, LAST, WITHIN, RESERVE = range(11, 18)
-MAKE, FILL, INSIDE_RECORD, SWITCH, CALL, RETURN, GROW, EMPTY = range(18, 26)
+MAKE, FILL, INSIDE_RECORD, SWITCH, CALL, RETURN, GROW, EMPTY, MARK, RELEASE = range(18, 28)
 """Kinds of steps: kernels, what `codegen/threads/control_ir.py` does, and from MAKE on what
 `codegen/threads/activations_ir.py` does."""
 

@@ -6,7 +6,7 @@ Expressions are those of `tensorad.ir`. A tensor is its own buffer: `Read` loads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -258,6 +258,8 @@ class Repeat:
         moves: what lies elsewhere after each iteration.
         stores: tensors that iterations fill, a row each.
         source: the user's line.
+        releases: whether nothing that an iteration leaves is a record, so that those it makes are
+            gone at its end.
     """
 
     counter: LocalSize
@@ -271,6 +273,7 @@ class Repeat:
     stores: tuple[Tensor, ...]
     reverse: bool
     source: str
+    releases: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,6 +342,17 @@ def inner_nodes(n: Node) -> tuple[Node, ...]:
     return ()
 
 
+def all_nodes(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes with those inside of them, in the order of the text."""
+    found: list[Node] = []
+    stack = list(nodes[::-1])
+    while stack:
+        n = stack.pop()
+        found.append(n)
+        stack += inner_nodes(n)[::-1]
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class LoopProgram:
     """Nodes in execution order. Tensors that are neither inputs nor outputs nor constants
@@ -366,14 +380,7 @@ class LoopProgram:
     @property
     def all_nodes(self) -> list[Node]:
         """All nodes, with those inside of others, and those of definitions."""
-        found: list[Node] = []
-        stack: list[Node] = [n for r in self.routines[::-1] for n in r.nodes[::-1]]
-        stack += self.nodes[::-1]
-        while stack:
-            n = stack.pop()
-            found.append(n)
-            stack += inner_nodes(n)[::-1]
-        return found
+        return all_nodes((*self.nodes, *[n for r in self.routines for n in r.nodes]))
 
     @property
     def is_straight(self) -> bool:

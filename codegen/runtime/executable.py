@@ -36,7 +36,7 @@ from tensorad.codegen.runtime.routines import (
     word_value,
 )
 from tensorad.codegen.runtime.step_table import StepTable, Word
-from tensorad.codegen.threads.activations_ir import record_step
+from tensorad.codegen.threads.activations_ir import record_library
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import InternalError
@@ -81,7 +81,7 @@ class Frame:
         self.call[block.HEAP] = ctypes.addressof(self.heap)
         if routines is not None:
             self.call[block.ROUTINES] = routines.address
-            self.call[block.RECORD_STEP] = record_step()
+            self.call[block.RECORD_STEP] = record_library().addresses["record"]
         if program.grows:
             weakref.finalize(self, _release, self.heap, self.call)
         self.address = ctypes.addressof(self.call)
@@ -98,12 +98,19 @@ def _release(heap: ctypes.Array[ctypes.c_int64], call: ctypes.Array[ctypes.c_int
     """Give back what a frame's calls have reserved."""
     for address in heap[2::2]:
         _free(address)
+    _release_chunks(heap, call)
+
+
+def _release_chunks(heap: ctypes.Array[ctypes.c_int64], call: ctypes.Array[ctypes.c_int64]) -> None:
+    """Give back what activations and records had."""
     for region in (block.STACK, block.RECORDS):
         chunk = call[region]
         while chunk:
-            following = ctypes.c_int64.from_address(chunk + 8 * block.NEXT_CHUNK).value
+            following, size_bytes = (ctypes.c_int64 * 2).from_address(chunk)
+            heap[1] -= size_bytes
             _free(chunk)
             chunk = following
+        call[region : region + block.REGION_WORDS] = [0] * block.REGION_WORDS
 
 
 _free: Final = ctypes.CDLL(None).free
@@ -386,7 +393,7 @@ class Executable:
         if scratch_bytes:
             frame.reserve(max(1, threads) * scratch_bytes)
         if self.grows:
-            frame.heap[0] = config.current().max_bytes
+            frame.heap[0] = config.bytes_left()
         frame.call[block.VERSION] = now
 
     def fail(self, frame: Frame) -> None:
@@ -394,8 +401,8 @@ class Executable:
         call, table = frame.call, self._table
         step, code = call[block.STEP], call[block.CODE]
         if step in table.taking:
-            taking = table.taking[step]
-            raise too_deep(taking, call[block.DEPTH], frame.heap[0])
+            _release_chunks(frame.heap, call)
+            raise too_deep(table.taking[step], call[block.DEPTH], frame.heap[0])
         if code == block.OUT_OF_MEMORY:
             reserved = table.reserved[step]
             raise too_large(reserved, _values(reserved.words, call), frame.heap[0])

@@ -47,12 +47,12 @@ class _Chunk:
     def __init__(self, address: int, size_bytes: int) -> None:
         self.first, self.end = address, address + size_bytes
         raw = (ctypes.c_char * size_bytes).from_address(address)
-        self.words = memoryview(raw).cast("B").cast("q")
-        self.raw = raw
+        self.bytes = memoryview(raw).cast("B")
+        self.words = self.bytes.cast("q")
 
     def column(self, addresses: Array, offset: int, dtype: np.dtype[Any], count: int) -> Array:
         """So many elements behind each address, not of the call's memory any more."""
-        elements = np.frombuffer(self.raw, dtype, (self.end - self.first) // dtype.itemsize)
+        elements = np.frombuffer(self.bytes, dtype, (self.end - self.first) // dtype.itemsize)
         first = (addresses + (offset - self.first)) // dtype.itemsize
         found: Array = elements[first[:, None] + np.arange(count)]
         return found
@@ -94,7 +94,8 @@ class _Part(NamedTuple):
     shape: tuple[int, ...]
 
     @property
-    def count(self) -> int:
+    def elements(self) -> int:
+        """How many elements it has."""
         return int(np.prod(self.shape, dtype=np.int64))
 
 
@@ -136,7 +137,7 @@ class _Reading:
             kind = (dtype, chunk.words[at])
             if kind not in links:
                 parts = [p for p in self.parts_of(kind) if is_record(p.dtype)]
-                links[kind] = [(p.offset // WORD, p.count, p.dtype) for p in parts]
+                links[kind] = [(p.offset // WORD, p.elements, p.dtype) for p in parts]
             found[address] = kind
             for offset, count, inner in links[kind]:
                 begin = at + offset
@@ -177,7 +178,7 @@ class _Reading:
         where = np.array(addresses, np.int64)
         found: list[Callable[[], Array]] = []
         for p in self.parts_of(kind):
-            column = chunk.column(where, p.offset, p.native, p.count)
+            column = chunk.column(where, p.offset, p.native, p.elements)
             values = iter(column.reshape(len(addresses), *p.shape)) if p.shape else None
             if is_record(p.dtype):
                 found.append(self.children(column, p.shape))

@@ -12,7 +12,7 @@ from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.runtime.arena import Array, plan_arena
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.codegen.runtime.record_layout import RecordPart, value_of
-from tensorad.codegen.runtime.step_table import Scope, Word
+from tensorad.codegen.runtime.step_table import Mark, Scope, Word
 from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
@@ -103,8 +103,8 @@ class RoutineTable:
 
 
 def word_value(w: Word, sizes: Mapping[Expr, int]) -> int:
-    """A word at the start; a loop's own sizes are set while it runs."""
-    if isinstance(w, LocalSize):
+    """A word at the start; those of a loop are set while it runs."""
+    if isinstance(w, (LocalSize, Mark)):
         return 0
     if isinstance(w, int):
         return w
@@ -115,7 +115,7 @@ def word_value(w: Word, sizes: Mapping[Expr, int]) -> int:
 
 def word_sizes(w: Word) -> list[Size]:
     """The symbolic sizes that a word is made of."""
-    if isinstance(w, int):
+    if isinstance(w, (int, Mark)):
         return []
     if isinstance(w, Size):
         found = [w]

@@ -22,23 +22,38 @@ from tensorad.codegen.loops.ir import (
     Reserve,
     Routine,
     Settle,
+    all_nodes,
 )
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.runtime.record_layout import RecordPart, alignment_of
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.expr import Const, Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
-from tensorad.ir.records import Definition
+from tensorad.ir.records import Definition, is_record
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.simplify.index.extremes import extremes_in_loops
 from tensorad.simplify.index.linear import linear_form
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Word = Size | Tensor | RecordPart | int
-"""A word beside the slots: a size, the bytes of a tensor or of a part of a record, a number."""
+
+
+class Mark(NamedTuple):
+    """Where the memory of records was taken up to when an iteration began: one of two words."""
+
+    loop: Repeat
+    part: int
+
+
+Word = Size | Tensor | RecordPart | Mark | int
+"""A word beside the slots: a size, the bytes of a tensor or of a part of a record, a place in the
+memory of records, a number."""
 
 _FEW_ARMS: Final = 3
 """So many are asked one after the other; more have a table."""
+
+
+Told = Mapping[LocalSize, None]
+"""Sizes that have their value where a step runs."""
 
 
 class Where(NamedTuple):
@@ -46,7 +61,7 @@ class Where(NamedTuple):
 
     kernel: Kernel
     loops: tuple[Repeat, ...]
-    words: Sequence[Word]
+    words: Sequence[Word] = ()
 
 
 class Reserved(NamedTuple):
@@ -54,7 +69,7 @@ class Reserved(NamedTuple):
 
     tensor: Tensor
     loop: Repeat | None
-    words: Sequence[Word]
+    words: Sequence[Word] = ()
 
 
 class Scope:
@@ -112,6 +127,9 @@ class StepTable:
         self.taking: dict[int, Activate | Make] = {}
         """By number of the step, calls of definitions and records."""
         self._filled: dict[Tensor, Repeat] = {}
+        self._told: Told = {}
+        self._known: dict[Tensor, Told] = {}
+        """By store what is told before the loop that fills it."""
 
     def tables(
         self, nodes: Sequence[Node], routines: Sequence[tuple[Routine, Scope]] = ()
@@ -155,13 +173,13 @@ class StepTable:
                     self._step(block.PLACE, self._slots[t], self._slots[source])
                 case Place(tensor=t, source=source):
                     one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
-                    self._check_known(one)
-                    words = self._word(_as_word(n.row)), self._word(one)
+                    own, times = self._apart(one, self._known.get(source, self._told))
+                    words = self._word(_as_word(n.row)), self._word(own)
                     slots = self._slots[t], self._slots[source]
                     stays = []
                     if n.below is not None:
                         stays = [self._step(block.WITHIN, words[0], self._word(n.below), n.offset)]
-                    self._step(block.ROW, *slots, *words, n.offset)
+                    self._step(block.ROW, *slots, *words, n.offset, self._word(times))
                     self._land(*stays)
                 case ButLast():
                     words = self._word(n.counter), self._word(n.trips)
@@ -241,12 +259,19 @@ class StepTable:
         else:
             self._step(block.ASSIGN, trips, self._word(0 if n.count is None else _as_word(n.count)))
         self._step(block.BEGIN, counter, trips, int(n.reverse))
+        before = self._told
         for t in n.stores:
-            self._filled[t] = n
+            self._filled[t], self._known[t] = n, before
             self._reserve(t, 0)
         self._nodes(n.start)
+        if n.count is not None and not (n.body or n.moves):
+            self._told = {**before, n.trips: None}  # that is what it is for
+            return
         self._loops = (*self._loops, n)
         head = len(self._rows)
+        marks = self._marks(n)
+        if marks:
+            self._step(block.MARK, *marks)
         if n.count is not None:
             leave.append(self._step(block.UNTIL, counter, trips))
         else:
@@ -259,9 +284,20 @@ class StepTable:
                 self._reserve(t, 1)
         self._nodes(n.body)
         self._nodes(n.moves)
+        if marks:
+            self._step(block.RELEASE, *marks)
         self._step(block.ADVANCE, counter, -1 if n.reverse else 1, target=head)
         self._land(*leave)
         self._loops = self._loops[:-1]
+        self._told = {**before, n.trips: None}
+
+    def _marks(self, n: Repeat) -> tuple[int, ...]:
+        """The words of a loop whose iterations give back the memory of records."""
+        if not n.releases or (self._scope.reserve == block.GROW and self._scope.heap):
+            return ()  # there, arrays that go on lie in it as well
+        inside = all_nodes((*n.test, *n.body))
+        takes = any(isinstance(i, Make) or _gives_records(i) for i in inside)
+        return (self._word(Mark(n, 0)), self._word(Mark(n, 1))) if takes else ()
 
     def _reserve(self, t: Tensor, more: int) -> None:
         """Memory for a dynamic tensor; `more` rows than its first extent says so far."""
@@ -280,6 +316,19 @@ class StepTable:
         self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t), self._scope.words)
         kind = self._scope.reserve
         self._step(kind, self._slots[t], heap[t], whole, first, more, second)
+
+    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, LocalSize | int]:
+        """A tensor as large as a row without the extent that only the run tells, and this.
+
+        Args:
+            known: the sizes that are told before the rows are filled.
+        """
+        own = [n for n in t.shape if isinstance(n, LocalSize)]
+        if len(own) > 1 or any(n not in known for n in own):
+            raise _unknown(t)
+        rest = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
+        self._check_known(rest)
+        return rest, own[0] if own else 1
 
     def _check_known(self, t: Tensor) -> None:
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
@@ -302,6 +351,10 @@ def _at_most(extent: Dim) -> Dim:
         return extent
     most = extremes_in_loops(extent).hi
     return extent if most is None else dim_of(most)
+
+
+def _gives_records(n: Node) -> bool:
+    return isinstance(n, Activate) and any(is_record(t.dtype) for t in n.results)
 
 
 def _as_word(e: Expr | None) -> Word:

@@ -1,8 +1,8 @@
-"""Steps of definitions and records: calls, returns, and memory that is taken in order.
+"""Steps of definitions and records: calls, returns, records made and looked into.
 
 An activation is one run of a definition: its own slots, sizes and temporaries, in memory that is a
 stack. Records lie in memory that only grows until the call ends, or until a definition does whose
-results are no records. Both are lists of chunks, which are kept for the next call.
+results are no records, or an iteration of a loop that carries none.
 """
 
 from __future__ import annotations
@@ -14,134 +14,8 @@ from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.llvm.call_block import field, loaded, stored
 from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.target import link
+from tensorad.codegen.threads.chunks_ir import CHUNKS, NOW, SYMBOLS, TOP
 from tensorad.codegen.threads.control_ir import index_text, word_text
-
-LEAST_CHUNK: Final = 1 << 16
-"""Bytes of the first chunk; each further one has twice as many."""
-MOST_CHUNK: Final = 1 << 28
-"""Bytes from which on chunks do not grow."""
-FIRST, NOW, TOP, END = (8 * n for n in range(4))
-"""Words of memory that is taken in order, in bytes."""
-
-_TAKE: Final = f"""
-define internal i64 @bump(ptr %call, ptr %region, i64 %need, i64 %align) nounwind {{
-entry:
-  %less = sub i64 %align, 1
-  %mask = sub i64 0, %align
-  br label %try
-try:
-  {loaded("%top", "i64", "%region", TOP)}
-  {loaded("%end", "i64", "%region", END)}
-  %above = add i64 %top, %less
-  %start = and i64 %above, %mask
-  %new = add i64 %start, %need
-  %fits = icmp ule i64 %new, %end
-  br i1 %fits, label %take, label %more
-take:
-  store i64 %new, ptr %top.at
-  ret i64 %start
-more:
-  %all = add i64 %need, %align
-  %got = call i1 @chunk(ptr %call, ptr %region, i64 %all)
-  br i1 %got, label %try, label %none
-none:
-  ret i64 0
-}}
-define internal i1 @chunk(ptr %call, ptr %region, i64 %need) nounwind {{
-entry:
-  %place = alloca ptr
-  {loaded("%now", "ptr", "%region", NOW)}
-  %begun = icmp ne ptr %now, null
-  %linkp = select i1 %begun, ptr %now, ptr %region
-  %next = load ptr, ptr %linkp
-  %least = add i64 %need, {block.CHUNK_HEAD}
-  %there = icmp ne ptr %next, null
-  br i1 %there, label %look, label %size
-look:
-  {loaded("%has", "i64", "%next", 8 * block.CHUNK_BYTES)}
-  %enough = icmp uge i64 %has, %least
-  br i1 %enough, label %use, label %size
-size:
-  br i1 %begun, label %after, label %wish
-after:
-  {loaded("%before", "i64", "%now", 8 * block.CHUNK_BYTES)}
-  %double = mul i64 %before, 2
-  %huge = icmp ugt i64 %double, {MOST_CHUNK}
-  %twice = select i1 %huge, i64 {MOST_CHUNK}, i64 %double
-  br label %wish
-wish:
-  %wish0 = phi i64 [{LEAST_CHUNK}, %size], [%twice, %after]
-  %larger = icmp ugt i64 %wish0, %least
-  %wish1 = select i1 %larger, i64 %wish0, i64 %least
-  {loaded("%heap", "ptr", "%call", 8 * block.HEAP)}
-  %limit = load i64, ptr %heap
-  {loaded("%used", "i64", "%heap", 8)}
-  %room = sub i64 %limit, %used
-  %roomy = icmp sle i64 %wish1, %room
-  %bytes = select i1 %roomy, i64 %wish1, i64 %least
-  %allowed = icmp sle i64 %bytes, %room
-  br i1 %allowed, label %make, label %none
-make:
-  %failed = call i32 @posix_memalign(ptr %place, i64 {ALIGNMENT}, i64 %bytes)
-  %made = icmp eq i32 %failed, 0
-  br i1 %made, label %link, label %none
-link:
-  %new = load ptr, ptr %place
-  store ptr %next, ptr %new
-  {stored("i64 %bytes", "%newbytes", "%new", 8 * block.CHUNK_BYTES)}
-  store ptr %new, ptr %linkp
-  %used1 = add i64 %used, %bytes
-  store i64 %used1, ptr %used.at
-  br label %use
-use:
-  %chosen = phi ptr [%next, %look], [%new, %link]
-  call void @begin(ptr %region, ptr %chosen)
-  ret i1 true
-none:
-  ret i1 false
-}}
-define internal void @begin(ptr %region, ptr %chunk) nounwind {{
-  {stored("ptr %chunk", "%nowp", "%region", NOW)}
-  {loaded("%bytes", "i64", "%chunk", 8 * block.CHUNK_BYTES)}
-  %start = ptrtoint ptr %chunk to i64
-  %top = add i64 %start, {block.CHUNK_HEAD}
-  %end = add i64 %start, %bytes
-  {stored("i64 %top", "%topp", "%region", TOP)}
-  {stored("i64 %end", "%endp", "%region", END)}
-  ret void
-}}
-define internal void @restore(ptr %region, ptr %chunk, i64 %top) nounwind {{
-entry:
-  {loaded("%now", "ptr", "%region", NOW)}
-  {stored("i64 %top", "%topp", "%region", TOP)}
-  %same = icmp eq ptr %now, %chunk
-  br i1 %same, label %done, label %back
-back:
-  %none = icmp eq ptr %chunk, null
-  {stored("ptr %chunk", "%nowp", "%region", NOW)}
-  br i1 %none, label %empty, label %some
-empty:
-  {stored("i64 0", "%endp0", "%region", END)}
-  ret void
-some:
-  {loaded("%bytes", "i64", "%chunk", 8 * block.CHUNK_BYTES)}
-  %start = ptrtoint ptr %chunk to i64
-  %end = add i64 %start, %bytes
-  {stored("i64 %end", "%endp", "%region", END)}
-  ret void
-done:
-  ret void
-}}
-define internal void @emptied(ptr %call) nounwind {{
-  {field("%stack", "%call", 8 * block.STACK)}
-  {field("%records", "%call", 8 * block.RECORDS)}
-  call void @restore(ptr %stack, ptr null, i64 0)
-  call void @restore(ptr %records, ptr null, i64 0)
-  {stored("i64 0", "%depth", "%call", 8 * block.DEPTH)}
-  ret void
-}}"""
-"""@bump: the address of so many bytes, 0 where there is no memory; @chunk: go on to a chunk with so
-many bytes; @restore: what was taken since is free; @emptied: all is."""
 
 _CALL: Final = f"""
 define internal i64 @enter(ptr %call, ptr %slots, ptr %index, ptr %sizes, i64 %next) nounwind {{
@@ -260,7 +134,22 @@ entry:
     i64 {block.INSIDE_RECORD}, label %inside i64 {block.SWITCH}, label %switch
     i64 {block.CALL}, label %call_step i64 {block.RETURN}, label %return
     i64 {block.GROW}, label %grow i64 {block.EMPTY}, label %empty
+    i64 {block.MARK}, label %mark i64 {block.RELEASE}, label %release
   ]
+mark:
+  {word_text("mc", 0, "sizes")}
+  {word_text("mt", 1, "sizes")}
+  {loaded("%chunk0", "i64", "%records", NOW)}
+  {loaded("%top0", "i64", "%records", TOP)}
+  store i64 %chunk0, ptr %mcp
+  store i64 %top0, ptr %mtp
+  ret i64 %next
+release:
+  {word_text("rc", 0, "sizes")}
+  {word_text("rt", 1, "sizes")}
+  %chunk1 = inttoptr i64 %rc to ptr
+  call void @restore(ptr %records, ptr %chunk1, i64 %rt)
+  ret i64 %next
 empty:
   call void @emptied(ptr %call)
   ret i64 0
@@ -367,19 +256,12 @@ wrong:
 """@record: one such step; the number of the next one, or -1 where there is no memory."""
 
 _DECLARED: Final = """
-declare i32 @posix_memalign(ptr, i64, i64)
-declare ptr @memcpy(ptr, ptr, i64)
 declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)"""
-_SYMBOLS: Final = ("posix_memalign", "memcpy")
 
 
 @lru_cache(maxsize=1)
-def record_step() -> int:
-    """The address of @record, which only some programs need; it is never unloaded."""
-    text = "\n".join([_DECLARED, _TAKE, _CALL, _RECORDS])
+def record_library() -> link.Library:
+    """@record, which only some programs need; it is never unloaded."""
+    text = "\n".join([_DECLARED, CHUNKS, _CALL, _RECORDS])
     with link.lock:
-        _kept.append(link.load(text, ("record",), _SYMBOLS, opt=0))
-        return _kept[-1].addresses["record"]
-
-
-_kept: Final[list[link.Library]] = []
+        return link.load(text, ("record",), SYMBOLS, opt=0)

@@ -118,8 +118,7 @@ def gradcheck(
     inputs = check_wrt(wrt)
     check_override(override)
     by_llvm = has_much_to_do(ys, sizes or {}) if compiled is None else compiled
-    engine, wanted = Engine(sizes or {}, by_llvm), _checked_modes(modes)
-    _check_stops(ys, wanted)
+    engine, wanted = Engine(sizes or {}, by_llvm), _checked_modes(modes, ys)
     settings = Settings(eps, tol, directions, batch, engine, override, wanted, fast)
     result, is_wrong = _attempts(ys, inputs, settings, order, seed, dict(arrays or {}))
     if is_wrong and not report:
@@ -135,30 +134,28 @@ def _checked(y: object) -> list[Tensor]:
     return ys
 
 
-def _check_stops(ys: Sequence[Tensor], modes: frozenset[str]) -> None:
-    """Both modes have one derivative, if both are checked.
+def _checked_modes(modes: object, ys: Sequence[Tensor]) -> frozenset[str]:
+    """The modes to check, which have one derivative if they are both.
 
     Raises:
-        GradError: `stop_gradient` stops one of them.
+        DefinitionError: there are no such modes.
+        GradError: `stop_gradient` stops one of two.
     """
-    op = stopped_in_one_mode(ys) if len(modes) > 1 else None
+    given = (modes,) if isinstance(modes, str) else modes
+    if not isinstance(given, (tuple, list)) or not given or any(m not in MODES for m in given):
+        raise DefinitionError(
+            f"gradcheck checks forward and reverse mode, got modes={modes!r}.",
+            hint='use modes=("forward", "reverse"), or one of them.',
+        )
+    found = frozenset(given)
+    op = stopped_in_one_mode(ys) if len(found) > 1 else None
     if op is not None:
         raise GradError(
             f"gradcheck compares both modes, but {op.name} stops derivatives in one.",
             where=outputs(op)[0].described,
             hint='check one mode after the other: modes=("forward",), modes=("reverse",).',
         )
-
-
-def _checked_modes(modes: object) -> frozenset[str]:
-    """The modes to check."""
-    given = (modes,) if isinstance(modes, str) else modes
-    if isinstance(given, (tuple, list)) and given and all(m in MODES for m in given):
-        return frozenset(given)
-    raise DefinitionError(
-        f"gradcheck checks forward and reverse mode, got modes={modes!r}.",
-        hint='use modes=("forward", "reverse"), or one of them.',
-    )
+    return found
 
 
 def _check_numbers(eps: object, tol: object, counts: tuple[object, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, Self, overload
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -42,8 +42,9 @@ elements: Final[Hook[[Any], np.ndarray | None]] = Hook("tensorad.levels.looking"
 """The elements, if they follow from arrays alone."""
 checked_elements: Final[Hook[[Any, str], np.ndarray | None]] = Hook("tensorad.levels.looking")
 """The same for a purpose that knows nothing of tangents."""
-printed_as_arrays: Final[WeakSet[Any]] = WeakSet()
-"""Tensors whose `str` has elements, if they are known, in place of a formula."""
+looked_at: Final[WeakKeyDictionary[Any, WeakSet[Any]]] = WeakKeyDictionary()
+"""Tensors whose `str` has elements, if they are known, in place of a formula; with each those that
+are computed beside it."""
 
 
 class ArrayMethods(Node):

@@ -10,7 +10,7 @@ from typing import Concatenate, Final
 import numpy as np
 
 from tensorad.errors import ShapeError
-from tensorad.ir.array_methods import ArrayMethods, elements, printed_as_arrays, read_at
+from tensorad.ir.array_methods import ArrayMethods, elements, looked_at, read_at
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
@@ -378,7 +378,7 @@ class Tensor(ArrayMethods):
         return astype.call(self, dtype)
 
     def __str__(self) -> str:
-        found = elements.call(self) if self in printed_as_arrays else None
+        found = elements.call(self) if self in looked_at else None
         return format_tensor.call(self) if found is None else str(found)
 
     def __repr__(self) -> str:

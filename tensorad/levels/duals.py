@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
 from tensorad.autodiff.forward import tangents_along
 from tensorad.autodiff.local.flows import derivation_order, stops
 from tensorad.autodiff.local.overrides import Rule
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
-from tensorad.ir.array_methods import printed_as_arrays
+from tensorad.ir.array_methods import looked_at
 from tensorad.ir.arrays.elementwise import copy_of, elementwise, same_dim
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import const
@@ -113,7 +114,8 @@ def unpack_dual(y: Any, level: Level | int | None = None) -> tuple[Any, Any]:
     at.plain.update(dict.fromkeys((*values.values(), *found.values())))
     primals = [values.get(t, t) for t in tensors]
     if not what_is_traced():
-        printed_as_arrays.update((*primals, *found.values()))
+        every = WeakSet((*primals, *found.values()))
+        looked_at.update(dict.fromkeys(every, every))
     tangents = unflatten(flat.structure, [found.get(t) for t in tensors])
     return unflatten(flat.structure, primals), tangents
 
@@ -222,7 +224,7 @@ def _check_plain(
     Raises:
         GradError: one has.
     """
-    found = tangents_at(at, [*primals, *tangents]) if at.duals else {}
+    found = tangents_at(at, [*primals, *tangents])
     for p, value, tangent in zip(pairs, primals, tangents, strict=True):
         for t, path in ((value, p.path), (tangent, p.tangent_path)):
             if t in found:
@@ -236,7 +238,7 @@ def _check_plain(
 
 def _check_carries(level: Level, order: Sequence[Op]) -> None:
     """No tensor of a loop is asked for that goes round in it since the level was opened."""
-    for op in order if level.duals else ():
+    for op in order:
         if isinstance(op, Placeholder) and op.owner and op.number > level.since:
             raise GradError(
                 f"whether {op.name} has a tangent at level {level.number} is not known before "

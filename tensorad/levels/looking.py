@@ -26,12 +26,15 @@ def elements(t: Tensor) -> np.ndarray | None:
     """The elements of a tensor that follows from arrays alone; None of any other."""
     if isinstance(t.op, Constant):
         return t.op.array
-    found = _known.get(t)
-    if found is None and _follows(t):
+    if t not in _known and _follows(t):
+        others = [o for o in array_methods.looked_at.get(t, ()) if o is not t and o not in _known]
+        every = [t, *[o for o in others if _follows(o)]]
         with in_formula():
-            found = _known[t] = evaluate(t, {})
-        found.flags.writeable = False
-    return found
+            found = evaluate(every, {})
+        for tensor, array in zip(every, found if len(every) > 1 else [found], strict=True):
+            array.flags.writeable = False
+            _known[tensor] = array
+    return _known.get(t)
 
 
 def checked_elements(t: Tensor, purpose: str) -> np.ndarray | None:

@@ -50,7 +50,7 @@ def target_of(f: Anything, title: str) -> Target:
     return Target(own, name, names, f.static_argnames if isinstance(f, Function) else ())
 
 
-def _kept(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
+def derived_once(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
     """What is derived of a `Function` is made once."""
     if not isinstance(f, Function):
         return make()
@@ -76,7 +76,7 @@ def _by_argnums(
     key = (title, positions, isinstance(argnums, int), has_aux, *more)
     name = f"{title}_{target.name}"
     made = wraps(target.function)(derived)
-    return _kept(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
+    return derived_once(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
 
 
 def _one_or_all(trees: Sequence[Any], is_one: bool) -> Any:
@@ -223,7 +223,7 @@ def _forward(f: Anything, target: Target) -> Anything:
 def _derived(f: Anything, target: Target, title: str, made: Anything, *more: object) -> Anything:
     name = f"{target.name}_{title}"
     key = (title, *more)
-    found: Anything = _kept(f, key, lambda: Function(made, (), name, is_inline=True))
+    found: Anything = derived_once(f, key, lambda: Function(made, (), name, is_inline=True))
     return found
 
 

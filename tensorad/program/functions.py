@@ -182,6 +182,11 @@ class Function:
     def __repr__(self) -> str:
         return f"<Function {self.name}{self._caller.signature}>"
 
+    @property
+    def is_inline(self) -> bool:
+        """Whether a call with tensors writes down what it does where it is called."""
+        return self._is_inline
+
     def with_static(self, names: Sequence[str]) -> Function:
         """The function with more static parameters."""
         static = (*self.static_argnames, *names)

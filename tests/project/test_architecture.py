@@ -83,6 +83,7 @@ BELOW = {
         "building",
     },
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
+    "batching": {"errors", "process", "ir", "program"},
     "sparse": {
         "errors",
         "config",

@@ -12,13 +12,13 @@ from tests.seeds.table import FIRST_ORDER, LEVELS, REFERENCES
 
 HERE = Path(__file__).resolve().parent
 ROWS = {**FIRST_ORDER, **LEVELS, **REFERENCES}
-_NUMBER = re.compile(r"test_(s\d{3}|t|w)_(\d{2})_")
+_NUMBER = re.compile(r"(?:test|and)_(s\d{3}|t|w)_(\d{2})_")
 
 
-def rows_of(test: str) -> str:
-    """The row that a test belongs to; "" if it names none."""
-    found = _NUMBER.search(test)
-    return f"{found.group(1).upper()}-{found.group(2)}" if found else ""
+def rows_of(test: str) -> list[str]:
+    """The rows that a test belongs to: test_s002_04_and_s002_05_..."""
+    name = test.split("::")[-1].split("[")[0]
+    return [f"{kind.upper()}-{number}" for kind, number in _NUMBER.findall(name)]
 
 
 class Outcomes:
@@ -29,10 +29,10 @@ class Outcomes:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the outcome of a test's call, or of what went wrong before or after it."""
-        row = rows_of(report.nodeid)
-        if row in self.of and (report.when == "call" or report.outcome != "passed"):
-            name = report.nodeid.split("::")[-1]
-            self.of[row][name] = report.outcome
+        name = report.nodeid.split("::")[-1]
+        for row in rows_of(report.nodeid):
+            if row in self.of and (report.when == "call" or report.outcome != "passed"):
+                self.of[row][name] = report.outcome
 
 
 def main() -> int:
