@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad.errors import DefinitionError
 from tests.support.programs.with_references import check_same
+from tests.support.refusals import placed
 
 X = np.array([0.3, -0.7, 1.2, 0.5])
 
@@ -404,3 +406,43 @@ def test_numbers_take_the_dtype_of_what_they_meet() -> None:
     found = ta.function(f)(X)
     assert [v.dtype for v in found] == [np.int64, np.float64]
     np.testing.assert_allclose(found[1], X[:3].sum() + X[0] + 1)
+
+
+def test_in_functions_of_examples() -> None:
+    scale = np.float64(2)
+
+    def each(x: Any) -> Any:
+        r = ta.ref(x, "r")
+        ta.cond(x[0] > 0, lambda: r.at[1:].mul(x[0]), lambda: None)
+        ta.for_loop(0, 4, lambda i, c: (r.at[i].add(x[i]), c)[1], None)
+        return r.get()
+
+    rows = np.stack([X, -X, 2 * X])
+    expected = np.stack([ta.function(each)(x) for x in rows])
+    np.testing.assert_allclose(ta.vmap(each)(rows), expected)
+
+    def reads(rows: Any) -> Any:
+        factor = ta.ref(scale, "factor")
+        return ta.vmap(lambda x: x * factor.get())(rows)
+
+    np.testing.assert_allclose(ta.function(reads)(rows), 2 * rows)
+
+
+def test_functions_of_examples_write_nothing() -> None:
+    def writes(rows: Any) -> Any:
+        total = ta.ref(np.zeros(4), "total")
+
+        def each(x: Any) -> Any:
+            total.add(x)
+            return x
+
+        return ta.vmap(each)(rows)
+
+    with pytest.raises(DefinitionError) as caught:
+        ta.function(writes)(np.ones((2, 4)))
+    assert placed(caught.value) == (
+        "vmap of each writes the reference total made at HERE.\n"
+        "  hint: it is called for its result alone: write references before or after."
+    )
+    with pytest.raises(DefinitionError, match="is a part of the result of vmap of <lambda>"):
+        ta.vmap(lambda x: ta.ref(x))(np.ones((2, 4)))
