@@ -15,6 +15,7 @@ from tensorad.ir.tensor import Dim, Shape, Tensor, format_shape
 from tensorad.program.derivatives import Anything, derived_once, target_of
 from tensorad.program.functions import Function, fresh
 from tensorad.program.points import Target
+from tensorad.program.references.frames import check_kept, frame
 from tensorad.program.trees import (
     Branching,
     Leaf,
@@ -62,7 +63,7 @@ def vmap(f: Anything, in_axes: Axes = 0, out_axes: Axes = 0) -> Function:
         call = _Call(target, args, options, in_axes)
         own = fresh.set((*call.params, *fresh.get()) if is_inline else ())
         try:
-            with tracing():
+            with tracing(), frame(call.owner, refuses=True):
                 made = target.function(*call.args, **call.options)
         finally:
             fresh.reset(own)
@@ -233,6 +234,7 @@ def _kind(structure: Branching) -> str:
 def _result(target: Target, made: object, call: _Call, out_axes: Axes) -> Any:
     """The results of all examples."""
     flat = flatten(made, target.name)
+    check_kept([(flat.structure, target.name)], "result", call.owner)
     leaves = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
     axes = leaf_axes(out_axes, flat.structure, target.name, "out_axes", call.owner)
     found = for_rows(leaves, call.rows)

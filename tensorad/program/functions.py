@@ -44,6 +44,7 @@ from tensorad.program.recursion import (
     note_rests,
     without_functions,
 )
+from tensorad.program.references.frames import cells_of
 from tensorad.program.traces import Program, check_closed, check_no_references, rests_on_loops
 from tensorad.program.trees import LEAF, Structure
 from tensorad.program.values import as_tensor, is_number, parameters
@@ -393,6 +394,8 @@ class Function:
         if again is not None:
             frame, own = again
             return frame.call(_operands(own, frame.params))
+        if self.rule is None and any(cells_of(s, name) for name, s in given.structures):
+            return self._in_place(given)  # what is kept by what is called would keep references
         program = self._block(given)
         if self.rule is None and program.references:
             self._in_callers.add(_block_key(given))

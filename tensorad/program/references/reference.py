@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
+from tensorad.errors import DefinitionError
 from tensorad.ir.source import source_line
 from tensorad.program.references.contents import first_held, fitted, shown
 from tensorad.program.references.frames import Cell, read, write
@@ -15,6 +16,24 @@ class Ref(Cell):
 
     def __repr__(self) -> str:
         return f"<Ref {self.name} made at {self.source}>"
+
+    def __bool__(self) -> NoReturn:
+        self._no_value("has no truth value")
+
+    def __getitem__(self, key: object) -> NoReturn:
+        self._no_value("is not indexed", f"{self.name}.at[i] is a view of a part, ")
+
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        self._no_value("is not indexed", f"{self.name}.at[i].set(value) writes a part, ")
+
+    def __iter__(self) -> NoReturn:
+        self._no_value("cannot be iterated over")
+
+    def _no_value(self, what: str, hint: str = "") -> NoReturn:
+        raise DefinitionError(
+            f"{self.described} {what}: it is a place, not what it holds.",
+            hint=f"{hint}{self.name}.get() is what it holds.",
+        )
 
     @property
     def at(self) -> View:

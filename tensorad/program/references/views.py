@@ -44,6 +44,18 @@ class View:
         """All that a reference holds."""
         return cls(cell, cell.name)
 
+    def __repr__(self) -> str:
+        return f"<View of {self.path}>"
+
+    def __bool__(self) -> NoReturn:
+        self._no_value("has no truth value")
+
+    def _no_value(self, what: str) -> NoReturn:
+        raise DefinitionError(
+            f"a view of {self._described} {what}: it is a place, not what it shows.",
+            hint="its get() is what it shows now.",
+        )
+
     @property
     def at(self) -> View:
         """The view itself: `r.at[0].at[1]` is `r.at[0][1]`."""
@@ -231,7 +243,13 @@ class View:
                     hint=f"what is set there would not be told: broadcast what is got, "
                     f"{self.path}.get().",
                 )
-            raise AttributeError(name, name=name, obj=self)
+            if name.startswith("_"):
+                raise AttributeError(name, name=name, obj=self)
+            raise AttributeError(
+                f"a view of {self.path} has no {name}: it has get, set, add and mul",
+                name=name,
+                obj=self,
+            )
 
 
 def _put(structure: Structure, children: Sequence[int], part: Structure) -> Structure:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad.errors import DefinitionError
 from tests.support.programs.with_references import check_same
+from tests.support.refusals import placed
 
 X = np.array([0.3, -0.7, 1.2, 0.5])
 
@@ -281,21 +285,39 @@ def test_functions_with_their_own_references_stay_calls() -> None:
 def test_calls_that_write_are_written_down_a_bounded_number_of_times() -> None:
     calls = []
 
-    def nested(depth: int) -> Any:
+    def nested(depth: int, own: Any = None) -> Any:
         if depth == 0:
-            return lambda r: (calls.append(1), r.mul(2.0))[1]
-        inner = ta.function(nested(depth - 1))
+            return lambda r: (calls.append(1), (r if own is None else own).mul(2.0))[1]
+        inner = ta.function(nested(depth - 1, own))
         return lambda r: inner(r)
 
-    f = ta.function(nested(12))
+    def by_argument(x: Any) -> Any:
+        r = ta.ref(x, "r")
+        ta.function(nested(12))(r)
+        return r.get()
+
+    def by_closure(x: Any) -> Any:
+        r = ta.ref(x, "r")
+        ta.function(nested(12, r))(x)
+        return r.get()
+
+    np.testing.assert_array_equal(ta.function(by_argument)(X), 2 * X)
+    assert len(calls) == 1
+    np.testing.assert_array_equal(ta.function(by_closure)(X), 2 * X)
+    assert len(calls) <= 1 + 14
+
+
+def test_calls_keep_no_references() -> None:
+    made = []
 
     def whole(x: Any) -> Any:
         r = ta.ref(x, "r")
-        f(r)
-        return r.get()
+        made.append(weakref.ref(r))
+        return scaled(r, x)
 
-    np.testing.assert_array_equal(ta.function(whole)(X), 2 * X)
-    assert len(calls) <= 14
+    ta.function(whole)(X)
+    gc.collect()
+    assert made[0]() is None
 
 
 def test_inside_of_functions_that_are_differentiated() -> None:
@@ -313,7 +335,10 @@ def test_inside_of_functions_that_are_differentiated() -> None:
     check_same(with_refs, lambda x: 2 * x[1] * x[0] * (x[1] * x[0]), X, second=True)
 
 
-@pytest.mark.parametrize("form", ["grad", "value_and_grad", "vjp", "jvp", "linearize", "jacobian"])
+FORMS = ["grad", "value_and_grad", "vjp", "jvp", "linearize", "jacobian", "jacfwd", "jacrev"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_the_run_of_a_derived_function_writes_once(form: str) -> None:
     def with_refs(x: Any) -> Any:
         count = ta.ref(0, "count")
@@ -381,3 +406,43 @@ def test_numbers_take_the_dtype_of_what_they_meet() -> None:
     found = ta.function(f)(X)
     assert [v.dtype for v in found] == [np.int64, np.float64]
     np.testing.assert_allclose(found[1], X[:3].sum() + X[0] + 1)
+
+
+def test_in_functions_of_examples() -> None:
+    scale = np.float64(2)
+
+    def each(x: Any) -> Any:
+        r = ta.ref(x, "r")
+        ta.cond(x[0] > 0, lambda: r.at[1:].mul(x[0]), lambda: None)
+        ta.for_loop(0, 4, lambda i, c: (r.at[i].add(x[i]), c)[1], None)
+        return r.get()
+
+    rows = np.stack([X, -X, 2 * X])
+    expected = np.stack([ta.function(each)(x) for x in rows])
+    np.testing.assert_allclose(ta.vmap(each)(rows), expected)
+
+    def reads(rows: Any) -> Any:
+        factor = ta.ref(scale, "factor")
+        return ta.vmap(lambda x: x * factor.get())(rows)
+
+    np.testing.assert_allclose(ta.function(reads)(rows), 2 * rows)
+
+
+def test_functions_of_examples_write_nothing() -> None:
+    def writes(rows: Any) -> Any:
+        total = ta.ref(np.zeros(4), "total")
+
+        def each(x: Any) -> Any:
+            total.add(x)
+            return x
+
+        return ta.vmap(each)(rows)
+
+    with pytest.raises(DefinitionError) as caught:
+        ta.function(writes)(np.ones((2, 4)))
+    assert placed(caught.value) == (
+        "vmap of each writes the reference total made at HERE.\n"
+        "  hint: it is called for its result alone: write references before or after."
+    )
+    with pytest.raises(DefinitionError, match="is a part of the result of vmap of <lambda>"):
+        ta.vmap(lambda x: ta.ref(x))(np.ones((2, 4)))

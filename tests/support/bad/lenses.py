@@ -248,3 +248,12 @@ def field_tree() -> None:
 )
 def add_structure() -> None:
     ta.ref({"w": V}, "r").add(V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "a view of the reference r made at HERE has no truth value: it is a place, not what it shows.",
+    "  hint: its get() is what it shows now.",
+)
+def view_truth() -> None:
+    run(lambda x: x if ta.ref(x, "r").at[0] else -x, V)

@@ -402,3 +402,48 @@ def grad_from_outside() -> None:
 def set_as_no_tree() -> None:
     r = ta.ref(V, "r")
     r.set({1, 2})
+
+
+@CASES.refused(
+    DefinitionError,
+    "the reference r made at HERE has no truth value: it is a place, not what it holds.",
+    "  hint: r.get() is what it holds.",
+)
+def truth() -> None:
+    def f(x: Any) -> Any:
+        r = ta.ref(x > 0, "r")
+        return x if r else -x
+
+    run(f, V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "the reference r made at HERE is not indexed: it is a place, not what it holds.",
+    "  hint: r.at[i] is a view of a part, r.get() is what it holds.",
+)
+def index() -> None:
+    run(lambda x: ta.ref(x, "r")[0], V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "the reference r made at HERE is not indexed: it is a place, not what it holds.",
+    "  hint: r.at[i].set(value) writes a part, r.get() is what it holds.",
+)
+def assignment() -> None:
+    def f(x: Any) -> Any:
+        r = ta.ref(x, "r")
+        r[0] = 1.0
+        return r.get()
+
+    run(f, V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "the reference r made at HERE cannot be iterated over: it is a place, not what it holds.",
+    "  hint: r.get() is what it holds.",
+)
+def iteration() -> None:
+    run(lambda x: list(ta.ref(x, "r")), V)

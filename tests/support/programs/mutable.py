@@ -55,11 +55,12 @@ PARTS: dict[str, Callable[[Any], Any]] = {
     "odd": lambda v: v[::2],
 }
 FORMULAS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "product": lambda sin, a, b: a * b * 0.7,
-    "sine": lambda sin, a, b: sin(a) + b * 0.4,
-    "mean": lambda sin, a, b: a * 0.5 + b * 0.3 + 0.1,
-    "sum": lambda sin, a, b: sin(a.sum()) * b,
+    "product": lambda sin, a, b: sin(a * b),
+    "sine": lambda sin, a, b: sin(a) + sin(b * 0.4),
+    "mean": lambda sin, a, b: sin(a * 0.5 + b * 0.3 + 0.1),
+    "sum": lambda sin, a, b: sin(a.sum()) * sin(b),
 }
+"""Bounded: what grows has no digits left."""
 
 
 class Maker:
