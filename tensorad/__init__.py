@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tensorad.autodiff import Simplify as Simplify
     from tensorad.autodiff import deriv as deriv
     from tensorad.autodiff import generalized_matmul as generalized_matmul
+    from tensorad.batching import batched as batched
+    from tensorad.batching.functions import vmap as vmap
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
     from tensorad.checking import GradReport as GradReport
@@ -39,9 +41,13 @@ if TYPE_CHECKING:
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.tensor import Tensor as Tensor
+    from tensorad.levels import dual_level as dual_level
+    from tensorad.levels import make_dual as make_dual
+    from tensorad.levels import unpack_dual as unpack_dual
     from tensorad.program import Function as Function
     from tensorad.program import Module as Module
     from tensorad.program import Operator as Operator
+    from tensorad.program import Ref as Ref
     from tensorad.program import cond as cond
     from tensorad.program import for_loop as for_loop
     from tensorad.program import function as function
@@ -57,6 +63,7 @@ if TYPE_CHECKING:
     from tensorad.program import linearize as linearize
     from tensorad.program import module as module
     from tensorad.program import no_grad as no_grad
+    from tensorad.program import ref as ref
     from tensorad.program import register_gradient as register_gradient
     from tensorad.program import register_tree as register_tree
     from tensorad.program import scan as scan
@@ -162,6 +169,8 @@ _HOME: Final = {
         "OptimizeAndLiftNonzeronessConditions "
         "PrintTensorRecursively Simplify deriv generalized_matmul"
     ),
+    "tensorad.batching": "batched",
+    "tensorad.batching.functions": "vmap",
     "tensorad.building": "build evaluate",
     "tensorad.compiled": "CompiledFunction",
     "tensorad.checking": "GradReport",
@@ -170,10 +179,11 @@ _HOME: Final = {
     "tensorad.counting": "Work",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
+    "tensorad.levels": "dual_level make_dual unpack_dual",
     "tensorad.program": (
-        "Function Module Operator cond for_loop function grad gradient hessian hvp jacfwd jacobian "
-        "jacrev jit jvp linearize module no_grad register_gradient register_tree scan switch "
-        "tree_map value_and_grad vjp while_loop"
+        "Function Module Operator Ref cond for_loop function grad gradient hessian hvp jacfwd "
+        "jacobian jacrev jit jvp linearize module no_grad ref register_gradient register_tree "
+        "scan switch tree_map value_and_grad vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -52,6 +52,10 @@ _FEW_ARMS: Final = 3
 """So many are asked one after the other; more have a table."""
 
 
+Told = Mapping[LocalSize, None]
+"""Sizes that have their value where a step runs."""
+
+
 class Where(NamedTuple):
     """What a step runs, the loops around it, outermost first, and the words that it uses."""
 
@@ -123,6 +127,9 @@ class StepTable:
         self.taking: dict[int, Activate | Make] = {}
         """By number of the step, calls of definitions and records."""
         self._filled: dict[Tensor, Repeat] = {}
+        self._told: Told = {}
+        self._known: dict[Tensor, Told] = {}
+        """By store what is told before the loop that fills it."""
 
     def tables(
         self, nodes: Sequence[Node], routines: Sequence[tuple[Routine, Scope]] = ()
@@ -166,13 +173,13 @@ class StepTable:
                     self._step(block.PLACE, self._slots[t], self._slots[source])
                 case Place(tensor=t, source=source):
                     one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
-                    self._check_known(one)
-                    words = self._word(_as_word(n.row)), self._word(one)
+                    own, times = self._apart(one, self._known.get(source, self._told))
+                    words = self._word(_as_word(n.row)), self._word(own)
                     slots = self._slots[t], self._slots[source]
                     stays = []
                     if n.below is not None:
                         stays = [self._step(block.WITHIN, words[0], self._word(n.below), n.offset)]
-                    self._step(block.ROW, *slots, *words, n.offset)
+                    self._step(block.ROW, *slots, *words, n.offset, self._word(times))
                     self._land(*stays)
                 case ButLast():
                     words = self._word(n.counter), self._word(n.trips)
@@ -252,10 +259,14 @@ class StepTable:
         else:
             self._step(block.ASSIGN, trips, self._word(0 if n.count is None else _as_word(n.count)))
         self._step(block.BEGIN, counter, trips, int(n.reverse))
+        before = self._told
         for t in n.stores:
-            self._filled[t] = n
+            self._filled[t], self._known[t] = n, before
             self._reserve(t, 0)
         self._nodes(n.start)
+        if n.count is not None and not (n.body or n.moves):
+            self._told = {**before, n.trips: None}  # that is what it is for
+            return
         self._loops = (*self._loops, n)
         head = len(self._rows)
         marks = self._marks(n)
@@ -278,6 +289,7 @@ class StepTable:
         self._step(block.ADVANCE, counter, -1 if n.reverse else 1, target=head)
         self._land(*leave)
         self._loops = self._loops[:-1]
+        self._told = {**before, n.trips: None}
 
     def _marks(self, n: Repeat) -> tuple[int, ...]:
         """The words of a loop whose iterations give back the memory of records."""
@@ -304,6 +316,19 @@ class StepTable:
         self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t), self._scope.words)
         kind = self._scope.reserve
         self._step(kind, self._slots[t], heap[t], whole, first, more, second)
+
+    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, LocalSize | int]:
+        """A tensor as large as a row without the extent that only the run tells, and this.
+
+        Args:
+            known: the sizes that are told before the rows are filled.
+        """
+        own = [n for n in t.shape if isinstance(n, LocalSize)]
+        if len(own) > 1 or any(n not in known for n in own):
+            raise _unknown(t)
+        rest = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
+        self._check_known(rest)
+        return rest, own[0] if own else 1
 
     def _check_known(self, t: Tensor) -> None:
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):

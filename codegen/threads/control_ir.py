@@ -59,8 +59,10 @@ row:
   {word_text("rc", 2, "sizes")}
   {word_text("rb", 3, "sizes")}
   {index_text("more", 4)}
+  {word_text("rm", 5, "sizes")}
   %rn = add i64 %rc, %more
-  %offset = mul i64 %rn, %rb
+  %bytes = mul i64 %rb, %rm
+  %offset = mul i64 %rn, %bytes
   %moved = add i64 %rs, %offset
   store i64 %moved, ptr %rtp
   ret i64 %next

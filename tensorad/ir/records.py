@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Control, Placeholder, Shape, Tensor, outputs
-
-_numbers: Final = count()
 
 
 class Field(NamedTuple):
@@ -45,12 +42,17 @@ class RecordType(DType):
 
     _variants: tuple[Variant, ...] | None
     _make: Callable[[], Sequence[Variant]] | None
+    _holds_floats: bool | None
+    derived: dict[object, Any]
+    """What is derived of it, by what was asked for."""
 
     def __new__(cls, name: str) -> RecordType:
         self = super().__new__(cls, name, "record", 64)
         assert isinstance(self, RecordType)
         self._variants = None
         self._make = None
+        self._holds_floats = None
+        self.derived = {}
         return self
 
     def __reduce__(self) -> str:
@@ -67,10 +69,42 @@ class RecordType(DType):
     def variants(self) -> tuple[Variant, ...]:
         """The kinds of records, by tag."""
         if self._variants is None and self._make is not None:
-            self._variants = tuple(self._make())
+            made = self._make()  # which may say it by itself, before it ends
+            self._variants = self._variants or tuple(made)
         if self._variants is None:
             raise InternalError(f"the record type {self} has no variants yet")
         return self._variants
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether a record may hold a float.
+
+        So it is where that is asked before the variants are known, and stays: what was derived
+        since goes by it.
+        """
+        if self._holds_floats is None:
+            self._holds_floats = self._may_hold_floats()
+        return self._holds_floats
+
+    def _may_hold_floats(self) -> bool:
+        seen: dict[RecordType, None] = {}
+        stack = [self]
+        while stack:
+            dtype = stack.pop()
+            if dtype in seen:
+                continue
+            seen[dtype] = None
+            if dtype._holds_floats is not None or dtype._variants is None:
+                dtype._holds_floats = dtype._holds_floats is not False
+                if dtype._holds_floats:
+                    return True
+                continue
+            for f in [f for v in dtype._variants for f in v.fields]:
+                if f.dtype.is_float:
+                    return True
+                if isinstance(f.dtype, RecordType):
+                    stack.append(f.dtype)
+        return False
 
     def later(self, make: Callable[[], Sequence[Variant]]) -> RecordType:
         """Have the variants made when they are asked for."""
@@ -79,7 +113,7 @@ class RecordType(DType):
 
     def complete(self, variants: Sequence[Variant]) -> RecordType:
         """Say what the variants are, once."""
-        if self._variants is not None or self._make is not None:
+        if self._variants is not None:
             raise InternalError(f"the record type {self} has variants already")
         self._variants = tuple(variants)
         return self
@@ -158,13 +192,22 @@ class Definition:
         name: the user's.
         params: stand for the operands of a call.
         types: name, shape and dtype of each result.
+        extends: a definition whose results are the first of these.
     """
 
-    def __init__(self, name: str, params: Sequence[Tensor], types: Sequence[Field]) -> None:
+    def __init__(
+        self,
+        name: str,
+        params: Sequence[Tensor],
+        types: Sequence[Field],
+        extends: Definition | None = None,
+    ) -> None:
         self.name = name
+        self.extends = extends
         self.params = tuple(params)
         self.types = tuple(types)
-        self.number = next(_numbers)
+        self.derived: dict[object, Any] = {}
+        """What is derived of it, by what was asked for."""
         self._block: Block | None = None
         self._make: Callable[[], Sequence[Tensor]] | None = None
 

@@ -20,6 +20,7 @@ from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
 from tensorad.program.operators import Operator, register_gradient
+from tensorad.program.references.reference import Ref, ref
 from tensorad.program.rules import no_grad
 from tensorad.program.trees import register_tree
 
@@ -27,6 +28,7 @@ __all__ = [
     "Function",
     "Module",
     "Operator",
+    "Ref",
     "cond",
     "for_loop",
     "function",
@@ -42,6 +44,7 @@ __all__ = [
     "linearize",
     "module",
     "no_grad",
+    "ref",
     "register_gradient",
     "register_tree",
     "scan",

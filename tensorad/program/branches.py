@@ -13,6 +13,8 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
 from tensorad.program.calls import check_takes, operand, shape_of
+from tensorad.program.references.frames import Frame, cells_of, check_kept, frame
+from tensorad.program.references.joins import joined
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, promoted
@@ -100,27 +102,46 @@ def _branch(
 ) -> Any:
     given = [operand(o, f"operand {n} of {where}") for n, o in enumerate(operands)]
     names = [f"operand_{n}" for n in range(len(given))]
-    starts: list[int] = []
+    since: dict[str, int] = {}
     found: dict[str, Flat] = {}
+    frames: dict[str, Frame] = {}
     for title, function in branches.items():
         check_takes(function, f"{title} of {where}", names)
-        starts.append(births())
-        with tracing():
+        since[title] = births()
+        with tracing(), frame(f"{title} of {where}") as frames[title]:
             found[title] = flatten(function(*given), name)
+        check_kept([(found[title].structure, name)], "result", frames[title].owner)
     first, *others = branches
     for other in others:
         _check_structures(where, (first, other), found[first], found[other], name)
+    left = joined(frames, where)
     results = _joined(where, found)
-    if not results[first]:
-        return unflatten(found[first].structure, ())
-    since = dict(zip(branches, starts, strict=True))
-    read: dict[Tensor, None] = {}
     for title, tensors in results.items():
-        found_reads = captures(tensors, (), lambda op: True, since=since[title])
-        read.update(dict.fromkeys(found_reads))
-    blocks = tuple([Block(tuple(read), tuple(results[title])) for title in order])
-    op = Branch(tuple(found[first].paths), (index, *read), blocks)
-    return unflatten(found[first].structure, outputs(op))
+        tensors += [
+            as_tensor(v, s.path) for v, s in zip(left.leaves[title], left.slots, strict=True)
+        ]
+    made: tuple[Tensor, ...] = ()
+    if results[first]:
+        paths = [*found[first].paths, *[s.path for s in left.slots]]
+        made = outputs(
+            _operation(
+                index, paths, [results[title] for title in order], [since[title] for title in order]
+            )
+        )
+    own = len(found[first].leaves)
+    left.store(made[own:])
+    return unflatten(found[first].structure, made[:own])
+
+
+def _operation(
+    index: Tensor, paths: Sequence[str], results: Sequence[Sequence[Tensor]], since: Sequence[int]
+) -> Branch:
+    """The branch of blocks with these results, each made after a time."""
+    read: dict[Tensor, None] = {}
+    for tensors, start in zip(results, since, strict=True):
+        read.update(dict.fromkeys(captures(tensors, (), lambda op: True, since=start)))
+    blocks = tuple([Block(tuple(read), tuple(tensors)) for tensors in results])
+    return Branch(tuple(paths), (index, *read), blocks)
 
 
 def _check_structures(
@@ -128,6 +149,14 @@ def _check_structures(
 ) -> None:
     path = first_difference(one, other, name)
     if path is not None:
+        pairs = [dict(cells_of(flat.structure, name)) for flat in (one, other)]
+        if all(path in cells for cells in pairs):
+            raise DefinitionError(
+                f"the branches of {where} return different references at {path}.",
+                where=", ".join([p[path].described for p in pairs]),
+                hint="a reference is no value that data can choose: read and write it inside of "
+                "the branches.",
+            )
         raise DefinitionError(
             f"the branches of {where} return different structures: they differ at {path}.",
             where=side_by_side(titles, one, other, name),

@@ -10,10 +10,12 @@ from tensorad.errors import DefinitionError, DTypeError, InternalError, ShapeErr
 from tensorad.ir.analysis.blocks import captures, op_sizes
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.arrays.tracing import tracing
-from tensorad.ir.dtypes import BOOL, INT64
+from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.tensor import Block, Loop, Op, Tensor, births, format_shape, outputs
 from tensorad.program.calls import operand, shape_of
+from tensorad.program.references.frames import Cell, Frame, Held, cells_of, check_kept, frame, write
+from tensorad.program.references.joins import Slot, changed, holding
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, Structure, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, parameters, promoted, weak
@@ -58,29 +60,64 @@ class Looped(NamedTuple):
 
 
 class _Carry:
-    """The carry before the first iteration, and what each leaf is inside."""
+    """The carry before the first iteration, and what each leaf is inside; then the leaves of
+    references of outside that the body writes."""
 
     def __init__(self, body: Body, init: object) -> None:
         self.body = body
         self.flat = flatten(operand(init, body.name), body.name)
-        self.own = [dtype_of(v) for v in self.flat.leaves]
+        _check_no_references(body, self.flat)
+        self.count = len(self.flat.leaves)
+        self.slots: list[Slot] = []
+        self.leaves = list(self.flat.leaves)
+        self.paths = list(self.flat.paths)
+        self.own = [dtype_of(v) for v in self.leaves]
         self.dtypes = [alone(d) for d in self.own]
-        self.shapes = [shape_of(v) for v in self.flat.leaves]
+        self.shapes = [shape_of(v) for v in self.leaves]
+
+    def take(self, slots: Sequence[Slot]) -> bool:
+        """Carry these leaves of references, too; whether one is new."""
+        new = [s for s in slots if s not in self.slots]
+        for cell, n in new:
+            held = cell.held
+            self.leaves.append(held.leaves[n])
+            self.paths.append(held.paths[n])
+            self.own.append(held.dtypes[n])
+            self.dtypes.append(alone(held.dtypes[n]))
+            self.shapes.append(shape_of(held.leaves[n]))
+        self.slots += new
+        return bool(new)
 
     def parameters(self) -> list[Tensor]:
         owner = f"the body of {self.body.where}"
-        return parameters(self.flat.paths, self.shapes, self.dtypes, owner)
+        return parameters(self.paths, self.shapes, self.dtypes, owner)
+
+    def tree(self, values: Sequence[Tensor]) -> Any:
+        """The user's carry of these values."""
+        return unflatten(self.flat.structure, values[: self.count])
+
+    def held(self, params: Sequence[Tensor]) -> dict[Cell, Held]:
+        """What references hold inside."""
+        own, dtypes = self.own[self.count :], self.dtypes[self.count :]
+        pairs = zip(own, dtypes, strict=True)
+        known = [o if o.is_weak and d is alone(o) else d for o, d in pairs]
+        return holding(self.slots, params[self.count :], known)
+
+    def store(self, results: Sequence[Tensor]) -> None:
+        """Let references hold what the loop gives."""
+        for cell, after in self.held(results).items():
+            write(cell, after)
 
     def numbers(self, params: Sequence[Tensor]) -> list[Tensor]:
         """The parameters that stand for Python numbers, and have met nothing else so far."""
         known = zip(params, self.own, self.dtypes, strict=True)
         return [p for p, own, dtype in known if own.is_weak and dtype is alone(own)]
 
-    def promote(self, after: Flat) -> bool:
+    def promote(self, after: Sequence[DType]) -> bool:
         """Let numbers take the dtypes of what the body makes of them; whether one did."""
         changed = False
-        for n, value in enumerate(after.leaves):
-            joined = promoted([self.own[n], dtype_of(value)])
+        for n, made in enumerate(after):
+            joined = promoted([self.own[n], made])
             if joined is None or not self.own[n].is_weak:
                 continue
             dtype = promoted([self.own[n], self.dtypes[n], alone(joined)])
@@ -98,11 +135,11 @@ class _Carry:
                 hint="return a carry like the one that comes in.",
             )
 
-    def results(self, after: Flat) -> list[Tensor]:
+    def results(self, after: Sequence[object]) -> list[Tensor]:
         """The carry after the body, as tensors."""
         made: list[Tensor] = []
-        for n, value in enumerate(after.leaves):
-            path, before, now = self.flat.paths[n], self.shapes[n], shape_of(value)
+        for n, value in enumerate(after):
+            path, before, now = self.paths[n], self.shapes[n], shape_of(value)
             if len(before) != len(now) or not all(map(same_dim, before, now)):
                 raise self._changed(ShapeError, "shape", n, value, self._shape_hint(n))
             if promoted([self.dtypes[n], dtype_of(value)]) is not self.dtypes[n]:
@@ -122,7 +159,7 @@ class _Carry:
     ) -> UserError:
         before = f"{self.dtypes[n]} {format_shape(self.shapes[n])}"
         return kind(
-            f"the carry of {self.body.where} changes its {what} at {self.flat.paths[n]}.",
+            f"the carry of {self.body.where} changes its {what} at {self.paths[n]}.",
             where=f"before: {before}, after: {leaf_text(value)}",
             hint=hint,
         )
@@ -140,37 +177,64 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     owner = f"the body of {body.where}"
     inner = [t.shape[1:] for t in scanned]
     parts = parameters(body.part_names, inner, [t.dtype for t in scanned], owner)
-    for _ in range(_MOST_ROUNDS + 2 * len(carry.own)):
+    rounds = 0
+    while rounds <= _MOST_ROUNDS + 3 * len(carry.own):
+        rounds += 1
         start = births()
         params = carry.parameters()
         with weak(carry.numbers(params)), tracing():
-            after, collected = body.step(unflatten(carry.flat.structure, params), parts)
-            flat = flatten(after, body.name)
-            carry.check_structure(flat)
-            if carry.promote(flat):
+            flat, ys, written = _once(carry, params, parts)
+            if carry.take(changed(written, carry.held(params), body.where)):
                 continue
-            results = carry.results(flat)
+            left = [(written.after[c], n) for c, n in carry.slots]
+            dtypes = [*map(dtype_of, flat.leaves), *[held.dtypes[n] for held, n in left]]
+            if carry.promote(dtypes):
+                continue
+            results = carry.results([*flat.leaves, *[held.leaves[n] for held, n in left]])
             break
     else:
         raise InternalError(f"the carry of {body.where} has no dtype")
-    firsts = zip(carry.flat.leaves, carry.flat.paths, carry.dtypes, strict=True)
+    firsts = zip(carry.leaves, carry.paths, carry.dtypes, strict=True)
     starts = [as_tensor(v, path, dtype) for v, path, dtype in firsts]
-    ys = flatten(collected, "y")
     inside = [as_tensor(v, p) for v, p in zip(ys.leaves, ys.paths, strict=True)]
     tests = _test(body, carry, params)
-    op = _loop(
-        carry.flat.paths, params, starts, results, inside, tests, parts, scanned, times, start
-    )
+    op = _loop(carry.paths, params, starts, results, inside, tests, parts, scanned, times, start)
     last = outputs(op)[: len(carry.own)]
-    return Looped(op, unflatten(carry.flat.structure, last), inside, ys.structure)
+    carry.store(last)
+    return Looped(op, carry.tree(last), inside, ys.structure)
+
+
+def _once(carry: _Carry, params: Sequence[Tensor], parts: list[Tensor]) -> tuple[Flat, Flat, Frame]:
+    """The body written down: the next carry, what is collected, what it leaves in references."""
+    body = carry.body
+    with frame(f"the body of {body.where}") as written:
+        for cell, held in carry.held(params).items():
+            written.hold(cell, held)
+        after, collected = body.step(carry.tree(params), parts)
+        flat, ys = flatten(after, body.name), flatten(collected, "y")
+    check_kept([(flat.structure, body.name), (ys.structure, "y")], "result", written.owner)
+    carry.check_structure(flat)
+    return flat, ys, written
+
+
+def _check_no_references(body: Body, init: Flat) -> None:
+    for path, cell in cells_of(init.structure, body.name):
+        raise DefinitionError(
+            f"the carry of {body.where} has a reference in it: {cell.described}.",
+            where=path,
+            hint="leave it out: the body reads and writes references of outside, and what it "
+            "writes is carried.",
+        )
 
 
 def _test(body: Body, carry: _Carry, params: Sequence[Tensor]) -> list[Tensor]:
     """The condition of a loop, if it has one."""
     if body.test is None:
         return []
-    with tracing():
-        value = body.test(unflatten(carry.flat.structure, params))
+    with tracing(), frame(f"the condition of {body.where}", refuses=True) as asked:
+        for cell, held in carry.held(params).items():
+            asked.hold(cell, held)
+        value = body.test(carry.tree(params))
     if value is True:
         raise DefinitionError(
             f"the condition of {body.where} is always True: the loop would never end.",

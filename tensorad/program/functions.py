@@ -15,7 +15,7 @@ from tensorad.building import Lowered, build, lower
 from tensorad.codegen.runtime.memory_report import MemoryUse
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, BoundsError, DefinitionError, ShapeError, UserError
-from tensorad.ir.arrays.tracing import is_tracing
+from tensorad.ir.arrays.tracing import is_tracing, tracing
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
 from tensorad.program.arguments import (
@@ -32,14 +32,25 @@ from tensorad.program.arguments import (
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
 from tensorad.program.rules import OperatorRule, Rule, check_captured
-from tensorad.program.traces import Program, check_closed, rests_on_loops, traced
-from tensorad.program.trees import LEAF
+from tensorad.program.traces import (
+    Program,
+    check_closed,
+    check_no_references,
+    rests_on_loops,
+    traced,
+)
+from tensorad.program.trees import LEAF, Structure
 from tensorad.program.values import as_tensor, is_number, parameters
 
 _open: Final[ContextVar[frozenset[object]]] = ContextVar("open", default=frozenset())
 """What is being traced: which function, for which kind of arguments."""
 fresh: Final[ContextVar[tuple[Tensor, ...]]] = ContextVar("fresh", default=())
 """Parameters that only the function that was just called has: it may differentiate by them."""
+
+
+def what_is_traced() -> object:
+    """The same object as long as the same function is traced, for the same kind of arguments."""
+    return _open.get()
 
 
 class _Compiled:
@@ -155,6 +166,8 @@ class Function:
         self._quick = Quick(self._caller.positions, self.static_argnames, self._caller.placed)
         self._kinds: dict[object, _Kind] = {}
         self._blocks: dict[object, Program] = {}
+        self._in_callers: set[object] = set()
+        """Kinds of calls that have a part in references of their callers."""
         self.derived: dict[object, Any] = {}
         """Its derivatives, by what was asked for."""
         self.rule: Rule | None = None
@@ -167,6 +180,11 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<Function {self.name}{self._caller.signature}>"
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether a call with tensors writes down what it does where it is called."""
+        return self._is_inline
 
     def with_static(self, names: Sequence[str]) -> Function:
         """The function with more static parameters."""
@@ -205,7 +223,9 @@ class Function:
         """The program that a call with these arguments runs."""
         given = self._caller.bind(args, options)
         if has_tensors(given.leaves):
-            return self._block(given)
+            program = self._block(given)
+            check_no_references(program)
+            return program
         return self._compiled(given)[0].program
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
@@ -311,13 +331,14 @@ class Function:
 
     def _block(self, given: Arguments) -> Program:
         """The program for tensors, shared by calls of the same shapes if it reads nothing else."""
-        dtypes = leaf_dtypes(given.leaves, given.paths)
-        own = extents(given.leaves)
-        key = (given.structures, dtypes, own)
+        key = _block_key(given)
         program = self._blocks.get(key)
         if program is None:
+            _, dtypes, own = key
             program = self._traced(given, own, dtypes)
-            if not program.reads:  # what is read from outside may be another tensor next time
+            if (
+                not program.reads and not program.references
+            ):  # what is read from outside may be another tensor next time
                 self._blocks[key] = program
         return program
 
@@ -327,15 +348,19 @@ class Function:
         typed = zip(given.leaves, given.paths, dtypes, strict=True)
         own = fresh.set(())
         try:
-            return self._caller(given.structures, [as_tensor(*three) for three in typed])
+            with tracing():
+                return self._caller(given.structures, [as_tensor(*three) for three in typed])
         finally:
             fresh.reset(own)
 
     def _inside(self, given: Arguments) -> Any:
         """A call of the function, as a part of a program."""
-        if self._is_inline:
+        if self._is_inline or (self._in_callers and _block_key(given) in self._in_callers):
             return self._in_place(given)
         program = self._block(given)
+        if self.rule is None and program.references:
+            self._in_callers.add(_block_key(given))
+            return self._in_place(given)
         if self.rule is None and rests_on_loops(program):  # whose counters no other function has
             return self._in_place(given)
         if not program.results:
@@ -347,11 +372,19 @@ class Function:
         self._is_called = True
         if self.rule is not None:
             check_captured(self.name, program.reads)
+            check_no_references(program)
             arguments = self._caller.by_position(given.structures)
             rule = OperatorRule(self.rule, self.name, arguments, program.structure)
         operands += program.reads
         op = FunctionCall(program.paths, tuple(operands), (block,), function=self.name, rule=rule)
         return program.tree(outputs(op))
+
+
+def _block_key(
+    given: Arguments,
+) -> tuple[tuple[tuple[str, Structure], ...], tuple[DType, ...], Extents]:
+    """What calls with tensors differ in that are other programs."""
+    return given.structures, leaf_dtypes(given.leaves, given.paths), extents(given.leaves)
 
 
 def function(

@@ -12,6 +12,7 @@ from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, 
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.tensor import FunctionCall, Tensor, format_shape, outputs
 from tensorad.ir.visit import placeholders
+from tensorad.program.references.frames import frame
 from tensorad.program.trees import (
     Leaf,
     Static,
@@ -94,7 +95,8 @@ class OperatorRule:
         pairs = zip(outputs(op), heads, strict=True)
         whole = [zeros_like(t, ()) if h is None and t.dtype.is_float else h for t, h in pairs]
         call = self.call(op)
-        found = self.rule(Asked(call, unflatten(self.result, whole), so_far))
+        with frame(f"the rule of {self.name}", refuses=True):
+            found = self.rule(Asked(call, unflatten(self.result, whole), so_far))
         own = [(n, s) for n, s in self.arguments if not isinstance(s, Static)]
         if not isinstance(found, (list, tuple)) or len(found) != len(own):
             given = f"{len(found)}" if isinstance(found, (list, tuple)) else type(found).__name__

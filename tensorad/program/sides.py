@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Final
 
 import numpy as np
@@ -39,13 +40,19 @@ def rows(flat: Flat, name: str) -> dict[str, str]:
             case Leaf():
                 found[path] = leaf_text(next(leaves))
             case Static(value=value):
-                found[path] = repr(value)
+                found[path] = _static_text(value)
             case Branching(children=()):
                 found[path] = "None" if at.kind is type(None) else f"empty {at.kind.__name__}"
             case Branching():
                 pairs = zip(at.children, at.keys, strict=True)
                 stack += [(child, path + key) for child, key in pairs][::-1]
     return found
+
+
+def _static_text(value: object) -> str:
+    """A part that is known: functions by their names."""
+    name = getattr(value, "__name__", "")
+    return f"function {name}" if isinstance(value, FunctionType) and name else repr(value)
 
 
 def containers(structure: Structure, name: str) -> dict[str, str]:

@@ -30,6 +30,7 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import program_of
 from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
+from tensorad.program.references.frames import Cell, cells_of, frame
 from tensorad.program.trees import LEAF, Structure, flatten, unflatten
 from tensorad.program.values import as_tensor
 
@@ -46,6 +47,8 @@ class Program:
         structure: of the result.
         reads: what the results need beside the parameters: older tensors.
         arguments: the name and the structure of each argument.
+        references: what is read or written of references that the function did not make, or
+            is one of its own that it returns.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Program:
     structure: Structure
     reads: tuple[Tensor, ...]
     arguments: tuple[tuple[str, Structure], ...] = ()
+    references: tuple[Cell, ...] = ()
 
     def tree(self, leaves: Sequence[object]) -> Any:
         """The result with these leaves."""
@@ -82,15 +86,17 @@ def traced(
         function: called once, with the parameters.
     """
     start = births()
-    with deep_calls.changed(), tracing():
+    with deep_calls.changed(), tracing(), frame(name) as written:
         result = function(parameters)
     flat = flatten(result, name)
+    returned = [cell for _, cell in cells_of(flat.structure, name)]
     pairs = zip(flat.leaves, flat.paths, strict=True)
     results = tuple([as_tensor(v, path) for v, path in pairs])
     reads = captures(results, parameters, lambda op: True, since=start)
     return Program(
-        name, tuple(parameters), results, tuple(flat.paths), flat.structure, tuple(reads)
-    )
+        name, tuple(parameters), results, tuple(flat.paths), flat.structure, tuple(reads),
+        references=tuple(dict.fromkeys([*written.touched, *returned])),
+    )  # fmt: skip
 
 
 def check_closed(program: Program) -> None:
@@ -98,8 +104,10 @@ def check_closed(program: Program) -> None:
 
     Raises:
         DefinitionError: they need a tensor that has no value, or the counter of a loop that is
-            not run there; or only the run tells how large they are.
+            not run there; or only the run tells how large they are. The function reads, writes
+            or returns references.
     """
+    check_no_references(program)
     for t in placeholders(program.reads):
         op = t.op
         assert isinstance(op, Placeholder), "placeholders are made by these"
@@ -132,6 +140,27 @@ def check_closed(program: Program) -> None:
                 hint="return what is computed of all rows, such as their sum; or let an extent, "
                 "of xs or another argument, tell how many there are.",
             )
+
+
+def check_no_references(program: Program) -> None:
+    """The function has no part in references of others, and returns none of its own.
+
+    Raises:
+        DefinitionError: it has.
+    """
+    for path, cell in cells_of(program.structure, program.name):
+        raise DefinitionError(
+            f"{cell.described} is a result of {program.name}.",
+            where=path,
+            hint=f"a reference is no value: return what it holds, {cell.name}.get().",
+        )
+    for cell in program.references:
+        raise DefinitionError(
+            f"{program.name} reads or writes {cell.described}, outside of it.",
+            where=f"a call of {program.name} that is no part of another function",
+            hint="what a function computes follows from its arguments: pass what the reference "
+            "holds, return what it is to hold, and set it after the call.",
+        )
 
 
 def rests_on_loops(program: Program) -> bool:

@@ -16,8 +16,13 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.te.places import Place, Places
 
+
+class Handle:
+    """A part of a tree that a trace knows as the object that it is, whatever it holds."""
+
+
 _NUMBERS: Final = (bool, int, float, np.generic)
-_STATIC: Final = (str, bytes, Enum, np.dtype)
+_STATIC: Final = (str, bytes, Enum, np.dtype, Handle)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,19 @@ import pytest
 
 import tensorad as ta
 from tests.program import test_branches, test_derivatives, test_functions, test_loops
-from tests.support.bad import derivatives, loops, modules, programs
+from tests.support.bad import (
+    derivatives,
+    examples,
+    lenses,
+    levels,
+    loops,
+    modules,
+    programs,
+    references,
+)
 from tests.support.refusals import Case, check
 
-PARTS = (programs, loops, derivatives, modules)
+PARTS = (programs, loops, derivatives, modules, references, lenses, levels, examples)
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [
     m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)

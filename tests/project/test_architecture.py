@@ -82,6 +82,8 @@ BELOW = {
         "compiled",
         "building",
     },
+    "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
+    "batching": {"errors", "process", "ir", "program"},
     "sparse": {
         "errors",
         "config",
@@ -227,6 +229,14 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "arrays": {*_LOW, "elementary", ".", "analysis"},
         "text": {*_LOW, "elementary", ".", "analysis", "arrays"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text"},
+    },
+    "tensorad/program": {
+        "trees.py": set(),
+        "sides.py": {"trees.py"},
+        "values.py": set(),
+        "calls.py": {"trees.py", "values.py"},
+        "references": {"trees.py", "sides.py", "values.py", "calls.py"},
+        ".": {"trees.py", "sides.py", "values.py", "calls.py", "references"},
     },
     "tensorad/topi": {
         ".": set(),

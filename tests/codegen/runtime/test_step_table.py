@@ -72,6 +72,16 @@ def test_rows_of_a_size_that_only_the_run_tells_are_refused() -> None:
     assert "row has the shape" in str(caught.value)
 
 
+def test_rows_may_have_a_size_that_was_told_before_them() -> None:
+    ragged = buffer("ragged", (3, TRIPS), FLOAT32)
+    row = buffer("row", (TRIPS,), FLOAT32)
+    tells = Repeat(T, TRIPS, COUNT, (), (), None, (), (), (), False, "x.py:1")
+    table = StepTable({**SLOTS, ragged: 5, row: 6}, {}, {})
+    steps, operands = table.tables([tells, Place(row, ragged, T)])
+    assert [int(kind) for _, _, kind in steps] == [block.LOAD, block.BEGIN, block.ROW]
+    assert [table.words[int(n)] for n in operands[-4:][[0, 3]]] == [T, TRIPS]
+
+
 def test_what_is_reserved_is_a_step_only_where_the_run_tells_the_size() -> None:
     rows = buffer("rows", (TRIPS, 4), FLOAT32)
     table = StepTable({**SLOTS, rows: 5}, {}, {rows: 2})
