@@ -23,7 +23,7 @@ from tensorad.ir.tensor import Block, Branch, Loop, Tensor, outputs, saved
 from tests.random.records.compare import assert_same
 from tests.support.programs.loops import newton
 from tests.support.records import List, list_of
-from tests.support.recursive_programs import (
+from tests.support.programs.recursive import (
     Tree,
     balanced,
     branch,

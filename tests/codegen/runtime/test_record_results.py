@@ -16,7 +16,7 @@ from tensorad.ir.records import Field, RecordType, Variant, inject, recursion
 from tensorad.ir.reference.records import Record, handle
 from tests.random.records.compare import assert_same
 from tests.support.records import List, list_of
-from tests.support.recursive_programs import balanced, branch, counted_down, doubled, given
+from tests.support.programs.recursive import balanced, branch, counted_down, doubled, given
 
 N = size_var("n")
 Wide = RecordType("Wide").complete(

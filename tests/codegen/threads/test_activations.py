@@ -24,7 +24,7 @@ from tensorad.ir.expr import local_size
 from tensorad.ir.records import Definition, Field, inject, recursion
 from tensorad.ir.tensor import Block, Loop, Tensor, outputs
 from tests.support.records import List, list_of
-from tests.support.recursive_programs import (
+from tests.support.programs.recursive import (
     balanced,
     branch,
     counted_down,
