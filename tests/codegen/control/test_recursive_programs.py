@@ -22,7 +22,6 @@ from tensorad.ir.records import Definition, Field, fields_of, inject, recursion,
 from tensorad.ir.tensor import Block, Branch, Loop, Tensor, outputs, saved
 from tests.random.records.compare import assert_same
 from tests.support.programs.loops import newton
-from tests.support.records import List, list_of
 from tests.support.programs.recursive import (
     Tree,
     balanced,
@@ -36,6 +35,7 @@ from tests.support.programs.recursive import (
     power,
     total,
 )
+from tests.support.records import List, list_of
 
 N = size_var("n")
 ROW = ((N,), FLOAT64)

@@ -21,8 +21,8 @@ from tensorad.ir.records import (
 from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Block, Branch, Loop, Op, Tensor, outputs
 from tensorad.simplify.control.passes import simplified
-from tests.support.records import List, list_of
 from tests.support.programs.recursive import branch, given, number, power, total
+from tests.support.records import List, list_of
 
 
 def operations(results: list[Tensor], kind: type[Op]) -> int:
