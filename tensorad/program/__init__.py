@@ -1,6 +1,7 @@
 """Programs: functions of trees of arrays, branches and loops, and their derivatives."""
 
 from tensorad.program.branches import cond, switch
+from tensorad.program.call_rules import no_grad
 from tensorad.program.forms import (
     grad,
     hessian,
@@ -19,9 +20,11 @@ from tensorad.program.gradients import gradient
 from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
-from tensorad.program.operators import Operator, register_gradient
 from tensorad.program.references.reference import Ref, ref
-from tensorad.program.rules import no_grad
+from tensorad.program.rules.custom import custom_rule
+from tensorad.program.rules.foreign import foreign
+from tensorad.program.rules.operators import Operator, register_gradient
+from tensorad.program.rules.transposing import linear_transpose
 from tensorad.program.trees import register_tree
 
 __all__ = [
@@ -30,7 +33,9 @@ __all__ = [
     "Operator",
     "Ref",
     "cond",
+    "custom_rule",
     "for_loop",
+    "foreign",
     "function",
     "grad",
     "gradient",
@@ -41,6 +46,7 @@ __all__ = [
     "jacrev",
     "jit",
     "jvp",
+    "linear_transpose",
     "linearize",
     "module",
     "no_grad",

@@ -29,9 +29,9 @@ from tensorad.program.arguments import (
     has_tensors,
     leaf_dtypes,
 )
+from tensorad.program.call_rules import Derivative, OperatorRule, check_captured
 from tensorad.program.calls import check_callable
 from tensorad.program.quick import Quick, Run
-from tensorad.program.rules import OperatorRule, Rule, check_captured
 from tensorad.program.traces import (
     Program,
     check_closed,
@@ -170,7 +170,7 @@ class Function:
         """Kinds of calls that have a part in references of their callers."""
         self.derived: dict[object, Any] = {}
         """Its derivatives, by what was asked for."""
-        self.rule: Rule | None = None
+        self.rule: Derivative | None = None
         """Its derivative, if that is not its formulas'."""
         self._is_called = False
         """Whether a program calls it."""
@@ -205,7 +205,7 @@ class Function:
             self._quick.learn(quick[0], compiled.of_numbers(given.leaves))
         return result
 
-    def give_rule(self, rule: Rule) -> None:
+    def give_rule(self, rule: Derivative) -> None:
         """Say what its derivative is, before anything is derived.
 
         Raises:
@@ -374,7 +374,7 @@ class Function:
             check_captured(self.name, program.reads)
             check_no_references(program)
             arguments = self._caller.by_position(given.structures)
-            rule = OperatorRule(self.rule, self.name, arguments, program.structure)
+            rule = OperatorRule(self.rule, self.name, arguments, program.structure).rule
         operands += program.reads
         op = FunctionCall(program.paths, tuple(operands), (block,), function=self.name, rule=rule)
         return program.tree(outputs(op))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import op_sizes, ops_between
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.tensor import (
     Branch,
@@ -128,7 +129,7 @@ def saves_behind(roots: Sequence[Tensor], given: Iterable[Tensor]) -> Saves:
                     own = found.of_function.setdefault(_signature(op.control), {})
                     own[op.inner] = None
                 pending.append(((op.inner,), block.params))
-            elif isinstance(op, Control):
+            elif isinstance(op, Control) and not isinstance(op, Foreign):
                 pending.extend([(b.results, b.params) for b in op.blocks])
     return found
 
@@ -270,6 +271,10 @@ class Lister:
         saves = [self.saves.inside(op, n) for n in range(len(op.blocks))]
         tensors = (*outputs(op), *[saved(op, t, n) for n, some in enumerate(saves) for t in some])
         called = own.name(tensors, names)
+        if isinstance(op, Foreign):
+            given = [self.name(t, names) for t in op.operands]
+            inside = [Operand(None, n, t) for n, t in zip(given, op.operands, strict=True)]
+            return Run(called, tensors, op, tuple(inside), ((),), (), None, op.function)
         if isinstance(op, FunctionCall):
             callee = yield self.callee(op)
             given = [self.name(t, names) for t in op.operands]

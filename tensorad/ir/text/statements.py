@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.errors import InternalError
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.arrays.scan_outputs import scan_results
 from tensorad.ir.expr import TRUE, Apply, Expr, LocalSize, Reduce, Size
 from tensorad.ir.functions import Function
@@ -211,7 +212,8 @@ class _Writer:
         if isinstance(op, FunctionCall):
             given = ", ".join([name_tree(o.value) for o in b.operands])
             kept = f" save {_listed(b.saves[0])}" if b.saves[0] else ""
-            return [f"{head}call {quoted(b.function or op.function)}({given}){kept}"]
+            kind = "foreign" if isinstance(op, Foreign) else "call"
+            return [f"{head}{kind} {quoted(b.function or op.function)}({given}){kept}"]
         lines = []
         blocks = list(zip(b.scopes, b.saves, strict=True))
         if isinstance(op, Branch):
