@@ -203,7 +203,8 @@ class _Lowering:
                 return [Inside(t, handle, op.variant, k) for k, t in enumerate(outputs(op))]
             case Recursion():
                 self.called.setdefault(op.definition)
-                return [Activate(op.definition, op.operands, outputs(op))]
+                rows = [Reserve(t) for t in outputs(op) if is_dynamic(t)]
+                return [*rows, Activate(op.definition, op.operands, outputs(op))]
         raise InternalError(f"{type(op).__name__} has no loops")
 
     def block(

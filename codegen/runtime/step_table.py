@@ -119,6 +119,7 @@ class StepTable:
         """Of the call itself."""
         self._compiled = compiled
         self._definitions = numbers or {}
+        self._scopes: Mapping[Definition, Scope] = {}
         self._rows: list[list[int]] = []
         self._indices: list[int] = []
         self._loops: tuple[Repeat, ...] = ()
@@ -139,12 +140,14 @@ class StepTable:
         self, nodes: Sequence[Node], routines: Sequence[tuple[Routine, Scope]] = ()
     ) -> tuple[Array, Array, list[int]]:
         """The steps, three words each, their operands, and the first step of each routine."""
+        self._scopes = {r.definition: scope for r, scope in routines}
         self._nodes(nodes)
         ends = [self._step(block.JUMP)] if routines else []
         entries = []
         for r, scope in routines:
             self._scope = scope
             entries.append(len(self._rows))
+            self._told = dict.fromkeys(_told_by(r.definition))
             self._nodes(r.nodes)
             self._step(block.RETURN)
         self._land(*ends)
@@ -216,7 +219,10 @@ class StepTable:
                 passed = [self._slots[t] for t in (*n.operands, *n.results)]
                 self.taking[len(self._rows)] = n
                 number = self._definitions[n.definition]
-                self._step(block.CALL, number, len(passed), *passed)
+                sizes = _told_by(n.definition)
+                inside = self._scopes[n.definition]
+                pairs = [w for s in sizes for w in (self._word(s), inside.word(s))]
+                self._step(block.CALL, number, len(passed), *passed, len(sizes), *pairs)
 
     def _kernel(self, kernel: Kernel) -> None:
         compiled, tensors = self._compiled[kernel]
@@ -370,6 +376,12 @@ def _at_most(extent: Dim) -> Dim:
         return extent
     most = extremes_in_loops(extent).hi
     return extent if most is None else dim_of(most)
+
+
+def _told_by(definition: Definition) -> list[LocalSize]:
+    """Extents of params that only the run tells: each activation has its own."""
+    found = sizes_in(*[dim_expr(n) for p in definition.params for n in p.shape])
+    return [s for s in found if isinstance(s, LocalSize)]
 
 
 def _gives_records(n: Node) -> bool:

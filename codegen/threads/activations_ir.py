@@ -75,7 +75,7 @@ passing:
 pass:
   %a = phi i64 [0, %passing], [%a1, %hand]
   %left = icmp slt i64 %a, %count
-  br i1 %left, label %hand, label %go
+  br i1 %left, label %hand, label %told
 hand:
   %ap = getelementptr i64, ptr %given, i64 %a
   %from = load i64, ptr %ap
@@ -85,6 +85,26 @@ hand:
   store i64 %value, ptr %to
   %a1 = add i64 %a, 1
   br label %pass
+told:
+  %manyp = getelementptr i64, ptr %given, i64 %count
+  %many = load i64, ptr %manyp
+  %pairs = getelementptr i64, ptr %manyp, i64 1
+  br label %tell
+tell:
+  %w = phi i64 [0, %told], [%w1, %size]
+  %open = icmp slt i64 %w, %many
+  br i1 %open, label %size, label %go
+size:
+  %pair = mul i64 %w, 2
+  %wp = getelementptr i64, ptr %pairs, i64 %pair
+  %wfrom = load i64, ptr %wp
+  {loaded("%wto", "i64", "%wp", 8)}
+  %wfromp = getelementptr i64, ptr %sizes, i64 %wfrom
+  %wvalue = load i64, ptr %wfromp
+  %wtop = getelementptr i64, ptr %ownsizes, i64 %wto
+  store i64 %wvalue, ptr %wtop
+  %w1 = add i64 %w, 1
+  br label %tell
 go:
   {stored("ptr %own", "%c0", "%call", 8 * block.NOW_SLOTS)}
   {stored("ptr %ownsizes", "%c1", "%call", 8 * block.NOW_SIZES)}

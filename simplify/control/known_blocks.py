@@ -16,6 +16,7 @@ from tensorad.simplify.control.levels import (
     Around,
     Given,
     Saves,
+    at_one_level,
     in_place_of,
     values_of,
     without_values,
@@ -29,7 +30,7 @@ def choose_known(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
     made of."""
     if isinstance(op, Branch):
         index = None if op.operands[0] in around.given else known_index(op.operands[0])
-        return _passed_on(op, saves) if index is None else _arm(op, saves, index)
+        return _passed_on(op, saves) if index is None else _arm(op, saves, index, around)
     if isinstance(op, (Tag, Fields)) and op.operands[0] not in around.given:
         made = op.operands[0].op
         return values_of(op, saves) if not isinstance(made, Inject) else _of_record(op, made)
@@ -91,13 +92,20 @@ def _with_numbers(op: Op, given: Given) -> Op:
         return op
 
 
-def _arm(op: Branch, saves: Saves, index: int) -> list[Tensor]:
-    """What the chosen block computes; the others save nothing that is read."""
+def _arm(op: Branch, saves: Saves, index: int, around: Around) -> list[Tensor]:
+    """What the chosen block computes; the others save nothing that is read.
+
+    What is known of the operands is known in it, then: the variants of records.
+    """
     chosen = min(max(index, 0), len(op.blocks) - 1)
     block = op.blocks[chosen]
     own = [t for n, t in saves if n == chosen]
     image = dict(zip(block.params, op.operands[1:], strict=True))
     made = in_place_of((*block.results, *own), image)
+    made = at_one_level(
+        made, [*around.given, *op.operands],
+        lambda o, kept, level: choose_known(o, kept, level._replace(given=around.given)),
+    )  # fmt: skip
     found = iter(made[len(block.results) :])
     rows = [next(found) if n == chosen else without_values(t) for n, t in saves]
     return [*made[: len(block.results)], *rows]

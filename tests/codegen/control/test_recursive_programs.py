@@ -22,8 +22,7 @@ from tensorad.ir.records import Definition, Field, fields_of, inject, recursion,
 from tensorad.ir.tensor import Block, Branch, Loop, Tensor, outputs, saved
 from tests.random.records.compare import assert_same
 from tests.support.programs.loops import newton
-from tests.support.records import List, list_of
-from tests.support.recursive_programs import (
+from tests.support.programs.recursive import (
     Tree,
     balanced,
     branch,
@@ -36,6 +35,7 @@ from tests.support.recursive_programs import (
     power,
     total,
 )
+from tests.support.records import List, list_of
 
 N = size_var("n")
 ROW = ((N,), FLOAT64)
@@ -235,3 +235,37 @@ def test_loops_and_debug_flags_see_records() -> None:
     with config.override(debug=("verify", "check")):
         f = ta.build([head + 1.0, *recursion(total(), (tail, w))], [xs, w])
     assert [float(a) for a in f(list_of([2.0]), 3.0)] == [4.0, 6.0]
+
+
+def test_rows_of_a_loop_are_passed_to_a_definition() -> None:
+    """Only the run tells how many rows there are; each call has as many as the loop had."""
+    n, x = given(("n", (), INT64), ("x", (), FLOAT64))
+    c, v = given(("c", (), FLOAT64), ("v", (), FLOAT64))
+    trips = local_size("n")
+    loop = Loop(
+        ("last",), (x, x), (Block((c, v), (c * 0.5 + v,)),),
+        counter=local_size("t", trips), trips=trips, carries=1, count=n,
+    )  # fmt: skip
+    rows = saved(loop, loop.blocks[0].results[0])
+    p, k = given(("p", rows.shape, FLOAT64), ("k", (), INT64))
+    made = Definition("halved", (p, k), [Field("y", rows.shape, FLOAT64), Field("s", (), FLOAT64)])
+    y, s = recursion(made, (p * 0.5, k - 1))
+    i = ta.reduce_axis((0, trips), name="i")
+    total_of = ta.compute((), lambda: ta.sum(p[i], axis=i), name="total")
+    blocks = Block((p, k), (p + 1.0, total_of)), Block((p, k), (y + p, s + total_of))
+    made.complete(outputs(branch_of(k > 0, blocks, (p, k))))
+    z, total_sum = recursion(made, (rows, n))
+    back = ta.compute((), lambda: ta.sum(z[i], axis=i), name="back")
+    for turns in (0, 1, 5, 2):
+        check([total_sum, back + outputs(loop)[0]], {n: turns, x: 0.75})
+
+
+def test_small_definitions() -> None:
+    (x,) = given(("x", (), FLOAT64))
+    two = Definition("two", (), [Field("y", (), FLOAT64)]).complete([number(2.0)])
+    same = Definition("same", (x,), [Field("y", (), FLOAT64)] * 2).complete([x, x])
+    table = ta.const(np.arange(3.0))
+    fixed = Definition("fixed", (), [Field("y", (3,), FLOAT64)]).complete([table])
+    wanted = [*recursion(two, ()), *recursion(same, (x,)), *recursion(fixed, ())]
+    found = check(wanted, {x: 5.0})
+    assert [float(a) for a in found[:3]] == [2.0, 5.0, 5.0] and found[3].tolist() == [0, 1, 2]

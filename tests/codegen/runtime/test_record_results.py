@@ -15,8 +15,8 @@ from tensorad.ir.expr import size_var
 from tensorad.ir.records import Field, RecordType, Variant, inject, recursion
 from tensorad.ir.reference.records import Record, handle
 from tests.random.records.compare import assert_same
+from tests.support.programs.recursive import balanced, branch, counted_down, doubled, given
 from tests.support.records import List, list_of
-from tests.support.recursive_programs import balanced, branch, counted_down, doubled, given
 
 N = size_var("n")
 Wide = RecordType("Wide").complete(

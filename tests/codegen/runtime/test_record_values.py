@@ -20,8 +20,8 @@ from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT64
 from tensorad.ir.expr import size_var
 from tensorad.ir.records import Field, RecordType, Variant, recursion
 from tensorad.ir.reference.records import Record, handle
+from tests.support.programs.recursive import Tree, balanced, given, total
 from tests.support.records import List, list_of
-from tests.support.recursive_programs import Tree, balanced, given, total
 
 LIMIT = 1 << 30
 N = size_var("n")

@@ -16,7 +16,7 @@ from tensorad.codegen.runtime.step_table import Mark
 from tensorad.ir.dtypes import FLOAT64, INT64
 from tensorad.ir.expr import local_size, size_var
 from tensorad.ir.records import Field, Variant, recursion
-from tests.support.recursive_programs import counted_down, given, power
+from tests.support.programs.recursive import counted_down, given, power
 
 N = size_var("n")
 

@@ -77,7 +77,7 @@ def test_rows_may_have_a_size_that_was_told_before_them() -> None:
     row = buffer("row", (TRIPS,), FLOAT32)
     tells = Repeat(T, TRIPS, COUNT, (), (), None, (), (), (), False, "x.py:1")
     table = StepTable({**SLOTS, ragged: 5, row: 6}, {}, {})
-    steps, operands = table.tables([tells, Place(row, ragged, T)])
+    steps, operands, _ = table.tables([tells, Place(row, ragged, T)])
     assert [int(kind) for _, _, kind in steps] == [block.LOAD, block.BEGIN, block.ROW]
     assert [table.words[int(n)] for n in operands[-4:][[0, 3]]] == [T, TRIPS]
 

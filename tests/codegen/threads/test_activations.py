@@ -23,8 +23,7 @@ from tensorad.ir.dtypes import FLOAT64, INT64
 from tensorad.ir.expr import local_size
 from tensorad.ir.records import Definition, Field, inject, recursion
 from tensorad.ir.tensor import Block, Loop, Tensor, outputs
-from tests.support.records import List, list_of
-from tests.support.recursive_programs import (
+from tests.support.programs.recursive import (
     balanced,
     branch,
     counted_down,
@@ -35,6 +34,7 @@ from tests.support.recursive_programs import (
     power,
     total,
 )
+from tests.support.records import List, list_of
 
 Compiled = Callable[..., list[np.ndarray]]
 
