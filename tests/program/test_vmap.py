@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tensorad as ta
 from tensorad import topi
@@ -143,7 +144,16 @@ def test_loops_end_for_each_example_by_itself() -> None:
 
     check(repeated, X, count)
     check(ta.grad(repeated), X, count)
-    check(ta.hessian(repeated), X, count, native=False)
+
+
+@pytest.mark.slow
+def test_second_derivatives_of_loops_that_end_by_themselves() -> None:
+    def repeated(x: Any, n: Any) -> Any:
+        return ta.for_loop(0, n, lambda i, c: ta.tanh(c) * (i + 1.0), x).sum()
+
+    check(ta.hessian(repeated), X, np.array([3, 0, 5, 1, -2]))
+    check(ta.grad(ta.grad(root)), A)
+    check(lambda x: ta.vmap(ta.grad(root))(x * x), X)
 
 
 def test_loops_inside_of_arms() -> None:
