@@ -85,7 +85,7 @@ def _give(inner: Level, p: Tensor, t: Tensor, rows: Rows, level: Level) -> None:
     if t in level.image:
         inner.image[p] = rows.gathered(level.image[t])
     else:
-        inner.plain[p] = level.of(t)
+        inner.plain[p] = rows.shared(level.of(t))
 
 
 @dataclass(frozen=True)

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 from tensorad.batching.level import Level
 from tensorad.ir.arrays.elementwise import compute_axes, formula
 from tensorad.ir.arrays.prefix import prefix_scan
 from tensorad.ir.arrays.scan_outputs import last_states, scan_results
 from tensorad.ir.combiner import max_combiner, set_combiner, sum_combiner
-from tensorad.ir.dtypes import INT64
+from tensorad.ir.dtypes import INT64, DType, to_dtype
 from tensorad.ir.expr import (
     ONE,
     TRUE,
     ZERO,
     Expr,
     LocalSize,
+    Param,
     call,
     cast,
+    const,
     local_size,
+    param,
     read,
     reduce_expr,
     select,
     sub,
 )
+from tensorad.ir.functions import Function, Partials, apply
 from tensorad.ir.tensor import (
     Block,
     Dim,
@@ -65,6 +70,18 @@ def told(count: Tensor, label: str) -> tuple[LocalSize, Tensor]:
     return size, outputs(loop)[0]
 
 
+@cache
+def _after(dtype: DType) -> Function:
+    """x, of which the derivative reads a number >= 0 that is beside it."""
+
+    def partials(value: Param, params: tuple[Param, ...]) -> Partials:
+        there = call("ge", params[1], ZERO)
+        return select(there, const(1, dtype), const(0, dtype)), None
+
+    x = param("x", dtype)
+    return Function("after", (x, param("n", INT64)), x, partials)
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Some of the rows of a level.
@@ -86,6 +103,17 @@ class Rows:
             axes = compute_axes((dim_of(self.size), *t.shape[1:]))
             body = read(t, (self.number(axes[0]), *axes[1:]))
             self.known[t] = formula(t.name, axes, body, "")
+        return self.known[t]
+
+    def shared(self, t: Tensor) -> Tensor:
+        """A tensor that is the same in all rows, as these rows read it: its adjoint is a sum over
+        them, which comes after what tells how many there are."""
+        if not t.dtype.is_float or t.is_constant:
+            return t
+        if t not in self.known:
+            axes = compute_axes(t.shape)
+            value = apply(_after(to_dtype(t.dtype)), (read(t, axes), read(self.told, ())))
+            self.known[t] = formula(t.name, axes, value, "")
         return self.known[t]
 
     def number(self, r: Expr) -> Expr:

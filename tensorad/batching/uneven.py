@@ -94,7 +94,7 @@ class _Uneven:
             if t in self.level.image:
                 found.image[p] = rows.gathered(self.param(self.level.image[t]))
             else:
-                found.plain[p] = self.param(self.level.of(t))
+                found.plain[p] = rows.shared(self.param(self.level.of(t)))
 
     def part(self, t: Tensor, rows: Rows) -> Tensor:
         """The parts of a scanned tensor at the counter, of some rows."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tensorad as ta
 from tensorad import topi
@@ -143,7 +144,16 @@ def test_loops_end_for_each_example_by_itself() -> None:
 
     check(repeated, X, count)
     check(ta.grad(repeated), X, count)
-    check(ta.hessian(repeated), X, count, native=False)
+
+
+@pytest.mark.slow
+def test_second_derivatives_of_loops_that_end_by_themselves() -> None:
+    def repeated(x: Any, n: Any) -> Any:
+        return ta.for_loop(0, n, lambda i, c: ta.tanh(c) * (i + 1.0), x).sum()
+
+    check(ta.hessian(repeated), X, np.array([3, 0, 5, 1, -2]))
+    check(ta.grad(ta.grad(root)), A)
+    check(lambda x: ta.vmap(ta.grad(root))(x * x), X)
 
 
 def test_loops_inside_of_arms() -> None:
@@ -156,6 +166,24 @@ def test_loops_inside_of_arms() -> None:
         return ta.cond(n > 1, repeated, lambda: x).sum()
 
     check(ta.grad(within), X, np.array([3, 0, 5, 1, -2]))
+
+
+def test_what_examples_share_gets_the_sum_of_their_gradients() -> None:
+    """Also where nothing but the number of examples that take an arm decides it."""
+
+    def chosen(x: Any, w: Any) -> Any:
+        return ta.cond(x[0] > 0, lambda: ta.scan(x, 0)[3] + w, lambda: ta.scan(x, 0)[2] - 3.0 * w)
+
+    def counted(x: Any, w: Any) -> Any:
+        n = x[0] * 3
+        return ta.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1.0, c[1] + w), (0.0, w * 0))[1]
+
+    taken = (X[:, 0] > 0).sum()
+    wanted = (taken - 3.0 * (len(X) - taken), np.maximum(np.ceil(X[:, 0] * 3), 0).sum())
+    for f, total in zip((chosen, counted), wanted, strict=True):
+        slope = ta.grad(lambda w, x, f=f: ta.vmap(f, (0, None))(x, w).sum())
+        assert slope(np.float64(2), X) == total
+        assert interpreted(slope, np.float64(2), X) == total
 
 
 def test_rows_of_loops_that_differ_in_length() -> None:

@@ -35,6 +35,7 @@ NOT_EMPTIED: Final = {
         "tensorad/ir/combiner.py": "arg_combiner max_combiner min_combiner prod_combiner "
         "set_combiner sum_combiner any_combiner all_combiner known",
         "tensorad/ir/functions.py": "stop_function _plain_combiners",
+        "tensorad/batching/rows.py": "_after",
         "tensorad/autodiff/local/folds.py": "_restricted",
         "tensorad/autodiff/local/steps.py": "derived_steps",
         "simplify/zeros/recorded_indices.py": "_combiners",
