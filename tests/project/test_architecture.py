@@ -228,6 +228,12 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "text": {*_LOW, "elementary", ".", "analysis", "arrays"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text"},
     },
+    "tensorad/program": {
+        "data": set(),
+        ".": {"data"},
+        "kinds": {"data", "."},
+        "__init__.py": {".", "kinds"},
+    },
     "tensorad/topi": {
         ".": set(),
         "nn": {"."},
