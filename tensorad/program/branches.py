@@ -117,7 +117,8 @@ def branched(
     first, *others = found
     for other in others:
         _check_structures(where, (first, other), found[first], found[other], name)
-    results = _joined(where, found)
+    with written_inside(since=min(starts.values())):
+        results = _joined(where, found)
     if len(found) < len(branches):
         return _of_those_known(found)
     if not results[first]:
