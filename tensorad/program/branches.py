@@ -120,7 +120,8 @@ def branched(
     for other in others:
         _check_structures(where, (first, other), found[first], found[other], name)
     left = joined_references(frames, where)
-    results = _joined(where, found)
+    with written_inside(since=min(since.values())):
+        results = _joined(where, found)
     for title, tensors in results.items():
         tensors += [
             as_tensor(v, s.path) for v, s in zip(left.leaves[title], left.slots, strict=True)

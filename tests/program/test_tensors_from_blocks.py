@@ -164,9 +164,9 @@ CALLS: Final[dict[str, Call]] = {
     "tree_map": lambda y: ta.tree_map(lambda a, b: a * b, [y], [y])[0],
 }  # fmt: skip
 NO_TENSORS: Final = {
-    "assume", "check_numerical_grads", "explain_adjoints", "get_num_threads", "gradient",
-    "module", "placeholder", "no_grad", "reduce_axis", "register_gradient", "register_tree",
-    "set_num_threads", "size",
+    "assume", "check_numerical_grads", "explain_adjoints", "fn", "get_num_threads", "gradient",
+    "match", "module", "placeholder", "no_grad", "reduce_axis", "register_gradient",
+    "register_tree", "set_num_threads", "size", "variant",
 }  # fmt: skip
 """Of sizes, names, numbers, modules and functions of arrays."""
 

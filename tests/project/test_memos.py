@@ -30,6 +30,7 @@ NOT_EMPTIED: Final = {
         "tensorad/ir/text/pickling.py": "_known",
         "codegen/index_checks/facts.py": "_stand_in",
         "simplify/domain/point_tables.py": "_tables",
+        "tensorad/program/data/function_types.py": "_closed",
     },
     "functions and combiners, of which two are never equal: what one is made into is its own": {
         "tensorad/ir/combiner.py": "arg_combiner max_combiner min_combiner prod_combiner "
@@ -60,6 +61,7 @@ NOT_EMPTIED: Final = {
         "tensorad/ir/analysis/facts.py": "_facts",
         "tensorad/ir/elementary/table.py": "FUNCTIONS",
         "tensorad/program/trees.py": "_registered",
+        "tensorad/program/kinds/variants.py": "_types",
         "tensorad/process.py": "_guards _in_child _around _memos _memoised",
     },
     "facts of arithmetic, of a class or of the machine, whatever the program": {

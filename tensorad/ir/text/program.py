@@ -160,9 +160,6 @@ format_program: Hook[[Program], str] = Hook("tensorad.ir.text.statements")
 program_html: Hook[[Program], str] = Hook("tensorad.display.program")
 
 
-EMPTY: Mapping[DType, str] = {}
-
-
 def tree_leaves(tree: Leaf | tuple[object, ...]) -> list[Leaf]:
     """The parts that are no tuples, from left to right."""
     found: list[Leaf] = []
@@ -182,7 +179,7 @@ def forest_leaves(trees: Sequence[Tree]) -> tuple[Tensor, ...]:
 
 
 def format_type(
-    tree: Tree, extents: Callable[[Tensor], str], records: Mapping[DType, str] = EMPTY
+    tree: Tree, extents: Callable[[Tensor], str], records: Mapping[DType, str] | None = None
 ) -> str:
     """float32[5, n], or (float32[5, n], bool[]) of a tuple, or List of a value of a data type.
 

@@ -135,16 +135,19 @@ _everywhere: Final[ContextVar[dict[Tensor, None]]] = ContextVar("everywhere", de
 
 
 @contextmanager
-def written_inside(params: Sequence[Tensor] = (), *, is_outermost: bool = False) -> Iterator[None]:
+def written_inside(
+    params: Sequence[Tensor] = (), *, is_outermost: bool = False, since: int | None = None
+) -> Iterator[None]:
     """Within: a branch, loop or function is written down; tensors from now on are its own.
 
     Args:
         params: those of a function.
         is_outermost: nothing is around the function.
+        since: when it began, if that is not now.
     """
     before = _inside.get()
     around = _everywhere.get()
-    begun = births() if before is None else before
+    begun = before if before is not None else births() if since is None else since
     token = _inside.set(None if is_outermost else begun)
     own = _everywhere.set(dict.fromkeys(params) if is_outermost else around)
     try:
