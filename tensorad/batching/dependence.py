@@ -93,7 +93,7 @@ def _of_blocks(op: Control, saves: Mapping[Saved, Tensor], moving: Moving) -> Di
         return dict.fromkeys([*outputs(op), *saves.values()])
     if not isinstance(op, (Branch, FunctionCall)) or _has_rule(op):
         return dict.fromkeys([*outputs(op), *saves.values()])
-    found = {}
+    found: Differing = {}
     for n, block in enumerate(op.blocks):
         inner = of_block(op, n, [s.inner for s in saves if s.block == n], moving)
         pairs = zip(outputs(op), block.results, strict=True)

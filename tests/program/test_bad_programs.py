@@ -17,6 +17,7 @@ import tensorad as ta
 from tests.program import test_branches, test_derivatives, test_functions, test_loops
 from tests.support.bad import (
     derivatives,
+    equations,
     examples,
     lenses,
     levels,
@@ -27,7 +28,7 @@ from tests.support.bad import (
 )
 from tests.support.refusals import Case, check
 
-PARTS = (programs, loops, derivatives, modules, references, lenses, levels, examples)
+PARTS = (programs, loops, derivatives, modules, references, lenses, levels, examples, equations)
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [
     m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)
