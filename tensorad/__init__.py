@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tensorad.program import Ref as Ref
     from tensorad.program import cond as cond
     from tensorad.program import custom_rule as custom_rule
+    from tensorad.program import fn as fn
     from tensorad.program import for_loop as for_loop
     from tensorad.program import foreign as foreign
     from tensorad.program import function as function
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from tensorad.program import jvp as jvp
     from tensorad.program import linear_transpose as linear_transpose
     from tensorad.program import linearize as linearize
+    from tensorad.program import match as match
     from tensorad.program import module as module
     from tensorad.program import no_grad as no_grad
     from tensorad.program import ref as ref
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from tensorad.program import switch as switch
     from tensorad.program import tree_map as tree_map
     from tensorad.program import value_and_grad as value_and_grad
+    from tensorad.program import variant as variant
     from tensorad.program import vjp as vjp
     from tensorad.program import while_loop as while_loop
     from tensorad.sparse import SparseJacobian as SparseJacobian
@@ -189,9 +192,10 @@ _HOME: Final = {
     "tensorad.ir.tensor": "Tensor",
     "tensorad.levels": "dual_level make_dual unpack_dual",
     "tensorad.program": (
-        "Function Module Operator Ref cond custom_rule for_loop foreign function grad gradient "
-        "hessian hvp jacfwd jacobian jacrev jit jvp linear_transpose linearize module no_grad ref "
-        "register_gradient register_tree scan switch tree_map value_and_grad vjp while_loop"
+        "Function Module Operator Ref cond custom_rule fn for_loop foreign function grad gradient "
+        "hessian hvp jacfwd jacobian jacrev jit jvp linear_transpose linearize match module "
+        "no_grad ref register_gradient register_tree scan switch tree_map value_and_grad variant "
+        "vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -63,10 +63,10 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
         return
     if isinstance(op, Branch) and op.operands[0] in level.image:
         arms.branch(op, level, kept)
-    elif isinstance(op, Foreign) and not level.used(op):
-        python.through(op, level)
-    elif isinstance(op, Foreign):  # whose arrays differ in size
+    elif isinstance(op, Foreign) and level.used(op):
         _refuse_if_mapped(op, level)
+    elif isinstance(op, Foreign):
+        python.through(op, level)
     elif isinstance(op, (Branch, FunctionCall)):
         blocks.through(op, level, kept)
     elif isinstance(op, Loop):

@@ -17,6 +17,9 @@ from tensorad.program.forms import (
 )
 from tensorad.program.functions import Function, function, jit
 from tensorad.program.gradients import gradient
+from tensorad.program.kinds.applying import fn
+from tensorad.program.kinds.matching import match
+from tensorad.program.kinds.variants import variant
 from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
@@ -34,6 +37,7 @@ __all__ = [
     "Ref",
     "cond",
     "custom_rule",
+    "fn",
     "for_loop",
     "foreign",
     "function",
@@ -48,6 +52,7 @@ __all__ = [
     "jvp",
     "linear_transpose",
     "linearize",
+    "match",
     "module",
     "no_grad",
     "ref",
@@ -57,6 +62,7 @@ __all__ = [
     "switch",
     "tree_map",
     "value_and_grad",
+    "variant",
     "vjp",
     "while_loop",
 ]

@@ -19,16 +19,21 @@ from tests.support.bad import (
     derivatives,
     equations,
     examples,
+    kinds,
     lenses,
     levels,
     loops,
     modules,
     programs,
+    recursion,
     references,
 )
 from tests.support.refusals import Case, check
 
-PARTS = (programs, loops, derivatives, modules, references, lenses, levels, examples, equations)
+PARTS = (
+    programs, loops, derivatives, modules, references, lenses, levels, examples, recursion, kinds,
+    equations,
+)  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [
     m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)
