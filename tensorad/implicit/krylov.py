@@ -115,7 +115,7 @@ def _correction(product: Product, r: Tensor, norm: Tensor, size: int) -> Tensor:
         whole = column + more
         scale = dot(whole, whole)
 
-        def is_zero() -> Expr:
+        def is_zero() -> Any:
             """What is left is rounding errors: the space is complete."""
             small = _epsilon(r) ** 2 * 100.0
             return length() * length() <= small * scale()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tests.seeds.differences import check_gradient
 
 A = np.array([0.3, 0.5, 0.6])
@@ -154,32 +153,3 @@ def test_as_jax_has_them() -> None:
     a = A.astype("float32")
     wanted = np.asarray(jax.jacrev(theirs)(a))
     np.testing.assert_allclose(ta.jacrev(by_root)(A), wanted, atol=1e-5)
-
-
-def error(kind: type[UserError], call: Any) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    text = str(caught.value).splitlines()[0]
-    return text.replace(text.split(" at ")[-1].split(" ")[0], "LINE", 1)
-
-
-def test_what_is_no_equation_is_refused() -> None:
-    x = np.ones(3)
-    assert error(DefinitionError, lambda: ta.root(lambda x: x[:2], x)) == (
-        "the function of root at LINE must return a tree like x."
-    )
-    assert error(DTypeError, lambda: ta.fixed_point(lambda x: x, {"n": 3})) == (
-        "x0['n'] of fixed_point at LINE is no float."
-    )
-    assert error(DefinitionError, lambda: ta.minimize(lambda x: x, ())) == (
-        "x0 of minimize at LINE has no arrays."
-    )
-    assert error(ShapeError, lambda: ta.minimize(lambda x: x, x)) == (
-        "the function of minimize at LINE must return one float without axes, got float64 (3,)."
-    )
-    assert error(DefinitionError, lambda: ta.root(lambda x: x, x, linear="qr")) == (
-        "root at LINE has no method 'qr'."
-    )
-    assert error(DefinitionError, lambda: ta.root(3, x)) == (
-        "the first argument of root at LINE must be a function, got int."
-    )

@@ -17,6 +17,7 @@ import tensorad as ta
 from tests.program import test_branches, test_derivatives, test_functions, test_loops
 from tests.support.bad import (
     derivatives,
+    equations,
     examples,
     kinds,
     lenses,
@@ -31,6 +32,7 @@ from tests.support.refusals import Case, check
 
 PARTS = (
     programs, loops, derivatives, modules, references, lenses, levels, examples, recursion, kinds,
+    equations,
 )  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [
