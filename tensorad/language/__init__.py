@@ -1,0 +1,1 @@
+"""Programs with function values, references and tagged values: text, check, interpreter, evaluator."""
