@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
@@ -55,22 +56,45 @@ def applied(
     """
     if name not in OPERATORS:
         raise DefinitionError(f"there is no operator {name}.", hint="operators are those of topi.")
-    if name == "-" and len(args) == 1:
-        made: Any = -args[0]
-    else:
-        given = list(args)
-        if name not in SIGNS or not any(isinstance(a, Tensor) for a in given):
-            given = [as_tensor(a, "x") if i == 0 else a for i, a in enumerate(given)]
-        try:
-            made = OPERATORS[name](*given, **options)
-        except TypeError as e:
-            if e.__traceback__ is not None and e.__traceback__.tb_next is None:
-                raise DefinitionError(
-                    f"{name} does not take these arguments: {e}.", hint=f"see topi.{name}."
-                ) from None
-            raise
+    given = list(args)
+    if not any(isinstance(a, Tensor) for a in given):
+        given = [number_tensor(a) if isinstance(a, (bool, int, float)) else a for a in given]
+    function = operator.neg if name == "-" and len(given) == 1 else OPERATORS[name]
+    try:
+        inspect.signature(function).bind(*given, **options)
+    except TypeError as e:
+        raise DefinitionError(
+            f"{name} does not take these arguments: {e}.", hint=f"see topi.{name}."
+        ) from None
+    made: Any = function(*given, **options)
     if isinstance(made, (tuple, list)):
         return tuple([as_tensor(t, name) for t in made])
     if not is_leaf(made):
         raise DefinitionError(f"{name} makes no tensor.", hint="use another operator.")
     return as_tensor(made, name)
+
+
+def number_tensor(value: bool | int | float) -> Tensor:
+    """A number as a tensor of the dtype that it has alone."""
+    return as_tensor(value, "number")
+
+
+_FOLDED: Final[Mapping[str, Callable[..., Any]]] = {
+    **SIGNS, "==": operator.eq, "!=": operator.ne
+}  # fmt: skip
+
+
+def folded(name: str, args: Sequence[bool | int | float]) -> bool | int | float | None:
+    """What a sign makes of numbers alone; None if it makes a tensor of them.
+
+    Raises:
+        DefinitionError: a division by zero.
+    """
+    if name == "-" and len(args) == 1:
+        return -args[0]
+    if name not in _FOLDED or name == "@":
+        return None
+    if name in ("/", "//", "%") and not args[1]:
+        raise DefinitionError("a number is divided by zero.", hint="divide by something else.")
+    found = _FOLDED[name](*args)
+    return found if isinstance(found, (bool, int, float)) else None

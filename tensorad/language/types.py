@@ -156,6 +156,12 @@ def _same_shape(a: Shape, b: Shape) -> bool:
     return len(a) == len(b) and all(map(same_dim, a, b))
 
 
+def dtype_named(name: str, names: Mapping[str, Meaning]) -> DType | None:
+    """The dtype that a name stands for."""
+    found = DTYPE_NAMES.get(name) or names.get(name)
+    return found if isinstance(found, DType) else None
+
+
 def match_tensor(t: TensorText, dtype: DType, shape: Shape, names: dict[str, Meaning]) -> bool:
     """Whether a tensor is of a type of the text; names that it decides are added."""
     if not _agrees(t.dtype, dtype, names):

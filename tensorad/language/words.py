@@ -56,7 +56,9 @@ def words_of(text: str) -> list[Word]:
     while at < len(text):
         m = _WORD.match(text, at)
         if m is None:
-            refuse(text, Word("", text[at], line, at, at), f"{text[at]!r} stands for nothing here.")
+            hint = "a field of a tuple is x[0]." if text[at] == "." else None
+            word = Word("", text[at], line, at, at)
+            refuse(text, word, f"{text[at]!r} stands for nothing here.", hint)
         kind, word = str(m.lastgroup), m[0]
         made = Word(kind, word, line, at, m.end())
         at = m.end()
