@@ -56,12 +56,12 @@ class Derived:
     of: Value
 
 
-@dataclass(frozen=True, eq=False)
 class Cell:
     """A reference; the store tells what is in it."""
 
-    name: str
-    line: int
+    def __init__(self, name: str, line: int) -> None:
+        self.name = name
+        self.line = line
 
 
 @dataclass(frozen=True, eq=False)

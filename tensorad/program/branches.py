@@ -13,6 +13,7 @@ from tensorad.ir.dtypes import BOOL
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
 from tensorad.program.calls import check_takes, operand, shape_of
+from tensorad.program.known import known
 from tensorad.program.references.frames import Frame, cells_of, check_kept, frame
 from tensorad.program.references.joins import joined
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
@@ -102,6 +103,11 @@ def _branch(
 ) -> Any:
     given = [operand(o, f"operand {n} of {where}") for n, o in enumerate(operands)]
     names = [f"operand_{n}" for n in range(len(given))]
+    value = known(index)
+    if value is not None:
+        title = order[min(max(int(value), 0), len(order) - 1)]
+        check_takes(branches[title], f"{title} of {where}", names)
+        return branches[title](*given)
     since: dict[str, int] = {}
     found: dict[str, Flat] = {}
     frames: dict[str, Frame] = {}

@@ -1,0 +1,108 @@
+"""Partial evaluation of what is being traced: branches and loops by values that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from tensorad.ir.analysis.blocks import op_sizes
+from tensorad.ir.expr import Const, Expr
+from tensorad.ir.reference.interpret import interpret
+from tensorad.ir.tensor import Compute, Constant, Scan, Scatter, Tensor
+from tensorad.ir.visit import op_inputs
+
+MOST_ITERATIONS: Final = 64
+"""Of a loop that is written out."""
+_MOST_ELEMENTS: Final = 256
+"""Larger tensors are not computed when a program is written down."""
+
+
+@dataclass
+class Evaluation:
+    """A partial evaluation.
+
+    Attributes:
+        iterations: how often a body is written out at most.
+        values: what is known of tensors; None if it is nothing.
+    """
+
+    iterations: int = MOST_ITERATIONS
+    values: dict[Tensor, Any] = field(default_factory=dict)
+
+
+_current: Final[ContextVar[Evaluation | None]] = ContextVar("evaluation", default=None)
+
+
+def current() -> Evaluation | None:
+    """The partial evaluation that is going on."""
+    return _current.get()
+
+
+@contextmanager
+def evaluating(evaluation: Evaluation | None = None) -> Iterator[Evaluation]:
+    """Within, branches by known values are chosen, and loops of few known iterations written out.
+
+    Args:
+        evaluation: a new one unless given.
+    """
+    made = evaluation or Evaluation()
+    token = _current.set(made)
+    try:
+        yield made
+    finally:
+        _current.reset(token)
+
+
+def known(value: object) -> Any:
+    """The value of a number, a formula or a tensor that is known within `evaluating`; or None."""
+    evaluation = _current.get()
+    if evaluation is None:
+        return None
+    if isinstance(value, (bool, int, float, np.generic)):
+        return value
+    if isinstance(value, Tensor):
+        return _known_tensor(value, evaluation.values)
+    return value.value if isinstance(value, Expr) and isinstance(value, Const) else None
+
+
+def _known_tensor(wanted: Tensor, values: dict[Tensor, Any]) -> Any:
+    stack = [wanted]
+    while stack:
+        t = stack[-1]
+        if t in values:
+            stack.pop()
+            continue
+        if not _is_small(t):
+            values[stack.pop()] = None
+            continue
+        inputs = op_inputs(t.op)
+        missing = [i for i in inputs if i not in values]
+        if any(i in values and values[i] is None for i in inputs):
+            values[stack.pop()] = None
+        elif missing:
+            stack.append(missing[0])
+        else:
+            values[stack.pop()] = _computed(t, {i: values[i] for i in inputs})
+    found = values[wanted]
+    return found.item() if found is not None and not wanted.shape else found
+
+
+def _is_small(t: Tensor) -> bool:
+    """Whether it is computed by a formula of numbers of which there are few."""
+    if not isinstance(t.op, (Compute, Scan, Scatter, Constant)):
+        return False
+    extents = [n for n in t.shape if isinstance(n, int)]
+    is_fixed = len(extents) == len(t.shape) and not op_sizes(t.op)
+    return is_fixed and int(np.prod(extents, dtype=int)) <= _MOST_ELEMENTS
+
+
+def _computed(t: Tensor, inputs: dict[Tensor, Any]) -> Any:
+    if isinstance(t.op, Constant):
+        return t.op.array
+    found = interpret(t, inputs)
+    return found.astype(str(t.dtype)).astype(found.dtype)  # as the program rounds
