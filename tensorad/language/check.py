@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensorad.errors import DefinitionError, DTypeError, LimitError, ShapeError, UserError
+from tensorad.errors import DefinitionError, DTypeError, LimitError, ShapeError
 from tensorad.ir.dtypes import BOOL, WEAK_FLOAT, WEAK_INT, DType
 from tensorad.ir.expr import size_var
 from tensorad.ir.tensor import Dim, Placeholder, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
-from tensorad.language.operators import applied, folded, number_tensor
-from tensorad.language.running import arrays_made
+from tensorad.language.operators import applied, arrays_made, folded, number_tensor
 from tensorad.language.terms import (
     Atom,
     Binding,
@@ -92,9 +91,9 @@ def _is_closed(t: TypeText, program: Program) -> bool:
         case TensorText():
             return t.dtype in DTYPE_NAMES and not any(str(e).startswith("*") for e in t.extents)
         case TupleText():
-            return all([_is_closed(p, program) for p in t.parts])
+            return all(_is_closed(p, program) for p in t.parts)
         case FunctionText():
-            return all([_is_closed(p, program) for p in (*t.params, t.result)])
+            return all(_is_closed(p, program) for p in (*t.params, t.result))
         case RefText():
             return _is_closed(t.content, program)
         case NamedText():
@@ -280,7 +279,7 @@ class _Checker(Machine[TensorType]):
         made = self.primitive(make, list(given.values()))
         return made if isinstance(made, tuple) else (made,)
 
-    def operator(self, term: Operator, args: Sequence[Any]) -> Value:
+    def operator(self, term: Operator, args: Sequence[Any], b: Binding) -> Value:
         """The type of what an operator makes."""
         if all(a.dtype.is_weak for a in args):
             number = folded(term.name, [1.0 if a.dtype.is_float else 1 for a in args])

@@ -220,7 +220,7 @@ class _Sweep:
         """Whether a branch or loop has an effect that stays."""
         later = {**state.contents, **(_read_in(term) if isinstance(term, Loop) else {})}
         gone = {**self.unread, **{n: None for n in self.tracked if n not in later}}
-        return any([_has_effects(inner, self.pure, gone) for inner, _ in blocks(term)])
+        return any(_has_effects(inner, self.pure, gone) for inner, _ in blocks(term))
 
 
 def without_results(term: If | Match) -> If | Match:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from tensorad.errors import DTypeError, GradError, LimitError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr
-from tensorad.ir.tensor import Shape, Tensor
+from tensorad.ir.tensor import Compute, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
-from tensorad.language.operators import applied, folded
-from tensorad.language.running import arrays_made
+from tensorad.language.operators import applied, arrays_made, folded
 from tensorad.language.terms import (
     Binding,
     Block,
@@ -31,15 +31,13 @@ from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value,
 from tensorad.program.branches import cond
 from tensorad.program.calls import shape_of
 from tensorad.program.forms import jvp, value_and_grad
-from tensorad.program.known import current, evaluating, known
+from tensorad.program.known import Evaluation, current, evaluating, known
 from tensorad.program.loops import for_loop, is_written_out, while_loop
 from tensorad.program.references import frames
 from tensorad.program.references.reference import in_dtype
 from tensorad.program.trees import flatten, register_tree, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, is_number, promoted
 
-BUDGET: Final = 10_000
-"""How often a function is unfolded at most."""
 MOST_BRANCHES: Final = 40
 """How deep a function is unfolded inside of branches whose conditions are unknown."""
 
@@ -97,25 +95,27 @@ def _captured(f: Closure) -> list[str]:
 register_tree(Closure, _taken_apart, _put_together)
 
 
-class Evaluator(Machine[Any]):
-    """Values are numbers, formulas of counters, and tensors.
+def evaluated(program: Program, name: str, args: Sequence[Value]) -> Value:
+    """The result of a function of tensors; within a trace.
 
-    Attributes:
-        made: tensors in the order in which they were made, outside of branches and loops.
+    Raises:
+        UserError: a term is applied to what it does not take; the error has its line.
+        LimitError: a function is unfolded too often.
     """
+    with evaluating(current()) as evaluation:
+        run = _Evaluator(program, evaluation)
+        return run.apply(run.function(name), tuple(args))
 
-    def __init__(self, program: Program, budget: int = BUDGET) -> None:
+
+class _Evaluator(Machine[Any]):
+    """Values are numbers, formulas of counters, and tensors."""
+
+    def __init__(self, program: Program, evaluation: Evaluation) -> None:
         super().__init__(program)
-        self.budget = budget
+        self.evaluation = evaluation
         self.unfolded: dict[Function, int] = {}
         self.depth = 0
         self.nested: dict[Function, list[int]] = {}
-        self.made: list[Tensor] = []
-
-    def run_function(self, name: str, args: Sequence[Value]) -> Value:
-        """The result of a function, as tensors; within a trace."""
-        with evaluating(current()):
-            return self.apply(self.function(name), tuple(args))
 
     def apply(self, function: Value, args: tuple[Value, ...]) -> Value:
         """A call, unfolded.
@@ -128,9 +128,9 @@ class Evaluator(Machine[Any]):
             return super().apply(f, args)
         own = f.function
         count = self.unfolded[own] = self.unfolded.get(own, 0) + 1
-        if count > self.budget:
+        if count > self.evaluation.budget:
             raise LimitError(
-                f"{own.name} is unfolded more than {self.budget:,} times.",
+                f"{own.name} is unfolded more than {self.evaluation.budget:,} times.",
                 hint="pass a larger budget=, or repeat with a loop.",
             )
         inside = self.nested.setdefault(own, [])
@@ -156,7 +156,7 @@ class Evaluator(Machine[Any]):
                 if value is not None:
                     return bool(value) if made.dtype is BOOL else int(value)
             if not self.depth:
-                self.made.append(made)
+                self.evaluation.made.append(made)
         return made
 
     def type_of(self, value: Any) -> tuple[DType, Shape]:
@@ -179,13 +179,13 @@ class Evaluator(Machine[Any]):
         for n in term.reads:
             value = self.leaf(self.atom(Name(n), env), "a formula")
             if isinstance(value, Expr) or (is_number(value) and isinstance(value, int)):
-                meanings[n] = value  # type: ignore[assignment]  # as an extent is
+                meanings[n] = value
             else:
                 tensors[n] = as_tensor(value, n)
         made: tuple[Value, ...] = self.kept(tensors_of(term, tensors, meanings, b.line))
         return made
 
-    def operator(self, term: Operator, args: Sequence[Any]) -> Value:
+    def operator(self, term: Operator, args: Sequence[Any], b: Binding) -> Value:
         """What an operator makes."""
         if all(is_number(a) or isinstance(a, bool) for a in args):
             number = folded(term.name, args)
@@ -193,7 +193,8 @@ class Evaluator(Machine[Any]):
                 return number
         options = dict(term.options)
         given = [as_tensor(a, "i") if isinstance(a, Expr) else a for a in args]
-        return self.kept(arrays_made(lambda some: applied(term.name, some, options), given))
+        made = arrays_made(lambda some: applied(term.name, some, options), given)
+        return self.kept(_called(made, b))
 
     def new_cell(self, name: str, line: int, content: Value) -> Value:
         """A new reference of the trace."""
@@ -222,8 +223,8 @@ class Evaluator(Machine[Any]):
         value = known(condition)
         if value is not None:
             return self.block(term.then if value else term.orelse, Env(env, {}))
-        return self.joined(lambda: cond(condition, self.arm(term.then, env),
-                                        self.arm(term.orelse, env)))  # fmt: skip
+        arms = self.arm(term.then, env), self.arm(term.orelse, env)
+        return self.joined(lambda: cond(condition, *arms))
 
     def arm(self, block: Block, env: Env) -> Callable[[], Value]:
         """What a block does, as a function."""
@@ -261,7 +262,8 @@ class Evaluator(Machine[Any]):
         trips = self.atom(term.trips, env) if term.trips is not None else 0
         count = known(trips)
         is_out = count is not None and (
-            is_written_out(int(count)) or (_has_functions(start) and int(count) <= self.budget)
+            is_written_out(int(count))
+            or (_has_functions(start) and int(count) <= self.evaluation.budget)
         )
         if is_out:
             carry: Value = start
@@ -335,6 +337,15 @@ class Evaluator(Machine[Any]):
     def is_float(self, v: Any) -> bool:
         """Whether derivatives flow to a leaf."""
         return dtype_of(v).is_float
+
+
+def _called(made: Any, b: Binding) -> Any:
+    """What an operator makes, by the name that the text gives it."""
+    if b.is_named and len(b.names) == 1 and isinstance(made, Tensor):
+        op = made.op
+        if isinstance(op, Compute) and len(op.bodies) == 1:
+            return outputs(replace(op, name=b.names[0]))[0]
+    return made
 
 
 def _or_unit(tangent: Any) -> Any:

@@ -14,6 +14,7 @@ from tensorad.ir.text.tokens import Token
 from tensorad.ir.text.trampoline import run
 from tensorad.language.terms import Formula
 from tensorad.language.types import Meaning
+from tensorad.simplify.bounds.reads import check_op
 
 
 def tensors_of(
@@ -27,12 +28,9 @@ def tensors_of(
         line: where it stands.
     Raises:
         ProgramTextError: it is none for these tensors.
+        BoundsError: it reads outside of one.
     """
-    return run_formula(_Reader(formula.text, values, names, line))
-
-
-def run_formula(reader: _Reader) -> tuple[Tensor, ...]:
-    """All tensors of the statement."""
+    reader = _Reader(formula.text, values, names, line)
     targets: list[Target] = []
     while not targets or reader.accept(","):
         token = reader.expect_kind("name", "a name")
@@ -42,6 +40,7 @@ def run_formula(reader: _Reader) -> tuple[Tensor, ...]:
     run(reader.define(targets))
     reader.expect_kind("line", "the end of the line")
     (made,) = [b for b in reader.known.bindings if isinstance(b, Define)]
+    check_op(made.tensors[0].op)
     return made.tensors
 
 
@@ -95,4 +94,3 @@ class _Reader(Operations):
             self.take()
             return self.extents[token.text]
         return super().meaning(token)
-

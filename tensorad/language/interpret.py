@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,8 +18,7 @@ from tensorad.ir.reference.interpret import interpret as interpret_tensors
 from tensorad.ir.tensor import Placeholder, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
-from tensorad.language.operators import applied, folded, number_tensor
-from tensorad.language.running import arrays_made
+from tensorad.language.operators import applied, arrays_made, folded, number_tensor
 from tensorad.language.terms import Binding, Formula, If, Loop, Name, Operator, Program
 from tensorad.language.types import TensorText, dtype_named
 from tensorad.language.values import Derived, Effects, Env, Value, leaves, mapped
@@ -136,7 +136,7 @@ class _Interpreter(Machine[Any]):
         made = self.primitive(make, list(given.values()))
         return made if isinstance(made, tuple) else (made,)
 
-    def operator(self, term: Operator, args: Sequence[Any]) -> Value:
+    def operator(self, term: Operator, args: Sequence[Any], b: Binding) -> Value:
         """What an operator makes."""
         options = dict(term.options)
         if all(map(_is_constant, args)):
@@ -239,7 +239,7 @@ class _Interpreter(Machine[Any]):
         if f.kind == "jvp":
             return self.pushed(f, args)
         floats = [self.as_float(v) for v in leaves(args) if self.is_float(v)]
-        sizes = [int(np.prod(self.type_of(v)[1], dtype=int)) for v in floats]
+        sizes = [_elements_of(self.type_of(v)[1]) for v in floats]
         total = sum(sizes)
         rows = iter(np.split(np.eye(total), np.cumsum(sizes)[:-1], axis=1) if floats else ())
 
@@ -270,7 +270,7 @@ class _Interpreter(Machine[Any]):
             if not self.is_float(v):
                 return ()
             dtype, shape = self.type_of(self.as_float(v))
-            start, count = next(at), int(np.prod(shape, dtype=int))
+            start, count = next(at), _elements_of(shape)
             return self.primitive(lambda t: _part(t[0], start, count, shape, dtype), [along])
 
         found = tuple([mapped(a, adjoint, ()) for a in args])
@@ -324,6 +324,10 @@ class _Interpreter(Machine[Any]):
     def as_float(self, v: Any) -> Any:
         """A number as an array."""
         return Array(np.asarray(v, np.float64), FLOAT32) if is_number(v) else v
+
+
+def _elements_of(shape: Shape) -> int:
+    return math.prod([n for n in shape if isinstance(n, int)])
 
 
 def _part(t: Tensor, start: int, count: int, shape: Shape, dtype: DType) -> Any:

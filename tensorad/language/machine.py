@@ -1,4 +1,4 @@
-"""What the interpreter and the evaluator have in common: bindings in order, and an explicit store."""
+"""What interpreter, evaluator and verifier have in common: bindings in order, and a store."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Machine(Generic[Leaf]):
                 return made[0] if len(b.names) == 1 else made
             case Operator():
                 given = [self.leaf(v, term.name) for v in self.atoms(term.args, env)]
-                return self.operator(term, given)
+                return self.operator(term, given, b)
             case If():
                 return self.branch(self.leaf(self.atom(term.condition, env), "if"), term, env, b)
             case Match():
@@ -381,7 +381,7 @@ class Machine(Generic[Leaf]):
         """The tensors of a formula."""
         raise NotImplementedError
 
-    def operator(self, term: Operator, args: Sequence[Any]) -> Value:
+    def operator(self, term: Operator, args: Sequence[Any], b: Binding) -> Value:
         """What an operator makes."""
         raise NotImplementedError
 
@@ -401,5 +401,3 @@ class Machine(Generic[Leaf]):
 def one_or_all(values: Sequence[Value]) -> Value:
     """A loop's result: its carries."""
     return values[0] if len(values) == 1 else tuple(values)
-
-

@@ -10,20 +10,27 @@ from typing import Any, Final
 
 from tensorad import topi
 from tensorad.errors import DefinitionError
+from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.tensor import Tensor
 from tensorad.language.types import DTYPE_NAMES
 from tensorad.program.trees import is_leaf
 from tensorad.program.values import as_tensor
+from tensorad.te import compute, const
 
 
-def ones_like(x: Tensor) -> Any:
+def ones_like(x: Tensor) -> Tensor:
     """Ones of the shape and dtype of x."""
-    return topi.full_like(x, 1)
+    return _filled(x, 1, "ones_like")
 
 
-def zeros_like(x: Tensor) -> Any:
+def zeros_like(x: Tensor) -> Tensor:
     """Zeros of the shape and dtype of x."""
-    return topi.full_like(x, 0)
+    return _filled(x, 0, "zeros_like")
+
+
+def _filled(x: Tensor, value: int, name: str) -> Tensor:
+    made: Tensor = compute(x.shape, lambda *axes: const(value, x.dtype), name=name)
+    return made
 
 
 def _conversion(dtype: str) -> Callable[[Tensor], Any]:
@@ -72,6 +79,12 @@ def applied(
     if not is_leaf(made):
         raise DefinitionError(f"{name} makes no tensor.", hint="use another operator.")
     return as_tensor(made, name)
+
+
+def arrays_made(make: Callable[[Sequence[Any]], Any], params: Sequence[Any]) -> Any:
+    """What `make` makes, where tensors are indexed and compared as arrays are."""
+    with tracing():
+        return make(params)
 
 
 def number_tensor(value: bool | int | float) -> Tensor:

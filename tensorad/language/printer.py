@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tensorad.errors import InternalError
+from tensorad.language import terms
 from tensorad.language.operators import SIGNS
 from tensorad.language.terms import (
     Alias,
@@ -18,7 +20,6 @@ from tensorad.language.terms import (
     Function,
     If,
     Inject,
-    Literal,
     Loop,
     Match,
     Name,
@@ -105,15 +106,8 @@ def term_text(term: Term, indent: str) -> str:
             return tuple_text([atom_text(a) for a in term.parts])
         case Field():
             return f"{atom_text(term.of)}[{term.index}]"
-        case Function():
-            return f"fn {params_text(term)} {block_text(term.block, indent)}"
         case Apply():
             return f"{atom_text(term.function)}({_listed(term.args)})"
-        case If():
-            return (
-                f"if {atom_text(term.condition)} {block_text(term.then, indent)}"
-                f" else {block_text(term.orelse, indent)}"
-            )
         case NewRef():
             return f"ref({atom_text(term.content)})"
         case Read():
@@ -124,10 +118,24 @@ def term_text(term: Term, indent: str) -> str:
             return f"inject {term.tag}" + (f"({_listed(term.args)})" if term.args else "")
         case Derive():
             return f"{term.kind}({atom_text(term.function)})"
+    return with_blocks_text(term, indent)
+
+
+def with_blocks_text(term: Term, indent: str) -> str:
+    """The text of a term that has blocks."""
+    match term:
+        case Function():
+            return f"fn {params_text(term)} {block_text(term.block, indent)}"
+        case If():
+            return (
+                f"if {atom_text(term.condition)} {block_text(term.then, indent)}"
+                f" else {block_text(term.orelse, indent)}"
+            )
         case Match():
             return match_text(term, indent)
         case Loop():
             return loop_text(term, indent)
+    raise InternalError(f"{type(term).__name__} has no text")
 
 
 def operator_text(term: Operator) -> str:
@@ -150,11 +158,7 @@ def option_text(value: object) -> str:
 def match_text(term: Match, indent: str) -> str:
     """match xs { case nil { ... } }, a case a line."""
     inner = f"{indent}  "
-    lines = [
-        f"{inner}case {c.tag}{_fields(c)} "
-        f"{block_text(c.block, inner)}"
-        for c in term.cases
-    ]
+    lines = [f"{inner}case {c.tag}{_fields(c)} {block_text(c.block, inner)}" for c in term.cases]
     return "\n".join([f"match {atom_text(term.of)} {{", *lines, indent + "}"])
 
 
@@ -170,3 +174,6 @@ def loop_text(term: Loop, indent: str) -> str:
 
 def _fields(c: Case) -> str:
     return f"({', '.join(c.fields)})" if c.fields else ""
+
+
+terms.program_text.fill(program_text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from tensorad.language.terms import (
@@ -40,6 +41,18 @@ BINARY: Final = {
 }  # fmt: skip
 _NEGATION: Final = 4
 _WORDS: Final = {"True": True, "False": False, "inf": float("inf"), "nan": float("nan")}
+
+
+def _names_inside(words: Sequence[Word]) -> set[str]:
+    """Names of axes and of parts that a formula has itself."""
+    found: set[str] = set()
+    if words and words[0].text == "[":
+        end = next(n for n, w in enumerate(words) if w.text == "]")
+        found.update([w.text for w in words[:end] if w.kind == "name"])
+    for w, following in pairwise(words):
+        if w.kind == "name" and following.text in ("in", "="):
+            found.add(w.text)
+    return found
 
 
 class Lines(TypeReader):
@@ -155,9 +168,9 @@ class Lines(TypeReader):
         while depth > 0 or not (self.next.kind in ("line", "end") or self.sees("}")):
             depth += (self.next.text in "([{") - (self.next.text in ")]}")
             self.at += 1
-        used = [w.text for w in self.words[own : self.at] if w.kind == "name"]
-        known = set().union(*self.scopes)
-        reads = tuple(dict.fromkeys([n for n in used if n in known]))
+        used = self.words[own + 1 : self.at]
+        known = set().union(*self.scopes) - _names_inside(used)
+        reads = tuple(dict.fromkeys([w.text for w in used if w.text in known]))
         text = " ".join(self.text[at.start : self.words[self.at - 1].end].split())
         for name in names:
             self.define(name.text, name)

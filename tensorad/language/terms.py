@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from tensorad.ir.hooks import Hook
 from tensorad.language.types import TypeText
 
 
@@ -183,7 +185,7 @@ class Binding:
     """`y = term`.
 
     Attributes:
-        names: one; several or none of a formula with several tensors, of what is run for its effect.
+        names: one; of a formula with several tensors several, of what is run for its effect none.
         is_named: by the text; other names are made for parts of longer lines.
     """
 
@@ -222,14 +224,20 @@ class Program:
     sums: Mapping[str, tuple[Alternative, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        from tensorad.language.printer import program_text
+        return program_text.call(self)
 
-        return program_text(self)
+    def __getitem__(self, name: str) -> Any:
+        """A function of the program, to be called: see `LanguageFunction`."""
+        return callable_of.call(self, name)
 
     @property
     def tags(self) -> dict[str, tuple[str, Alternative]]:
         """For each tag its sum and its alternative."""
         return {a.tag: (name, a) for name, alts in self.sums.items() for a in alts}
+
+
+program_text: Hook[[Program], str] = Hook("tensorad.language.printer")
+callable_of: Hook[[Program, str], Any] = Hook("tensorad.language.functions")
 
 
 def atoms(term: Term) -> tuple[Atom, ...]:

@@ -169,7 +169,7 @@ def match_tensor(t: TensorText, dtype: DType, shape: Shape, names: dict[str, Mea
     star = next((n for n, e in enumerate(t.extents) if str(e).startswith("*")), None)
     if star is None:
         return len(shape) == len(t.extents) and all(
-            [_fits(e, n, names) for e, n in zip(t.extents, shape, strict=True)]
+            _fits(e, n, names) for e, n in zip(t.extents, shape, strict=True)
         )
     behind = len(t.extents) - star - 1
     if len(shape) < star + behind:
@@ -180,7 +180,7 @@ def match_tensor(t: TensorText, dtype: DType, shape: Shape, names: dict[str, Mea
     label = str(t.extents[star])[1:]
     known = names.setdefault(label, middle)
     is_same = isinstance(known, tuple) and _same_shape(known, middle)
-    return is_same and all([_fits(e, n, names) for e, n in ends])
+    return is_same and all(_fits(e, n, names) for e, n in ends)
 
 
 def _agrees(text: str, dtype: DType, names: dict[str, Meaning]) -> bool:
@@ -197,6 +197,4 @@ def _fits(extent: int | str, n: Dim, names: dict[str, Meaning]) -> bool:
 
 
 def _is_dim(value: object) -> bool:
-    return not isinstance(
-        value, (TensorType, TupleType, FunctionType, RefType, SumType, OpenType)
-    )
+    return not isinstance(value, (TensorType, TupleType, FunctionType, RefType, SumType, OpenType))

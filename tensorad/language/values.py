@@ -23,7 +23,10 @@ class Env:
     __slots__ = ("meanings", "outer", "values")
 
     def __init__(
-        self, outer: Env | None, values: dict[str, Value], meanings: dict[str, Meaning] | None = None
+        self,
+        outer: Env | None,
+        values: dict[str, Value],
+        meanings: dict[str, Meaning] | None = None,
     ) -> None:
         self.outer = outer
         self.values = values
@@ -85,7 +88,7 @@ OPAQUE: Final = (Closure, Derived, Cell)
 
 
 def leaves(value: Value) -> list[Value]:
-    """The tensors and numbers of a value, from left to right; functions and references have none."""
+    """The tensors and numbers of a value, from left to right; functions have none."""
     found: list[Value] = []
     stack = [value]
     while stack:
@@ -124,5 +127,3 @@ def described(value: Value, leaf: Callable[[Value], str]) -> str:
         case Tagged():
             return f"a value tagged {value.tag}"
     return leaf(value)
-
-

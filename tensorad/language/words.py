@@ -8,7 +8,8 @@ from typing import Final, NamedTuple, NoReturn
 from tensorad.errors import ProgramTextError
 
 KEYWORDS: Final = frozenset(
-    "def data fn if else match case loop carry while do in ref read inject True False inf nan".split()
+    "def data fn if else match case loop carry while do in ref read inject True False inf "
+    "nan".split()
 )
 GRAMMAR: Final = "the grammar is in tensorad/language/README.md."
 _WORD: Final = re.compile(
@@ -59,24 +60,24 @@ def words_of(text: str) -> list[Word]:
             hint = "a field of a tuple is x[0]." if text[at] == "." else None
             word = Word("", text[at], line, at, at)
             refuse(text, word, f"{text[at]!r} stands for nothing here.", hint)
-        kind, word = str(m.lastgroup), m[0]
-        made = Word(kind, word, line, at, m.end())
+        kind, sign = str(m.lastgroup), m[0]
+        made = Word(kind, sign, line, at, m.end())
         at = m.end()
         if kind == "line":
-            line += word == "\n"
+            line += sign == "\n"
             inside = opened[-1].text if opened else "{"
             if inside == "{" and found and found[-1].kind != "line":
                 found.append(made)
             continue
         if kind == "blank":
             continue
-        if word in "([{" and kind == "sign":
+        if kind == "sign" and sign in "([{":
             opened.append(made)
-        elif word in _CLOSES:
-            if not opened or opened[-1].text not in _CLOSES[word]:
-                refuse(text, made, f"{word!r} closes nothing here.")
+        elif sign in _CLOSES:
+            if not opened or opened[-1].text not in _CLOSES[sign]:
+                refuse(text, made, f"{sign!r} closes nothing here.")
             opened.pop()
-        found.append(made._replace(kind="keyword") if word in KEYWORDS else made)
+        found.append(made._replace(kind="keyword") if sign in KEYWORDS else made)
     if opened:
         refuse(text, opened[-1], f"{opened[-1].text!r} is not closed.")
     end = Word("end", "the end of the text", line, at, at)

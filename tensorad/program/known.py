@@ -18,6 +18,8 @@ from tensorad.ir.visit import op_inputs
 
 MOST_ITERATIONS: Final = 64
 """Of a loop that is written out."""
+MOST_UNFOLDINGS: Final = 10_000
+"""Of a function."""
 _MOST_ELEMENTS: Final = 256
 """Larger tensors are not computed when a program is written down."""
 
@@ -28,10 +30,14 @@ class Evaluation:
 
     Attributes:
         iterations: how often a body is written out at most.
+        budget: how often a function of a text is unfolded at most.
+        made: tensors of texts in the order in which they were made, outside of branches and loops.
         values: what is known of tensors; None if it is nothing.
     """
 
     iterations: int = MOST_ITERATIONS
+    budget: int = MOST_UNFOLDINGS
+    made: list[Tensor] = field(default_factory=list)
     values: dict[Tensor, Any] = field(default_factory=dict)
 
 

@@ -103,6 +103,7 @@ TOP = {
     "counting",
     "display",
     "explaining",
+    "language",
     "optim",
     "stories",
     "tools",
