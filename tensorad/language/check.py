@@ -42,7 +42,7 @@ from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value,
 from tensorad.process import deep_calls
 from tensorad.program.values import alone, dtype_of, promoted
 
-MOST_CALLS: Final = 1_000
+MOST_KINDS: Final = 1_000
 """Calls inside of each other whose types differ."""
 
 
@@ -210,7 +210,7 @@ class _Checker(Machine[TensorType]):
             return self.results[key]
         if key in self.open:
             return self.recursive(f, args, key)
-        if len(self.open) > MOST_CALLS:
+        if len(self.open) > MOST_KINDS:
             raise LimitError(
                 f"{f.function.name} is called with ever other types.",
                 hint="a recursion needs arguments of the same types.",

@@ -34,7 +34,7 @@ from tensorad.program.forms import jvp, value_and_grad
 from tensorad.program.known import Evaluation, current, evaluating, known
 from tensorad.program.loops import for_loop, is_written_out, while_loop
 from tensorad.program.references import frames
-from tensorad.program.references.reference import in_dtype
+from tensorad.program.references.contents import in_dtype
 from tensorad.program.trees import flatten, register_tree, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, is_number, promoted
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from tensorad.errors import BindError, DefinitionError, DTypeError, UserError, counted
+from tensorad.errors import (
+    BindError,
+    DefinitionError,
+    DTypeError,
+    LimitError,
+    UserError,
+    counted,
+)
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Shape
 from tensorad.language.located import located
@@ -46,6 +53,8 @@ from tensorad.language.types import (
 from tensorad.language.values import Cell, Closure, Derived, Effects, Env, Tagged, Value, described
 
 Leaf = TypeVar("Leaf")
+MOST_CALLS: Final = 1_500
+"""Inside of each other."""
 
 
 class Machine(Generic[Leaf]):
@@ -63,6 +72,7 @@ class Machine(Generic[Leaf]):
         self.top.values.update({n: Closure(f, self.top) for n, f in program.functions.items()})
         self.store: dict[Cell, Value] = {}
         self.effects = Effects()
+        self.calls = 0
 
     def function(self, name: str) -> Closure:
         """A function of the program.
@@ -272,7 +282,16 @@ class Machine(Generic[Leaf]):
         if isinstance(f, Derived):
             return self.derivative(f, args)
         env = self.entered(f, args)
-        made = self.block(f.function.block, env)
+        if self.calls >= MOST_CALLS:
+            raise LimitError(
+                f"{f.function.name} is called inside of more than {MOST_CALLS:,} calls.",
+                hint="a recursion ends where its argument says so; repeat with a loop.",
+            )
+        self.calls += 1
+        try:
+            made = self.block(f.function.block, env)
+        finally:
+            self.calls -= 1
         if f.function.result is None:
             return made
         what = f"the result of {f.function.name}"
