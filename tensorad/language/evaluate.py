@@ -103,11 +103,11 @@ def evaluated(program: Program, name: str, args: Sequence[Value]) -> Value:
         LimitError: a function is unfolded too often.
     """
     with evaluating(current()) as evaluation:
-        run = _Evaluator(program, evaluation)
+        run = Evaluator(program, evaluation)
         return run.apply(run.function(name), tuple(args))
 
 
-class _Evaluator(Machine[Any]):
+class Evaluator(Machine[Any]):
     """Values are numbers, formulas of counters, and tensors."""
 
     def __init__(self, program: Program, evaluation: Evaluation) -> None:
