@@ -20,9 +20,7 @@ class Names:
     functions: list[str] = field(default_factory=list)
 
     def copy(self) -> Names:
-        return Names(
-            list(self.scalars), list(self.vectors), list(self.refs), list(self.functions)
-        )
+        return Names(list(self.scalars), list(self.vectors), list(self.refs), list(self.functions))
 
 
 class Generator:
