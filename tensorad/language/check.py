@@ -11,6 +11,7 @@ from tensorad.ir.dtypes import BOOL, WEAK_FLOAT, WEAK_INT, DType
 from tensorad.ir.expr import size_var
 from tensorad.ir.tensor import Dim, Placeholder, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
+from tensorad.language.located import renewed
 from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded, number_tensor
 from tensorad.language.terms import (
@@ -42,8 +43,8 @@ from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value,
 from tensorad.process import deep_calls
 from tensorad.program.values import alone, dtype_of, promoted
 
-MOST_KINDS: Final = 1_000
-"""Calls inside of each other whose types differ."""
+MOST_KINDS: Final = 16
+"""Calls of a function inside of each other whose types differ; types may double each time."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def check(program: Program) -> None:
                 run = _Checker(program)
                 meanings: dict[str, Any] = {}
                 args = [run.of_text(t, meanings) for _, t in f.params if t is not None]
-                run.apply(run.function(name), tuple(args))
+                run.whole(name, args)
 
 
 def checked_at(program: Program, name: str, args: Sequence[Value]) -> Value:
@@ -83,7 +84,7 @@ def checked_at(program: Program, name: str, args: Sequence[Value]) -> Value:
     """
     run = _Checker(program)
     with deep_calls.changed():
-        return run.apply(run.function(name), tuple(args))
+        return run.whole(name, args)
 
 
 def _is_closed(t: TypeText, program: Program) -> bool:
@@ -106,8 +107,15 @@ class _Checker(Machine[TensorType]):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self.results: dict[object, Value] = {}
-        self.open: dict[object, bool] = {}
+        self.open: dict[tuple[Any, Any, Any], bool] = {}
         """Calls that are under way, and whether they were needed for themselves."""
+
+    def whole(self, name: str, args: Sequence[Value]) -> Value:
+        """The type of a call of a function of the program."""
+        try:
+            return self.apply(self.function(name), tuple(args))
+        except _NeedsResult as e:
+            raise renewed(e, DefinitionError) from None
 
     def of_text(self, t: TypeText, meanings: dict[str, Any]) -> Value:
         """A value of a type."""
@@ -210,7 +218,7 @@ class _Checker(Machine[TensorType]):
             return self.results[key]
         if key in self.open:
             return self.recursive(f, args, key)
-        if len(self.open) > MOST_KINDS:
+        if sum(open_f is f.function for open_f, _, _ in self.open) >= MOST_KINDS:
             raise LimitError(
                 f"{f.function.name} is called with ever other types.",
                 hint="a recursion needs arguments of the same types.",
@@ -230,7 +238,7 @@ class _Checker(Machine[TensorType]):
         """Whether a call may write to what it is given."""
         return any(isinstance(a, (Cell, Closure)) for a in args)
 
-    def recursive(self, f: Closure, args: tuple[Value, ...], key: object) -> Value:
+    def recursive(self, f: Closure, args: tuple[Value, ...], key: tuple[Any, Any, Any]) -> Value:
         """The type of a call inside of the same call."""
         if f.function.result is not None:
             return self.of_text(f.function.result, self.entered(f, args).meanings)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tensorad.errors import DTypeError, GradError, LimitError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, GradError, LimitError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr
@@ -223,12 +223,21 @@ class Evaluator(Machine[Any]):
         value = known(condition)
         if value is not None:
             return self.block(term.then if value else term.orelse, Env(env, {}))
-        arms = self.arm(term.then, env), self.arm(term.orelse, env)
+        ends: list[Value] = []
+        arms = self.arm(term.then, env, ends), self.arm(term.orelse, env, ends)
         return self.joined(lambda: cond(condition, *arms))
 
-    def arm(self, block: Block, env: Env) -> Callable[[], Value]:
-        """What a block does, as a function."""
-        return lambda: self.block(block, Env(env, {}))
+    def arm(self, block: Block, env: Env, ends: list[Value]) -> Callable[[], Value]:
+        """What a block does, as a function; `ends`: what the blocks before result in."""
+
+        def run() -> Value:
+            made = self.block(block, Env(env, {}))
+            for other in ends:
+                _check_alike(other, made)
+            ends.append(made)
+            return made
+
+        return run
 
     def joined(self, run: Callable[[], Value]) -> Value:
         """What comes out of a branch or a loop."""
@@ -370,6 +379,31 @@ def _has_functions(value: Value) -> bool:
     if isinstance(value, tuple):
         return any(map(_has_functions, value))
     return isinstance(value, (Closure, Derived, Tagged))
+
+
+def _check_alike(one: Value, other: Value) -> None:
+    """Data choose tensors.
+
+    Raises:
+        DefinitionError: they choose functions, or tags.
+    """
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        for a, b in zip(one, other, strict=False):
+            _check_alike(a, b)
+    elif isinstance(one, Tagged) and isinstance(other, Tagged):
+        if one.tag != other.tag:
+            raise DefinitionError(
+                f"data choose between a value tagged {one.tag} and one tagged {other.tag}.",
+                hint="match them inside of the blocks, and result in tensors.",
+            )
+        _check_alike(one.fields, other.fields)
+    elif isinstance(one, Closure) and isinstance(other, Closure):
+        if one.function is not other.function:
+            a, b = one.function, other.function
+            raise DefinitionError(
+                f"data choose between the functions of lines {a.line} and {b.line}.",
+                hint="call them inside of the blocks, and result in tensors.",
+            )
 
 
 def _traced(cell: Cell) -> TracedCell:

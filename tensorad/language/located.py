@@ -21,8 +21,13 @@ def located(e: UserError, b: Binding) -> UserError:
     """The error with the binding; the innermost one stays."""
     if getattr(e, _PLACED, False):
         return e
-    what, _, hint = str(e).partition("\n  hint: ")
-    what = what.partition("\n  in: ")[0]
-    made = type(e)(what, where=place(b), hint=hint or None)
+    made = renewed(e, type(e), place(b))
     setattr(made, _PLACED, True)
     return made
+
+
+def renewed(e: UserError, kind: type[UserError], where: str | None = None) -> UserError:
+    """The error of another class, or with another place."""
+    what, _, hint = str(e).partition("\n  hint: ")
+    what, _, before = what.partition("\n  in: ")
+    return kind(what, where=where or before or None, hint=hint or None)
