@@ -36,7 +36,7 @@ from tensorad.language.types import (
     TupleText,
     TypeText,
     dtype_named,
-    same_type,
+    same_shapes,
     type_text,
 )
 from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value, mapped
@@ -331,7 +331,7 @@ class _Checker(Machine[TensorType]):
             return tuple([self.joined(x, y, what) for x, y in zip(a, b, strict=True)])
         if isinstance(a, TensorType) and isinstance(b, TensorType):
             dtype = promoted([a.dtype, b.dtype])
-            if dtype is not None and same_shape(a, b):
+            if dtype is not None and same_shapes(a.shape, b.shape):
                 return TensorType(dtype, a.shape)
         elif self.sum_of(a) is not None and self.sum_of(a) == self.sum_of(b):
             return SumType(str(self.sum_of(a)))
@@ -432,11 +432,6 @@ def mapped_types(value: Value) -> Value:
         return v if isinstance(v, SumType) else ()
 
     return mapped(value, leaf, ())
-
-
-def same_shape(a: TensorType, b: TensorType) -> bool:
-    """Whether shapes agree."""
-    return same_type(TensorType(BOOL, a.shape), TensorType(BOOL, b.shape))
 
 
 def _has_changed(a: Value, b: Value) -> bool:

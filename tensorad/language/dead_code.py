@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tensorad.errors import InternalError
 from tensorad.language.terms import (
     UNIT,
     Alias,
@@ -26,6 +25,7 @@ from tensorad.language.terms import (
     atoms,
     blocks,
     free_names,
+    with_blocks,
 )
 from tensorad.process import deep_calls
 
@@ -213,7 +213,7 @@ class _Sweep:
             contents.update(own.contents)
         state.contents = {**state.contents, **contents} if isinstance(term, Loop) else contents
         state.need(atoms(term))
-        new = with_new_blocks(term, made)
+        new = with_blocks(term, made)
         return b if new is b.term else replace(b, term=new)
 
     def does(self, term: Term, state: _State) -> bool:
@@ -228,26 +228,9 @@ def without_results(term: If | Match) -> If | Match:
     if all(inner.result == UNIT for inner, _ in blocks(term)):
         return term
     made = [replace(inner, result=UNIT) for inner, _ in blocks(term)]
-    found = with_new_blocks(term, made)
+    found = with_blocks(term, made)
     assert isinstance(found, (If, Match)), "blocks alone differ"
     return found
-
-
-def with_new_blocks(term: Term, made: list[Block]) -> Term:
-    """The term with other blocks, in the order of `blocks`."""
-    if all(new is old for new, (old, _) in zip(made, blocks(term), strict=True)):
-        return term
-    match term:
-        case If():
-            return replace(term, then=made[0], orelse=made[1])
-        case Match():
-            pairs = zip(term.cases, made, strict=True)
-            return replace(term, cases=tuple([replace(c, block=b) for c, b in pairs]))
-        case Loop() if term.test is not None:
-            return replace(term, test=made[0], body=made[1])
-        case Loop():
-            return replace(term, body=made[0])
-    raise InternalError(f"{type(term).__name__} has no blocks")
 
 
 def tracked_references(block: Block) -> tuple[dict[str, None], dict[str, None]]:

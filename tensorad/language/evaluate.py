@@ -10,6 +10,7 @@ from tensorad.errors import DefinitionError, DTypeError, GradError, LimitError, 
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr
+from tensorad.ir.reference.known import Evaluation, current, evaluating, known
 from tensorad.ir.tensor import Compute, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
@@ -31,7 +32,6 @@ from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value,
 from tensorad.program.branches import cond
 from tensorad.program.calls import shape_of
 from tensorad.program.forms import jvp, value_and_grad
-from tensorad.program.known import Evaluation, current, evaluating, known
 from tensorad.program.loops import for_loop, is_written_out, while_loop
 from tensorad.program.references import frames
 from tensorad.program.references.contents import in_dtype
@@ -268,7 +268,7 @@ class Evaluator(Machine[Any]):
             return one_or_all(self.repeated(
                 lambda carry: self.block(test, own(carry, None)), lambda c: body(None, c), start
             ))  # fmt: skip
-        trips = self.atom(term.trips, env) if term.trips is not None else 0
+        trips = self.leaf(self.atom(term.trips, env), "loop") if term.trips is not None else 0
         count = known(trips)
         is_out = count is not None and (
             is_written_out(int(count))
@@ -398,8 +398,8 @@ def _check_alike(one: Value, other: Value) -> None:
             )
         _check_alike(one.fields, other.fields)
     elif isinstance(one, Closure) and isinstance(other, Closure):
-        if one.function is not other.function:
-            a, b = one.function, other.function
+        a, b = one.function, other.function
+        if a is not b:
             raise DefinitionError(
                 f"data choose between the functions of lines {a.line} and {b.line}.",
                 hint="call them inside of the blocks, and result in tensors.",

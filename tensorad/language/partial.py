@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tensorad.errors import DefinitionError
 from tensorad.ir.reference.forms import TENSORS
+from tensorad.ir.reference.known import MOST_ITERATIONS, MOST_UNFOLDINGS, Evaluation, evaluating
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.text.listing import Lister, saves_behind
 from tensorad.ir.text.program import Program, forest_leaves
@@ -18,7 +19,6 @@ from tensorad.passes import Pass, run_passes
 from tensorad.process import deep_calls
 from tensorad.program.calls import check_callable, signature_of
 from tensorad.program.functions import Function
-from tensorad.program.known import MOST_ITERATIONS, MOST_UNFOLDINGS, Evaluation, evaluating
 from tensorad.program.modules import as_wanted
 from tensorad.program.points import plain
 from tensorad.program.traces import Program as Trace

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from tensorad.errors import InternalError
 from tensorad.ir.hooks import Hook
 from tensorad.language.types import TypeText
 
@@ -285,6 +286,39 @@ def blocks(term: Term) -> Iterator[tuple[Block, tuple[str, ...]]]:
             if term.test is not None:
                 yield term.test, own
             yield term.body, own if term.counter is None else (*own, term.counter)
+
+
+def with_blocks(term: Term, made: Sequence[Block]) -> Term:
+    """The term with other blocks, in the order of `blocks`; the same one if they are."""
+    if all(new is old for new, (old, _) in zip(made, blocks(term), strict=True)):
+        return term
+    match term:
+        case Function():
+            return replace(term, block=made[0])
+        case If():
+            return replace(term, then=made[0], orelse=made[1])
+        case Match():
+            pairs = zip(term.cases, made, strict=True)
+            return replace(term, cases=tuple([replace(c, block=b) for c, b in pairs]))
+        case Loop() if term.test is not None:
+            return replace(term, test=made[0], body=made[1])
+        case Loop():
+            return replace(term, body=made[0])
+    raise InternalError(f"{type(term).__name__} has no blocks")
+
+
+def with_atoms(term: Term, image: Mapping[Atom, Atom]) -> Term:
+    """The term with other operands, but for a formula, whose text names them."""
+    if isinstance(term, Formula):
+        return term
+    changed: dict[str, Any] = {f.name: _image(getattr(term, f.name), image) for f in fields(term)}
+    return replace(term, **changed)
+
+
+def _image(part: Any, image: Mapping[Atom, Atom]) -> Any:
+    if isinstance(part, tuple):
+        return tuple([_image(p, image) for p in part])
+    return image.get(part, part) if isinstance(part, (Name, Literal)) else part
 
 
 def free_names(block: Block, given: tuple[str, ...] = ()) -> dict[str, None]:

@@ -138,7 +138,7 @@ def same_type(a: Type, b: Type) -> bool:
     """Whether types agree; extents do as formulas."""
     match a, b:
         case TensorType(), TensorType():
-            return a.dtype is b.dtype and _same_shape(a.shape, b.shape)
+            return a.dtype is b.dtype and same_shapes(a.shape, b.shape)
         case TupleType(), TupleType():
             return _all_same(a.parts, b.parts)
         case FunctionType(), FunctionType():
@@ -152,7 +152,8 @@ def _all_same(a: Sequence[Type], b: Sequence[Type]) -> bool:
     return len(a) == len(b) and all(map(same_type, a, b))
 
 
-def _same_shape(a: Shape, b: Shape) -> bool:
+def same_shapes(a: Shape, b: Shape) -> bool:
+    """Whether shapes agree; extents do as formulas."""
     return len(a) == len(b) and all(map(same_dim, a, b))
 
 
@@ -179,7 +180,7 @@ def match_tensor(t: TensorText, dtype: DType, shape: Shape, names: dict[str, Mea
                (*shape[:star], *shape[len(shape) - behind :]), strict=True)  # fmt: skip
     label = str(t.extents[star])[1:]
     known = names.setdefault(label, middle)
-    is_same = isinstance(known, tuple) and _same_shape(known, middle)
+    is_same = isinstance(known, tuple) and same_shapes(known, middle)
     return is_same and all(_fits(e, n, names) for e, n in ends)
 
 

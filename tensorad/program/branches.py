@@ -10,10 +10,10 @@ from tensorad.ir.analysis.blocks import captures
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.dtypes import BOOL
+from tensorad.ir.reference.known import known
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
 from tensorad.program.calls import check_takes, operand, shape_of
-from tensorad.program.known import known
 from tensorad.program.references.frames import Frame, cells_of, check_kept, frame
 from tensorad.program.references.joins import joined
 from tensorad.program.sides import first_difference, leaf_text, side_by_side

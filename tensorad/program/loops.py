@@ -11,11 +11,11 @@ from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Const, Expr, call, int_const, local_size, select, sub
 from tensorad.ir.order import AXIS, READ, occurs
+from tensorad.ir.reference.known import current, known
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape, saved
 from tensorad.program.calls import check_takes, operand, parameter_names, shape_of
 from tensorad.program.carries import Body, Trips, run_loop
-from tensorad.program.known import current, known
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
 from tensorad.te import compute

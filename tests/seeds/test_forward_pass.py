@@ -1,12 +1,18 @@
-"""A user's pass on the terms of programs: forward mode, against the one that is built in."""
+"""A user's pass on the terms of programs, as it stands in the documentation."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from tensorad.language import interpret, parse
-from tests.support.language.forward_pass import forward
+
+GUIDE: Final = (Path(__file__).resolve().parents[2] / "docs" / "passes.md").read_text()
+CODE, USE, SHOWN = re.findall(r"```(?:python)?\n(.*?)```", GUIDE, re.DOTALL)
 
 PROGRAMS = {
     "closures": "def f(x) {\n g = fn (v) { sin(v) * x }\n g(g(x)) - 0.5\n}",
@@ -22,11 +28,31 @@ PROGRAMS = {
 }
 
 
+@pytest.fixture(scope="module")
+def names() -> dict[str, Any]:
+    """What the guide's code defines."""
+    found: dict[str, Any] = {}
+    exec(CODE, found)  # the code of the guide
+    return found
+
+
+def test_s004_13_the_guide_says_what_it_prints(
+    names: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    exec(USE, names)  # as above
+    assert capsys.readouterr().out == SHOWN
+
+
+def test_s004_13_a_pass_has_some_40_lines() -> None:
+    lines = [line for line in CODE.split("\n") if line and not line.startswith(("from", "import"))]
+    assert len(lines) <= 40
+
+
 @pytest.mark.parametrize("name", list(PROGRAMS))
 @pytest.mark.parametrize("x", [0.25, 0.75])
-def test_s004_13_forward_mode_by_a_users_pass(name: str, x: float) -> None:
+def test_s004_13_forward_mode_by_a_users_pass(names: dict[str, Any], name: str, x: float) -> None:
     program = parse(PROGRAMS[name])
-    changed = forward(program)
+    changed = names["forward"](program)
     assert str(parse(str(changed))) == str(changed)
     both = parse(f"{PROGRAMS[name]}\ndef df(x) {{ jvp(f)(x, 1.0) }}")
     wanted = interpret(both, "df", np.float64(x)).result

@@ -6,6 +6,7 @@ import numpy as np
 
 import tensorad as ta
 from tensorad.ir.analysis.blocks import inner_ops, ops_between
+from tensorad.ir.reference.known import evaluating
 from tensorad.ir.tensor import (
     Branch,
     Compute,
@@ -19,7 +20,6 @@ from tensorad.ir.tensor import (
 )
 from tensorad.language import check, interpret, parse, without_dead_code
 from tensorad.language.evaluate import Evaluator
-from tensorad.program.known import evaluating
 from tensorad.program.traces import traced
 from tests.support.language.generator import random_program
 
