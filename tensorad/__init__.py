@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tensorad.autodiff import Simplify as Simplify
     from tensorad.autodiff import deriv as deriv
     from tensorad.autodiff import generalized_matmul as generalized_matmul
+    from tensorad.batching import batched as batched
+    from tensorad.batching.functions import vmap as vmap
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
     from tensorad.checking import GradReport as GradReport
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.tensor import Tensor as Tensor
     from tensorad.language import partial_eval as partial_eval
+    from tensorad.levels import dual_level as dual_level
+    from tensorad.levels import make_dual as make_dual
+    from tensorad.levels import unpack_dual as unpack_dual
     from tensorad.program import Function as Function
     from tensorad.program import Module as Module
     from tensorad.program import Operator as Operator
@@ -166,6 +171,8 @@ _HOME: Final = {
         "OptimizeAndLiftNonzeronessConditions "
         "PrintTensorRecursively Simplify deriv generalized_matmul"
     ),
+    "tensorad.batching": "batched",
+    "tensorad.batching.functions": "vmap",
     "tensorad.building": "build evaluate",
     "tensorad.compiled": "CompiledFunction",
     "tensorad.checking": "GradReport",
@@ -175,6 +182,7 @@ _HOME: Final = {
     "tensorad.language": "partial_eval",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
+    "tensorad.levels": "dual_level make_dual unpack_dual",
     "tensorad.program": (
         "Function Module Operator Ref cond for_loop function grad gradient hessian hvp jacfwd "
         "jacobian jacrev jit jvp linearize module no_grad ref register_gradient register_tree "

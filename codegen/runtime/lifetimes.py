@@ -6,10 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tensorad.codegen.loops.ir import (
+    Activate,
     ButLast,
     Choose,
     Exchange,
+    Inside,
     Kernel,
+    Make,
     Node,
     Place,
     Repeat,
@@ -90,6 +93,19 @@ class _Walk:
                         self.nodes(arm)
                 case Repeat():
                     self.repeat(n)
+                case _:
+                    self.record(n)
+
+    def record(self, n: Inside | Make | Activate) -> None:
+        """What lies in a record is in nobody else's memory."""
+        match n:
+            case Inside():
+                self.use([n.handle])
+                self.sources.setdefault(n.tensor, {})
+            case Make():
+                self.use((n.handle, *n.fields))
+            case Activate():
+                self.use((*n.operands, *n.results))
 
     def repeat(self, n: Repeat) -> None:
         self.use([*n.stores, *([n.count] if isinstance(n.count, Tensor) else [])])

@@ -86,6 +86,8 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
 
 
 def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
+    if not op.blocks:  # a record, or a call of a definition, which others call as well
+        return _Needed(range(len(op.names)), range(len(op.operands)), saves)
     linked = _linked(op)
     if isinstance(op, Loop):
         linked_carries = [k for k in linked if k < op.carries]

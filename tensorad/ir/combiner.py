@@ -70,6 +70,12 @@ def sum_combiner(dtype: DType) -> Combiner:
 
 
 @cache
+def set_combiner(dtype: DType) -> Combiner:
+    """y: the last element, 0 without elements."""
+    return make_combiner("set", lambda x, y: y, (const(0, dtype),), associative=True)
+
+
+@cache
 def prod_combiner(dtype: DType) -> Combiner:
     """x * y from 1."""
     one = const(1, dtype)

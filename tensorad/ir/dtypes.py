@@ -37,6 +37,11 @@ class DType(str):
         return self.upper()  # the constant of this module
 
     @property
+    def is_differentiable(self) -> bool:
+        """Whether there are derivatives by elements."""
+        return self.is_float
+
+    @property
     def lowest(self) -> int | float:
         """The identity of max: -inf or the smallest integer."""
         if self.is_float:

@@ -10,7 +10,7 @@ from typing import Concatenate, Final
 import numpy as np
 
 from tensorad.errors import ShapeError
-from tensorad.ir.array_methods import ArrayMethods, read_at
+from tensorad.ir.array_methods import ArrayMethods, elements, looked_at, read_at
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
@@ -35,6 +35,8 @@ class Placeholder:
     dtype: DType
     owner: str = ""
     """What has it as a parameter of a block, for errors: "the body of scan at model.py:12"."""
+    number: int = field(default_factory=_births.__next__, init=False, repr=False)
+    """Later inputs, and operations (`born`), have larger numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,7 +378,8 @@ class Tensor(ArrayMethods):
         return astype.call(self, dtype)
 
     def __str__(self) -> str:
-        return format_tensor.call(self)
+        found = elements.call(self) if self in looked_at else None
+        return format_tensor.call(self) if found is None else str(found)
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={format_shape(self.shape)}, dtype={self.dtype})"

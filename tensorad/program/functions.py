@@ -48,6 +48,11 @@ fresh: Final[ContextVar[tuple[Tensor, ...]]] = ContextVar("fresh", default=())
 """Parameters that only the function that was just called has: it may differentiate by them."""
 
 
+def what_is_traced() -> object:
+    """The same object as long as the same function is traced, for the same kind of arguments."""
+    return _open.get()
+
+
 class _Compiled:
     """A program and, when it was called, its machine code."""
 
@@ -175,6 +180,11 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<Function {self.name}{self._caller.signature}>"
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether a call with tensors writes down what it does where it is called."""
+        return self._is_inline
 
     def with_static(self, names: Sequence[str]) -> Function:
         """The function with more static parameters."""

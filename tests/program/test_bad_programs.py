@@ -17,10 +17,12 @@ import tensorad as ta
 from tests.program import test_branches, test_derivatives, test_functions, test_loops
 from tests.support.bad import (
     derivatives,
+    examples,
     language_runs,
     language_texts,
     language_types,
     lenses,
+    levels,
     loops,
     modules,
     programs,
@@ -29,7 +31,7 @@ from tests.support.bad import (
 from tests.support.refusals import Case, check
 
 LANGUAGE = (language_texts, language_types, language_runs)
-PARTS = (programs, loops, derivatives, modules, references, lenses, *LANGUAGE)
+PARTS = (programs, loops, derivatives, modules, references, lenses, levels, examples, *LANGUAGE)
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [
     m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)

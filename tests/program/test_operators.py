@@ -139,6 +139,15 @@ def test_calls_are_pickled_with_their_rules() -> None:
     assert ta.evaluate(dx, {inner: X}).tolist() == (2 * X).tolist()
 
 
+def test_calls_of_many_rows_are_pickled_with_their_rules() -> None:
+    x, xs = [ta.placeholder(s, "float64", name="x") for s in ((), (3,))]
+    (y,) = ta.batched(Product()(x, x), {x: xs})
+    again, inner = pickle.loads(pickle.dumps((y, xs)))
+    (dx,) = ta.vjp(again, [inner], np.ones(3))
+    assert again.op.rule is not None
+    assert ta.evaluate(dx, {inner: X}).tolist() == (2 * X).tolist()
+
+
 def test_rules_of_classes_and_of_objects() -> None:
     @ta.function
     def scaled(x: Any, y: Any) -> Any:

@@ -60,6 +60,15 @@ def _text(f: Callable[[Tensor], object]) -> Call:
 TWO: Final = ("pow", "atan2", "fmod", "maximum", "minimum")
 ONE: Final = [n for n in ta.__all__ if n in FUNCTIONS and n not in TWO]
 FOLDS: Final = ("sum", "prod", "max", "min", "logsumexp", "argmax", "argmin")
+
+
+def _through_a_reference(y: Tensor) -> Tensor:
+    r = ta.ref(y)
+    r.at[1:].mul(2.0)
+    found: Tensor = r.get()
+    return found
+
+
 CALLS: Final[dict[str, Call]] = {
     **{name: _of_one(name) for name in (*ONE, "abs", "sign", "floor", "ceil", "round", "trunc")},
     **{name: _of_one(name) for name in ("isnan", "isfinite", "stop_gradient")},
@@ -67,6 +76,7 @@ CALLS: Final[dict[str, Call]] = {
     **{name: _folded(getattr(ta, name)) for name in FOLDS},
     # the language
     "compute": _elements(lambda e: e * 2.0),
+    "ref": _through_a_reference,
     "const": lambda y: y + ta.const(GIVEN[V]),
     "select": _elements(lambda e: ta.select(e > 0.4, e, -e)),
     "all_of": _elements(lambda e: ta.select(ta.all_of(e > 0.4, e < 0.5), e, -e)),

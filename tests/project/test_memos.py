@@ -33,7 +33,7 @@ NOT_EMPTIED: Final = {
     },
     "functions and combiners, of which two are never equal: what one is made into is its own": {
         "tensorad/ir/combiner.py": "arg_combiner max_combiner min_combiner prod_combiner "
-        "sum_combiner any_combiner all_combiner known",
+        "set_combiner sum_combiner any_combiner all_combiner known",
         "tensorad/ir/functions.py": "stop_function _plain_combiners",
         "tensorad/autodiff/local/folds.py": "_restricted",
         "tensorad/autodiff/local/steps.py": "derived_steps",
@@ -51,6 +51,8 @@ NOT_EMPTIED: Final = {
         "tensorad/autodiff/provenance.py": "_derivations",
         "tensorad/ir/leaves.py": "reduce_axes bound_axes",
         "simplify/formula/product_order.py": "_written",
+        "tensorad/ir/array_methods.py": "looked_at",
+        "tensorad/levels/duals.py": "every",
     },
     "said by the user, or by modules when they are loaded": {
         "tensorad/config.py": "_current _watchers",
@@ -77,6 +79,7 @@ NOT_EMPTIED: Final = {
         "codegen/entry/native_type.py": "_kept",
         "codegen/target/link.py": "_linker",
         "codegen/target/object_code.py": "_local",
+        "codegen/threads/activations_ir.py": "record_library",
         "codegen/threads/pool.py": "driver _pool _ends",
         "simplify/sets/space.py": "_thread",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.text.program import (
     Bind,
@@ -16,7 +17,6 @@ from tensorad.ir.text.program import (
     Scope,
     tree_leaves,
 )
-from tensorad.ir.verify import verify
 from tensorad.ir.visit import op_inputs
 
 

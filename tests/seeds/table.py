@@ -124,3 +124,42 @@ FIRST_ORDER: Final = {
     "W-11": "rules that were wrong elsewhere",
 }
 """Rows that programs of functions, branches and loops meet."""
+
+LEVELS: Final = {
+    "S002-03": "jvp, hvp and hessian by forward or by reverse mode: equal",
+    "S002-04": "levels, duals and what is unpacked of them; the innermost level is the default",
+    "S002-05": "the example of ten elements",
+    "S002-06": "operators, formulas, functions, branches and loops in between",
+    "S002-07": "tangents are differentiated by reverse mode, by all they depend on",
+    "S002-08": "a tangent inside of the level, none outside, also after an exception",
+    "S002-09": "nothing leaks: a dual that outlives its level is plain",
+    "S002-10": "levels nest: higher orders",
+    "S002-11": "a tangent for each level",
+    "S002-12": "levels are strictly scoped, and each thread has its own",
+    "S002-15": "stop_gradient in either mode, or in both",
+    "S002-28": "one tangent at each level",
+    "T-03": "levels nest outside of functions, too",
+    "W-10": "perturbations are not confused, in twelve forms and every mix of modes",
+}
+"""Rows of levels."""
+
+REFERENCES: Final = {
+    "S002-16": "views made before and after make_dual: each mode reaches its own base",
+    "S002-17": "a view of a dual has a tangent that is a view of the tangent",
+    "S002-18": "a change in place changes the tangent in place",
+    "S002-19": "what is plain becomes dual by a write through a view, zero elsewhere",
+    "S002-20": "a view is dual when its base became dual later",
+    "S002-25": "the laws of lenses, for every view and composition",
+    "S002-26": "the pair of a lens on both parts keeps the laws",
+    "S002-27": "make_dual, primal and tangent as lenses: six functions",
+    "S002-29": "put into make_dual: zeros for what is missing, tangents of both targets kept",
+    "S002-30": "put into a primal keeps the tangent",
+    "S002-31": "an element becomes dual: four cases",
+    "S002-32": "two perturbations of one memory",
+    "S004-10": "mutability for free",
+    "S004-25": "a store that is known at each point",
+    "S004-29": "dead code loses no write, and leaves none",
+    "T-07": "references with reverse mode, views as lenses",
+    "W-09": "gradients through writes that look dead",
+}
+"""Rows of references and lenses."""

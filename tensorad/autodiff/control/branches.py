@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from tensorad.autodiff.adjoints.adjoint import zeros
 from tensorad.autodiff.control.activity import Around, active_inside, reached, within
 from tensorad.autodiff.control.heads import (
     Given,
@@ -19,6 +18,7 @@ from tensorad.autodiff.control.heads import (
     the_same,
 )
 from tensorad.autodiff.control.pieces import like, unread, with_dtype
+from tensorad.autodiff.control.records import nothing
 from tensorad.autodiff.control.residuals import note_stored, own_sizes, residuals
 from tensorad.autodiff.control.rows import Places, from_parts, parts_of
 from tensorad.ir.analysis.blocks import block_ops
@@ -168,14 +168,8 @@ class BranchAdjoints:
 
     def _bound(self, n: int, swept: _Swept, made: Sequence[Tensor]) -> Bound:
         """What tensors made in a reversed block read, but heads."""
-        op, params, at = self.op, self.around.params(n), self.around.operands
-        place, told = {p: k for k, p in enumerate(params)}, swept.told
-        needed = residuals(op, n, made, [*swept.params, *told], op.blocks[n].params)
-        note_stored(op, needed.stored)
-        bound: Bound = {}
-        bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
-        bound.update({("inner", t, n): (t, saved(op, t, n)) for t in needed.stored})
-        bound.update({("outside", t): (t, t) for t in needed.outside})
+        told = swept.told
+        bound = read_of_block(self.around, n, made, [*swept.params, *told])
         for p in read_among(made, told):
             slot, head = told[p]
             on = head.on()
@@ -190,13 +184,39 @@ class BranchAdjoints:
         results: Sequence[Sequence[Tensor]],
         suffix: str = "",
     ) -> tuple[Tensor, ...]:
-        slots = {slot: operand for b in bound for slot, (_, operand) in b.items()}
-        blocks = []
-        for b, made in zip(bound, results, strict=True):
-            params = [b[s][0] if s in b else unread(t) for s, t in slots.items()]
-            blocks.append(Block(tuple(params), tuple(made)))
-        operands = tuple(slots.values())
-        return outputs(like_operation(self.op, tuple(names), operands, tuple(blocks), suffix))
+        return outputs(of_slots(self.op, names, bound, results, suffix))
+
+
+def read_of_block(around: Around, n: int, made: Sequence[Tensor], own: Sequence[Tensor]) -> Bound:
+    """What tensors made of block n read of the operation: operands, and what is saved of it.
+
+    Args:
+        own: placeholders of the tensors made.
+    """
+    op, params, at = around.op, around.params(n), around.operands
+    place = {p: k for k, p in enumerate(params)}
+    needed = residuals(op, n, made, own, op.blocks[n].params)
+    note_stored(op, needed.stored)
+    bound: Bound = {("operand", place[p]): (p, at[place[p]]) for p in needed.params}
+    bound.update({("inner", t, n): (t, saved(op, t, n)) for t in needed.stored})
+    bound.update({("outside", t): (t, t) for t in needed.outside})
+    return bound
+
+
+def of_slots(
+    op: Control,
+    names: Sequence[str],
+    bound: Sequence[Bound],
+    results: Sequence[Sequence[Tensor]],
+    suffix: str = "",
+) -> Control:
+    """A call or branch like another one, whose blocks read what is bound in them."""
+    slots = {slot: operand for b in bound for slot, (_, operand) in b.items()}
+    blocks = []
+    for b, made in zip(bound, results, strict=True):
+        params = [b[s][0] if s in b else unread(t) for s, t in slots.items()]
+        blocks.append(Block(tuple(params), tuple(made)))
+    return like_operation(op, tuple(names), tuple(slots.values()), tuple(blocks), suffix)
 
 
 def _told(t: Tensor, head: Head, batch: Shape) -> Tensor | None:
@@ -211,7 +231,7 @@ def _nothing_at(operand: Tensor, at: Places, batch: Shape) -> Tensor:
     """A part of an adjoint that is 0."""
     places = dict(at)
     shape = [n for d, n in enumerate(operand.shape) if d not in places]
-    return zeros(f"d{operand.name}", (*batch, *shape), operand)
+    return nothing(f"d{operand.name}", (*batch, *shape), operand.dtype)
 
 
 def _in_parts(op: Control, swept: Sequence[_Swept], batch: Shape) -> list[Parts]:

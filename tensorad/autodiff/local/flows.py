@@ -17,6 +17,7 @@ from tensorad.autodiff.local.views import differentiable_inputs, view
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import block_ops, inner_ops, op_sizes
 from tensorad.ir.arrays.elementwise import elementwise
+from tensorad.ir.functions import stops_one_mode
 from tensorad.ir.tensor import (
     Branch,
     CallRule,
@@ -29,7 +30,7 @@ from tensorad.ir.tensor import (
     Tensor,
     outputs,
 )
-from tensorad.ir.visit import op_inputs, topological_ops
+from tensorad.ir.visit import op_expressions, op_inputs, topological_ops
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +160,14 @@ def are_ruled(ops: Iterable[Op]) -> bool:
     return any(isinstance(o, FunctionCall) and o.rule for o in (*every, *inner_ops(every)))
 
 
+def stopped_in_one_mode(roots: Iterable[Tensor]) -> Op | None:
+    """An operation behind some tensors, maybe in a block, whose derivatives differ between modes,
+    since `stop_gradient` stops one."""
+    ops = topological_ops(roots)
+    every = (*ops, *inner_ops(ops))
+    return next((op for op in every if stops_one_mode(op_expressions(op))), None)
+
+
 def derivation_inputs(op: Op, rules: Rules) -> Sequence[Tensor]:
     """The float tensors that derivatives of the operation's outputs flow to."""
     if not rules:
@@ -166,7 +175,7 @@ def derivation_inputs(op: Op, rules: Rules) -> Sequence[Tensor]:
     made = outputs(op)
     ruled = [t for t in made if t in rules]
     found: dict[Tensor, None] = {}
-    if not ruled or any(t not in rules for t in made if t.dtype.is_float):
+    if not ruled or any(t not in rules for t in made if t.dtype.is_differentiable):
         found.update(dict.fromkeys(differentiable_inputs(view(op))))
         if isinstance(op, Control):
             found.update(dict.fromkeys(outer_deps(op, rules)))

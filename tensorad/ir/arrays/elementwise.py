@@ -57,6 +57,12 @@ def formula(name: str, axes: tuple[Axis, ...], body: Expr, source: str | None = 
     return outputs(Compute(name, axes, (body,), source))[0]
 
 
+def copy_of(t: Tensor, name: str | None = None) -> Tensor:
+    """The same values as another tensor: what is differentiated by it is by nothing else."""
+    axes = compute_axes(t.shape)
+    return outputs(Compute(name or t.name, axes, (read(t, axes),)))[0]
+
+
 def broadcast_shapes(name: str, *shapes: Shape, of: Sequence[str] = ()) -> Shape:
     """NumPy's rule: trailing axes align, an extent of 1 stretches.
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Expr
+from tensorad.ir.records import Fields, Inject, Recursion, Tag
+from tensorad.ir.reference.records import Record, handle
 from tensorad.ir.tensor import Branch, Control, FunctionCall, Loop, Saved, Tensor, outputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -54,6 +56,21 @@ def run_control(
             return found | {t: interpreter.unset(t, sizes) for t in missing}
         case Loop():
             return _run_loop(op, arrays, kept, sizes, interpreter)
+        case Inject():
+            values = tuple([arrays[t] for t in op.operands])
+            return {outputs(op)[0]: handle(Record(op.dtype, op.tag, values))}
+        case Tag():
+            return {outputs(op)[0]: np.array(arrays[op.operands[0]].item().tag)}
+        case Fields():
+            record = arrays[op.operands[0]].item()
+            if record.tag != op.tag:
+                raise InternalError(f"{record!r} is read as variant {op.tag}")
+            return dict(zip(outputs(op), record.values, strict=True))
+        case Recursion():
+            block = op.definition.block
+            given_to = dict(zip(block.params, [arrays[t] for t in op.operands], strict=True))
+            made = interpreter.evaluate(block.results, given_to, sizes)
+            return dict(zip(outputs(op), made, strict=True))
     raise InternalError(f"{type(op).__name__} has no meaning")
 
 

@@ -148,7 +148,7 @@ def _description(thing: _Thing) -> tuple[Any, ...]:
         case nodes.Param():
             return "Param", *_fields(thing)[:-1]
         case Function() if is_stop(thing):
-            return "stop", thing.result.dtype
+            return "stop", thing.result.dtype, thing.name
         case Combiner() if _is_built_in(thing):
             return "built in", thing.name, thing.identity[0].dtype
     return type(thing).__name__, *_entries(_fields(thing))

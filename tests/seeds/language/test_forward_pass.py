@@ -11,7 +11,7 @@ import pytest
 
 from tensorad.language import interpret, parse
 
-GUIDE: Final = (Path(__file__).resolve().parents[2] / "docs" / "passes.md").read_text()
+GUIDE: Final = (Path(__file__).resolve().parents[3] / "docs" / "passes.md").read_text()
 CODE, USE, SHOWN = re.findall(r"```(?:python)?\n(.*?)```", GUIDE, re.DOTALL)
 
 PROGRAMS = {
