@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.verify import verify
 from tensorad.language import check, interpret, parse, without_dead_code
 from tensorad.program.trees import flatten
 from tests.support.language.programs import SAMPLES, Sample
