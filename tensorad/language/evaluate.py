@@ -113,7 +113,6 @@ class Evaluator(Machine[Any]):
     def __init__(self, program: Program, evaluation: Evaluation) -> None:
         super().__init__(program)
         self.evaluation = evaluation
-        self.unfolded: dict[Function, int] = {}
         self.depth = 0
         self.nested: dict[Function, list[int]] = {}
 
@@ -127,12 +126,6 @@ class Evaluator(Machine[Any]):
         if not isinstance(f, Closure):
             return super().apply(f, args)
         own = f.function
-        count = self.unfolded[own] = self.unfolded.get(own, 0) + 1
-        if count > self.evaluation.budget:
-            raise LimitError(
-                f"{own.name} is unfolded more than {self.evaluation.budget:,} times.",
-                hint="pass a larger budget=, or repeat with a loop.",
-            )
         inside = self.nested.setdefault(own, [])
         if len(set(inside)) > MOST_BRANCHES:
             raise LimitError(
@@ -142,7 +135,8 @@ class Evaluator(Machine[Any]):
             )
         inside.append(self.depth)
         try:
-            return super().apply(f, args)
+            with self.evaluation.unfolding(own, own.name):
+                return super().apply(f, args)
         finally:
             inside.pop()
 

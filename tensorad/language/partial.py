@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tensorad.errors import DefinitionError
+from tensorad.errors import DefinitionError, UserError
 from tensorad.ir.reference.forms import TENSORS
 from tensorad.ir.reference.known import MOST_ITERATIONS, MOST_UNFOLDINGS, Evaluation, evaluating
 from tensorad.ir.tensor import Tensor
@@ -33,7 +33,8 @@ class Steps:
     """What becomes of a function: three programs, which print.
 
     Attributes:
-        before: as it is written: a text as it stands, a Python function written down.
+        before: as it is written: a text as it stands, a Python function written down; in words if
+            that takes evaluation, as of a recursion.
         evaluated: operators in order, nothing else: calls, function values and references are
             gone, branches by known values are chosen, loops of few known iterations written out.
             What is made and not used still stands there.
@@ -87,12 +88,18 @@ class PartiallyEvaluated(Function):
         """What becomes of a call with arguments like these: arrays or tensors."""
         evaluation = Evaluation(*self._limits)
         trace = Function(self._wrapped(True, evaluation), name=self.name).trace(*args, **options)
-        before: object
-        if isinstance(self.whole, LanguageFunction):
-            before = self.whole.used
-        else:
-            before = Function(self._wrapped(False), name=self.name).trace(*args, **options)
+        before = self._before(args, options)
         return Steps(before, listed(trace, evaluation.made), listed(without_dead_code(trace)))
+
+    def _before(self, args: Sequence[Any], options: Mapping[str, Any]) -> object:
+        """The function as it is written; in words if it can be written down by evaluation alone."""
+        if isinstance(self.whole, LanguageFunction):
+            return self.whole.used
+        try:
+            return Function(self._wrapped(False), name=self.name).trace(*args, **options)
+        except UserError as e:
+            first = str(e).split("\n")[0]
+            return f"{self.name} is a program only where it is evaluated; by itself: {first}"
 
 
 def partial_eval(

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorad.errors import LimitError
 from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.expr import Const, Expr
 from tensorad.ir.reference.interpret import interpret
@@ -20,6 +21,8 @@ MOST_ITERATIONS: Final = 64
 """Of a loop that is written out."""
 MOST_UNFOLDINGS: Final = 10_000
 """Of a function."""
+MOST_CALLS: Final = 1_000
+"""Inside of each other."""
 _MOST_ELEMENTS: Final = 256
 """Larger tensors are not computed when a program is written down."""
 
@@ -30,15 +33,42 @@ class Evaluation:
 
     Attributes:
         iterations: how often a body is written out at most.
-        budget: how often a function of a text is unfolded at most.
+        budget: how often a function is unfolded at most.
+        unfolded: how often each was; depth: how many are unfolded inside of each other.
         made: tensors of texts in the order in which they were made, outside of branches and loops.
         values: what is known of tensors; None if it is nothing.
     """
 
     iterations: int = MOST_ITERATIONS
     budget: int = MOST_UNFOLDINGS
+    unfolded: dict[object, int] = field(default_factory=dict)
+    depth: int = 0
     made: list[Tensor] = field(default_factory=list)
     values: dict[Tensor, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def unfolding(self, function: object, name: str) -> Iterator[None]:
+        """Within, a call of a function is unfolded.
+
+        Raises:
+            LimitError: this one was too often, or too many are.
+        """
+        count = self.unfolded[function] = self.unfolded.get(function, 0) + 1
+        if count > self.budget:
+            raise LimitError(
+                f"{name} is unfolded more than {self.budget:,} times.",
+                hint="pass a larger budget=, or repeat with a loop.",
+            )
+        if self.depth >= MOST_CALLS:
+            raise LimitError(
+                f"{name} is called inside of more than {MOST_CALLS:,} calls.",
+                hint="a recursion ends where its argument says so; repeat with a loop.",
+            )
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
 
 _current: Final[ContextVar[Evaluation | None]] = ContextVar("evaluation", default=None)

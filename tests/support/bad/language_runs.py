@@ -134,7 +134,7 @@ def recursion_on_data() -> object:
 
 @refused(
     errors.LimitError,
-    "f is called inside of more than 1,500 calls.",
+    "f is called inside of more than 1,000 calls.",
     "  in: line 2: t1 = f(t0)",
     "  hint: a recursion ends where its argument says so; repeat with a loop.",
 )
