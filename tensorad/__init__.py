@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from tensorad.config import get_num_threads as get_num_threads
     from tensorad.config import set_num_threads as set_num_threads
     from tensorad.counting import Work as Work
+    from tensorad.implicit import fixed_point as fixed_point
+    from tensorad.implicit import linear_solve as linear_solve
+    from tensorad.implicit import minimize as minimize
+    from tensorad.implicit import root as root
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.tensor import Tensor as Tensor
@@ -51,7 +55,10 @@ if TYPE_CHECKING:
     from tensorad.program import Operator as Operator
     from tensorad.program import Ref as Ref
     from tensorad.program import cond as cond
+    from tensorad.program import custom_rule as custom_rule
+    from tensorad.program import fn as fn
     from tensorad.program import for_loop as for_loop
+    from tensorad.program import foreign as foreign
     from tensorad.program import function as function
     from tensorad.program import grad as grad
     from tensorad.program import gradient as gradient
@@ -62,7 +69,9 @@ if TYPE_CHECKING:
     from tensorad.program import jacrev as jacrev
     from tensorad.program import jit as jit
     from tensorad.program import jvp as jvp
+    from tensorad.program import linear_transpose as linear_transpose
     from tensorad.program import linearize as linearize
+    from tensorad.program import match as match
     from tensorad.program import module as module
     from tensorad.program import no_grad as no_grad
     from tensorad.program import ref as ref
@@ -72,6 +81,7 @@ if TYPE_CHECKING:
     from tensorad.program import switch as switch
     from tensorad.program import tree_map as tree_map
     from tensorad.program import value_and_grad as value_and_grad
+    from tensorad.program import variant as variant
     from tensorad.program import vjp as vjp
     from tensorad.program import while_loop as while_loop
     from tensorad.sparse import SparseJacobian as SparseJacobian
@@ -180,13 +190,15 @@ _HOME: Final = {
     "tensorad.config": "get_num_threads set_num_threads",
     "tensorad.counting": "Work",
     "tensorad.language": "partial_eval",
+    "tensorad.implicit": "fixed_point linear_solve minimize root",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.levels": "dual_level make_dual unpack_dual",
     "tensorad.program": (
-        "Function Module Operator Ref cond for_loop function grad gradient hessian hvp jacfwd "
-        "jacobian jacrev jit jvp linearize module no_grad ref register_gradient register_tree "
-        "scan switch tree_map value_and_grad vjp while_loop"
+        "Function Module Operator Ref cond custom_rule fn for_loop foreign function grad gradient "
+        "hessian hvp jacfwd jacobian jacrev jit jvp linear_transpose linearize match module "
+        "no_grad ref register_gradient register_tree scan switch tree_map value_and_grad variant "
+        "vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "

@@ -203,6 +203,9 @@ class CompiledFunction:
         outputs = [b.dtype for b in self._blocks]
         if native is None or len(outputs) > MAX_OUTPUTS or self._has_records:
             return None
+        # a native call that fails is called again to be explained, which Python's code would see
+        if self._executable.calls_python:
+            return None
         record = Record([p.dtype for p in self._parameters], outputs, ranks)
         native.connect(self, record)
         return record

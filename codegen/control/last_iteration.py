@@ -9,6 +9,7 @@ from itertools import groupby
 from tensorad.codegen.loops.ir import (
     Activate,
     ButLast,
+    CallPython,
     Choose,
     Exchange,
     Inside,
@@ -42,7 +43,7 @@ class Use:
         while stack:
             n = stack.pop()
             match n:
-                case Kernel():
+                case Kernel() | CallPython():
                     self.reads.update(dict.fromkeys(n.reads))
                     self.writes.update(dict.fromkeys(n.writes))
                     self.always = self.always or not n.writes

@@ -19,6 +19,7 @@ from tensorad.codegen.control.last_iteration import without_dead_ends
 from tensorad.codegen.control.loop_body import Body, is_made, own
 from tensorad.codegen.loops.ir import (
     Activate,
+    CallPython,
     Choose,
     Inside,
     Kernel,
@@ -35,6 +36,7 @@ from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between, own_sizes, saves_of
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Const,
@@ -184,6 +186,8 @@ class _Lowering:
     def control(self, op: Control, kept: Sequence[Saved], given: Given) -> list[Node]:
         verify_control(op)  # bytes of another dtype would be read as they are
         match op:
+            case Foreign():
+                return self.python(op)
             case FunctionCall():
                 return self.block(op, 0, op.operands, kept, given)
             case Branch():
@@ -223,6 +227,12 @@ class _Lowering:
         after = [Place(t, f) for t, f in found.items() if t not in self.delivered]
         nodes = self.sequence(list(dict.fromkeys(found.values())), given, delivered=taken)
         return [*before, *nodes, *after]
+
+    def python(self, op: Foreign) -> list[Node]:
+        """A call of Python's code, whose results have memory of their own."""
+        made = outputs(op)
+        reserved = [Reserve(t) for t in made if is_dynamic(t)]
+        return [*reserved, CallPython(op.function, op.run, op.operands, made)]
 
     def branch(self, op: Branch, kept: Sequence[Saved], given: Given) -> list[Node]:
         index, *operands = op.operands

@@ -45,10 +45,12 @@ BUSY, VERSION = CALL_WORDS - 2, CALL_WORDS - 1
 """Words of the native entry: whether a call uses the block, and the settings it was made for."""
 OUT_OF_MEMORY: Final = -1
 """What stands in place of a check's number where memory may not be taken."""
+RAISED: Final = -2
+"""What stands there where a function of Python raised an exception."""
 SERIAL, PARALLEL = 0, 1
 PLACE, ROW, EXCHANGE, LOAD, BEGIN, UNTIL, ADVANCE, UNLESS, ASSIGN = range(2, 11)
-JUMP, ARM, SAME, ODD, LAST, WITHIN, RESERVE = range(11, 18)
-MAKE, FILL, INSIDE_RECORD, SWITCH, CALL, RETURN, GROW, EMPTY, MARK, RELEASE = range(18, 28)
+JUMP, ARM, SAME, ODD, LAST, WITHIN, RESERVE, PYTHON = range(11, 19)
+MAKE, FILL, INSIDE_RECORD, SWITCH, CALL, RETURN, GROW, EMPTY, MARK, RELEASE = range(19, 29)
 """Kinds of steps: kernels, what `codegen/threads/control_ir.py` does, and from MAKE on what
 `codegen/threads/activations_ir.py` does."""
 

@@ -12,6 +12,7 @@ from tensorad.codegen.loops.ir import (
     Activate,
     Assign,
     ButLast,
+    CallPython,
     Check,
     Choose,
     Exchange,
@@ -153,6 +154,8 @@ class _Run:
             match n:
                 case Kernel():
                     self.kernel(n)
+                case CallPython():
+                    self.call(n)
                 case Place():
                     self.place(n)
                 case Exchange():
@@ -195,6 +198,13 @@ class _Run:
         self.placed = dict.fromkeys(self.buffers)
         self.nodes(r.nodes)
         self.buffers, self.placed = before, placed
+
+    def call(self, n: CallPython) -> None:
+        given = [np.array(self.buffer(t), dtype=str(t.dtype)) for t in n.reads]
+        self.clear(n.writes)
+        made = [self.buffer(t) for t in n.writes]
+        for whole, result in zip(made, n.run(given, [a.shape for a in made]), strict=True):
+            whole[...] = result
 
     def place(self, n: Place) -> None:
         if n.source not in self.buffers and not isinstance(n.source.op, Constant):

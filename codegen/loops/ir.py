@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tensorad.ir.arrays.foreign import Run
 from tensorad.ir.cached import cached_property
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Axis, Expr, LocalSize, Param, Read
@@ -277,6 +278,16 @@ class Repeat:
 
 
 @dataclass(frozen=True, eq=False)
+class CallPython:
+    """A function of Python on copies of some tensors, its results stored in others."""
+
+    name: str
+    run: Run
+    reads: tuple[Tensor, ...]
+    writes: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Make:
     """A new record: its address becomes the element of `handle`, its fields are copies."""
 
@@ -326,7 +337,7 @@ class Routine:
 
 Node = (
     Kernel | Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat
-    | Make | Inside | Activate
+    | Make | Inside | Activate | CallPython
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from tensorad.codegen.loops.ir import (
     Activate,
     Assign,
     ButLast,
+    CallPython,
     Check,
     Choose,
     Exchange,
@@ -126,13 +127,18 @@ class _Printer:
         | Repeat
         | Make
         | Inside
-        | Activate,
+        | Activate
+        | CallPython,
         comments: Mapping[Kernel, Sequence[str]],
     ) -> None:
         if isinstance(n, Place):
             row = "" if n.row is None else f"[{self.expr(add(n.row, int_const(n.offset)), 0)}]"
             there = "" if n.below is None else ", if that is there"
             self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.source)}{row}{there}")
+        elif isinstance(n, CallPython):
+            made = [f"{self.tensor(t)} : {self.declare(t)}" for t in n.writes]
+            given = ", ".join([self.tensor(t) for t in n.reads])
+            self.line(0, f"{', '.join(made)} = {n.name}({given}) in Python")
         elif isinstance(n, Exchange):
             when = "" if n.even is None else f" if {self.expr(n.even, 0)} is even"
             self.line(0, f"exchange {self.tensor(n.a)}, {self.tensor(n.b)}{when}")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from tensorad.codegen.loops.ir import (
     Activate,
     Assign,
+    CallPython,
     Check,
     Fold,
     For,
@@ -63,8 +64,8 @@ def _verify_nodes(
             ready[n.handle] = None
         elif isinstance(n, Inside):
             ready[n.tensor] = None
-        elif isinstance(n, Activate):
-            ready.update(dict.fromkeys(n.results))
+        elif isinstance(n, Activate | CallPython):
+            ready.update(dict.fromkeys(n.results if isinstance(n, Activate) else n.writes))
         elif isinstance(n, Repeat):
             ready.update(dict.fromkeys(n.stores))
         stack += inner_nodes(n)[::-1]

@@ -328,6 +328,11 @@ class Executable:
         return np.array(words, np.int64)
 
     @property
+    def calls_python(self) -> bool:
+        """Whether functions of Python are among the steps."""
+        return bool(self._table.python)
+
+    @property
     def threads(self) -> int:
         """How many threads a call may use now."""
         return config.current().num_threads if self._is_parallel else 1
@@ -400,6 +405,8 @@ class Executable:
         """Raise what a call found."""
         call, table = frame.call, self._table
         step, code = call[block.STEP], call[block.CODE]
+        if code == block.RAISED:
+            raise table.python[step].raised()
         if step in table.taking:
             _release_chunks(frame.heap, call)
             raise too_deep(table.taking[step], call[block.DEPTH], frame.heap[0])

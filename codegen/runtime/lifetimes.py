@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tensorad.codegen.loops.ir import (
     Activate,
     ButLast,
+    CallPython,
     Choose,
     Exchange,
     Inside,
@@ -73,7 +74,7 @@ class _Walk:
         for n in nodes:
             self.position += 1
             match n:
-                case Kernel():
+                case Kernel() | CallPython():
                     self.use((*n.reads, *n.writes))
                 case Place():
                     self.use([n.source])

@@ -11,6 +11,7 @@ from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import (
     Activate,
     ButLast,
+    CallPython,
     Choose,
     Exchange,
     Inside,
@@ -25,6 +26,7 @@ from tensorad.codegen.loops.ir import (
     all_nodes,
 )
 from tensorad.codegen.loops.scratch import buffer
+from tensorad.codegen.runtime.python_calls import PythonCall
 from tensorad.codegen.runtime.record_layout import RecordPart, alignment_of
 from tensorad.errors import BuildError, InternalError
 from tensorad.ir.expr import Const, Expr, LocalSize, Size
@@ -124,6 +126,8 @@ class StepTable:
         """By number of the step, kernels only."""
         self.reserved: dict[int, Reserved] = {}
         """By number of the step, tensors of which only the run tells the size."""
+        self.python: dict[int, PythonCall] = {}
+        """By number of the step, functions of Python."""
         self.taking: dict[int, Activate | Make] = {}
         """By number of the step, calls of definitions and records."""
         self._filled: dict[Tensor, Repeat] = {}
@@ -169,18 +173,10 @@ class StepTable:
             match n:
                 case Kernel():
                     self._kernel(n)
-                case Place(tensor=t, source=source, row=None):
-                    self._step(block.PLACE, self._slots[t], self._slots[source])
-                case Place(tensor=t, source=source):
-                    one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
-                    own, times = self._apart(one, self._known.get(source, self._told))
-                    words = self._word(_as_word(n.row)), self._word(own)
-                    slots = self._slots[t], self._slots[source]
-                    stays = []
-                    if n.below is not None:
-                        stays = [self._step(block.WITHIN, words[0], self._word(n.below), n.offset)]
-                    self._step(block.ROW, *slots, *words, n.offset, self._word(times))
-                    self._land(*stays)
+                case CallPython():
+                    self._python(n)
+                case Place():
+                    self._place(n)
                 case ButLast():
                     words = self._word(n.counter), self._word(n.trips)
                     left_out = self._step(block.LAST, *words, int(n.reverse))
@@ -230,6 +226,29 @@ class StepTable:
             operands = [*slots, *[self._word(s) for s in phase.sizes_of(kernel)]]
             kind = block.PARALLEL if phase.parallel else block.SERIAL
             self._step(kind, *operands, target=phase.address)
+
+    def _python(self, n: CallPython) -> None:
+        tensors = (*n.reads, *n.writes)
+        sizes = dict.fromkeys(sizes_in(*[dim_expr(d) for t in tensors for d in t.shape]))
+        words = {s: self._word(s) for s in sizes}
+        call = PythonCall(n, [self._slots[t] for t in tensors], words)
+        self.python[len(self._rows)] = call
+        self._step(block.PYTHON, target=call.address)
+
+    def _place(self, n: Place) -> None:
+        t, source = n.tensor, n.source
+        slots = self._slots[t], self._slots[source]
+        if n.row is None:
+            self._step(block.PLACE, *slots)
+            return
+        one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
+        own, times = self._apart(one, self._known.get(source, self._told))
+        words = self._word(_as_word(n.row)), self._word(own)
+        stays = []
+        if n.below is not None:
+            stays = [self._step(block.WITHIN, words[0], self._word(n.below), n.offset)]
+        self._step(block.ROW, *slots, *words, n.offset, self._word(times))
+        self._land(*stays)
 
     def _exchange(self, n: Exchange) -> None:
         stays = [] if n.even is None else [self._step(block.ODD, self._word(n.even))]

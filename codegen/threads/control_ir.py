@@ -46,7 +46,7 @@ entry:
     i64 {block.JUMP}, label %jump i64 {block.ARM}, label %arm
     i64 {block.SAME}, label %same i64 {block.ODD}, label %odd
     i64 {block.LAST}, label %last i64 {block.WITHIN}, label %within
-    i64 {block.RESERVE}, label %reserve
+    i64 {block.RESERVE}, label %reserve i64 {block.PYTHON}, label %python
   ]
 place:
   {word_text("pt", 0, "slots")}
@@ -215,7 +215,13 @@ copy:
   %address = ptrtoint ptr %new to i64
   store i64 %address, ptr %vsp
   ret i64 %next
+python:
+  %code = inttoptr i64 %target to ptr
+  %answer = call i64 %code(ptr %slots, ptr %sizes)
+  %threw = icmp ne i64 %answer, 0
+  %to7 = select i1 %threw, i64 {block.RAISED}, i64 %next
+  ret i64 %to7
 wrong:
-  ret i64 -1
+  ret i64 {block.OUT_OF_MEMORY}
 }}"""
-"""@control: one such step; the number of the next one, or -1 where there is no memory."""
+"""@control: one such step; the number of the next one, or the negative code of what ends all."""

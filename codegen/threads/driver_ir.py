@@ -333,7 +333,7 @@ advance:
   %more = icmp slt i64 %s1, %count
   br i1 %more, label %step, label %fine
 fail:
-  %code = phi i64 [%r0, %alone], [%code1, %result], [{block.OUT_OF_MEMORY}, %went]
+  %code = phi i64 [%r0, %alone], [%code1, %result], [%to2, %went]
   {stored("i64 %s", "%c7", "%call", 8 * block.STEP)}
   {stored("i64 %code", "%c8", "%call", 8 * block.CODE)}
   {_LOAD_MODE.replace("%mode", "%old")}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tensorad.ir.analysis.blocks import block_ops, ops_between, saves_of, tells_trips
 from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Read
 from tensorad.ir.tensor import (
     Block,
@@ -97,9 +98,9 @@ def _close(call: FunctionCall, inside: Image, around: _Open) -> None:
 
 def is_open(op: FunctionCall, kept: Sequence[Saved]) -> bool:
     """Whether a call may stand among other operations as its block: what tells a size runs on its
-    own, for the size is one, however often the function is called."""
+    own, for the size is one, however often the function is called; so does Python's code."""
     ops = block_ops(op.blocks[0], [s.inner for s in kept])
-    return not any(tells_trips(o) for o in ops)
+    return not isinstance(op, Foreign) and not any(tells_trips(o) for o in ops)
 
 
 def copied_from(t: Tensor) -> Tensor | None:

@@ -8,6 +8,7 @@ from typing import Any, Final, overload
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, zeros
 from tensorad.autodiff.checks import check_fw_mode, check_output, check_wrt
+from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.counting.cost import cost
 from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.forward import Direction, Push, jvp
@@ -101,6 +102,7 @@ def _forward_jacobian(y: Tensor, x: Tensor, override: Override | None) -> Tensor
     same = logical_and(*[b == o for b, o in zip(batch, own, strict=True)])
     unit = Adjoint((*batch, *own), select(same, const(1, x.dtype), const(0, x.dtype)))
     push = Push({x: unit}, x.shape, check_override(override))
+    check_complete([y], [x], push.rules)
     push.run_order([y])
     name = f"d{x.name}"
     tangent = push.tangents.get(y)

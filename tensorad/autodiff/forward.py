@@ -16,6 +16,7 @@ from tensorad.autodiff.checks import (
     check_wrt,
     leading_axes,
 )
+from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
 from tensorad.autodiff.control.recursion import Moving
 from tensorad.autodiff.control.tangents import control_tangents
@@ -219,6 +220,7 @@ class Push:
 
     def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
         """The tangents of the outputs, stored."""
+        check_complete(ys, self.given, self.rules)
         self.run_order(ys)
         return self.tidied([self._result(y) for y in ys])
 

@@ -42,6 +42,7 @@ from tensorad.autodiff.control.heads import (
     seed_adjoints,
     with_switch,
 )
+from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import opened, zeros_like
 from tensorad.autodiff.control.records import RecordSums
 from tensorad.autodiff.counting.contribution_points import points_per_contribution
@@ -420,6 +421,7 @@ class Sweep:
 
 def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:
     """The adjoints of tensors that y is linear in."""
+    check_complete([y], wrt, {})
     starts, batch = seeds([(y, head)])
     sweep = Sweep([y], wrt, batch, {})
     return sweep.joined(sweep.tidied(sweep.run(starts, strict=False)), [head])

@@ -101,7 +101,8 @@ def through(op: Control, level: Level, kept: Sequence[Saved]) -> None:
     given = [*map(level.of, op.operands), *[level.each[s] for s in used]]
     made = replace(op, operands=tuple(given), blocks=blocks)
     if isinstance(made, FunctionCall) and isinstance(op, FunctionCall) and op.rule is not None:
-        made = replace(made, rule=RowsRule(op, tuple(differ), replace(level.empty(), calls={})))
+        rows = RowsRule(op, tuple(differ), replace(level.empty(), calls={}, differing={}))
+        made = replace(made, rule=rows.rule)
     keep_outputs(op, made, with_axis, level)
     for s in kept:
         t, own_level = outputs(s)[0], levels[s.block]

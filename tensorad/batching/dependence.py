@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tensorad.ir.analysis.blocks import op_sizes, ops_between, saves_of
 from tensorad.ir.expr import Size
@@ -31,10 +32,22 @@ class Moving:
     Attributes:
         tensors: that do.
         sizes: that do.
+        known: what was found of operations, by what differs of what they are given; one for all
+            levels.
     """
 
     tensors: Differing
     sizes: dict[Size, None] = field(default_factory=dict)
+    known: dict[object, Any] = field(default_factory=dict)
+
+    def inside(self, params: Iterable[Tensor]) -> Moving:
+        """What differs in a block, if these params do."""
+        return Moving(dict.fromkeys(params), self.sizes, self.known)
+
+    def key(self, op: Control, kept: Sequence[Saved]) -> object:
+        """What is found of an operation rests on this."""
+        own = tuple([k for k, t in enumerate(op.inputs) if t in self.tensors])
+        return op, tuple(kept), own, tuple([s for s in op_sizes(op) if s in self.sizes])
 
     def any_size(self, op: Op) -> bool:
         """Whether an operation, or what is in its blocks, rests on a size that does."""
@@ -43,7 +56,7 @@ class Moving:
 
 def differing(wanted: Sequence[Tensor], params: Collection[Tensor], moving: Moving) -> Differing:
     """Those of the tensors of a block that differ, if some of its params do."""
-    found = Moving(dict(moving.tensors), dict(moving.sizes))
+    found = Moving(dict(moving.tensors), dict(moving.sizes), moving.known)
     ops = ops_between(wanted, dict.fromkeys(params))
     kept = saves_of(ops)
     for op in ops:
@@ -60,19 +73,27 @@ def of_control(op: Control, kept: Sequence[Saved], moving: Moving) -> Differing:
     """The outputs that differ, and what is saved that does; sizes that do are added."""
     saves = {s: outputs(s)[0] for s in kept}
     if isinstance(op, Loop):
-        carries, inner, rows_differ = of_loop(op, list(saves), moving)
+        carries, inner, rows_differ = of_loop(op, kept, moving)
         if rows_differ:
             moving.sizes.update(dict.fromkeys(_sizes(op)))
         found = {t: None for k, t in enumerate(outputs(op)) if k in carries}
         found.update({saves[s]: None for s in saves if rows_differ or s.inner in inner})
         return found
+    key = moving.key(op, kept)
+    if key not in moving.known:
+        moving.known[key] = _of_blocks(op, saves, moving)
+    return dict(moving.known[key])
+
+
+def _of_blocks(op: Control, saves: Mapping[Saved, Tensor], moving: Moving) -> Differing:
+    """`of_control`, of what is no loop."""
     if not moving.any_size(op) and not any(t in moving.tensors for t in op.operands):
         return {}
     if isinstance(op, Branch) and op.operands[0] in moving.tensors:
         return dict.fromkeys([*outputs(op), *saves.values()])
-    if isinstance(op, FunctionCall) and op.rule is not None:
+    if not isinstance(op, (Branch, FunctionCall)) or _has_rule(op):
         return dict.fromkeys([*outputs(op), *saves.values()])
-    found = {}
+    found: Differing = {}
     for n, block in enumerate(op.blocks):
         inner = of_block(op, n, [s.inner for s in saves if s.block == n], moving)
         pairs = zip(outputs(op), block.results, strict=True)
@@ -81,24 +102,38 @@ def of_control(op: Control, kept: Sequence[Saved], moving: Moving) -> Differing:
     return found
 
 
+def _has_rule(op: Control) -> bool:
+    """Whether a call has a derivative of its own: then all that it returns differs, so that heads
+    do."""
+    return isinstance(op, FunctionCall) and op.rule is not None
+
+
 def of_block(op: Control, n: int, more: Sequence[Tensor], moving: Moving) -> Differing:
     """The tensors that differ in a block of a call or branch."""
     operands = op.operands[isinstance(op, Branch) :]
     block = op.blocks[n]
     own = [p for p, t in zip(block.params, operands, strict=True) if t in moving.tensors]
-    inside = Moving(dict.fromkeys(own), moving.sizes)
-    return differing((*block.results, *more), block.params, inside)
+    return differing((*block.results, *more), block.params, moving.inside(own))
 
 
 def _sizes(op: Loop) -> list[Size]:
     return [s for s in sizes_in(op.trips) if s is op.trips]
 
 
-def of_loop(
-    op: Loop, saves: Sequence[Saved], moving: Moving
-) -> tuple[dict[int, None], Mapping[Tensor, None], bool]:
+Found = tuple[dict[int, None], Mapping[Tensor, None], bool]
+
+
+def of_loop(op: Loop, saves: Sequence[Saved], moving: Moving) -> Found:
     """(carries that differ by number, tensors of the block that do, whether some rows go on
     longer than others)."""
+    key = moving.key(op, saves)
+    if key not in moving.known:
+        moving.known[key] = _of_loop(op, saves, moving)
+    found: Found = moving.known[key]
+    return found
+
+
+def _of_loop(op: Loop, saves: Sequence[Saved], moving: Moving) -> Found:
     own = [k for k, t in enumerate(op.operands) if t in moving.tensors]
     every = dict.fromkeys(range(op.carries))
     ragged = any(s in moving.sizes for s in sizes_in(op.trips))
@@ -109,8 +144,8 @@ def of_loop(
     body = op.blocks[0]
     moved = dict.fromkeys(own)
     while True:
-        inside = Moving({body.params[k]: None for k in moved}, moving.sizes)
-        inner = differing((*body.results, *[s.inner for s in saves]), body.params, inside)
+        wanted = (*body.results, *[s.inner for s in saves])
+        inner = differing(wanted, body.params, moving.inside([body.params[k] for k in moved]))
         new = [k for k, t in enumerate(body.results) if t in inner and k not in moved]
         if not new:
             break
@@ -125,5 +160,4 @@ def _test_differs(op: Loop, test: Block, moved: Collection[int], moving: Moving)
     last = op.carries + op.scanned
     numbers = [k for k in range(len(op.operands)) if not op.carries <= k < last]
     own = [p for k, p in zip(numbers, test.params, strict=True) if k in moved]
-    inside = Moving(dict.fromkeys(own), moving.sizes)
-    return test.results[0] in differing(test.results, test.params, inside)
+    return test.results[0] in differing(test.results, test.params, moving.inside(own))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tensorad.batching.dependence import Moving
 from tensorad.ir.analysis.blocks import op_sizes
@@ -34,6 +35,7 @@ class Level:
         calls: blocks of functions with the axis, by block and params that have it; one for all
             levels.
         told: the number of rows as a tensor, where only the run tells it.
+        differing: what was found of operations (`Moving`); one for all levels.
     """
 
     rows: Dim
@@ -45,13 +47,17 @@ class Level:
     stacked: dict[Tensor, Tensor] = field(default_factory=dict)
     calls: dict[object, tuple[Block, ...]] = field(default_factory=dict)
     told: Tensor | None = None
+    differing: dict[object, Any] = field(default_factory=dict)
 
     def empty(self, rows: Dim | None = None) -> Level:
         """A level of as many rows, or of others, without tensors, that knows the sizes which are
         the same for all."""
         count = self.rows if rows is None else rows
         told = self.told if rows is None else None
-        return Level(count, self.run, most=dict(self.most), calls=self.calls, told=told)
+        return Level(
+            count, self.run, most=dict(self.most), calls=self.calls, told=told,
+            differing=self.differing,
+        )  # fmt: skip
 
     def row(self) -> Axis:
         """A loop over the rows."""
@@ -125,4 +131,4 @@ class Level:
 
     def moving(self) -> Moving:
         """What differs from row to row."""
-        return Moving(dict.fromkeys(self.image), dict.fromkeys(self.each))
+        return Moving(dict.fromkeys(self.image), dict.fromkeys(self.each), self.differing)

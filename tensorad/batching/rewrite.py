@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from tensorad.batching import arms, blocks, uneven
+from tensorad.batching import arms, blocks, python, uneven
 from tensorad.batching.dependence import of_loop
 from tensorad.batching.formulas import with_rows
 from tensorad.batching.level import Level
 from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import ops_between, saves_of
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.tensor import (
     Branch,
     Compute,
+    Constant,
     Control,
     FunctionCall,
     Loop,
     Op,
+    Placeholder,
     Saved,
     Scan,
     Scatter,
     Tensor,
     outputs,
 )
+
+_LEFT_OUT: Final = (Placeholder, Constant, Saved)
+"""Inputs; what is saved of an operation has its image with this."""
 
 
 def give_images(level: Level, wanted: Sequence[Tensor]) -> None:
@@ -35,6 +42,8 @@ def give_images(level: Level, wanted: Sequence[Tensor]) -> None:
             _control(op, level, kept.get(op, ()))
         elif isinstance(op, (Compute, Scatter, Scan)):
             _formula(op, level)
+        elif type(op) not in _LEFT_OUT:
+            _refuse_if_mapped(op, level)
 
 
 def _formula(op: Compute | Scatter | Scan, level: Level) -> None:
@@ -54,6 +63,10 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
         return
     if isinstance(op, Branch) and op.operands[0] in level.image:
         arms.branch(op, level, kept)
+    elif isinstance(op, Foreign) and level.used(op):
+        _refuse_if_mapped(op, level)
+    elif isinstance(op, Foreign):
+        python.through(op, level)
     elif isinstance(op, (Branch, FunctionCall)):
         blocks.through(op, level, kept)
     elif isinstance(op, Loop):
@@ -63,14 +76,18 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
         else:
             blocks.loop(op, level, kept, carries)
     else:
-        raise unknown(op)
+        _refuse_if_mapped(op, level)
 
 
-def unknown(op: Op) -> DefinitionError:
-    """An operation that no axis can be given to."""
-    kind = type(op).__name__
-    return DefinitionError(
-        f"vmap cannot map {op.name}, an operation of kind {kind}.",
-        where=outputs(op)[0].described,
-        hint="map what is around it: compute it for one example at a time, outside of vmap.",
-    )
+def _refuse_if_mapped(op: Op, level: Level) -> None:
+    """An operation of a kind that no axis can be given to stays as it is, where it may.
+
+    Raises:
+        DefinitionError: it reads what differs from row to row.
+    """
+    if level.differs(op) or level.changes(op):
+        raise DefinitionError(
+            f"vmap cannot map {op.name}, an operation of kind {type(op).__name__}.",
+            where=outputs(op)[0].described,
+            hint="compute it for one example at a time, outside of vmap.",
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tensorad.batching.level import Level
@@ -11,7 +11,7 @@ from tensorad.errors import GradError
 from tensorad.ir.arrays.elementwise import compute_axes, formula
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import read, reduce_expr
-from tensorad.ir.tensor import FunctionCall, Tensor, outputs
+from tensorad.ir.tensor import CallRule, FunctionCall, MaybeTensors, SoFar, Tensor, outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,32 +28,63 @@ class RowsRule:
     differ: Collection[int]
     level: Level
 
-    def __call__(
-        self, op: FunctionCall, heads: Sequence[Tensor | None], so_far: SoFar
-    ) -> list[Tensor | None]:
+    @property
+    def rule(self) -> CallRule:
+        """What the call of all rows carries: the directions that the call of one has."""
+        given = self.given
+        adjoints = None if given.adjoints is None else self.adjoints
+        return CallRule(adjoints, None if given.tangents is None else self.tangents)
+
+    @property
+    def given(self) -> CallRule:
+        """The rule of one row."""
+        assert self.call.rule is not None, "a call without a rule needs none here"
+        return self.call.rule
+
+    def adjoints(self, op: FunctionCall, heads: MaybeTensors, so_far: SoFar) -> MaybeTensors:
         """The adjoints of the operands; those of operands without the axis are sums over rows.
 
         Raises:
             GradError: the rule asks what is collected of an operand that all rows share.
         """
-        assert self.call.rule is not None, "a call without a rule needs none here"
+        assert self.given.adjoints is not None, "the call has no such rule otherwise"
         count = len(self.call.operands)
+        one, own = self._one(op)
+        given: list[Tensor | None] = []
+        for inner, head in zip(outputs(one), heads, strict=True):
+            given.append(None if head is None else like(inner, inner.shape))
+            if head is not None:
+                own.image[given[-1]] = head  # type: ignore[index]  # it was just made
+        so_far_of_one = self.collected(one.operands, op, own, so_far)
+        found = self.given.adjoints(one, given, so_far_of_one)
+        own.run(own, [t for t in found if t is not None])
+        made = [self.adjoint(k, t, own) for k, t in enumerate(found)]
+        return [*made, *[None] * (len(op.operands) - count)]
+
+    def tangents(self, op: FunctionCall, tangents: MaybeTensors) -> MaybeTensors:
+        """The tangents of the outputs, from those of the operands."""
+        assert self.given.tangents is not None, "the call has no such rule otherwise"
+        one, own = self._one(op)
+        given: list[Tensor | None] = []
+        for k, (p, d) in enumerate(zip(one.operands, tangents, strict=False)):
+            given.append(None if d is None else like(p, p.shape))
+            if d is not None:
+                images = own.image if k in self.differ else own.plain
+                images[given[-1]] = d  # type: ignore[index]  # it was just made
+        found = self.given.tangents(one, given)
+        own.run(own, [t for t in found if t is not None])
+        return [None if t is None else own.spread(t) for t in found]
+
+    def _one(self, op: FunctionCall) -> tuple[FunctionCall, Level]:
+        """A call of one row, and a level in which its operands and outputs are those of all."""
         params = [like(t, t.shape) for t in self.call.operands]
         one = replace(self.call, operands=tuple(params))
         own = self.level.empty()
         for k, (p, t) in enumerate(zip(params, op.operands, strict=False)):
             images = own.image if k in self.differ else own.plain
             images[p] = t
-        given: list[Tensor | None] = []
-        for inner, whole, head in zip(outputs(one), outputs(op), heads, strict=True):
-            own.image[inner] = whole
-            given.append(None if head is None else like(inner, inner.shape))
-            if head is not None:
-                own.image[given[-1]] = head  # type: ignore[index]  # it was just made
-        found = self.call.rule(one, given, self.collected(params, op, own, so_far))
-        own.run(own, [t for t in found if t is not None])
-        made = [self.adjoint(k, t, own) for k, t in enumerate(found)]
-        return [*made, *[None] * (len(op.operands) - count)]
+        own.image.update(zip(outputs(one), outputs(op), strict=True))
+        return one, own
 
     def collected(
         self, params: Sequence[Tensor], op: FunctionCall, own: Level, so_far: SoFar
@@ -86,9 +117,6 @@ class RowsRule:
             return None
         rows = own.spread(t)
         return rows if k in self.differ else _summed(rows)
-
-
-SoFar = Callable[[Tensor], "Tensor | None"]
 
 
 def _summed(t: Tensor) -> Tensor:

@@ -31,6 +31,8 @@ _INSTEAD: Final = {
 
 is_tracing: Final[Hook[[], bool]] = Hook("tensorad.ir.arrays.tracing")
 read_at: Final[Hook[[Any, tuple[object, ...]], Expr]] = Hook("tensorad.ir.arrays.indexing")
+apply: Final[Hook[[Any, tuple[Any, ...]], Any]] = Hook("tensorad.program.kinds.applying")
+"""The result of a function that data choose."""
 item: Final[Hook[[Any, object], Any]] = Hook("tensorad.te.items")
 """Part of an array, by NumPy's rules."""
 rows: Final[Hook[[Any], int]] = Hook("tensorad.te.items")
@@ -61,6 +63,10 @@ class ArrayMethods(Node):
             """How texts call it."""
 
         @property
+        def is_function(self) -> bool:
+            """Whether it stands for a function."""
+
+        @property
         def described(self) -> str:
             """How errors show it."""
 
@@ -73,7 +79,10 @@ class ArrayMethods(Node):
             return item.call(self, indices)
         return read_at.call(self, indices if isinstance(indices, tuple) else (indices,))
 
-    def __call__(self, *indices: object) -> Expr:
+    def __call__(self, *indices: Any) -> Any:
+        """An element; of a function that data choose, its result."""
+        if self.is_function:
+            return apply.call(self, indices)
         return read_at.call(self, indices)
 
     def __len__(self) -> int:

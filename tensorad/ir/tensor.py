@@ -202,9 +202,7 @@ class FunctionCall(Control):
     """The results of a function's block on the operands.
 
     Attributes:
-        rule: its derivative, if that is not the block's: (call, adjoints of the outputs without
-            extra axes, what is collected so far of another tensor's) -> adjoints of the
-            operands; None: zero.
+        rule: its derivative, if that is not the block's.
     """
 
     function: str = field(kw_only=True)
@@ -212,9 +210,24 @@ class FunctionCall(Control):
 
 
 MaybeTensors = Sequence["Tensor | None"]
-CallRule = Callable[
-    [FunctionCall, MaybeTensors, Callable[["Tensor"], "Tensor | None"]], MaybeTensors
-]
+
+
+@dataclass(frozen=True, eq=False)
+class CallRule:
+    """The derivative of a call, in one direction or both; None among tensors is zero.
+
+    Attributes:
+        adjoints: (call, those of the outputs, collected so far) -> those of the operands.
+        tangents: (call, tangents of the operands) -> tangents of the outputs.
+        takes_batches: whether these may have leading axes, which then lead what is returned.
+    """
+
+    adjoints: Callable[[FunctionCall, MaybeTensors, SoFar], MaybeTensors] | None = None
+    tangents: Callable[[FunctionCall, MaybeTensors], MaybeTensors] | None = None
+    takes_batches: bool = False
+
+
+SoFar = Callable[["Tensor"], "Tensor | None"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,6 +339,11 @@ class Tensor(ArrayMethods):
     def is_constant(self) -> bool:
         """Whether its elements are known when the program is written."""
         return isinstance(self.op, Constant)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it stands for a function that data choose."""
+        return self.dtype.is_function
 
     @property
     def ndim(self) -> int:

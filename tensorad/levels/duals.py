@@ -25,7 +25,7 @@ from tensorad.ir.tensor import (
 )
 from tensorad.levels.stack import Level, level_for, levels
 from tensorad.program.calls import shape_of
-from tensorad.program.functions import what_is_traced
+from tensorad.program.recursion import what_is_traced
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, unflatten
 from tensorad.program.values import alone, as_tensor, check_dtype, dtype_of, promoted

@@ -12,7 +12,7 @@ from typing import Final
 from tensorad.errors import GradError
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.tensor import Tensor, births
-from tensorad.program.functions import what_is_traced
+from tensorad.program.recursion import what_is_traced
 
 _levels: Final[ContextVar[tuple[Level, ...]]] = ContextVar("levels", default=())
 _LEVEL_HINT: Final = "write `with ta.dual_level() as level:` around what is to be differentiated"

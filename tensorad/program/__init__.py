@@ -1,6 +1,7 @@
 """Programs: functions of trees of arrays, branches and loops, and their derivatives."""
 
 from tensorad.program.branches import cond, switch
+from tensorad.program.call_rules import no_grad
 from tensorad.program.forms import (
     grad,
     hessian,
@@ -16,12 +17,17 @@ from tensorad.program.forms import (
 )
 from tensorad.program.functions import Function, function, jit
 from tensorad.program.gradients import gradient
+from tensorad.program.kinds.applying import fn
+from tensorad.program.kinds.matching import match
+from tensorad.program.kinds.variants import variant
 from tensorad.program.loops import for_loop, while_loop
 from tensorad.program.mapping import tree_map
 from tensorad.program.modules import Module, module
-from tensorad.program.operators import Operator, register_gradient
 from tensorad.program.references.reference import Ref, ref
-from tensorad.program.rules import no_grad
+from tensorad.program.rules.custom import custom_rule
+from tensorad.program.rules.foreign import foreign
+from tensorad.program.rules.operators import Operator, register_gradient
+from tensorad.program.rules.transposing import linear_transpose
 from tensorad.program.trees import register_tree
 
 __all__ = [
@@ -30,7 +36,10 @@ __all__ = [
     "Operator",
     "Ref",
     "cond",
+    "custom_rule",
+    "fn",
     "for_loop",
+    "foreign",
     "function",
     "grad",
     "gradient",
@@ -41,7 +50,9 @@ __all__ = [
     "jacrev",
     "jit",
     "jvp",
+    "linear_transpose",
     "linearize",
+    "match",
     "module",
     "no_grad",
     "ref",
@@ -51,6 +62,7 @@ __all__ = [
     "switch",
     "tree_map",
     "value_and_grad",
+    "variant",
     "vjp",
     "while_loop",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -12,12 +13,17 @@ import numpy as np
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import FLOAT32, DType
 from tensorad.ir.expr import Expr, size_var
+from tensorad.ir.reference.records import Record
 from tensorad.ir.tensor import Dim, Shape, Tensor
 from tensorad.program.calls import bound_call, shape_of, signature_of
+from tensorad.program.data.instances import Instance, instance_of
+from tensorad.program.leaf_types import with_leaves
 from tensorad.program.trees import (
     Branching,
+    Flat,
     Structure,
     flatten,
+    n_leaves,
     static,
     statics,
     unflatten,
@@ -127,6 +133,12 @@ class Caller:
         bound = inspect.BoundArguments(self.signature, arguments)
         return self.function(*bound.args, **bound.kwargs)
 
+    def of(self, function: Callable[..., Any]) -> Caller:
+        """How another function of the same arguments is called."""
+        made = copy(self)
+        made.function = function
+        return made
+
 
 def _unhashable(name: str, structures: Sequence[tuple[str, Structure]]) -> DefinitionError:
     for parameter, structure in structures:
@@ -147,6 +159,23 @@ def _unhashable(name: str, structures: Sequence[tuple[str, Structure]]) -> Defin
         where=parameter,
         hint="let the flatten of ta.register_tree return tuples.",
     )
+
+
+def with_function_leaves(given: Arguments, places: Collection[str]) -> Arguments:
+    """The arguments with leaves at these paths, where functions are parts of their structures."""
+    if not places:
+        return given
+    rest = iter(given.leaves)
+    leaves: list[Any] = []
+    paths: list[str] = []
+    structures: list[tuple[str, Structure]] = []
+    for name, structure in given.structures:
+        own = Flat([next(rest) for _ in range(n_leaves(structure))], [], structure)
+        flat = with_leaves(own, name, places)
+        leaves += flat.leaves
+        paths += flat.paths
+        structures.append((name, flat.structure))
+    return Arguments(leaves, paths, tuple(structures))
 
 
 def leaf_dtypes(leaves: Sequence[object], paths: Sequence[str]) -> tuple[DType, ...]:
@@ -170,6 +199,8 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
     Raises:
         DTypeError: a number is too large.
     """
+    if isinstance(value, Instance):
+        return value.as_record()
     if not is_number(value) or not (dtype.is_float or (dtype.is_integer and type(value) is int)):
         return value  # others are checked as arrays are
     if dtype.is_float and dtype.bits == 32 and _LARGEST < abs(value) < inf:
@@ -178,6 +209,13 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
         return np.asarray(value, str(dtype))
     except OverflowError:
         raise _too_large(value, path, dtype) from None
+
+
+def as_result(value: Any) -> Any:
+    """A result of a compiled function as callers get it: of records, the values."""
+    is_handle = isinstance(value, np.ndarray) and value.dtype.hasobject
+    made = value.item() if is_handle else value
+    return instance_of(made) if isinstance(made, Record) else value
 
 
 def _too_large(value: float, path: str, dtype: DType) -> DTypeError:
@@ -194,7 +232,9 @@ def extents(leaves: Sequence[Any]) -> Extents:
 
 def has_tensors(leaves: Sequence[object]) -> bool:
     """Whether a leaf has no value yet."""
-    return any(isinstance(v, (Tensor, Expr)) for v in leaves)
+    return any(
+        v.is_open if isinstance(v, Instance) else isinstance(v, (Tensor, Expr)) for v in leaves
+    )
 
 
 class Shapes:

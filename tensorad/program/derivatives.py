@@ -145,12 +145,12 @@ def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
         value = unflatten(point.result.structure, point.result.leaves)
 
         def pull(cotangent: object) -> Any:
-            return _pulled(point, cotangent)
+            return pulled(point, cotangent)
 
         return (value, pull, point.aux) if has_aux else (value, pull)
 
     def back(primals: tuple[Any, ...], cotangent: object) -> Any:
-        return _pulled(_at(target, primals, "vjp", has_aux), cotangent)
+        return pulled(_at(target, primals, "vjp", has_aux), cotangent)
 
     made = _derived(f, target, "pullback", back, has_aux)
     found = _forward(f, target)(*primals)
@@ -165,11 +165,12 @@ def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
     return value, pullback, aux
 
 
-def _pulled(point: Point, cotangent: object) -> tuple[Any, ...]:
-    heads = like(point.result, cotangent, "vjp", "cotangent", point.target, "cotangent")
+def pulled(point: Point, cotangent: object, title: str = "vjp") -> tuple[Any, ...]:
+    """The adjoints of all arguments, for a cotangent of the result."""
+    heads = like(point.result, cotangent, title, "cotangent", point.target, "cotangent")
     pairs = [(y, h) for y, h in zip(point.result.leaves, heads, strict=True) if h is not None]
     if not pairs or not point.leaves:
-        raise _nothing("vjp", point)
+        raise _nothing(title, point)
     ys, given = [y for y, _ in pairs], [h for _, h in pairs]
     joined = _distinct(ys, given)
     found = tensor_vjp(list(joined), point.leaves, list(joined.values()))

@@ -17,6 +17,7 @@ from tensorad.ir.analysis.blocks import (
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.expr import LocalSize
 from tensorad.ir.order import sizes_in
+from tensorad.ir.records import Definition
 from tensorad.ir.tensor import (
     Op,
     Placeholder,
@@ -30,9 +31,24 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import program_of
 from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
+from tensorad.program.data.function_types import inner_functions, joined
+from tensorad.program.leaf_types import with_leaves
 from tensorad.program.references.frames import Cell, cells_of, frame
-from tensorad.program.trees import LEAF, Structure, flatten, unflatten
+from tensorad.program.trees import LEAF, Flat, Structure, flatten, statics, unflatten
 from tensorad.program.values import as_tensor
+
+
+class Round:
+    """One time that a function is written down.
+
+    Attributes:
+        definition: what calls inside are calls of; None while their type is not known.
+        is_complete: whether it is known what the definition does.
+    """
+
+    def __init__(self, definition: Definition | None) -> None:
+        self.definition = definition
+        self.is_complete = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +65,8 @@ class Program:
         arguments: the name and the structure of each argument.
         references: what is read or written of references that the function did not make, or
             is one of its own that it returns.
+        definition: what the results are calls of, if the function calls itself.
+        rests_on: functions that are being written down around it, whose calls are in it.
     """
 
     name: str
@@ -59,6 +77,8 @@ class Program:
     reads: tuple[Tensor, ...]
     arguments: tuple[tuple[str, Structure], ...] = ()
     references: tuple[Cell, ...] = ()
+    definition: Definition | None = None
+    rests_on: tuple[Round, ...] = ()
 
     def tree(self, leaves: Sequence[object]) -> Any:
         """The result with these leaves."""
@@ -78,18 +98,22 @@ class Program:
 
 
 def traced(
-    name: str, function: Callable[[Sequence[Tensor]], Any], parameters: Sequence[Tensor]
-) -> Program:
+    name: str, function: Callable[[Sequence[Tensor]], Any], parameters: Sequence[Tensor],
+    is_closed: bool = False,
+) -> Program:  # fmt: skip
     """The function of the parameters written down.
 
     Args:
         function: called once, with the parameters.
+        is_closed: functions that are returned become values, with what they capture.
     """
     start = births()
     with deep_calls.changed(), tracing(), frame(name) as written:
         result = function(parameters)
     flat = flatten(result, name)
     returned = [cell for _, cell in cells_of(flat.structure, name)]
+    if is_closed:
+        flat = with_values(flat, name)
     pairs = zip(flat.leaves, flat.paths, strict=True)
     results = tuple([as_tensor(v, path) for v, path in pairs])
     reads = captures(results, parameters, lambda op: True, since=start)
@@ -97,6 +121,16 @@ def traced(
         name, tuple(parameters), results, tuple(flat.paths), flat.structure, tuple(reads),
         references=tuple(dict.fromkeys([*written.touched, *returned])),
     )  # fmt: skip
+
+
+def with_values(flat: Flat, name: str) -> Flat:
+    """A result with tensors in the place of functions that capture what is computed inside."""
+    places = inner_functions(dict(statics(flat.structure, name)))
+    if not places:
+        return flat
+    made = with_leaves(flat, name, places)
+    leaves = [joined([v], p)[0] if p in places else v for v, p in zip(*made[:2], strict=True)]
+    return made._replace(leaves=leaves)
 
 
 def check_closed(program: Program) -> None:
@@ -133,6 +167,12 @@ def check_closed(program: Program) -> None:
             hint="return what is needed from the loop: as a carry, or as y of a scan.",
         )
     for t, path in zip(program.results, program.paths, strict=True):
+        if t.is_function:
+            raise DefinitionError(
+                f"{path} is a function that data choose, which no call returns.",
+                where=f"the result of {program.name}",
+                hint="call it inside, and return what it gives.",
+            )
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
             raise DefinitionError(
                 f"{path} has a row for each iteration of a loop, and only its run tells how many.",

@@ -13,7 +13,7 @@ from tensorad.ir import array_methods
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.dtypes import BOOL, result_type
-from tensorad.ir.expr import ZERO, Expr, call, cast, read
+from tensorad.ir.expr import ZERO, Expr, call, cast, checked_read, read
 from tensorad.ir.order import READ, occurs
 from tensorad.ir.tensor import Shape, Tensor, format_shape
 from tensorad.simplify.bounds.reads import check_reads, unproved_reads
@@ -168,7 +168,7 @@ def _value(method: str, x: Tensor, title: str, wanted: Shape, value: object) -> 
             where=f"{title} with shape {format_shape(x.shape)}",
             hint="trailing axes must be equal or 1; reshape the values first.",
         )
-    _fitting(what, title, x, read(given, (ZERO,) * given.ndim))
+    _fitting(what, title, x, checked_read(given, (ZERO,) * given.ndim))
     return lambda at: cast(read(given, broadcast_indices(own, at[len(at) - len(own) :])), x.dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 import tensorad as ta
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
+from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import inner_ops
-from tensorad.ir.tensor import FunctionCall, Tensor, outputs
+from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs
 from tensorad.ir.verify import verify
 from tensorad.ir.visit import topological_ops
 
@@ -151,3 +153,27 @@ def test_a_short_arm_is_a_choice_by_element() -> None:
     a = np.linspace(-1, 1, 20)
     (slope,) = ta.vjp(made, xs, np.ones(20))
     np.testing.assert_allclose(ta.evaluate(slope, {xs: a}), np.where(a > 0, 1 / a, 2 * a))
+
+
+@dataclass(frozen=True, eq=False)
+class Strange(Control):
+    """A kind of operation that nobody knows."""
+
+
+def test_an_unknown_kind_of_operation_is_refused_where_it_is_mapped() -> None:
+    def strange(operand: Tensor) -> Tensor:
+        param = given("p", ())
+        return outputs(Strange(("odd",), (operand,), (Block((param,), (param,)),), source="x:1"))[0]
+
+    x, y = given("x", ()), given("y", ())
+    shared, rows = strange(y), {x: given("xs", (3,))}
+    assert ta.batched(shared + x, rows)[0].shape == (3,)
+    inside = ta.for_loop(0, 3, lambda i, c: strange(c) * x, x)
+    for tensor in (strange(x), inside):
+        with pytest.raises(DefinitionError) as caught:
+            ta.batched(tensor, rows)
+        assert str(caught.value) == (
+            "vmap cannot map odd, an operation of kind Strange.\n"
+            "  in: odd : float64 () at x:1\n"
+            "  hint: compute it for one example at a time, outside of vmap."
+        )

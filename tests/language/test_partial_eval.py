@@ -20,8 +20,8 @@ def power(x: Any, n: Any) -> Any:
 
 
 @ta.function
-def endless(x: Any) -> Any:
-    return endless(x + 1)
+def endless(x: Any, n: Any) -> Any:
+    return endless(x, n + 1)
 
 
 def test_functions_are_unfolded_within_a_budget() -> None:
@@ -32,7 +32,7 @@ def test_functions_are_unfolded_within_a_budget() -> None:
     with pytest.raises(LimitError, match="power is unfolded more than 2 times"):
         partial_eval(lambda x, n: power(x, n), {"n": 3}, budget=2)(np.float64(2))
     with pytest.raises(LimitError, match="endless is called inside of more than 1,000 calls"):
-        partial_eval(lambda x: endless(x))(np.float64(2))
+        partial_eval(lambda x: endless(x, 0))(np.float64(2))
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -18,6 +18,7 @@ from tests.program import test_branches, test_derivatives, test_functions, test_
 from tests.support.bad import (
     derivatives,
     examples,
+    kinds,
     language_runs,
     language_texts,
     language_types,
@@ -26,12 +27,16 @@ from tests.support.bad import (
     loops,
     modules,
     programs,
+    recursion,
     references,
 )
 from tests.support.refusals import Case, check
 
 LANGUAGE = (language_texts, language_types, language_runs)
-PARTS = (programs, loops, derivatives, modules, references, lenses, levels, examples, *LANGUAGE)
+PARTS = (
+    programs, loops, derivatives, modules, references, lenses, levels, examples, recursion, kinds,
+    *LANGUAGE,
+)  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [
     m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)

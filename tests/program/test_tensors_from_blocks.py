@@ -57,6 +57,10 @@ def _text(f: Callable[[Tensor], object]) -> Call:
     return lambda y: [len(str(f(y))) * 0]
 
 
+def _matrix(y: Tensor) -> Tensor:
+    return ta.compute((N, N), lambda i, j: ta.select(i == j, 2.0 + y[i], y[j]), name="m")
+
+
 TWO: Final = ("pow", "atan2", "fmod", "maximum", "minimum")
 ONE: Final = [n for n in ta.__all__ if n in FUNCTIONS and n not in TWO]
 FOLDS: Final = ("sum", "prod", "max", "min", "logsumexp", "argmax", "argmin")
@@ -142,6 +146,13 @@ CALLS: Final[dict[str, Call]] = {
     "for_loop": lambda y: ta.for_loop(0, N, lambda i, c: c + y[i], y),
     "function": lambda y: ta.function(lambda a: a * a)(y),
     "jit": lambda y: ta.jit(lambda a: a * a)(y),
+    "custom_rule": lambda y: ta.custom_rule(vjp=lambda out, h, a: [h * 2.0])(lambda a: a * a)(y),
+    "foreign": lambda y: ta.foreign(np.sort, lambda a: a)(y),
+    "linear_transpose": lambda y: ta.linear_transpose(lambda a: a * y, V)(V)[0],
+    "linear_solve": lambda y: [ta.linear_solve(_matrix(y), V), ta.linear_solve(lambda a: a * y, V)],
+    "root": lambda y: ta.root(lambda a: a * a * a + a - y, V),
+    "fixed_point": lambda y: ta.fixed_point(lambda a: y / (1.0 + a * a), V),
+    "minimize": lambda y: ta.minimize(lambda a: ((a - y) ** 2).sum(), V),
     "tree_map": lambda y: ta.tree_map(lambda a, b: a * b, [y], [y])[0],
 }  # fmt: skip
 NO_TENSORS: Final = {

@@ -82,6 +82,7 @@ BELOW = {
         "compiled",
         "building",
     },
+    "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
     "batching": {"errors", "process", "ir", "program"},
     "sparse": {
@@ -238,6 +239,8 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "calls.py": {"trees.py", "values.py"},
         "references": {"trees.py", "sides.py", "values.py", "calls.py"},
         ".": {"trees.py", "sides.py", "values.py", "calls.py", "references"},
+        "rules": {"trees.py", "sides.py", "values.py", "calls.py", "references", "."},
+        "__init__.py": {"trees.py", "references", "rules", "."},
     },
     "tensorad/topi": {
         ".": set(),

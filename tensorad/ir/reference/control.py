@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import InternalError
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Fields, Inject, Recursion, Tag
 from tensorad.ir.reference.records import Record, handle
@@ -46,6 +47,8 @@ def run_control(
         sizes: values of sizes; a loop's number of iterations is added.
     """
     match op:
+        case Foreign():
+            return _run_foreign(op, arrays, sizes, interpreter)
         case FunctionCall():
             return _run_block(op, 0, [arrays[t] for t in op.operands], kept, sizes, interpreter)
         case Branch():
@@ -84,6 +87,18 @@ def _run_block(
     values = interpreter.evaluate((*block.results, *[s.inner for s in own]), given, sizes)
     made = (*outputs(op), *[outputs(s)[0] for s in own])
     return dict(zip(made, values, strict=True))
+
+
+def _run_foreign(
+    op: Foreign, arrays: Mapping[Tensor, Array], sizes: Scope, interpreter: Interpreter
+) -> Arrays:
+    """The results of a function of Python, given arrays of the dtypes it is declared with."""
+    made = {t: interpreter.unset(t, sizes) for t in outputs(op)}
+    given = [np.array(arrays[t], dtype=str(t.dtype)) for t in op.operands]
+    results = op.run(given, [a.shape for a in made.values()])
+    for whole, result in zip(made.values(), results, strict=True):
+        whole[...] = result
+    return made
 
 
 def _run_loop(

@@ -106,6 +106,11 @@ def known(value: object) -> Any:
     return value.value if isinstance(value, Expr) and isinstance(value, Const) else None
 
 
+def is_known(value: object) -> bool:
+    """Whether `known` has a value of it."""
+    return known(value) is not None
+
+
 def _known_tensor(wanted: Tensor, values: dict[Tensor, Any]) -> Any:
     stack = [wanted]
     while stack:

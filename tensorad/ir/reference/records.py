@@ -42,6 +42,7 @@ def bound_record(t: Tensor, value: object) -> Array:
         DTypeError: it is no record of the tensor's type.
     """
     made = value.item() if isinstance(value, np.ndarray) and not value.shape else value
+    made = made.as_record() if hasattr(made, "as_record") else made
     if not isinstance(made, Record) or made.dtype is not t.dtype:
         raise DTypeError(
             f"{t.name} of the data type {t.dtype} was given {type(made).__name__}.",

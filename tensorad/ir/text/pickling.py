@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir import leaves, nodes, references
 from tensorad.ir import tensor as tensors
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.combiner import BY_NAME, Combiner
 from tensorad.ir.elementary.table import FUNCTIONS
 from tensorad.ir.functions import Function, is_stop, stop_function
@@ -32,6 +33,7 @@ _OPERATIONS: Final = (
     tensors.Scan,
     tensors.Block,
     tensors.FunctionCall,
+    Foreign,
     tensors.Branch,
     tensors.Loop,
     tensors.Saved,
@@ -51,7 +53,7 @@ _NODES: Final = (
     tensors.Tensor,
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
-_CONTROLS: Final = ("FunctionCall", "Branch", "Loop")
+_CONTROLS: Final = ("FunctionCall", "Foreign", "Branch", "Loop")
 _Thing = Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block
 
 

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import elementwise, same_dim
 from tensorad.ir.expr import Expr
-from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
+from tensorad.ir.tensor import Compute, SoFar, Tensor, format_shape, outputs
+from tensorad.program.call_rules import Asked, Derivative, no_grad
 from tensorad.program.functions import Function
-from tensorad.program.rules import Asked, SoFar, no_grad
 from tensorad.program.trees import flatten, unflatten
 from tensorad.program.values import as_tensor
 
@@ -157,7 +157,7 @@ def register_gradient(operator: Function) -> Callable[[Given], Given]:
         )
 
     def register(given: Given) -> Given:
-        operator.give_rule(_as_rule(given, operator.name))
+        operator.give_rule(Derivative(_as_rule(given, operator.name)))
         return given
 
     return register
@@ -210,6 +210,6 @@ class Operator(ABC):
         own: Function | None = self.__dict__.get("_function")
         if own is None:
             own = Function(self.compute, (), type(self).__name__)
-            own.give_rule(Deltas(self))
+            own.give_rule(Derivative(Deltas(self)))
             self.__dict__["_function"] = own
         return own(*args)
