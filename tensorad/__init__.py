@@ -15,6 +15,7 @@ for _folder in ("codegen", "simplify"):  # a checkout that lost its links still 
 if TYPE_CHECKING:
     from tensorad import config as config
     from tensorad import errors as errors
+    from tensorad import language as language
     from tensorad import optim as optim
     from tensorad import topi as topi
     from tensorad.autodiff import DerivativeRule as DerivativeRule
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.tensor import Tensor as Tensor
+    from tensorad.language import partial_eval as partial_eval
     from tensorad.levels import dual_level as dual_level
     from tensorad.levels import make_dual as make_dual
     from tensorad.levels import unpack_dual as unpack_dual
@@ -187,6 +189,7 @@ _HOME: Final = {
     "tensorad.codegen.directives": "Schedule",
     "tensorad.config": "get_num_threads set_num_threads",
     "tensorad.counting": "Work",
+    "tensorad.language": "partial_eval",
     "tensorad.implicit": "fixed_point linear_solve minimize root",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
@@ -211,7 +214,7 @@ _HOME: Final = {
 """Which module defines each public name; it is imported when the name is first used."""
 
 _MODULE_OF: Final = {name: module for module, names in _HOME.items() for name in names.split()}
-_SUBMODULES: Final = ("config", "errors", "optim", "topi")
+_SUBMODULES: Final = ("config", "errors", "language", "optim", "topi")
 
 __all__ = sorted([*_MODULE_OF, *_SUBMODULES])
 

@@ -10,6 +10,7 @@ from tensorad.ir.analysis.blocks import captures
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.dtypes import BOOL
+from tensorad.ir.reference.known import known
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
 from tensorad.program.calls import check_takes, operand, shape_of
@@ -112,6 +113,11 @@ def branched(
     """
     given = [operand(o, f"operand {n} of {where}") for n, o in enumerate(operands)]
     names = [f"operand_{n}" for n in range(len(given))]
+    value = known(index)
+    if value is not None:
+        title = order[min(max(int(value), 0), len(order) - 1)]
+        check_takes(branches[title], f"{title} of {where}", names)
+        return branches[title](*given)
     for title, function in branches.items():
         check_takes(function, f"{title} of {where}", names)
     since, found, frames = sides(branches, given, name, where)

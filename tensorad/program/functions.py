@@ -18,6 +18,8 @@ from tensorad.errors import BindError, BoundsError, DefinitionError, ShapeError,
 from tensorad.ir.arrays.tracing import is_tracing, tracing
 from tensorad.ir.dtypes import DType
 from tensorad.ir.records import is_record, recursion
+from tensorad.ir.reference.known import current as current_evaluation
+from tensorad.ir.reference.known import is_known
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
 from tensorad.program.arguments import (
     Arguments,
@@ -375,14 +377,20 @@ class Function:
                 return frame, own
         return None
 
-    def _in_place(self, given: Arguments) -> Any:
-        """What the function does, as statements of the program that calls it."""
+    def _in_place(self, given: Arguments, has_numbers: bool = False) -> Any:
+        """What the function does, as statements of the program that calls it.
+
+        Args:
+            has_numbers: whether numbers stay what they are.
+        """
         dtypes = leaf_dtypes(given.leaves, given.paths)
         typed = zip(given.leaves, given.paths, dtypes, strict=True)
         own = fresh.set(())
         try:
             with tracing():
-                return self._caller(given.structures, [as_tensor(*three) for three in typed])
+                kept = (bool, int, float) if has_numbers else ()
+                leaves = [v if type(v) in kept else as_tensor(v, p, d) for v, p, d in typed]
+                return self._caller(given.structures, leaves)
         finally:
             fresh.reset(own)
 
@@ -390,6 +398,10 @@ class Function:
         """A call of the function, as a part of a program."""
         if self._is_inline or (self._in_callers and _block_key(given) in self._in_callers):
             return self._in_place(given)
+        evaluation = current_evaluation()
+        if evaluation is not None and self.rule is None and any(map(is_known, given.leaves)):
+            with evaluation.unfolding(self, self.name):
+                return self._in_place(given, has_numbers=True)
         again = self._recurs(given)
         if again is not None:
             frame, own = again

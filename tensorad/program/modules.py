@@ -237,7 +237,7 @@ def module(
     _add(dict(known), traces, "functions")
     _check_used(constants or {}, named)
     before = text.Program(tuple([f.record for f in known.values()]), named)
-    wanted = [_as_wanted(t) for t in traces.values()]
+    wanted = [as_wanted(t) for t in traces.values()]
     whole = program_of_several(wanted, before) if wanted else before
     own: dict[str, ModuleFunction] = {}
     for f in whole.functions:
@@ -307,7 +307,7 @@ def _typed(example: object, name: str) -> Any:
     return unflatten(flat.structure, [outputs(Placeholder(*three))[0] for three in typed])
 
 
-def _as_wanted(t: Program) -> Wanted:
+def as_wanted(t: Program) -> Wanted:
     """The function with trees as tuples."""
     rest = iter(t.parameters)
     params = [(n, _tuples(s, rest)) for n, s in t.arguments if not isinstance(s, Static)]

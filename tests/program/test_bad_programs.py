@@ -20,6 +20,9 @@ from tests.support.bad import (
     equations,
     examples,
     kinds,
+    language_runs,
+    language_texts,
+    language_types,
     lenses,
     levels,
     loops,
@@ -30,9 +33,10 @@ from tests.support.bad import (
 )
 from tests.support.refusals import Case, check
 
+LANGUAGE = (language_texts, language_types, language_runs)
 PARTS = (
     programs, loops, derivatives, modules, references, lenses, levels, examples, recursion, kinds,
-    equations,
+    equations, *LANGUAGE,
 )  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [

@@ -106,6 +106,7 @@ TOP = {
     "counting",
     "display",
     "explaining",
+    "language",
     "optim",
     "stories",
     "tools",

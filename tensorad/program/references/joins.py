@@ -23,7 +23,8 @@ class Slot(NamedTuple):
 
     @property
     def path(self) -> str:
-        return self.cell.held.paths[self.leaf]
+        paths = self.cell.held.paths
+        return paths[self.leaf] if self.leaf < len(paths) else self.cell.name
 
 
 class Joined(NamedTuple):
@@ -60,14 +61,15 @@ def joined(frames: Mapping[str, Frame], where: str) -> Joined:
         before = cell.held
         after = {title: f.after.get(cell, before) for title, f in frames.items()}
         structures[cell] = _one_structure(cell, after, where)
-        for n, leaf in enumerate(before.leaves):
-            if all(h.leaves[n] is leaf for h in after.values()):
+        is_other = structures[cell] != before.structure
+        for n, paths in enumerate(zip(*[h.paths for h in after.values()], strict=True)):
+            if not is_other and all(h.leaves[n] is before.leaves[n] for h in after.values()):
                 continue
             dtype = _one_dtype(cell, n, after, where)
             slots.append(Slot(cell, n))
             dtypes.append(dtype)
             for title, h in after.items():
-                leaves[title].append(in_dtype(h.leaves[n], before.paths[n], dtype))
+                leaves[title].append(in_dtype(h.leaves[n], paths[0], dtype))
     return Joined(slots, leaves, dtypes, structures)
 
 
@@ -144,5 +146,10 @@ def _store(values: Sequence[tuple[Slot, Any, DType]], structures: Mapping[Cell, 
     for (cell, n), value, dtype in values:
         new.setdefault(cell, {})[n] = (value, dtype)
     for cell, leaves in new.items():
-        held = read(cell).with_leaves(leaves)
-        write(cell, held._replace(structure=structures.get(cell, held.structure)))
+        held = read(cell)
+        structure = structures.get(cell, held.structure)
+        if structure != held.structure:  # all of its leaves are results
+            pairs = [leaves[n] for n in range(len(leaves))]
+            made = tuple([v for v, _ in pairs]), tuple([cell.name] * len(pairs))
+            held = Held(*made, structure, tuple([d for _, d in pairs]))
+        write(cell, held.with_leaves(leaves))
