@@ -15,7 +15,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import inner_ops
 from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs
-from tensorad.ir.verify import verify
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.visit import topological_ops
 
 Array = np.ndarray[Any, np.dtype[Any]]

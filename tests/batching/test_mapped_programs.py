@@ -11,7 +11,7 @@ import pytest
 
 import tensorad as ta
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.verify import verify
+from tensorad.ir.reference.verify import verify
 from tests.random.programs.checks import TOLERANCE, check_near
 from tests.random.programs.generator import SIZES, typed_program
 
