@@ -47,7 +47,7 @@ class Alternative:
     def is_flat(self) -> bool:
         """Whether each field is one leaf."""
         return len(self.fields) == len(self.trees) == len(self.annotations) and all(
-            [t.structure is LEAF for t in self.trees.values()]
+            t.structure is LEAF for t in self.trees.values()
         )
 
     def grouped(self, leaves: Sequence[Any]) -> list[Any]:
