@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.dtypes import DTYPES
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, Variant, is_record
 from tensorad.ir.tensor import Tensor, format_shape
@@ -42,10 +43,22 @@ class Alternative:
     trees: dict[str, Flat] = field(default_factory=dict)
     fields: list[Field] = field(default_factory=list)
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether each field is one leaf."""
+        return len(self.fields) == len(self.trees) == len(self.annotations) and all(
+            t.structure is LEAF for t in self.trees.values()
+        )
+
     def grouped(self, leaves: Sequence[Any]) -> list[Any]:
         """The fields' trees, of a leaf for each field of the variant."""
+        if self.is_flat:
+            return list(leaves)
         rest = iter(leaves)
         return [tree_of(f, [next(rest) for _ in f.leaves]) for f in self.trees.values()]
+
+
+_NUMPY: Final = {d: np.dtype(str(d)) for d in DTYPES}
 
 
 class DataType:
@@ -197,8 +210,10 @@ class _Made(Instance):
     """How values are made."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
-        own = data_type(self.record_type)
-        a = own.resolved()[self.tag]
+        own = _types[self.record_type]
+        a = own.alternatives[self.tag]
+        if len(a.trees) < len(a.annotations):
+            own.resolved()
         name = f"{own.name}.{a.name}"
         if named or len(args) != len(a.trees):
             args = _by_position(name, tuple(a.trees), args, named)
@@ -260,6 +275,8 @@ def _leaves_like(value: object, tree: Flat, title: str, name: str) -> list[Any]:
 
 def _check(value: object, f: Field, name: str) -> None:
     """What is in a field has its dtype and shape."""
+    if _is_plain(value, f):
+        return
     if not is_leaf(value):
         raise _unfit(DTypeError, f, name, f"a {type(value).__name__}")
     if promoted([f.dtype, dtype_of(value)]) is not f.dtype:
@@ -267,6 +284,15 @@ def _check(value: object, f: Field, name: str) -> None:
     shape = shape_of(value)
     if len(shape) != len(f.shape) or not all(map(same_dim, shape, f.shape)):
         raise _unfit(ShapeError, f, name, leaf_text(value))
+
+
+def _is_plain(value: object, f: Field) -> bool:
+    """Whether a value fits at first sight."""
+    if isinstance(value, Instance):
+        return value.record_type is f.dtype
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype is _NUMPY.get(f.dtype) and value.shape == f.shape
+    return type(value) is float and f.dtype.is_float and not f.shape
 
 
 def _unfit(kind: type[UserError], f: Field, name: str, given: str) -> UserError:
