@@ -14,8 +14,8 @@ from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import inner_ops
-from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs
 from tensorad.ir.reference.verify import verify
+from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs
 from tensorad.ir.visit import topological_ops
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.ir.tensor import Tensor
 from tensorad.ir.reference.verify import verify
+from tensorad.ir.tensor import Tensor
 from tests.random.programs.checks import TOLERANCE, check_near
 from tests.random.programs.generator import SIZES, typed_program
 

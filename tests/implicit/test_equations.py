@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tests.seeds.differences import check_gradient
+from tests.seeds.support.differences import check_gradient
 
 A = np.array([0.3, 0.5, 0.6])
 

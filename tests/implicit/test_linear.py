@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tests.seeds.differences import check_gradient
+from tests.seeds.support.differences import check_gradient
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((4, 4)) + 3 * np.eye(4)

@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad import topi
 from tensorad.errors import GradError
-from tests.seeds.differences import check_gradient
+from tests.seeds.support.differences import check_gradient
 
 RNG = np.random.default_rng(0)
 Y = RNG.standard_normal((4, 5))

@@ -11,7 +11,7 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, UserError
-from tests.seeds.differences import check_gradient
+from tests.seeds.support.differences import check_gradient
 
 X = np.array([0.5, -1.5, 2.0])
 Rule = Callable[..., Any]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import tensorad as ta
-from tests.seeds.normal_form import check_normal_form
+from tests.seeds.support.normal_form import check_normal_form
 
 
 @dataclass(frozen=True)
