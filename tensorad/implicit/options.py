@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.implicit.krylov import Limits
 from tensorad.ir.dtypes import DType
-from tensorad.program.arguments import leaf_dtypes
+from tensorad.program.calling.arguments import leaf_dtypes
 from tensorad.program.calls import operand
 from tensorad.program.sides import leaf_text
 from tensorad.program.trees import Flat, flatten

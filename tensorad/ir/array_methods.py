@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 
 from tensorad.errors import DefinitionError
+from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
 from tensorad.ir.node import Node
 from tensorad.ir.nodes import Expr
@@ -59,16 +60,21 @@ class ArrayMethods(Node):
     if TYPE_CHECKING:
 
         @property
+        def dtype(self) -> DType:
+            """What its elements are."""
+
+        @property
         def name(self) -> str:
             """How texts call it."""
 
         @property
-        def is_function(self) -> bool:
-            """Whether it stands for a function."""
-
-        @property
         def described(self) -> str:
             """How errors show it."""
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it stands for a function that data choose."""
+        return self.dtype.is_function
 
     @overload
     def __getitem__(self, indices: Expr | tuple[Expr | int | None, ...]) -> Expr: ...

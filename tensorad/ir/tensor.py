@@ -341,11 +341,6 @@ class Tensor(ArrayMethods):
         return isinstance(self.op, Constant)
 
     @property
-    def is_function(self) -> bool:
-        """Whether it stands for a function that data choose."""
-        return self.dtype.is_function
-
-    @property
     def ndim(self) -> int:
         return len(self.shape)
 

@@ -11,7 +11,7 @@ from tensorad.language import terms
 from tensorad.language.evaluate import evaluated
 from tensorad.language.terms import Program, free_names
 from tensorad.language.values import Cell, Closure, Derived, Value
-from tensorad.program.arguments import has_tensors
+from tensorad.program.calling.arguments import has_tensors
 from tensorad.program.functions import Function
 from tensorad.program.traces import Program as Trace
 from tensorad.program.trees import flatten

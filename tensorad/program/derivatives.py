@@ -18,7 +18,7 @@ from tensorad.autodiff.checks import check_fw_mode
 from tensorad.errors import GradError
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.tensor import Tensor
-from tensorad.program.arguments import has_tensors
+from tensorad.program.calling.arguments import has_tensors
 from tensorad.program.calls import check_callable
 from tensorad.program.functions import Function
 from tensorad.program.points import (

@@ -9,34 +9,29 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any, Final
 
-import numpy as np
-
-from tensorad.building import Lowered, build, lower
+from tensorad.building import Lowered, lower
 from tensorad.codegen.runtime.memory_report import MemoryUse
-from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, BoundsError, DefinitionError, ShapeError, UserError
 from tensorad.ir.arrays.tracing import is_tracing, tracing
 from tensorad.ir.dtypes import DType
-from tensorad.ir.records import is_record, recursion
+from tensorad.ir.records import recursion
 from tensorad.ir.reference.known import current as current_evaluation
 from tensorad.ir.reference.known import is_known
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
-from tensorad.program.arguments import (
+from tensorad.program.call_rules import Derivative, OperatorRule, check_captured
+from tensorad.program.calling.arguments import (
     Arguments,
     Caller,
     Extents,
-    Shapes,
     as_argument,
-    as_result,
-    covers,
     extents,
     has_tensors,
     leaf_dtypes,
     with_function_leaves,
 )
-from tensorad.program.call_rules import Derivative, OperatorRule, check_captured
+from tensorad.program.calling.compiled_programs import Compiled, Example, Kind
+from tensorad.program.calling.quick import Quick
 from tensorad.program.calls import check_callable
-from tensorad.program.quick import Quick, Run
 from tensorad.program.recursion import (
     Frame,
     check_nesting,
@@ -48,106 +43,11 @@ from tensorad.program.recursion import (
 )
 from tensorad.program.references.frames import cells_of
 from tensorad.program.traces import Program, check_closed, check_no_references, rests_on_loops
-from tensorad.program.trees import LEAF, Structure
-from tensorad.program.values import as_tensor, is_number, parameters
+from tensorad.program.trees import Structure
+from tensorad.program.values import as_tensor, parameters
 
 fresh: Final[ContextVar[tuple[Tensor, ...]]] = ContextVar("fresh", default=())
 """Parameters that only the function that was just called has: it may differentiate by them."""
-
-
-class _Compiled:
-    """A program and, when it was called, its machine code."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._function: CompiledFunction | None = None
-
-    @property
-    def function(self) -> CompiledFunction:
-        if self._function is None:
-            p = self.program
-            self._function = build(list(p.results), list(p.parameters), p.name)
-        return self._function
-
-    def __call__(self, leaves: Sequence[object]) -> Any:
-        if not self.program.results:
-            return self.program.tree(())
-        found = self.function(*leaves)
-        if any(is_record(t.dtype) for t in self.program.results):
-            several = found if len(self.program.results) > 1 else [found]
-            return self.program.tree([as_result(v) for v in several])
-        if self.program.structure is LEAF:
-            return found
-        return self.program.tree([found] if isinstance(found, np.ndarray) else found)
-
-    def takes(self, leaves: Sequence[object]) -> bool:
-        """Whether the program is one for the shapes of these leaves."""
-        has_sizes = any(not isinstance(n, int) for t in self.program.parameters for n in t.shape)
-        return not has_sizes or self.function.takes(leaves)
-
-    def of_numbers(self, leaves: Sequence[object]) -> Run:
-        """The call with leaves among which there are numbers where there are numbers here."""
-        params = self.program.parameters
-        pairs = list(enumerate(zip(leaves, params, strict=True)))
-        numbers = [(n, p.name, p.dtype) for n, (value, p) in pairs if is_number(value)]
-
-        def run(leaves: list[Any]) -> Any:
-            for n, path, dtype in numbers:
-                leaves[n] = as_argument(leaves[n], path, dtype)
-            return self(leaves)
-
-        return run if numbers else self
-
-
-class _Kind:
-    """Calls whose arguments differ in nothing but values and extents."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.shapes = Shapes(paths)
-        self.made: list[tuple[tuple[Shape, ...], _Compiled]] = []
-        self.alone: dict[Extents, _Compiled] = {}
-        """By shapes that programs with sizes do not take."""
-        self.is_fixed = False
-        """Whether there must be numbers for all extents."""
-
-    def known(self, given: Extents) -> _Compiled | None:
-        if given in self.alone:
-            return self.alone[given]
-        return next((c for shapes, c in reversed(self.made) if covers(shapes, given)), None)
-
-
-class Example:
-    """A call of a function, taken apart.
-
-    Attributes:
-        program: what it runs.
-        leaves: the value of each parameter.
-    """
-
-    def __init__(self, made: _Compiled, leaves: Sequence[Any]) -> None:
-        self._made = made
-        self.program = made.program
-        self.leaves = list(leaves)
-
-    @property
-    def compiled(self) -> CompiledFunction:
-        """The machine code."""
-        return self._made.function
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The values of symbolic sizes."""
-        found: dict[str, int] = {}
-        for t, value in zip(self.program.parameters, self.leaves, strict=True):
-            for extent, n in zip(t.shape, np.shape(value), strict=True):
-                if not isinstance(extent, int):
-                    found[str(extent)] = n
-        return found
-
-    @property
-    def values(self) -> dict[Tensor, Any]:
-        """The value of each parameter by its tensor."""
-        return dict(zip(self.program.parameters, self.leaves, strict=True))
 
 
 class Function:
@@ -179,7 +79,7 @@ class Function:
         self.returns = returns
         """An example of the result, or a function of the arguments that makes one."""
         self._quick = Quick(self._caller.positions, self.static_argnames, self._caller.placed)
-        self._kinds: dict[object, _Kind] = {}
+        self._kinds: dict[object, Kind] = {}
         self._blocks: dict[object, Program] = {}
         self._in_callers: set[object] = set()
         """Kinds of calls that have a part in references of their callers."""
@@ -270,19 +170,19 @@ class Function:
         compiled, leaves = self._compiled(given)
         return Example(compiled, leaves)
 
-    def _compiled(self, given: Arguments) -> tuple[_Compiled, list[Any]]:
+    def _compiled(self, given: Arguments) -> tuple[Compiled, list[Any]]:
         dtypes = leaf_dtypes(given.leaves, given.paths)
         own = extents(given.leaves)
         key = (given.structures, dtypes, tuple(map(len, own)))
         kind = self._kinds.get(key)
         if kind is None:
-            kind = _Kind(given.paths)
+            kind = Kind(given.paths)
         compiled = kind.known(own) or self._traced_for(kind, given, dtypes, own)
         self._kinds[key] = kind
         triples = zip(given.leaves, given.paths, dtypes, strict=True)
         return compiled, [as_argument(*three) for three in triples]
 
-    def _run(self, given: Arguments) -> tuple[_Compiled, Any]:
+    def _run(self, given: Arguments) -> tuple[Compiled, Any]:
         """What ran, and its result."""
         compiled, leaves = self._compiled(given)
         try:
@@ -293,7 +193,7 @@ class Function:
         compiled = self._for_shape(given)
         return compiled, compiled(leaves)
 
-    def _for_shape(self, given: Arguments) -> _Compiled:
+    def _for_shape(self, given: Arguments) -> Compiled:
         """The program for this shape alone, where one with sizes does not take it: slices are cut
         to extents that are numbers, and errors name numbers."""
         dtypes = leaf_dtypes(given.leaves, given.paths)
@@ -301,12 +201,12 @@ class Function:
         kind = self._kinds[(given.structures, dtypes, tuple(map(len, own)))]
         program = self._traced(given, own, dtypes)
         check_closed(program)
-        kind.alone[own] = _Compiled(program)
+        kind.alone[own] = Compiled(program)
         return kind.alone[own]
 
     def _traced_for(
-        self, kind: _Kind, given: Arguments, dtypes: Sequence[DType], own: Extents
-    ) -> _Compiled:
+        self, kind: Kind, given: Arguments, dtypes: Sequence[DType], own: Extents
+    ) -> Compiled:
         """A program for one more shape: with sizes, or where it cannot have them with numbers."""
         shapes = own if kind.is_fixed else kind.shapes.covering(own)
         try:
@@ -319,7 +219,7 @@ class Function:
             kind.is_fixed = True
         check_closed(program)
         kind.shapes.seen.append(own)
-        compiled = _Compiled(program)
+        compiled = Compiled(program)
         kind.made.append((shapes, compiled))
         return compiled
 

@@ -17,7 +17,7 @@ from tensorad.ir.text.blocks import placeholder_tree, type_of, value_text
 from tensorad.ir.text.continuing import Step, continued, parts
 from tensorad.ir.text.program import Tree, tree_leaves
 from tensorad.passes import Form, Pass, run_passes
-from tensorad.program.arguments import has_tensors
+from tensorad.program.calling.arguments import has_tensors
 from tensorad.program.modules import Module, ModuleFunction, of_record
 from tensorad.program.points import Target, like
 from tensorad.program.trees import Branching, Flat, Structure, flatten, unflatten

@@ -17,7 +17,7 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import Wanted, program_of_several
 from tensorad.ir.text.parser import parse_program
 from tensorad.ir.text.program import ProgramFunction, Tree, forest_leaves, tree_leaves
-from tensorad.program.arguments import as_argument, extents, has_tensors, leaf_dtypes
+from tensorad.program.calling.arguments import as_argument, extents, has_tensors, leaf_dtypes
 from tensorad.program.functions import Function
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.traces import Program, check_closed

@@ -19,7 +19,7 @@ from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Definition, Field, recursion
 from tensorad.ir.source import is_own
 from tensorad.ir.tensor import Op, Tensor, births, dim_expr
-from tensorad.program.arguments import Arguments, extents
+from tensorad.program.calling.arguments import Arguments, extents
 from tensorad.program.data.function_types import (
     ANY_FUNCTION,
     FunctionsType,

@@ -12,7 +12,7 @@ import tensorad as ta
 from tensorad.errors import BindError, BuildError, DefinitionError, DTypeError, UserError
 from tensorad.ir.tensor import FunctionCall, Tensor
 from tensorad.ir.text.parser import parse_program
-from tensorad.program.quick import told
+from tensorad.program.calling.quick import told
 
 
 def test_trees_go_in_and_come_out() -> None:

@@ -240,6 +240,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "calls.py": {"data", "trees.py", "values.py"},
         "references": {"data", "trees.py", "sides.py", "values.py", "calls.py"},
         ".": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references"},
+        "calling": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
         "kinds": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
         "rules": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
         "__init__.py": {"trees.py", "references", "rules", "kinds", "."},

@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorad.autodiff.local.linearity import freed, vanish
 from tensorad.errors import GradError
-from tensorad.program.arguments import extents, leaf_dtypes
+from tensorad.program.calling.arguments import extents, leaf_dtypes
 from tensorad.program.derivatives import pulled, target_of
 from tensorad.program.functions import Function
 from tensorad.program.points import Point, Target

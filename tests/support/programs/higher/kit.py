@@ -10,7 +10,7 @@ import numpy as np
 import tensorad as ta
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.reference.verify import verify
-from tensorad.program.arguments import as_result
+from tensorad.program.calling.arguments import as_result
 from tensorad.program.data.instances import Instance
 
 F64 = np.float64
