@@ -16,7 +16,7 @@ LEAST_CHUNK: Final = 1 << 16
 MOST_CHUNK: Final = 1 << 28
 """Bytes from which on chunks do not grow."""
 LARGE_CHUNK: Final = 1 << 24
-"""Bytes from which on a chunk has to be at most half of what the machine has left."""
+"""Bytes from which on a chunk has to be at most a quarter of what the machine has left."""
 _READ: Final = 256
 """Bytes of /proc/meminfo that are read."""
 FIRST, NOW, TOP, END = (8 * n for n in range(4))
@@ -85,8 +85,8 @@ ask:
   br i1 %small, label %make, label %left
 left:
   %machine = call i64 @available()
-  %half = lshr i64 %machine, 1
-  %there1 = icmp ule i64 %bytes, %half
+  %quarter = lshr i64 %machine, 2
+  %there1 = icmp ule i64 %bytes, %quarter
   br i1 %there1, label %make, label %none
 make:
   %failed = call i32 @posix_memalign(ptr %place, i64 {ALIGNMENT}, i64 %bytes)
